@@ -1,0 +1,23 @@
+"""The one error a user is meant to see, and the sentence it says."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Something given to Tacit is wrong; the message is one sentence that says what, and what would be right."""
+
+
+def no_such(kind: str, name: object, choices: Iterable[str]) -> InputError:
+    """An unknown name: say it, offer the nearest, list the choices.
+
+    >>> str(no_such("loss", "hing", ["softmax", "hinge"]))
+    "no loss 'hing' (did you mean 'hinge'?): there are hinge, softmax"
+    """
+    names = sorted(choices)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    hint = f" (did you mean '{near[0]}'?)" if near else ""
+    verb = "there is" if len(names) == 1 else "there are"
+    return InputError(f"no {kind} '{name}'{hint}: {verb} {', '.join(names)}")
