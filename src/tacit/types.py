@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +12,18 @@ from numpy.typing import NDArray
 Array: TypeAlias = NDArray[np.floating[Any]]
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Shard:
     """The records of one agent, D_p = {(x_pi, y_pi)}."""
 
     x: Array  # [I_p, J]  features
     y: Array  # [I_p, K]  one-hot labels, or the values to predict (K = 1)
+
+    @cached_property
+    def norm1(self) -> Array:
+        """||x_pi||_1 of every record, [I_p]."""
+        norms: Array = np.abs(self.x).sum(axis=1)
+        return norms
 
 
 @dataclass(frozen=True)

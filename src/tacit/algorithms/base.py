@@ -1,0 +1,113 @@
+"""The protocol of an algorithm: pure server and agent steps over explicit state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+
+from tacit.algorithms.schedules import Schedule
+from tacit.algorithms.server import Server
+from tacit.privacy.events import BatchEvent
+from tacit.privacy.noise import NoiseSource
+from tacit.problems import Problem
+from tacit.registry import Registry
+from tacit.types import Array, Shard
+
+S = TypeVar("S", bound=Server)
+
+
+class Agent(NamedTuple):
+    """What an agent keeps between rounds; it never leaves."""
+
+    z: Array  # [J, R, K]  the last local iterate, z^{t,E+1}
+    lam: Array  # [J, R, K]  its own copy of the dual
+
+
+class Upload(NamedTuple):
+    """All that ever leaves an agent."""
+
+    z: Array  # [J, R, K]  z^{t+1}
+
+
+class Step(NamedTuple):
+    """What one agent's round comes to."""
+
+    agent: Agent
+    upload: Upload
+    events: tuple[BatchEvent, ...]  # one for each noise draw
+    noise: Array  # [R]  mean |xi|, and
+    eta: Array  # [R, 1]  the proximity used: diagnostics that stay with the agent
+
+
+class Algorithm(Protocol):
+    """One round t is: send, every agent's step, receive. Nothing here prints, times, writes or draws by itself."""
+
+    @property
+    def rho(self) -> Schedule:
+        """The penalty of every round."""
+        ...
+
+    def server_send(self, t: int, server: S) -> tuple[S, Array]:
+        """The w that goes to every agent, [J, R, K]."""
+        ...
+
+    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
+        """What agent p does with w."""
+        ...
+
+    def server_receive(self, t: int, w: Array, server: S, uploads: Sequence[Upload]) -> S:
+        """The server's state after every agent answered."""
+        ...
+
+    def model(self, t: int, w: Array, server: Server) -> Array:
+        """The parameters this round stands for when it is evaluated."""
+        ...
+
+
+class Consensus:
+    """The server of Algorithm 1, lines 4-9; the methods that differ only at the agent inherit it."""
+
+    rho: Schedule
+
+    def server_send(self, t: int, server: S) -> tuple[S, Array]:
+        """Lines 5 and 6."""
+        return server, server.consensus(self.rho(t))
+
+    def server_receive(self, t: int, w: Array, server: S, uploads: Sequence[Upload]) -> S:
+        """Lines 7 and 8."""
+        return server.take([upload.z for upload in uploads]).dual(self.rho(t), w)
+
+    def model(self, t: int, w: Array, server: Server) -> Array:
+        """w^{t+1} of line 5, as the paper evaluates it."""
+        return w
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """Everything a method may be built from; each takes what it needs."""
+
+    problem: Problem
+    epsilon: Array  # [R]  nominal, per local update
+    rho: Schedule
+    eta: Callable[[], Schedule]  # made when asked for: some schedules need facts about the data
+    local_updates: int = 1  # E
+    delta: float = 1e-6
+    tolerance: float = 1e-8
+    radius: str = "constant"
+    radius_scale: float = 1.0
+    outp_noise: str = "published"
+    record_bound: float = 1.0  # public bound on ||x||_2
+
+
+@dataclass(frozen=True)
+class Method:
+    """An algorithm by name: what it is, its equation, how to build it."""
+
+    summary: str
+    equation: str
+    build: Callable[[Recipe], Algorithm]
+    local_updates: int | None = None  # its own E, for a method that takes several local updates
+
+
+ALGORITHMS: Registry[Method] = Registry("algorithm", "tacit.algorithms")

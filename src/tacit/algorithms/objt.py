@@ -1,0 +1,64 @@
+"""The published code's trust-region variant, which the paper's text does not describe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, Step, Upload
+from tacit.algorithms.schedules import Schedule
+from tacit.algorithms.steps import dual_step
+from tacit.errors import InputError, no_such
+from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent, data_dependent_sensitivity
+from tacit.privacy.noise import NoiseSource
+from tacit.problems import Problem
+from tacit.problems.sets.l2_ball import L2Ball
+from tacit.types import Array, Shard
+
+RADII = ("constant", "decreasing")
+
+
+@dataclass(frozen=True, eq=False)
+class TrustRegion(Consensus):
+    """Objective perturbation without a proximal term, z kept within an infinity-norm ball around the last iterate."""
+
+    problem: Problem
+    rho: Schedule
+    mechanism: Mechanism
+    radius: str  # constant: a, as coded; decreasing: a / t^2, as its text says
+    radius_scale: float  # a
+
+    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
+        """z = clip((rho w + lambda - g - xi) / rho, z - d, z + d), and the dual."""
+        rho, d = self.rho(t), self.radius_at(t)
+        g, residual = self.problem.gradient(agent.z, shard)
+        delta = data_dependent_sensitivity(shard, residual, self.problem.records)
+        xi, event = self.mechanism.draw(0, delta, agent.z, noise)
+        z: Array = np.clip((rho * w + agent.lam - g - xi) / rho, agent.z - d, agent.z + d)
+        z = self.problem.feasible.project(z)  # exact for a box, which meets the trust region in a box
+        lam = dual_step(agent.lam, rho, w, z)
+        return Step(Agent(z, lam), Upload(z), (event,), np.abs(xi).mean(axis=(0, 2)), np.full_like(rho, d))
+
+    def radius_at(self, t: int) -> float:
+        """The radius d of round t."""
+        return self.radius_scale if self.radius == "constant" else self.radius_scale / t**2
+
+
+def _build(recipe: Recipe) -> TrustRegion:
+    if recipe.radius not in RADII:
+        raise no_such("radius", recipe.radius, RADII)
+    if isinstance(recipe.problem.feasible, L2Ball):
+        raise InputError("objt knows the sets all and box: its step onto an l2-ball has no closed form")
+    mechanism = LaplaceDataDependent(recipe.epsilon)
+    return TrustRegion(recipe.problem, recipe.rho, mechanism, recipe.radius, recipe.radius_scale)
+
+
+ALGORITHMS.register("objt")(
+    Method(
+        "the published code's trust-region variant of objp, without proximal term",
+        "z⁺ = clip((ρw + λ − f'(z) − ξ) / ρ, z − d, z + d),  ξ ~ Lap(Δ/ε),  d = a or a/t²",
+        _build,
+    )
+)

@@ -1,0 +1,84 @@
+"""Penalties rho^t and proximities eta^t as values: call one with t and it gives a number for every run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from tacit.types import Array
+
+Schedule: TypeAlias = Callable[[int], Array]
+"""t -> [R, 1], ready to stand before [J, R, K]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """The same number in every round."""
+
+    value: float
+    epsilon: Array  # [R]
+
+    def __call__(self, t: int) -> Array:
+        """The constant, for every run."""
+        return np.full_like(self.epsilon, self.value)[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicRho:
+    """rho^t = min(cap, c1 growth^floor(t / tc) + c2 / epsilon)  (eq. dynamic_rho)."""
+
+    epsilon: Array  # [R]
+    c1: float = 2.0
+    c2: float = 5.0
+    tc: int = 10000
+    growth: float = 1.2
+    cap: float = 1e9
+
+    def __call__(self, t: int) -> Array:
+        """The penalty of every run."""
+        steps = t // self.tc
+        grown = self.c1 * self.growth**steps if steps * math.log(self.growth) < 700.0 else math.inf
+        rho: Array = np.minimum(self.cap, grown + self.c2 / self.epsilon)
+        return rho[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothEta:
+    """eta^t = a / (L + sqrt(t) / epsilon)  (theorem 1, f_p L-smooth)."""
+
+    epsilon: Array  # [R]
+    smoothness: float  # L
+    scale: float = 1.0  # a
+
+    def __call__(self, t: int) -> Array:
+        """The proximity of every run."""
+        return (self.scale / (self.smoothness + math.sqrt(t) / self.epsilon))[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class NonsmoothEta:
+    """eta^t = a / sqrt(t)  (theorem 2)."""
+
+    epsilon: Array  # [R]
+    scale: float = 1.0  # a
+
+    def __call__(self, t: int) -> Array:
+        """The proximity of every run."""
+        return np.full_like(self.epsilon, self.scale / math.sqrt(t))[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class StrongEta:
+    """eta^t = 2 a / (alpha (t + 2))  (theorem 3, f_p alpha-strongly convex)."""
+
+    epsilon: Array  # [R]
+    strong_convexity: float  # alpha
+    scale: float = 1.0  # a
+
+    def __call__(self, t: int) -> Array:
+        """The proximity of every run."""
+        return np.full_like(self.epsilon, 2.0 * self.scale / (self.strong_convexity * (t + 2)))[:, None]

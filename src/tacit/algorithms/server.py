@@ -1,0 +1,80 @@
+"""What the server keeps: everything, or only the sums that line 5 needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+
+from tacit.algorithms.steps import consensus, dual_step
+from tacit.errors import no_such
+from tacit.types import Array
+
+
+class Server(Protocol):
+    """The server's copy of the state."""
+
+    def consensus(self, rho: Array) -> Array:
+        """Line 5: the global w from what the server holds."""
+        ...
+
+    def take(self, uploads: Sequence[Array]) -> Self:
+        """Line 7: the agents' new z, in the agents' order."""
+        ...
+
+    def dual(self, rho: Array, w: Array) -> Self:
+        """Line 8: the dual of every agent, from what it sent."""
+        ...
+
+
+class Full(NamedTuple):
+    """z_p and lambda_p of every agent."""
+
+    z: Array  # [P, J, R, K]
+    lam: Array  # [P, J, R, K]
+
+    def consensus(self, rho: Array) -> Array:
+        """Line 5."""
+        return consensus(rho, self.z.sum(axis=0), self.lam.sum(axis=0), len(self.z))
+
+    def take(self, uploads: Sequence[Array]) -> Self:
+        """Line 7."""
+        return self._replace(z=np.stack(uploads))
+
+    def dual(self, rho: Array, w: Array) -> Self:
+        """Line 8."""
+        return self._replace(lam=dual_step(self.lam, rho, w, self.z))
+
+
+class Sums(NamedTuple):
+    """sum_p z_p and sum_p lambda_p: memory O(JK) instead of O(PJK), for full participation only."""
+
+    z: Array  # [J, R, K]
+    lam: Array  # [J, R, K]
+    agents: int
+
+    def consensus(self, rho: Array) -> Array:
+        """Line 5."""
+        return consensus(rho, self.z, self.lam, self.agents)
+
+    def take(self, uploads: Sequence[Array]) -> Self:
+        """Line 7, added up."""
+        return self._replace(z=sum(uploads[1:], start=uploads[0]))
+
+    def dual(self, rho: Array, w: Array) -> Self:
+        """Line 8, added up: sum lambda + rho (P w - sum z)."""
+        return self._replace(lam=dual_step(self.lam, rho, self.agents * w, self.z))
+
+
+SERVERS = ("full", "sums")
+
+
+def new_server(kind: str, zero: Array, agents: int) -> Full | Sums:
+    """A server before the first round, with z = lambda = 0 of the shape and precision of `zero` [J, R, K]."""
+    match kind:
+        case "full":
+            return Full(np.stack([zero] * agents), np.stack([zero] * agents))
+        case "sums":
+            return Sums(zero, zero, agents)
+    raise no_such("server state", kind, SERVERS)

@@ -1,0 +1,133 @@
+"""Tacit from Python: what the command line does, as functions."""
+
+from __future__ import annotations
+
+import re
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InputError
+from tacit.results.folder import RunFolder
+from tacit.settings import Settings, resolve
+from tacit.study import Progress, Study, finish, prepare, train
+from tacit.types import Array
+from tacit.views.report import write_report
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, read from its folder."""
+
+    folder: RunFolder
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self.folder.path
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Everything `tacit run --json` prints."""
+        return {"run": str(self.path), **self.folder.read_summary()}
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """One entry for each algorithm, epsilon and seed."""
+        entries: list[dict[str, Any]] = self.summary["runs"]
+        return entries
+
+    @property
+    def test_error(self) -> float:
+        """The test error of the only run, or the mean over all of them; see `runs` for each."""
+        return float(sum(entry["test_error"] for entry in self.runs) / len(self.runs))
+
+    @cached_property
+    def w(self) -> Array:
+        """The parameters, [J, K], or [R, J, K] for several runs."""
+        return self.folder.read_model()["w"]
+
+
+def run(
+    config: str | Path | None = None,
+    *,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+    started: Callable[[RunFolder], None] = lambda folder: None,
+    **settings: Any,
+) -> Run:
+    """Train: settings from a file, from keywords, or both (keywords win); see `tacit config init` for their names."""
+    study = prepare(resolve(read_config(config) if config else {}, settings))
+    folder = RunFolder.create(_place(study.settings), _kept(study).to_toml(), schema=_schema_text(study.settings))
+    started(folder)
+    return _work(study, folder, watch, stop)
+
+
+def resume(
+    path: str | Path,
+    *,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Run:
+    """Go on with a run that was interrupted; one that has ended is returned as it is."""
+    folder = RunFolder.open(Path(path))
+    if folder.finished:
+        return Run(folder)
+    kept = {"schema": str(folder.schema)} if folder.schema.is_file() else {}
+    return _work(prepare(resolve(folder.read_config(), kept)), folder, watch, stop)
+
+
+def open_run(path: str | Path) -> Run:
+    """A run that is already there."""
+    return Run(RunFolder.open(Path(path)))
+
+
+def read_config(path: str | Path) -> Mapping[str, Any]:
+    """The settings of a TOML file."""
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except FileNotFoundError:
+        raise InputError(f"there is no config file {path}: 'tacit config init' writes one") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not a TOML file: {error}") from None
+
+
+def _work(study: Study, folder: RunFolder, watch: Callable[[Progress], None], stop: Callable[[], bool]) -> Run:
+    with folder.locked():
+        train(study, folder, watch, stop)
+        finish(study, folder)
+        write_report(folder)
+    return Run(folder)
+
+
+def _place(settings: Settings) -> Path:
+    if settings.out:
+        return Path(settings.out)
+    name = settings.name or f"{Path(settings.data).stem}-{'-'.join(settings.algorithm)}"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return _free(Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}")
+
+
+def _free(path: Path) -> Path:
+    """The path, or with a number behind it where two runs begin in the same second."""
+    candidates = (path if i == 1 else path.with_name(f"{path.name}-{i}") for i in range(1, 1000))
+    return next(candidate for candidate in candidates if not candidate.exists())
+
+
+def _kept(study: Study) -> Settings:
+    """The settings to write down: paths hold from any folder."""
+    names = ("data", "data_dir", "schema", "test")
+    paths: dict[str, Any] = {
+        name: str(Path(value).resolve()) for name in names if (value := getattr(study.settings, name))
+    }
+    if study.dataset.name == study.settings.data:
+        del paths["data"]
+    return replace(study.settings, **paths)
+
+
+def _schema_text(settings: Settings) -> str:
+    return Path(settings.schema).read_text() if settings.schema else ""

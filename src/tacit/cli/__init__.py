@@ -1,0 +1,72 @@
+"""The command line: thin, over the same functions Python has."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+import rich_click as click
+from click.exceptions import Exit
+
+from tacit.cli.about import algorithms, config
+from tacit.cli.data import data
+from tacit.cli.group import NearestGroup
+from tacit.cli.look import compare, plot, report, show
+from tacit.cli.train import resume, run
+from tacit.cli.use import evaluate, predict
+from tacit.errors import InputError
+from tacit.version import VERSION
+
+click.rich_click.SHOW_ARGUMENTS = True
+click.rich_click.MAX_WIDTH = 110
+
+
+@click.group(cls=NearestGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="tacit")
+def cli() -> None:
+    """Train one model among parties that never show each other their data.
+
+    \b
+    tacit run                      train on embedded data, compare with and without privacy
+    tacit run --data patients.csv --schema schema.toml --epsilon 1
+    tacit show runs/*              what earlier runs gave
+    """
+
+
+for command in (run, resume, show, compare, plot, report, predict, evaluate, data, algorithms, config):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run a command; what the user got wrong ends with one sentence and exit code 2."""
+    try:
+        cli(standalone_mode=False)
+    except Exit as ending:
+        sys.exit(ending.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except InputError as error:
+        _fail(str(error))
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's last flush is quiet
+        sys.exit(141)
+    except MemoryError as error:
+        _fail(f"out of memory ({error}): use --precision float32, fewer --seeds, --server sums or --no-averages")
+    except OSError as error:
+        _fail(_disk_trouble(error))
+
+
+def _disk_trouble(error: OSError) -> str:
+    where = f" {error.filename}" if error.filename else ""
+    hint = "; free some space, then continue with 'tacit resume RUN'" if error.errno == errno.ENOSPC else ""
+    return f"cannot read or write{where}: {error.strerror or error}{hint}"
+
+
+def _fail(sentence: str) -> None:
+    click.echo(f"error: {sentence}", err=True)
+    sys.exit(2)

@@ -1,0 +1,123 @@
+"""`tacit data`: what data there is, and getting it into shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from tacit.cli.group import NearestGroup
+from tacit.cli.output import print_json, print_table, stderr, stdout
+from tacit.data import SOURCES, data_folder, describe, draft_schema, load, read_table
+from tacit.errors import InputError
+from tacit.results.files import write_text
+from tacit.settings import resolve
+
+
+@click.group(cls=NearestGroup)
+def data() -> None:
+    """Data sets and tables."""
+
+
+@data.command("list")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def list_sources(as_json: bool) -> None:
+    """The data sets there are.
+
+    \b
+    tacit data list
+    """
+    if as_json:
+        print_json({name: SOURCES[name].summary for name in SOURCES})
+    else:
+        print_table(("name", "what it is"), [(name, SOURCES[name].summary) for name in SOURCES], left=2)
+
+
+@data.command()
+@click.argument("name")
+@click.option(
+    "--data-dir", default="", help="folder to put it into [default: $TACIT_DATA, else the user's cache folder]"
+)
+@click.option("--source", default="", help="a mirror of your own: a URL or a folder that holds the files")
+def fetch(name: str, data_dir: str, source: str) -> None:
+    """Download a data set; a broken download goes on where it stopped.
+
+    \b
+    tacit data fetch mnist
+    tacit data fetch mnist --source https://mirror.example/mnist
+    """
+    chosen = SOURCES[name]
+    if chosen.fetch is None:
+        raise InputError(f"{name} is not fetched: {chosen.summary}")
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total)
+            bars.update(tasks[file], completed=done, total=total)
+
+        files = chosen.fetch(data_folder(data_dir) / name, source, progress)
+    for file in files:
+        stdout.print(str(file), soft_wrap=True, highlight=False)
+
+
+@data.command()
+@click.argument("name")
+@click.option("--schema", default="", help="schema file of a table")
+@click.option("--data-dir", default="", help="folder the data sets lie in")
+@click.option("--agents", default=None, help="number of agents, where the data set leaves it open")
+@click.option("--partition", default=None, help="how records are dealt to agents")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def info(name: str, as_json: bool, **given: Any) -> None:
+    """A data set or table in numbers: records, agents, features, classes.
+
+    \b
+    tacit data info mnist14 --agents 5 --partition dirichlet
+    tacit data info patients.csv --schema schema.toml
+    """
+    chosen = {key: value for key, value in given.items() if value not in (None, "")}
+    facts = describe(load(resolve({"data": name, **chosen}).data_options()))
+    if as_json:
+        print_json(facts)
+        return
+    for key, value in facts.items():
+        stdout.print(f"[bold]{key.replace('_', ' '):13}[/] {_fact(value)}", highlight=False, soft_wrap=True)
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, dict):
+        shown = [f"{key}: {count:,}" for key, count in list(value.items())[:20]]
+        return "  ".join(shown) + (f"  … {len(value)} in all" if len(value) > 20 else "")
+    if isinstance(value, list):
+        return "; ".join(str(item) for item in value) or "none"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+@data.command()
+@click.argument("table", type=click.Path(path_type=Path))
+@click.option("--label", required=True, help="the column to predict")
+@click.option("--agent", default="", help="the column that says whose record it is")
+@click.option("--out", type=click.Path(path_type=Path), help="the schema file to write; default: stdout")
+def schema(table: Path, label: str, agent: str, out: Path | None) -> None:
+    """Draft the schema file of a table, for its owner to correct.
+
+    \b
+    tacit data schema patients.csv --label diagnosis --agent hospital --out schema.toml
+    """
+    text = draft_schema(read_table(table), label, agent or None)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    if out.exists():
+        raise InputError(f"{out} exists: choose another name")
+    write_text(out, text)
+    stderr.print(
+        f"{out}: bounds and categories were read off the data, which is not private; "
+        "replace them by what is known without looking.",
+        soft_wrap=True,
+        highlight=False,
+    )

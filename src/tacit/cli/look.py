@@ -1,0 +1,127 @@
+"""`tacit show`, `compare`, `plot` and `report`: views of run folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from tacit import api
+from tacit.cli.output import print_json, print_result, print_table, stdout
+from tacit.errors import InputError
+from tacit.results.folder import RunFolder
+from tacit.views.compare import differences, errors_side_by_side
+from tacit.views.curves import run_label
+from tacit.views.plots import figure, save
+from tacit.views.report import write_report
+from tacit.views.tables import format_error
+
+RUNS = click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+
+
+@click.command()
+@RUNS
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object for each run, a line each")
+def show(runs: tuple[Path, ...], as_json: bool) -> None:
+    """What runs gave, one table each (or one line each for several).
+
+    \b
+    tacit show runs/20260101-120000-mnist14-objpm
+    tacit show runs/*
+    """
+    opened = [RunFolder.open(path) for path in runs]
+    if as_json:
+        for folder in opened:
+            print_json(api.Run(folder).summary if folder.finished else _unfinished(folder))
+    elif len(opened) == 1 and opened[0].finished:
+        print_result(api.Run(opened[0]))
+    else:
+        print_table(
+            ("folder", "run", "test error", "round"), [row for folder in opened for row in _lines(folder)], left=2
+        )
+
+
+def _unfinished(folder: RunFolder) -> dict[str, object]:
+    return {"run": str(folder.path), "finished": False, "rows": len(folder.read_metrics())}
+
+
+def _lines(folder: RunFolder) -> list[tuple[str, str, str, str]]:
+    name = folder.path.name
+    if folder.finished:
+        return [
+            (name, run_label(e["algorithm"], e["epsilon"]) + f", seed {e['seed']}", format_error(e), str(e["rounds"]))
+            for e in folder.read_summary()["runs"]
+        ]
+    rows = folder.read_metrics()
+    return [(name, "not finished (tacit resume)", "", str(rows[-1]["round"]) if rows else "0")]
+
+
+@click.command()
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def compare(first: Path, second: Path, as_json: bool) -> None:
+    """Two runs side by side: which settings differ, and how the errors do.
+
+    \b
+    tacit compare runs/a runs/b
+    """
+    a, b = RunFolder.open(first), RunFolder.open(second)
+    settings, errors = differences(a, b), errors_side_by_side(a, b)
+    if as_json:
+        print_json(
+            {"settings": {key: [x, y] for key, x, y in settings}, "test_error": {k: [x, y] for k, x, y in errors}}
+        )
+        return
+    names = (a.path.name, b.path.name)
+    if settings:
+        print_table(("setting", *names), [(key.replace("_", "-"), str(x), str(y)) for key, x, y in settings])
+    else:
+        stdout.print("the settings are the same")
+    stdout.print()
+    print_table(
+        ("run", *names, "difference"),
+        [
+            (key, _percent(x), _percent(y), _percent(y - x, "+") if x is not None and y is not None else "")
+            for key, x, y in errors
+        ],
+    )
+
+
+def _percent(value: float | None, sign: str = "") -> str:
+    return "" if value is None else f"{value:{sign}.4f}"
+
+
+@click.command()
+@RUNS
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="the picture (.png, .svg, .pdf); default: curves.png in the run folder, or ./curves.png for several",
+)
+def plot(runs: tuple[Path, ...], out: Path | None) -> None:
+    """Draw test error, objective, residual and noise against rounds.
+
+    \b
+    tacit plot runs/a
+    tacit plot runs/a runs/b --out both.svg
+    """
+    folders = [RunFolder.open(path) for path in runs]
+    path = out or (folders[0].path / "curves.png" if len(folders) == 1 else Path("curves.png"))
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+    save(figure(folders), path)
+    stdout.print(str(path), soft_wrap=True, highlight=False)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+def report(run: Path) -> None:
+    """Write report.html again from the run folder.
+
+    \b
+    tacit report runs/a
+    """
+    folder = RunFolder.open(run)
+    write_report(folder)
+    stdout.print(str(folder.report), soft_wrap=True, highlight=False)

@@ -1,0 +1,40 @@
+"""How results reach the terminal: what was asked for on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tacit import api
+from tacit.privacy.statement import PAPER_HEADLINE
+from tacit.results.files import to_json
+from tacit.views.tables import HEADINGS, result_rows
+
+stdout = Console()
+stderr = Console(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object."""
+    click.echo(to_json(value))
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+    """A table; the first columns are text, the others numbers."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if i < left else "right", no_wrap=i >= left)
+    for row in rows:
+        table.add_row(*row)
+    stdout.print(table)
+
+
+def print_result(run: api.Run) -> None:
+    """What a finished run gave, and where its report is."""
+    print_table(HEADINGS, result_rows(run.runs))
+    stdout.print(f"\nprivacy  {PAPER_HEADLINE}", soft_wrap=True, highlight=False)
+    stdout.print(f"report   {run.folder.report}", soft_wrap=True, highlight=False)

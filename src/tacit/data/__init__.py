@@ -1,0 +1,48 @@
+"""Data sets: where the records come from, and which agent holds them."""
+
+from __future__ import annotations
+
+from tacit.data.base import (
+    SOURCES,
+    DataOptions,
+    Fetch,
+    Progress,
+    Source,
+    check_options,
+    data_folder,
+    is_table_path,
+    source_for,
+)
+from tacit.data.columns import read_table
+from tacit.data.draft import draft_schema
+from tacit.data.encode import encode
+from tacit.data.info import describe
+from tacit.data.partition import check_partition
+from tacit.data.schema import Schema, parse_schema, read_schema
+from tacit.types import Dataset
+
+__all__ = [
+    "SOURCES",
+    "DataOptions",
+    "Fetch",
+    "Progress",
+    "Schema",
+    "Source",
+    "data_folder",
+    "describe",
+    "draft_schema",
+    "encode",
+    "is_table_path",
+    "load",
+    "parse_schema",
+    "read_schema",
+    "read_table",
+    "source_for",
+]
+
+
+def load(options: DataOptions) -> Dataset:
+    """The records that the options name, dealt out to agents."""
+    check_options(options)
+    check_partition(options.partition)
+    return source_for(options.data).load(options)

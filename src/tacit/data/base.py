@@ -1,0 +1,96 @@
+"""What a data set is asked for, and what it says about itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tacit.errors import InputError, no_such
+from tacit.registry import Registry
+from tacit.types import Dataset
+
+PRECISIONS: dict[str, type[np.floating[Any]]] = {"float64": np.float64, "float32": np.float32}
+
+Progress: TypeAlias = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
+Fetch: TypeAlias = Callable[[Path, str, Progress], list[Path]]  # folder, source ("" for the usual ones), progress
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Which records to load, and how they are dealt out to the agents."""
+
+    data: str = "mnist14"  # a data set's name, or a table: a .csv or .parquet file, or a folder of them, one per agent
+    data_dir: str = ""  # where data sets lie; empty: TACIT_DATA, else tacit in the user's cache folder
+    schema: str = ""  # tables: the schema file
+    test: str = ""  # tables: a test table (file or folder)
+    test_share: float = 0.0  # tables: share of each agent's records held out for testing, 0 <= s < 1
+    agents: int = 10  # for the data sets that need a partition
+    partition: str = "in-order"  # in-order, shuffled, dirichlet or column
+    dirichlet_alpha: float = 0.5  # small: each agent has few classes
+    partition_seed: int = 0  # seeds the partition, the hold-out and LEAF's sampling
+    sample_fraction: float = 0.05  # femnist all_data: LEAF's --sf
+    train_share: float = 0.9  # femnist all_data: LEAF's -t fraction
+    intercept: bool = False  # a last feature that is always 1
+    precision: str = "float64"  # float64 or float32
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A data set by name: what it is, whom to thank, and how to load it."""
+
+    name: str
+    summary: str  # one line
+    attribution: str
+    load: Callable[[DataOptions], Dataset]
+    preset: Mapping[str, object] = field(default_factory=dict)  # the settings it wants unless the user says otherwise
+    fetch: Fetch | None = None  # puts the files in a folder, where they can be downloaded
+    partitioned: bool = True  # whether the options agents and partition apply
+
+
+SOURCES: Registry[Source] = Registry("data set", "tacit.data.sources")
+
+
+def data_folder(data_dir: str = "") -> Path:
+    """Where data sets lie: the folder given, else TACIT_DATA, else tacit in the user's cache folder."""
+    given = data_dir or os.environ.get("TACIT_DATA", "")
+    if given:
+        return Path(given).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(cache) if cache else Path.home() / ".cache") / "tacit"
+
+
+def is_table_path(data: str) -> bool:
+    """Whether this is the path of a table: it has a separator or a table's ending, or is a folder that is there."""
+    separators = {os.sep, os.altsep or os.sep, "/"}
+    return (
+        any(sign in data for sign in separators)
+        or data.lower().endswith((".csv", ".parquet"))
+        or (bool(data) and Path(data).is_dir())
+    )
+
+
+def source_for(data: str) -> Source:
+    """The source that loads this name or path; a data set's own name goes before a folder of the same name."""
+    if data not in SOURCES and is_table_path(data):
+        return SOURCES["table"]
+    return SOURCES[data]
+
+
+def check_options(options: DataOptions) -> None:
+    """Refuse the settings no data set can use."""
+    if options.precision not in PRECISIONS:
+        raise no_such("precision", options.precision, PRECISIONS)
+    _within("test_share", options.test_share, 0 <= options.test_share < 1, "at least 0 and below 1")
+    _within("sample_fraction", options.sample_fraction, 0 < options.sample_fraction <= 1, "above 0 and at most 1")
+    _within("train_share", options.train_share, 0 < options.train_share < 1, "above 0 and below 1")
+    _within("partition_seed", options.partition_seed, options.partition_seed >= 0, "0 or more")
+
+
+def _within(name: str, value: float, good: bool, rule: str) -> None:
+    if not good:
+        raise InputError(f"{name} is {value}: it must be {rule}")

@@ -1,0 +1,100 @@
+"""A first schema for a table, for its owner to correct."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.data.cells import Table
+from tacit.data.columns import read_table
+from tacit.data.schema import Categorical, ColumnRule, Numeric, Schema
+from tacit.data.schema_text import comment, dump_schema
+from tacit.errors import InputError
+from tacit.types import Classes, Range, Target
+
+MAX_CATEGORIES = 50
+MAX_NUMERIC_CLASSES = 20
+
+WARNING = """\
+# WARNING: THE BOUNDS, CATEGORIES AND CLASSES BELOW WERE READ OFF THE DATA AND ARE NOT PRIVATE.
+# Each one can give a record away: a largest value is somebody's value. Replace every one of them by what
+# is known without looking at the records (a scale's limits, a code book, common knowledge) before training.
+"""
+
+
+class Draft(NamedTuple):
+    """A column's rule with a remark, or the reason it has none."""
+
+    rule: ColumnRule | None
+    remark: str
+
+
+def draft_schema(table: Table | str | Path, label: str, agent: str | None = None) -> str:
+    """TOML text with a rule for each column, read off the data, and a warning that says so."""
+    if not isinstance(table, Table):
+        table = read_table(table)
+    for name in (label, *([agent] if agent else [])):
+        table.column(name)
+    if agent == label:
+        raise InputError(f"column '{label}' cannot be both the label and the agent")
+    target = _target(table, label)
+    drafts = {name: _draft(table, name) for name in table.columns if name not in (label, agent)}
+    rules = tuple(draft.rule for draft in drafts.values() if draft.rule is not None)
+    if not rules:
+        raise InputError("no column is left to learn from: a table needs one besides the label and the agent")
+    remarks = {name: draft.remark for name, draft in drafts.items()} | {label: "read off the data"}
+    left_out = [f"column '{name}' is left out: {draft.remark}" for name, draft in drafts.items() if not draft.rule]
+    text = dump_schema(Schema(label, target, rules, agent or None), remarks, left_out)
+    return "\n".join([WARNING, comment('scale: "unit" makes numbers 0..1, "symmetric" makes them -1..1'), text])
+
+
+def _target(table: Table, label: str) -> Target:
+    values = {text for text in table.texts(label) if text is not None}
+    if len(values) < 2:
+        raise InputError(f"column '{label}' holds {len(values)} different values: a label needs at least two")
+    numbers = _numbers(table, label)
+    if numbers is None:
+        return Classes(tuple(sorted(values)))
+    whole = all(number.is_integer() for number in numbers)
+    if whole and len(set(numbers)) <= MAX_NUMERIC_CLASSES:
+        return Classes(tuple(sorted(values)))
+    return Range(*_bounds(label, numbers))
+
+
+def _draft(table: Table, name: str) -> Draft:
+    texts = table.texts(name)
+    values = {text for text in texts if text is not None}
+    if not values:
+        return Draft(None, "it has no values")
+    missing = None in texts
+    numbers = _numbers(table, name)
+    if numbers is not None:
+        low, high = _bounds(name, numbers)
+        remark = "read off the data" if min(numbers) < max(numbers) else f"the data has the one value {low!r}"
+        return Draft(Numeric(name, low, high, "middle" if missing else "error"), remark)
+    if len(values) > MAX_CATEGORIES:
+        return Draft(None, f"it has {len(values)} different values that are not numbers")
+    return Draft(Categorical(name, tuple(sorted(values)), "none" if missing else "error"), "read off the data")
+
+
+def _numbers(table: Table, name: str) -> list[float] | None:
+    """The values that are there, if all of them are numbers."""
+    try:
+        numbers = table.numbers(name)
+    except InputError:
+        return None
+    present: list[float] = numbers[~np.isnan(numbers)].tolist()
+    return present
+
+
+def _bounds(name: str, numbers: list[float]) -> tuple[float, float]:
+    """The least and the greatest; a single value gets some room above."""
+    low, high = min(numbers), max(numbers)
+    if low == high:
+        high = max(low + 1, math.nextafter(low, math.inf))
+    if not math.isfinite(high - low):
+        raise InputError(f"column '{name}': the values {low:g} and {high:g} are too far apart to scale")
+    return low, high

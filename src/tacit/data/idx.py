@@ -1,0 +1,61 @@
+"""IDX files, the format MNIST comes in."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InputError
+
+GZIP_MAGIC = b"\x1f\x8b"
+TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's content, unzipped if it is gzip'd, whatever its name."""
+    try:
+        raw = path.read_bytes()
+        return gzip.decompress(raw) if raw.startswith(GZIP_MAGIC) else raw
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
+def read_idx(path: Path) -> NDArray[Any]:
+    """The array in an IDX file: 0, 0, type, dimensions; the sizes; the values, all big-endian."""
+    raw = read_bytes(path)
+    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in TYPES or not raw[3]:
+        raise InputError(f"{path} is not an IDX file: it begins with {raw[:4].hex(' ') or 'nothing'}")
+    dtype, dimensions = np.dtype(TYPES[raw[2]]), raw[3]
+    start = 4 + 4 * dimensions
+    if len(raw) < start:
+        raise InputError(f"{path} has {len(raw)} bytes: its header alone takes {start}")
+    shape = struct.unpack(f">{dimensions}I", raw[4:start])
+    expected = start + math.prod(shape) * dtype.itemsize
+    if len(raw) != expected:
+        raise InputError(f"{path} has {len(raw)} bytes: an IDX file of shape {shape} has {expected}")
+    return np.frombuffer(raw, dtype, offset=start).reshape(shape)
+
+
+def read_images(path: Path) -> NDArray[np.uint8]:
+    """Grey images [n, 28, 28]."""
+    images = read_idx(path)
+    if images.dtype != np.uint8 or images.shape[1:] != (28, 28):
+        raise InputError(f"{path} holds {images.dtype} of shape {images.shape}: it must be bytes of shape (n, 28, 28)")
+    return images
+
+
+def read_labels(path: Path) -> NDArray[np.uint8]:
+    """Class numbers [n]."""
+    labels = read_idx(path)
+    if labels.dtype != np.uint8 or labels.ndim != 1:
+        raise InputError(f"{path} holds {labels.dtype} of shape {labels.shape}: it must be bytes of shape (n,)")
+    return labels

@@ -1,0 +1,168 @@
+"""What a table's owner says in public about its columns: bounds, categories and classes, read from TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.schema_rules import bounds_of, check_keys, names_of, number_of, section_of, text_of
+from tacit.errors import InputError, no_such
+from tacit.types import Classes, Range, Target
+
+SCALES = ("unit", "symmetric")
+KINDS = ("numeric", "categorical")
+NUMERIC_RULES = ("error", "low", "middle", "high")
+CATEGORICAL_RULES = ("error", "none")
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A number with public bounds."""
+
+    name: str
+    low: float
+    high: float
+    missing: str | float = "error"  # error, low, middle, high, or a number within the bounds
+
+    @property
+    def fill(self) -> float:
+        """What stands in for a missing value."""
+        if isinstance(self.missing, float):
+            return self.missing
+        middle = self.low + (self.high - self.low) / 2
+        return {"low": self.low, "middle": middle, "high": self.high}[self.missing]
+
+    def scaled(self, values: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
+        """Clip to the bounds, then u = (v - low) / (high - low), or 2 u - 1 on the symmetric scale."""
+        unit: NDArray[np.float64] = (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)
+        return 2 * unit - 1 if scale == "symmetric" else unit
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of its features."""
+        return (self.name,)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of a public list of values; a feature for each, 0 or 1 on either scale."""
+
+    name: str
+    categories: tuple[str, ...]
+    missing: str = "error"  # error, none (all zeros), or a category; these two words go before a category's name
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of its features."""
+        return tuple(f"{self.name}={category}" for category in self.categories)
+
+
+ColumnRule: TypeAlias = Numeric | Categorical
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Everything that turns a table's rows into features and labels without looking at the data."""
+
+    label: str
+    target: Target
+    columns: tuple[ColumnRule, ...]
+    agent: str | None = None
+    scale: str = "unit"
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features, in the schema's order."""
+        return tuple(name for column in self.columns for name in column.features)
+
+
+def read_schema(path: str | Path) -> Schema:
+    """The schema in a file."""
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise InputError(f"the schema {path} cannot be read: {error.strerror}") from None
+    return parse_schema(text, str(path))
+
+
+def parse_schema(text: str, where: str = "schema") -> Schema:
+    """The schema in a TOML text; an unknown key is an error."""
+    try:
+        document = tomllib.loads(text)
+        return _schema(document)
+    except (InputError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _schema(document: dict[str, Any]) -> Schema:
+    check_keys("the schema", document, ("scale", "label", "agent", "columns"))
+    scale = document.get("scale", "unit")
+    if scale not in SCALES:
+        raise no_such("scale", scale, SCALES)
+    label, target = _label(section_of(document, "label"))
+    columns = section_of(document, "columns")
+    if not columns:
+        raise InputError("[columns] is empty: there must be at least one column")
+    if label in columns:
+        raise InputError(f"the label column '{label}' is also among [columns]: it cannot be a feature")
+    rules = tuple(_column(name, section_of(columns, name, "columns.")) for name in columns)
+    return Schema(label, target, rules, _agent(document, label), scale)
+
+
+def _label(section: dict[str, Any]) -> tuple[str, Target]:
+    check_keys("[label]", section, ("column", "classes", "bounds"))
+    column = text_of("[label]", section, "column")
+    if ("classes" in section) == ("bounds" in section):
+        raise InputError("[label] needs either classes or bounds, and not both")
+    if "bounds" in section:
+        return column, Range(*bounds_of("[label]", section))
+    classes = names_of("[label]", section, "classes")
+    if len(classes) < 2:
+        raise InputError(f"[label] has the one class '{classes[0]}': there must be at least two")
+    return column, Classes(tuple(sorted(classes)))
+
+
+def _agent(document: dict[str, Any], label: str) -> str | None:
+    if "agent" not in document:
+        return None
+    section = section_of(document, "agent")
+    check_keys("[agent]", section, ("column",))
+    column = text_of("[agent]", section, "column")
+    if column == label:
+        raise InputError(f"the agent column '{column}' is also the label column")
+    return column
+
+
+def _column(name: str, section: dict[str, Any]) -> ColumnRule:
+    where = f"[columns.{name}]"
+    kind = text_of(where, section, "kind")
+    if kind == "numeric":
+        check_keys(where, section, ("kind", "bounds", "missing"))
+        low, high = bounds_of(where, section)
+        return Numeric(name, low, high, _numeric_missing(where, section.get("missing", "error"), low, high))
+    if kind == "categorical":
+        check_keys(where, section, ("kind", "categories", "missing"))
+        categories = names_of(where, section, "categories")
+        missing = section.get("missing", "error")
+        if missing not in CATEGORICAL_RULES and missing not in categories:
+            raise no_such(f"missing rule in {where}", missing, (*CATEGORICAL_RULES, *categories))
+        return Categorical(name, categories, missing)
+    raise no_such(f"kind in {where}", kind, KINDS)
+
+
+def _numeric_missing(where: str, rule: object, low: float, high: float) -> str | float:
+    number = number_of(rule)
+    if number is not None:
+        if not low <= number <= high:
+            raise InputError(f"{where} missing is {number:g}: a number must be within the bounds {low:g}..{high:g}")
+        return number
+    if not isinstance(rule, str) or rule not in NUMERIC_RULES:
+        raise no_such(f"missing rule in {where}", rule, (*NUMERIC_RULES, "a number within the bounds"))
+    return rule

@@ -1,0 +1,75 @@
+"""MNIST as published: 28 x 28 pixels, from the user's own files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.data.assemble import Records, assemble
+from tacit.data.base import SOURCES, DataOptions, Source, data_folder
+from tacit.data.fetch import fetch_mnist
+from tacit.data.idx import read_images, read_labels
+from tacit.data.mnist_files import (
+    ATTRIBUTION,
+    MD5,
+    TEST_IMAGES,
+    TEST_LABELS,
+    TRAIN_IMAGES,
+    TRAIN_LABELS,
+    variants,
+)
+from tacit.data.partition import split
+from tacit.errors import InputError
+from tacit.types import Classes, Dataset
+
+DIGITS = Classes(tuple("0123456789"))
+
+
+def load(options: DataOptions) -> Dataset:
+    """60,000 training and 10,000 test images; features pixel / 255."""
+    files = find_files(data_folder(options.data_dir))
+    train = _read(files[TRAIN_IMAGES], files[TRAIN_LABELS])
+    test = _read(files[TEST_IMAGES], files[TEST_LABELS])
+    agents = split(options, train.labels, DIGITS)
+    features = [f"pixel_{r}_{c}" for r in range(28) for c in range(28)]
+    return assemble("mnist", options, train, agents, features=features, target=DIGITS, test=test)
+
+
+def find_files(folder: Path) -> dict[str, Path]:
+    """The four files in folder/mnist, or in the folder itself."""
+    places = (folder / "mnist", folder)
+    for place in places:
+        found = {name: paths[0] for name in MD5 if (paths := variants(place, name))}
+        if len(found) == len(MD5):
+            return found
+    best = max(places, key=lambda place: sum(bool(variants(place, name)) for name in MD5))
+    lacking = [name for name in MD5 if not variants(best, name)]
+    raise InputError(
+        f"MNIST is not complete: put {', '.join(lacking)} (each as it is or as .gz) into {best},"
+        " or run `tacit data fetch mnist`"
+    )
+
+
+def _read(images: Path, labels: Path) -> Records:
+    x, y = read_images(images), read_labels(labels)
+    if len(x) != len(y):
+        raise InputError(f"{images} holds {len(x)} images but {labels} holds {len(y)} labels: there must be as many")
+    return Records(x.reshape(len(x), 28 * 28), y, unit=255)
+
+
+SOURCES.register("mnist")(
+    Source(
+        name="mnist",
+        summary="70,000 handwritten digits of 28 x 28 pixels, 10 classes",
+        attribution=ATTRIBUTION,
+        load=load,
+        preset={
+            "rounds": 300,
+            "rho": "dynamic",
+            "rho_c1": 2.0,
+            "rho_c2": 5.0,
+            "rho_tc": 10000,
+            "eta": "nonsmooth",
+        },
+        fetch=fetch_mnist,
+    )
+)

@@ -1,0 +1,1 @@
+"""Where it runs: the simulation in one process, its evaluation and its checkpoints."""

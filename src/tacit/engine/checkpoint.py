@@ -1,0 +1,50 @@
+"""A simulation's state as named arrays, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tacit.algorithms.averages import Averages
+from tacit.algorithms.base import Agent
+from tacit.algorithms.server import Full, Sums
+from tacit.engine.simulate import State
+from tacit.errors import InputError
+from tacit.types import Array
+
+
+def to_arrays(state: State) -> dict[str, Any]:
+    """Everything a simulation needs to go on, by name."""
+    server = {f"server_{name}": value for name, value in state.server._asdict().items()}
+    averages = {} if state.averages is None else {f"mean_{k}": v for k, v in state.averages._asdict().items()}
+    return {
+        "round": np.array(state.round),
+        "agents_z": np.stack([agent.z for agent in state.agents]),
+        "agents_lam": np.stack([agent.lam for agent in state.agents]),
+        **server,
+        **averages,
+    }
+
+
+def from_arrays(arrays: Mapping[str, Array], like: State) -> State:
+    """The state those arrays hold, which must fit the run that `like` starts."""
+    try:
+        agents = tuple(Agent(z, lam) for z, lam in zip(arrays["agents_z"], arrays["agents_lam"], strict=True))
+        state = State(
+            int(arrays["round"]),
+            _server(arrays, like),
+            agents,
+            None if like.averages is None else Averages(*(arrays[f"mean_{name}"] for name in Averages._fields)),
+        )
+    except KeyError as error:
+        raise InputError(f"the checkpoint lacks the array {error}: it was made under other settings") from None
+    if len(agents) != len(like.agents) or agents[0].z.shape != like.agents[0].z.shape:
+        raise InputError("the checkpoint's shapes differ from the run's: the data or the settings have changed")
+    return state
+
+
+def _server(arrays: Mapping[str, Array], like: State) -> Full | Sums:
+    z, lam = arrays["server_z"], arrays["server_lam"]
+    return Full(z, lam) if isinstance(like.server, Full) else Sums(z, lam, like.server.agents)

@@ -1,0 +1,1 @@
+"""What is promised: mechanisms, the events they stand for, the ledger that adds them up."""

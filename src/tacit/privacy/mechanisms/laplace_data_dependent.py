@@ -1,0 +1,38 @@
+"""The paper's Laplace mechanism, whose scale is read off the private data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tacit.privacy.events import NON_PRIVATE, BatchEvent, Draw, Event
+from tacit.privacy.noise import NoiseSource
+from tacit.types import Array, Shard
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceDataDependent:
+    """xi ~ Lap(0, Delta / epsilon) with Delta from the agent's own records (eq. Laplace).
+
+    Delta itself depends on the data, so the scale of the noise tells of them: epsilon is nominal, per local update,
+    and there is no end-to-end guarantee.
+    """
+
+    epsilon: Array  # [R], inf: no noise
+
+    def draw(self, update: int, sensitivity: Array, like: Array, noise: NoiseSource) -> Draw:
+        """Laplace noise of scale Delta / epsilon."""
+        return Draw(noise.laplace(update, sensitivity / self.epsilon, like), self._event)
+
+    @cached_property
+    def _event(self) -> BatchEvent:
+        name = "laplace-data-dependent"
+        return BatchEvent(tuple(Event(name, float(e)) if np.isfinite(e) else NON_PRIVATE for e in self.epsilon))
+
+
+def data_dependent_sensitivity(shard: Shard, residual: Array, records: int) -> Array:
+    """Delta = max_i ||x_i r_i^T||_1 / I = max_i ||x_i||_1 ||r_i||_1 / I (eq. Delta, one record removed), [R]."""
+    largest: Array = (shard.norm1[:, None] * np.abs(residual).sum(axis=-1)).max(axis=0) / records
+    return largest

@@ -1,0 +1,38 @@
+"""The multiclass hinge loss of Crammer and Singer (2001)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.problems.losses import LOSSES
+from tacit.types import Array
+
+
+@LOSSES.register("hinge")
+@dataclass(frozen=True)
+class Hinge:
+    """Crammer-Singer hinge, l = max_k (s_k + 1 - y_k) - s_y; subgradient e_k* - y at the first maximiser k*."""
+
+    curvature: float = math.inf
+    residual_bound: float = math.sqrt(2.0)  # e_k* - y has at most two entries, +1 and -1
+    needs_classes: bool = True
+
+    def value(self, scores: Array, y: Array) -> Array:
+        """Zero exactly when the true class leads every other one by at least 1."""
+        y = y[:, None, :]
+        value: Array = (scores + 1.0 - y).max(axis=-1) - (scores * y).sum(axis=-1)
+        return value
+
+    def residual(self, scores: Array, y: Array) -> Array:
+        """e_k* - y: zero where the true class is itself the maximiser."""
+        y = y[:, None, :]
+        worst = (scores + 1.0 - y).argmax(axis=-1)
+        residual: Array = np.eye(scores.shape[-1], dtype=scores.dtype)[worst] - y
+        return residual
+
+    def probabilities(self, scores: Array) -> None:
+        """The hinge loss fits a decision, not probabilities."""
+        return

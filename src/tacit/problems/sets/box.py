@@ -1,0 +1,26 @@
+"""Every parameter between two bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.problems.sets import SETS
+from tacit.types import Array
+
+
+@dataclass(frozen=True)
+class Box:
+    """The box {w : low <= w_jk <= high}."""
+
+    low: float
+    high: float
+
+    def project(self, z: Array) -> Array:
+        """Clip every coordinate."""
+        clipped: Array = np.clip(z, self.low, self.high)
+        return clipped
+
+
+SETS.register("box")(lambda size: Box(-size, size))

@@ -1,0 +1,126 @@
+"""Rules a setting's value must keep, as parsers: they take what a file or a flag gives and return the value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from tacit.errors import InputError, no_such
+
+Rule: TypeAlias = Callable[[str, Any], Any]
+"""(the setting's name, what was given) -> the value."""
+
+
+def text(name: str, given: Any) -> str:
+    """Any string."""
+    if not isinstance(given, str):
+        raise InputError(f"{name} is {given!r}: it must be a text")
+    return given
+
+
+def boolean(name: str, given: Any) -> bool:
+    """True or false."""
+    if isinstance(given, str) and given.lower() in {"true", "false"}:
+        return given.lower() == "true"
+    if not isinstance(given, bool):
+        raise InputError(f"{name} is {given!r}: it must be true or false")
+    return given
+
+
+def one_of(kind: str, choices: Callable[[], Iterable[str]]) -> Rule:
+    """One of some names."""
+
+    def rule(name: str, given: Any) -> str:
+        names = list(choices())
+        if given not in names:
+            raise no_such(kind, given, names)
+        return str(given)
+
+    return rule
+
+
+def integer(low: int, high: float = math.inf) -> Rule:
+    """A whole number in a range."""
+
+    def rule(name: str, given: Any) -> int:
+        number = _number(name, given, "a whole number")
+        if number != round(number) or not low <= number <= high:
+            limits = f"of at least {low}" if math.isinf(high) else f"from {low} to {high}"
+            raise InputError(f"{name} is {given}: it must be a whole number {limits}")
+        return int(number)
+
+    return rule
+
+
+def real(low: float = -math.inf, high: float = math.inf, *, open_low: bool = True, infinite: bool = False) -> Rule:
+    """A number above `low` (or at it, unless open_low) and below `high`; infinite: inf is allowed."""
+
+    def rule(name: str, given: Any) -> float:
+        number = _number(name, given, "a number")
+        if infinite and number == math.inf:
+            return number
+        inside = (low < number if open_low else low <= number) and number < high
+        if not inside:
+            parts = [f"above {low:g}" if open_low else f"at least {low:g}"] if low > -math.inf else ["finite"]
+            parts += [f"below {high:g}"] if high < math.inf else []
+            raise InputError(f"{name} is {given}: it must be {' and '.join(parts)}{', or inf' if infinite else ''}")
+        return number
+
+    return rule
+
+
+def several(rule: Rule) -> Rule:
+    """One value or more: a list, or a text with commas."""
+
+    def parse(name: str, given: Any) -> tuple[Any, ...]:
+        items = given.split(",") if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [given]
+        values = tuple(rule(name, item.strip() if isinstance(item, str) else item) for item in items)
+        if not values:
+            raise InputError(f"{name} is empty: it needs at least one value")
+        if len(set(values)) < len(values):
+            raise InputError(f"{name} names {_first_repeated(values)} twice")
+        return values
+
+    return parse
+
+
+def number_or(kind: str, names: tuple[str, ...]) -> Rule:
+    """A positive number, or one of some names."""
+
+    def rule(name: str, given: Any) -> float | str:
+        if isinstance(given, str):
+            if given in names:
+                return given
+            try:
+                float(given)
+            except ValueError:
+                raise no_such(kind, given, (*names, "NUMBER")) from None
+        return float(real(0.0)(name, given))
+
+    return rule
+
+
+def optional(rule: Rule) -> Rule:
+    """A value, or "auto" to leave it to the method."""
+
+    def parse(name: str, given: Any) -> Any:
+        return given if given == "auto" else rule(name, given)
+
+    return parse
+
+
+def _number(name: str, given: Any, what: str) -> float:
+    if isinstance(given, bool):
+        raise InputError(f"{name} is {given}: it must be {what}")
+    try:
+        number = float(given)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is {given!r}: it must be {what}") from None
+    if math.isnan(number):
+        raise InputError(f"{name} is nan: it must be {what}")
+    return number
+
+
+def _first_repeated(values: tuple[Any, ...]) -> Any:
+    return next(value for i, value in enumerate(values) if value in values[:i])

@@ -1,0 +1,210 @@
+"""The table of settings. A config file's keys, the command line's flags and Python's keywords are these names."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tomli_w
+
+from tacit.algorithms import ALGORITHMS
+from tacit.algorithms.objt import RADII
+from tacit.algorithms.outp import NOISE_LEVELS
+from tacit.algorithms.server import SERVERS
+from tacit.data import DataOptions, source_for
+from tacit.data.partition import PARTITIONS
+from tacit.errors import InputError, no_such
+from tacit.problems import LOSSES, REGULARISERS, SETS
+from tacit.settings.rules import Rule, boolean, integer, number_or, one_of, optional, real, several, text
+
+MODES = ("paper",)
+RHO_NAMES = ("auto", "dynamic")
+ETA_NAMES = ("auto", "smooth", "nonsmooth", "strong")
+
+
+def setting(default: Any, rule: Rule, group: str, help: str) -> Any:  # noqa: A002
+    """A field with its rule, its place in the help and its explanation."""
+    return field(default=default, metadata={"rule": rule, "group": group, "help": help})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every setting of a run."""
+
+    data: str = setting(
+        "mnist14",
+        text,
+        "Data",
+        "data set (tacit data list), or a table: a .csv or .parquet file, or a folder with one file for each agent",
+    )
+    data_dir: str = setting(
+        "", text, "Data", "folder the data sets lie in; empty: $TACIT_DATA, else the user's cache folder"
+    )
+    schema: str = setting("", text, "Data", "schema file of a table")
+    test: str = setting("", text, "Data", "table to test on, under the same schema")
+    test_share: float = setting(
+        0.0, real(0.0, 1.0, open_low=False), "Data", "share of each agent's records held out for testing"
+    )
+    agents: int = setting(10, integer(1), "Data", "number of agents, where the data set leaves it open")
+    partition: str = setting(
+        "in-order",
+        one_of("partition", lambda: PARTITIONS),
+        "Data",
+        "how records are dealt to agents: in-order, shuffled, dirichlet or column",
+    )
+    dirichlet_alpha: float = setting(0.5, real(0.0), "Data", "label skew of partition dirichlet: small is skewed")
+    partition_seed: int = setting(0, integer(0, 2**63), "Data", "seed of partition, hold-out and sampling")
+    sample_fraction: float = setting(
+        0.05,
+        real(0.0, math.nextafter(1.0, 2.0)),
+        "Data",
+        "femnist from all_data: share of the records drawn, writer by writer",
+    )
+    train_share: float = setting(
+        0.9, real(0.0, 1.0), "Data", "femnist from all_data: share of a writer's records to train on"
+    )
+    intercept: bool = setting(False, boolean, "Data", "add a constant feature (on by default for tables)")
+
+    loss: str = setting(
+        "auto",
+        optional(one_of("loss", lambda: LOSSES)),
+        "Problem",
+        "softmax, hinge or squared; auto: softmax for classes, squared for numbers",
+    )
+    regulariser: str = setting(
+        "l2", one_of("regulariser", lambda: REGULARISERS), "Problem", "l2 (sum of squares) or l1"
+    )
+    beta: float = setting(1e-6, real(0.0, open_low=False), "Problem", "weight of the regulariser")
+    set: str = setting(
+        "all", one_of("set", lambda: SETS), "Problem", "feasible set of the parameters: all, box or l2-ball"
+    )
+    set_size: float = setting(1.0, real(0.0), "Problem", "half the side of the box, or the radius of the ball")
+
+    algorithm: tuple[str, ...] = setting(
+        ("objpm",),
+        several(one_of("algorithm", lambda: ALGORITHMS)),
+        "Algorithm",
+        "one or more of tacit algorithms, with commas between",
+    )
+    rounds: int = setting(100, integer(1), "Algorithm", "T, communication rounds")
+    local_updates: int | str = setting(
+        "auto", optional(integer(1)), "Algorithm", "E, local updates a round; auto: the method's own (objp 1, objpm 10)"
+    )
+    rho: float | str = setting(
+        "auto", number_or("rho", RHO_NAMES), "Algorithm", "penalty: a number, dynamic, or auto (from public facts)"
+    )
+    rho_c1: float = setting(
+        2.0, real(0.0, open_low=False), "Algorithm", "dynamic rho: c1 of min(max, c1 growth^floor(t/tc) + c2/epsilon)"
+    )
+    rho_c2: float = setting(5.0, real(0.0, open_low=False), "Algorithm", "dynamic rho: c2")
+    rho_tc: int = setting(10000, integer(1), "Algorithm", "dynamic rho: tc, rounds between two growths")
+    rho_growth: float = setting(1.2, real(1.0, open_low=False), "Algorithm", "dynamic rho: growth")
+    rho_max: float = setting(1e9, real(0.0), "Algorithm", "dynamic rho: max")
+    eta: float | str = setting(
+        "auto",
+        number_or("eta", ETA_NAMES),
+        "Algorithm",
+        "proximity: smooth, nonsmooth or strong as in the theorems, a number, or auto (outp has its own)",
+    )
+    eta_scale: float = setting(1.0, real(0.0), "Algorithm", "a, which multiplies eta")
+    smoothness: float | str = setting(
+        "auto", optional(real(0.0)), "Algorithm", "L of eta smooth; auto: computed from the data"
+    )
+    strong_convexity: float | str = setting(
+        "auto", optional(real(0.0)), "Algorithm", "alpha of eta strong; auto: the regulariser's"
+    )
+    radius: str = setting(
+        "constant",
+        one_of("radius", lambda: RADII),
+        "Algorithm",
+        "objt: trust region of radius a (constant) or a/t^2 (decreasing)",
+    )
+    radius_scale: float = setting(1.0, real(0.0), "Algorithm", "objt: a")
+    tolerance: float = setting(1e-8, real(0.0), "Algorithm", "admm: where the subproblem's gradient counts as zero")
+
+    mode: str = setting(
+        "paper",
+        one_of("mode", lambda: MODES),
+        "Privacy",
+        "paper: epsilon per local update, noise scaled by the data, no end-to-end guarantee",
+    )
+    epsilon: tuple[float, ...] = setting(
+        (1.0,),
+        several(real(0.0, infinite=True)),
+        "Privacy",
+        "nominal budget of every local update, one or more; inf: no noise",
+    )
+    delta: float = setting(1e-6, real(0.0, 1.0), "Privacy", "outp: nominal delta of every release")
+    outp_noise: str = setting(
+        "published",
+        one_of("outp-noise", lambda: NOISE_LEVELS),
+        "Privacy",
+        "outp: noise as published, by the published formula, or calibrated to record-bound",
+    )
+    record_bound: float | str = setting(
+        "auto",
+        optional(real(0.0)),
+        "Privacy",
+        "outp calibrated: public bound on a record's length; auto: what the features' ranges allow",
+    )
+
+    seeds: int = setting(1, integer(1), "Engine", "number of noise seeds, run side by side")
+    seed: int = setting(1, integer(0, 2**63), "Engine", "the first of them")
+    precision: str = setting(
+        "float64", one_of("precision", lambda: ("float32", "float64")), "Engine", "float64 (reference) or float32"
+    )
+    server: str = setting(
+        "full",
+        one_of("server state", lambda: SERVERS),
+        "Engine",
+        "what the server keeps: full (every agent's z and dual) or sums",
+    )
+    averages: bool = setting(True, boolean, "Engine", "keep the theorems' averages of w and z")
+    evaluate_every: int = setting(1, integer(1), "Engine", "rounds between two evaluations")
+    checkpoint_seconds: float = setting(10.0, real(0.0, open_low=False), "Engine", "seconds between two checkpoints")
+
+    name: str = setting("", text, "Output", "name in the run folder's default path")
+    out: str = setting("", text, "Output", "the run folder itself; it must not exist. Default: runs/<time>-<name>")
+
+    def data_options(self) -> DataOptions:
+        """The part the data layer asks for."""
+        names = [option.name for option in dataclasses.fields(DataOptions)]
+        return DataOptions(**{name: getattr(self, name) for name in names})
+
+    def to_toml(self) -> str:
+        """The complete configuration, every default spelled out; where it was written to is not part of it."""
+        values = {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
+        del values["out"]
+        return tomli_w.dumps(values)
+
+
+FIELDS = {entry.name: entry for entry in dataclasses.fields(Settings)}
+
+SHOWCASE: Mapping[str, Any] = {"algorithm": "objpm,outp", "epsilon": "1,inf"}
+"""What `tacit run` compares when it is told nothing: the method, its non-private twin, and the baseline."""
+
+
+def parse(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the rules of the table; a key nobody knows is an error, never a silent default."""
+    for key in given:
+        if key not in FIELDS:
+            raise no_such("setting", key, FIELDS)
+    return {key: FIELDS[key].metadata["rule"](key.replace("_", "-"), value) for key, value in given.items()}
+
+
+def resolve(*layers: Mapping[str, Any]) -> Settings:
+    """Settings from layers, later ones first: defaults < the data set's preset < a file < flags."""
+    chosen: dict[str, Any] = {}
+    for layer in layers:
+        chosen |= parse(layer)
+    preset = parse(source_for(chosen.get("data", FIELDS["data"].default)).preset)
+    settings = Settings(**(preset | chosen))
+    if settings.local_updates != "auto" and not any(ALGORITHMS[name].local_updates for name in settings.algorithm):
+        takers = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].local_updates)
+        raise InputError(
+            f"local-updates is given, but {', '.join(settings.algorithm)} makes one: {takers} take several"
+        )
+    return settings

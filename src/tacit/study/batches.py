@@ -1,0 +1,50 @@
+"""From settings to runs: which runs there are, and which of them go side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.settings import Settings
+from tacit.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The runs of one algorithm, which share every pass over the data."""
+
+    algorithm: str
+    first: int  # index of its first run in the study
+    budgets: tuple[float, ...]  # [R]  epsilon, as it was given
+    seeds: tuple[int, ...]  # [R]
+    precision: str
+
+    @property
+    def size(self) -> int:
+        """R, the number of runs."""
+        return len(self.seeds)
+
+    @property
+    def epsilon(self) -> Array:
+        """The budgets in the run's precision, [R]."""
+        return np.array(self.budgets, dtype=self.precision)
+
+    def labels(self) -> list[dict[str, Any]]:
+        """What each run is called in metrics, ledger and summary."""
+        return [
+            {"run": self.first + r, "algorithm": self.algorithm, "epsilon": epsilon, "seed": seed}
+            for r, (epsilon, seed) in enumerate(zip(self.budgets, self.seeds, strict=True))
+        ]
+
+
+def batches(settings: Settings) -> list[Batch]:
+    """One batch for each algorithm, over all epsilons and seeds."""
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    grid = [(epsilon, seed) for epsilon in settings.epsilon for seed in seeds]
+    budgets, chosen = tuple(epsilon for epsilon, _ in grid), tuple(seed for _, seed in grid)
+    return [
+        Batch(algorithm, i * len(grid), budgets, chosen, settings.precision)
+        for i, algorithm in enumerate(settings.algorithm)
+    ]

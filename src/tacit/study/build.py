@@ -1,0 +1,129 @@
+"""From settings and data to a problem and an algorithm."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.algorithms import ALGORITHMS, Algorithm, Recipe
+from tacit.algorithms.schedules import Constant, DynamicRho, NonsmoothEta, Schedule, SmoothEta, StrongEta
+from tacit.data import load
+from tacit.errors import InputError
+from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
+from tacit.settings import Settings
+from tacit.study.batches import Batch, batches
+from tacit.types import Array, Classes, Dataset
+
+
+class Study(NamedTuple):
+    """Everything a study needs, checked, before anything is written."""
+
+    settings: Settings  # with nothing left to fill in
+    dataset: Dataset
+    problem: Problem
+    plan: list[tuple[Batch, Algorithm]]
+
+
+def prepare(settings: Settings) -> Study:
+    """Load the data and build every algorithm; what cannot work stops here."""
+    dataset = load(settings.data_options())
+    settings = fill_in(settings, dataset)
+    problem = build_problem(settings, dataset)
+    plan = [(batch, build_algorithm(settings, problem, dataset, batch)) for batch in batches(settings)]
+    return Study(settings, dataset, problem, plan)
+
+
+def fill_in(settings: Settings, dataset: Dataset) -> Settings:
+    """Replace `auto` by values, from public facts only: the kind of label, the features' ranges, the number of agents.
+
+    With L = curvature * B^2 / P, where no record is longer than B, the steps that suit f_p scale as rho ~ L and
+    eta ~ 1/L; the factors are what trains tables well in a hundred rounds.
+    """
+    classes = isinstance(dataset.target, Classes)
+    loss = ("softmax" if classes else "squared") if settings.loss == "auto" else settings.loss
+    bound = math.sqrt(len(dataset.features)) if settings.record_bound == "auto" else float(settings.record_bound)
+    curvature = LOSSES[loss]().curvature
+    smoothness = (curvature if math.isfinite(curvature) else 1.0) * bound**2 / len(dataset.agents)
+    filled = replace(settings, loss=loss, record_bound=bound)
+    if filled.rho == "auto":
+        filled = replace(filled, rho=smoothness / 1000.0)
+    if filled.eta == "auto":
+        filled = replace(filled, eta="nonsmooth", eta_scale=filled.eta_scale * 50.0 / smoothness)
+    return filled
+
+
+def build_problem(settings: Settings, dataset: Dataset) -> Problem:
+    """The objective that the settings and the data make."""
+    loss = LOSSES[settings.loss]()
+    if loss.needs_classes and not isinstance(dataset.target, Classes):
+        raise InputError(
+            f"loss {settings.loss} needs classes, but the label of {dataset.name} is a number: use squared"
+        )
+    return Problem(
+        loss,
+        REGULARISERS[settings.regulariser](),
+        settings.beta,
+        SETS[settings.set](settings.set_size),
+        dataset.records,
+        len(dataset.agents),
+    )
+
+
+def build_algorithm(settings: Settings, problem: Problem, dataset: Dataset, batch: Batch) -> Algorithm:
+    """The batch's algorithm, ready to run."""
+    method = ALGORITHMS[batch.algorithm]
+    if batch.algorithm == "outp" and settings.outp_noise == "calibrated":
+        _check_record_bound(float(settings.record_bound), dataset)
+    return method.build(
+        Recipe(
+            problem,
+            batch.epsilon,
+            _rho(settings, batch.epsilon),
+            lambda: _eta(settings, problem, dataset, batch.epsilon),
+            local_updates=method.local_updates or 1
+            if settings.local_updates == "auto"
+            else int(settings.local_updates),
+            delta=settings.delta,
+            tolerance=settings.tolerance,
+            radius=settings.radius,
+            radius_scale=settings.radius_scale,
+            outp_noise=settings.outp_noise,
+            record_bound=float(settings.record_bound),
+        )
+    )
+
+
+def _rho(settings: Settings, epsilon: Array) -> Schedule:
+    if settings.rho == "dynamic":
+        s = settings
+        return DynamicRho(epsilon, s.rho_c1, s.rho_c2, s.rho_tc, s.rho_growth, s.rho_max)
+    return Constant(float(settings.rho), epsilon)
+
+
+def _eta(settings: Settings, problem: Problem, dataset: Dataset, epsilon: Array) -> Schedule:
+    scale = settings.eta_scale
+    match settings.eta:
+        case "smooth":
+            given = settings.smoothness
+            smoothness = problem.smoothness(dataset.train) if given == "auto" else float(given)
+            if not math.isfinite(smoothness):
+                raise InputError(f"eta smooth needs a smooth f: {settings.loss} with {settings.regulariser} is not")
+            return SmoothEta(epsilon, smoothness, scale)
+        case "nonsmooth":
+            return NonsmoothEta(epsilon, scale)
+        case "strong":
+            given = settings.strong_convexity
+            alpha = problem.strong_convexity if given == "auto" else float(given)
+            if alpha <= 0.0:
+                raise InputError("eta strong needs a strongly convex f: use regulariser l2 with beta > 0")
+            return StrongEta(epsilon, alpha, scale)
+    return Constant(scale * float(settings.eta), epsilon)
+
+
+def _check_record_bound(bound: float, dataset: Dataset) -> None:
+    longest = max(float(np.sqrt((shard.x**2).sum(axis=1)).max()) for shard in dataset.train)
+    if longest > bound * (1.0 + 1e-6):
+        raise InputError(f"record-bound is {bound:g}, but a record of length {longest:g} exceeds it: raise the bound")

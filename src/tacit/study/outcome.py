@@ -1,0 +1,84 @@
+"""What a finished study leaves: the model, the averages and the summary."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+
+from tacit.data import describe
+from tacit.problems import LOSSES
+from tacit.problems.problem import scores
+from tacit.problems.quality import assess
+from tacit.results.files import read_arrays, to_json, write_arrays, write_text
+from tacit.results.folder import RunFolder
+from tacit.settings import Settings
+from tacit.study.batches import Batch
+from tacit.study.build import Study
+from tacit.types import Array, Classes, Dataset
+from tacit.version import VERSION
+
+AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
+
+
+def finish(study: Study, folder: RunFolder) -> dict[str, Any]:
+    """Write `averages.npz`, `model.npz` and, last, `summary.json`, which marks the run as ended."""
+    settings, dataset, plan = study.settings, study.dataset, [batch for batch, _ in study.plan]
+    stored = [read_arrays(folder.checkpoints / f"{batch.algorithm}.npz") for batch in plan]
+    if settings.averages:
+        means = {name: np.concatenate([_runs_first(arrays[f"mean_{name}"]) for arrays in stored]) for name in AVERAGES}
+        write_arrays(folder.averages, {name: _single(mean) for name, mean in means.items()})
+    w = np.concatenate([_runs_first(arrays["w"]) for arrays in stored])
+    write_arrays(folder.model, {"w": _single(w), **_index(plan), **_names(dataset)})
+    summary = _summary(settings, dataset, folder, w)
+    write_text(folder.summary, to_json(summary) + "\n")
+    return summary
+
+
+def _runs_first(array: Array) -> Array:
+    """[..., J, R, K] -> [R, ..., J, K]."""
+    return np.moveaxis(array, -2, 0)
+
+
+def _single(array: Array) -> Array:
+    """Without the axis of runs where there is only one."""
+    return array[0] if len(array) == 1 else array
+
+
+def _index(plan: list[Batch]) -> dict[str, Any]:
+    labels = [label for batch in plan for label in batch.labels()]
+    return {name: np.array([label[name] for label in labels]) for name in ("algorithm", "epsilon", "seed")}
+
+
+def _names(dataset: Dataset) -> dict[str, Any]:
+    names: dict[str, Any] = {"feature_names": np.array(dataset.features)}
+    if isinstance(dataset.target, Classes):
+        return names | {"classes": np.array(dataset.target.names)}
+    return names | {
+        "classes": np.array([], dtype=str),
+        "label_range": np.array([dataset.target.low, dataset.target.high]),
+    }
+
+
+def _summary(settings: Settings, dataset: Dataset, folder: RunFolder, w: Array) -> dict[str, Any]:
+    loss = LOSSES[settings.loss]()
+    last = {row["run"]: row for row in folder.read_metrics() if row["round"] == settings.rounds}
+    runs = []
+    for r, parameters in enumerate(w):
+        row = {name: value for name, value in last[r].items() if name not in {"round", "run"}} | {
+            "rounds": settings.rounds
+        }
+        if dataset.test is not None:
+            found = scores(parameters[:, None, :], dataset.test.x)[:, 0]
+            row["quality"] = assess(found, dataset.test.y, dataset.target, loss)
+        runs.append(row)
+    kind = dataclasses.asdict(dataset.target)
+    return {
+        "tacit": VERSION,
+        "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "mode": settings.mode,
+        "data": describe(dataset) | {"target": kind},
+        "runs": runs,
+    }

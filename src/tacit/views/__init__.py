@@ -1,0 +1,1 @@
+"""Plots, tables and pages, made from run folders alone."""

@@ -1,0 +1,116 @@
+"""The pictures of a run: test error, objective, consensus residual and noise against rounds."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tacit.errors import InputError
+from tacit.results.folder import RunFolder
+from tacit.views.curves import Curve, curves
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
+DASHES = ("-", "--", ":", "-.")
+STYLE: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.hashsalt": "tacit",
+    "svg.fonttype": "none",
+}
+
+
+class Panel(NamedTuple):
+    """One plot: a metric, its title, its unit, how its values are scaled."""
+
+    metric: str
+    title: str
+    unit: str
+    factor: float = 1.0
+    logarithmic: bool = False
+
+
+def panels(regression: bool) -> tuple[Panel, ...]:
+    """The four plots of a run."""
+    error = (
+        Panel("test_error", "Test error", "RMSE, label's unit")
+        if regression
+        else Panel("test_error", "Test error", "%", 100.0)
+    )
+    return (
+        error,
+        Panel("train_objective", "Training objective F(w)", "loss a record"),
+        Panel("consensus_residual", "Consensus residual ‖Aw − z‖", "parameter units", logarithmic=True),
+        Panel("noise", "Noise magnitude, mean |ξ|", "gradient (outp: parameter) units", logarithmic=True),
+    )
+
+
+def figure(folders: Sequence[RunFolder]) -> Figure:
+    """The four plots of one or more runs; several are told apart by their folder's name."""
+    rows = [(folder.path.name if len(folders) > 1 else "", folder.read_metrics()) for folder in folders]
+    if not any(found for _, found in rows):
+        raise InputError(f"{folders[0].path} has no evaluated round yet: there is nothing to draw")
+    regression = all("low" in folder.read_summary()["data"]["target"] for folder in folders if folder.finished)
+    with rc_context(STYLE):
+        drawn = Figure(figsize=(9.6, 6.4), layout="constrained")
+        for axes, panel in zip(drawn.subplots(2, 2).flat, panels(regression and folders[0].finished), strict=True):
+            _draw(axes, panel, rows)
+        _legend(drawn)
+    return drawn
+
+
+def _draw(axes: Axes, panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> None:
+    found = [curve for name, metrics in rows for curve in curves(metrics, panel.metric, f"{name}: " if name else "")]
+    for i, curve in enumerate(found):
+        _draw_curve(axes, panel, curve, COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
+    axes.set_title(panel.title, loc="left", fontweight="bold")
+    axes.set_xlabel("round")
+    axes.set_ylabel(panel.unit)
+    if not found:
+        axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes, color="#777777")
+    elif panel.logarithmic and any((curve.mean > 0).any() for curve in found):
+        axes.set_yscale("log")
+
+
+def _draw_curve(axes: Axes, panel: Panel, curve: Curve, colour: str, dash: str) -> None:
+    mean = np.where(curve.mean > 0, curve.mean, np.nan) if panel.logarithmic else curve.mean
+    marker = "o" if len(mean) == 1 else None
+    axes.plot(curve.rounds, panel.factor * mean, dash, color=colour, label=curve.label, marker=marker, linewidth=1.6)
+    if curve.seeds > 1:
+        low, high = panel.factor * curve.low, panel.factor * curve.high
+        axes.fill_between(curve.rounds, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _legend(drawn: Figure) -> None:
+    """One legend for all four plots, below them."""
+    handles, labels = drawn.axes[1].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside lower center", ncols=min(4, max(1, len(labels))))
+
+
+def to_svg(drawn: Figure) -> str:
+    """The picture as an SVG element to put into a page."""
+    buffer = io.StringIO()
+    with rc_context(STYLE):
+        drawn.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def save(drawn: Figure, path: Path) -> None:
+    """Write the picture in the format its name ends with."""
+    formats = sorted(drawn.canvas.get_supported_filetypes())
+    if path.suffix.lstrip(".") not in formats:
+        raise InputError(f"{path} does not end in a picture's format: there are {', '.join(formats)}")
+    with rc_context(STYLE):
+        drawn.savefig(path, dpi=160)

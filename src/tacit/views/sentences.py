@@ -1,0 +1,46 @@
+"""The result in two sentences that need no knowledge of the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from tacit.views.curves import run_label
+from tacit.views.tables import format_error
+
+
+def result_sentences(summary: Mapping[str, Any]) -> tuple[str, str]:
+    """What was trained and how well it does, and what it is compared with."""
+    data, groups = summary["data"], _by_label(summary["runs"])
+    label, first = next(iter(groups.items()))
+    parties = f"{len(data['agents'])} parties with {data['records']:,} records in all"
+    if first[0]["test_error"] is None:
+        return (
+            f"{parties} trained one model together in {first[0]['rounds']} rounds without showing each other a record.",
+            "There was no test set, so how well it does on new records is not known.",
+        )
+    opening = f"{parties} trained one model together without showing each other a record; it {_quality(first)}."
+    others = [f"{_average(group)} with {name}" for name, group in groups.items() if name != label]
+    if not others:
+        tested = f"{data['test_records']:,} records that no party trained on"
+        return opening, f"This is {label} after {first[0]['rounds']} rounds, on {tested}."
+    return opening, f"That is {label}; on the same test records the error is {', '.join(others)}."
+
+
+def _by_label(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in runs:
+        groups.setdefault(run_label(entry["algorithm"], entry["epsilon"]), []).append(entry)
+    return groups
+
+
+def _average(group: Sequence[Mapping[str, Any]]) -> str:
+    return format_error({**group[0], "test_error": fmean(entry["test_error"] for entry in group)})
+
+
+def _quality(group: Sequence[Mapping[str, Any]]) -> str:
+    error = fmean(entry["test_error"] for entry in group)
+    if "rmse" in group[0]["quality"]:
+        return f"is typically off by {error:.3g} in the label's unit on new records"
+    return f"names the right class for {100.0 * (1.0 - error):.1f} of 100 new records"

@@ -1,0 +1,43 @@
+"""What the tests of the data layer share."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+IDX_CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
+
+
+def real_data(*parts: str) -> Path:
+    """A file or folder below TACIT_DATA, or a visible skip."""
+    root = os.environ.get("TACIT_DATA", "")
+    if not root:
+        pytest.skip("TACIT_DATA is not set: it names the folder with the real data sets")
+    path = Path(root, *parts)
+    if not path.exists():
+        pytest.skip(f"TACIT_DATA has no {'/'.join(parts)}")
+    return path
+
+
+def idx_bytes(array: NDArray[Any]) -> bytes:
+    """An array as an IDX file."""
+    head = bytes([0, 0, IDX_CODES[array.dtype.str[1:]], array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    return head + array.astype(array.dtype.newbyteorder(">")).tobytes()
+
+
+def write(path: Path, text: str) -> Path:
+    """A text file, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def stack_x(shards: tuple[Any, ...]) -> NDArray[Any]:
+    """All agents' features, one below the other."""
+    return np.concatenate([shard.x for shard in shards])

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.data import DataOptions, encode, load, parse_schema, read_table
+from tacit.errors import InputError
+from tacit.types import Dataset, Range
+
+from .helpers import stack_x, write
+
+SCHEMA = """
+[label]
+column = "y"
+classes = ["yes", "no"]
+[columns.age]
+kind = "numeric"
+bounds = [0, 100]
+[columns.sex]
+kind = "categorical"
+categories = ["f", "m"]
+"""
+AGENT = '[agent]\ncolumn = "site"\n'
+ROWS = "age,sex,site,y\n0,f,b,yes\n50,m,a,no\n100,f,b,no\n25,m,a,yes\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path / "s.toml", SCHEMA)
+    write(tmp_path / "t.csv", ROWS)
+    return tmp_path
+
+
+def read(folder: Path, data: str = "t.csv", schema: str = "s.toml", **changes: Any) -> Dataset:
+    options = {"agents": 2} | changes
+    return load(DataOptions(data=str(folder / data), schema=str(folder / schema), **options))
+
+
+def test_a_table_by_its_schema(folder: Path) -> None:
+    dataset = read(folder)
+    assert dataset.name == "t"
+    assert dataset.agents == ("agent-1", "agent-2")
+    assert dataset.features == ("age", "sex=f", "sex=m")
+    assert stack_x(dataset.train).tolist() == [[0, 1, 0], [0.5, 0, 1], [1, 1, 0], [0.25, 0, 1]]
+    assert np.concatenate([s.y for s in dataset.train]).tolist() == [[0, 1], [1, 0], [1, 0], [0, 1]]  # no, yes
+    assert dataset.test is None
+    assert dataset.notes == ("columns not in the schema were ignored: site",)
+
+
+def test_the_symmetric_scale_leaves_categories_alone(folder: Path) -> None:
+    write(folder / "s.toml", 'scale = "symmetric"\n' + SCHEMA)
+    assert stack_x(read(folder, intercept=True).train)[0].tolist() == [-1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("partition", ["in-order", "column"])
+def test_agents_by_column(folder: Path, partition: str) -> None:
+    write(folder / "s.toml", SCHEMA + AGENT)
+    dataset = read(folder, partition=partition)
+    assert dataset.agents == ("a", "b")
+    assert [s.x[:, 0].tolist() for s in dataset.train] == [[0.5, 0.25], [0, 1]]
+    assert dataset.notes == ()
+
+
+def test_an_explicit_partition_goes_before_the_column(folder: Path) -> None:
+    write(folder / "s.toml", SCHEMA + AGENT)
+    assert read(folder, partition="shuffled", agents=4).agents == ("agent-1", "agent-2", "agent-3", "agent-4")
+
+
+@pytest.mark.parametrize("partition", ["in-order", "column"])
+def test_agents_by_file(folder: Path, partition: str) -> None:
+    write(folder / "sites" / "west.csv", ROWS)
+    write(folder / "sites" / "east.csv", "y,sex,age,site\nno,f,10,c\n")
+    dataset = read(folder, "sites", partition=partition)
+    assert dataset.name == "sites"
+    assert dataset.agents == ("east", "west")
+    assert [len(s.x) for s in dataset.train] == [1, 4]
+
+
+def test_column_needs_a_column(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"^partition 'column' needs records that name their agent"):
+        read(folder, partition="column")
+
+
+def test_an_agent_must_have_a_name(folder: Path) -> None:
+    write(folder / "s.toml", SCHEMA + AGENT)
+    write(folder / "t.csv", ROWS + "1,f,,no\n")
+    with pytest.raises(InputError, match=r"^column 'site': the agent on line 6 of t\.csv is missing$"):
+        read(folder)
+
+
+def test_values_outside_the_bounds_are_clipped_and_counted(folder: Path) -> None:
+    write(folder / "t.csv", ROWS + "-1,f,a,no\n101,f,a,no\n1e6,f,a,no\n")
+    dataset = read(folder)
+    assert stack_x(dataset.train)[-3:, 0].tolist() == [0, 1, 1]
+    assert dataset.notes[0] == "age: 3 values outside [0, 100] were clipped"
+
+
+@pytest.mark.parametrize(
+    ("rules", "row", "note"),
+    [
+        (("missing = 'middle'", ""), [0.5, 1, 0], "age: 1 missing value became 50"),
+        (("missing = 12.5", ""), [0.125, 1, 0], "age: 1 missing value became 12.5"),
+        (("missing = 'high'", "missing = 'm'"), [1, 1, 0], "age: 1 missing value became 100"),
+    ],
+)
+def test_missing_numbers(folder: Path, rules: tuple[str, str], row: list[float], note: str) -> None:
+    write(folder / "s.toml", SCHEMA.replace("[0, 100]", f"[0, 100]\n{rules[0]}") + rules[1])
+    write(folder / "t.csv", ROWS + "NA,f,a,no\n")
+    dataset = read(folder)
+    assert stack_x(dataset.train)[-1].tolist() == row
+    assert dataset.notes[0] == note
+
+
+@pytest.mark.parametrize(
+    ("rule", "row", "became"),
+    [("none", [0.1, 0, 0], "no category"), ("m", [0.1, 0, 1], "'m'"), ("f", [0.1, 1, 0], "'f'")],
+)
+def test_missing_categories(folder: Path, rule: str, row: list[float], became: str) -> None:
+    write(folder / "s.toml", SCHEMA + f"missing = '{rule}'")
+    write(folder / "t.csv", ROWS + "10,,a,no\n10,null,a,no\n")
+    dataset = read(folder)
+    assert stack_x(dataset.train)[-2:].tolist() == [row, row]
+    assert dataset.notes[0] == f"sex: 2 missing values became {became}"
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("x,f,a,no", r"^column 'age': 'x' on line 6 of t\.csv is not a number$"),
+        (",f,a,no", r"^column 'age': the value on line 6 of t\.csv is missing and the schema has no rule for it$"),
+        ("1,,a,no", r"^column 'sex': the value on line 6 of t\.csv is missing and the schema has no rule for it$"),
+        ("1,d,a,no", r"^column 'sex': 'd' on line 6 of t\.csv is not one of f, m$"),
+        ("1,f,a,maybe", r"^column 'y': 'maybe' on line 6 of t\.csv is not one of no, yes$"),
+        ("1,f,a,", r"^column 'y': the value on line 6 of t\.csv is missing"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place(folder: Path, row: str, sentence: str) -> None:
+    write(folder / "t.csv", ROWS + row + "\n")
+    with pytest.raises(InputError, match=sentence):
+        read(folder)
+
+
+def test_a_column_the_table_lacks(folder: Path) -> None:
+    write(folder / "t.csv", ROWS.replace("age", "agee"))
+    with pytest.raises(InputError, match=r"^no column 'age' \(did you mean 'agee'\?\): there are agee, sex, site, y$"):
+        read(folder)
+
+
+def test_a_table_needs_a_schema(folder: Path) -> None:
+    path = folder / "t.csv"
+    with pytest.raises(InputError) as caught:
+        load(DataOptions(data=str(path)))
+    assert str(caught.value) == (
+        f"the table {path} needs a schema: `tacit data schema {path} --label COLUMN --out FILE` drafts one"
+    )
+
+
+def test_a_class_without_a_training_record(folder: Path) -> None:
+    write(folder / "s.toml", SCHEMA.replace('["yes", "no"]', '["yes", "no", "perhaps"]'))
+    with pytest.raises(InputError, match=r"^class 'perhaps' has no training record: take it out of the schema or add"):
+        read(folder)
+
+
+def test_a_test_table(folder: Path) -> None:
+    write(folder / "s.toml", SCHEMA + AGENT)
+    write(folder / "test.csv", "y,sex,age\nno,m,200\n")
+    dataset = read(folder, test=str(folder / "test.csv"))
+    assert dataset.test is not None
+    assert dataset.test.x.tolist() == [[1, 0, 1]]
+    assert dataset.test.y.tolist() == [[1, 0]]
+    assert dataset.notes == ("test table: age: 1 value outside [0, 100] was clipped",)
+    with pytest.raises(InputError, match=r"^test and test_share are both given: a test set comes from one of them$"):
+        read(folder, test=str(folder / "test.csv"), test_share=0.5)
+
+
+@pytest.mark.parametrize(("share", "held"), [(0.01, 2), (0.2, 4), (0.5, 10), (0.99, 18)])
+def test_a_share_of_each_agent_is_held_out(folder: Path, share: float, held: int) -> None:
+    rows = [f"{i},f,{'ab'[i // 10]},{'yes' if i % 2 else 'no'}" for i in range(20)]
+    write(folder / "t.csv", "\n".join(["age,sex,site,y", *rows, "50,f,c,yes", "51,f,c,no", "52,f,c,no"]))
+    write(folder / "s.toml", SCHEMA + AGENT)
+    dataset = read(folder, test_share=share, partition_seed=1)
+    assert dataset.test is not None
+    third = min(max(1, round(3 * share)), 2)
+    assert len(dataset.test.x) == held + third
+    assert [len(s.x) for s in dataset.train] == [10 - held // 2, 10 - held // 2, 3 - third]
+    ages = [*stack_x(dataset.train)[:, 0], *dataset.test.x[:, 0]]
+    assert sorted(round(100 * age) for age in ages) == [*range(20), 50, 51, 52]
+    again = read(folder, test_share=share, partition_seed=1)
+    assert again.test is not None and np.array_equal(again.test.x, dataset.test.x)
+
+
+def test_holding_out_needs_two_records(folder: Path) -> None:
+    write(folder / "s.toml", SCHEMA + AGENT)
+    write(folder / "t.csv", ROWS + "1,f,c,no\n")
+    with pytest.raises(InputError, match=r"^agent 'c' has 1 record: test_share needs at least two of each agent$"):
+        read(folder, test_share=0.5)
+
+
+def test_a_number_as_the_label(folder: Path) -> None:
+    write(
+        folder / "s.toml",
+        SCHEMA.replace('column = "y"', 'column = "cost"').replace('classes = ["yes", "no"]', "bounds = [10, 20]"),
+    )
+    write(folder / "t.csv", "age,sex,cost\n1,f,10\n2,m,15\n3,f,25\n")
+    dataset = read(folder)
+    assert dataset.target == Range(10.0, 20.0)
+    assert np.concatenate([s.y for s in dataset.train]).tolist() == [[0], [0.5], [1]]
+    assert dataset.notes == ("cost: 1 value outside [10, 20] was clipped",)
+    write(folder / "t.csv", "age,sex,cost\n1,f,\n")
+    with pytest.raises(InputError, match=r"^column 'cost': the value on line 2 of t\.csv is missing"):
+        read(folder)
+
+
+def test_encoding_for_prediction_agrees_with_training(folder: Path) -> None:
+    table, schema = read_table(folder / "t.csv"), parse_schema(SCHEMA)
+    dataset = read(folder, intercept=True, precision="float32")
+    x, y = encode(table, schema, True, "float32", with_label=True)
+    assert x.dtype == np.float32
+    assert np.array_equal(x, stack_x(dataset.train))
+    assert y is not None and np.array_equal(y, np.concatenate([s.y for s in dataset.train]))
+    unlabelled = read_table(write(folder / "new.csv", "age,sex\n50,f\n"))
+    x, y = encode(unlabelled, schema, False, "float64", with_label=False)
+    assert x.tolist() == [[0.5, 1, 0]] and y is None
+    with pytest.raises(InputError, match=r"^no column 'y': there are age, sex$"):
+        encode(unlabelled, schema, False, "float64", with_label=True)
+    with pytest.raises(InputError, match=r"^no precision 'float16' \(did you mean 'float64'\?\)"):
+        encode(unlabelled, schema, False, "float16", with_label=False)
+
+
+def test_two_features_of_one_name(folder: Path) -> None:
+    write(folder / "s.toml", SCHEMA + '[columns."sex=f"]\nkind = "numeric"\nbounds = [0, 1]\n')
+    write(folder / "t.csv", "age,sex,y,sex=f\n1,f,yes,0\n2,m,no,1\n")
+    with pytest.raises(InputError, match=r"^two features are named 'sex=f'"):
+        read(folder)
