@@ -14,6 +14,8 @@ from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.results.files import to_json
 from tacit.views.tables import HEADINGS, result_rows
 
+TERMINAL_HEADINGS = ("run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 columns
+
 stdout = Console()
 stderr = Console(stderr=True)
 
@@ -27,7 +29,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: in
     """A table; the first columns are text, the others numbers."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for i, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if i < left else "right", no_wrap=i >= left)
+        table.add_column(heading, justify="left" if i < left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     stdout.print(table)
@@ -35,6 +37,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: in
 
 def print_result(run: api.Run) -> None:
     """What a finished run gave, and where its report is."""
-    print_table(HEADINGS, result_rows(run.runs))
+    shown = [HEADINGS.index(name) for name in TERMINAL_HEADINGS]
+    rows = [[row[i] for i in shown] for row in result_rows(run.runs)]
+    print_table(TERMINAL_HEADINGS, rows)
     stdout.print(f"\nprivacy  {PAPER_HEADLINE}", soft_wrap=True, highlight=False)
     stdout.print(f"report   {run.folder.report}", soft_wrap=True, highlight=False)

@@ -50,7 +50,7 @@ class Problem:
         return Gradient(mean + self.beta / self.agents * self.regulariser.gradient(z), residual)
 
     def smoothness(self, shards: Sequence[Shard]) -> float:
-        """L such that every f_p is L-smooth, from the data: max_p curvature(l) ||X_p||_2^2 / I + (beta/P) curvature(r)."""
+        """L of all f_p, from the data: max_p curvature(l) ||X_p||_2^2 / I + (beta/P) curvature(r)."""
         largest = max(_largest_eigenvalue(shard.x) for shard in shards)
         return self.loss.curvature * largest / self.records + self.beta / self.agents * self.regulariser.curvature
 

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
@@ -76,6 +77,7 @@ def _draw(axes: Axes, panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[s
         _draw_curve(axes, panel, curve, COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
     axes.set_title(panel.title, loc="left", fontweight="bold")
     axes.set_xlabel("round")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(panel.unit)
     if not found:
         axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes, color="#777777")

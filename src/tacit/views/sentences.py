@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -21,11 +22,11 @@ def result_sentences(summary: Mapping[str, Any]) -> tuple[str, str]:
             "There was no test set, so how well it does on new records is not known.",
         )
     opening = f"{parties} trained one model together without showing each other a record; it {_quality(first)}."
-    others = [f"{_average(group)} with {name}" for name, group in groups.items() if name != label]
+    others = [f"{_average(group)} {_how(group[0], first[0])}" for name, group in groups.items() if name != label]
     if not others:
         tested = f"{data['test_records']:,} records that no party trained on"
         return opening, f"This is {label} after {first[0]['rounds']} rounds, on {tested}."
-    return opening, f"That is {label}; on the same test records the error is {', '.join(others)}."
+    return opening, f"That is {label}, an error of {_average(first)}; on the same records it is {', '.join(others)}."
 
 
 def _by_label(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -33,6 +34,13 @@ def _by_label(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, 
     for entry in runs:
         groups.setdefault(run_label(entry["algorithm"], entry["epsilon"]), []).append(entry)
     return groups
+
+
+def _how(entry: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    """How a run differs from the first one."""
+    if entry["algorithm"] == first["algorithm"] and float(entry["epsilon"]) == math.inf:
+        return "without any noise"
+    return f"with {run_label(entry['algorithm'], entry['epsilon'])}"
 
 
 def _average(group: Sequence[Mapping[str, Any]]) -> str:

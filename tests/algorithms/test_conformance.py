@@ -1,0 +1,126 @@
+"""What every algorithm must do, over the whole registry: a new file is tested without another edit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tacit.algorithms import ALGORITHMS, Upload
+from tacit.engine.simulate import Round
+from tacit.types import Array
+from tests.random_problems import build, close, problem, run, shards
+
+NAMES = list(ALGORITHMS)
+MIXED = [0.5, 2.0, np.inf]
+
+
+def test_the_paper_is_all_here() -> None:
+    assert {"admm", "iadmm", "objp", "objpm", "objt", "outp"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_says_what_it_is(name: str) -> None:
+    method = ALGORITHMS[name]
+    assert len(method.summary.splitlines()) == len(method.equation.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_z_leaves_an_agent(name: str) -> None:
+    assert Upload._fields == ("z",)
+    parts = shards(0)
+    step = build(name, problem(parts), MIXED).agent_step
+    seen = run(build(name, problem(parts), MIXED), parts, (1, 2, 3), 2)
+    from tacit.privacy.noise import SeededNoise
+
+    result = step(3, seen.w, seen.state.agents[0], parts[0], SeededNoise((1, 2, 3), 0, 3))
+    assert type(result.upload) is Upload
+    assert result.upload.z.shape == seen.w.shape
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_draw_has_an_event_and_no_noise_is_an_infinite_one(name: str) -> None:
+    parts = shards(0)
+    done = run(build(name, problem(parts), MIXED, local_updates=4), parts, (1, 2, 3), 3)
+    updates = 4 if ALGORITHMS[name].local_updates else 1
+    assert sum(done.events.values()) == len(parts) * updates
+    for _, event in done.events:
+        for r, run_event in enumerate(event.runs):
+            noisy = done.noise[r] > 0
+            assert noisy == (run_event.epsilon == MIXED[r] != np.inf)
+            assert noisy != (run_event.mechanism == "none")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_are_pure(name: str) -> None:
+    """Same arguments, same bytes; and nothing that was passed in is changed."""
+    parts = shards(0)
+    algorithm = build(name, problem(parts), MIXED)
+    kept: list[tuple[Array, ...]] = []
+
+    def keep(done: Round) -> None:
+        kept.append((done.w, *(agent.z for agent in done.state.agents), *(agent.lam for agent in done.state.agents)))
+
+    def copies(done: Round) -> None:
+        frozen.append(tuple(array.copy() for array in kept_of(done)))
+
+    def kept_of(done: Round) -> tuple[Array, ...]:
+        return (done.w, *(agent.z for agent in done.state.agents), *(agent.lam for agent in done.state.agents))
+
+    frozen: list[tuple[Array, ...]] = []
+    first = run(algorithm, parts, (1, 2, 3), 5, watch=lambda done: (keep(done), copies(done)) and None)
+    for before, after in zip(frozen, kept, strict=True):
+        for a, b in zip(before, after, strict=True):
+            np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(first.w, run(algorithm, parts, (1, 2, 3), 5).w)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_batched_runs_equal_single_runs(name: str) -> None:
+    """To 1e-12 relative in float64, with identical noise."""
+    parts = shards(1)
+    together = run(build(name, problem(parts), MIXED), parts, (4, 4, 9), 20)
+    for r, (epsilon, seed) in enumerate(zip(MIXED, (4, 4, 9), strict=True)):
+        alone = run(build(name, problem(parts), [epsilon]), parts, (seed,), 20)
+        assert close(together.w[:, r], alone.w[:, 0], 1e-7 if name == "admm" else 1e-12)
+        assert together.noise[r] == pytest.approx(alone.noise[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_precision_is_kept(name: str) -> None:
+    parts = shards(1, dtype=np.float32)
+    done = run(build(name, problem(parts), MIXED, dtype=np.float32), parts, (1, 2, 3), 3)
+    assert {done.w.dtype, done.state.server.z.dtype, done.state.server.lam.dtype} == {np.dtype(np.float32)}
+    assert {agent.z.dtype for agent in done.state.agents} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("rounds", [1000])
+@pytest.mark.parametrize("epsilon", [0.5, np.inf])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "admm"])
+def test_both_copies_of_the_dual_stay_bit_identical(name: str, epsilon: float, rounds: int) -> None:
+    """Server and agent update it from what was sent; it is never sent."""
+    parts = shards(2)
+
+    def same(done: Round) -> None:
+        for p, agent in enumerate(done.state.agents):
+            assert agent.lam.tobytes() == done.state.server.lam[p].tobytes(), f"agent {p}, round {done.t}"
+
+    done = run(build(name, problem(parts), [epsilon]), parts, (5,), rounds, watch=same)
+    assert np.abs(done.state.server.lam).max() > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_sums_are_enough_for_the_server(name: str) -> None:
+    parts = shards(2)
+    full = run(build(name, problem(parts), MIXED), parts, (1, 2, 3), 30)
+    sums = run(build(name, problem(parts), MIXED), parts, (1, 2, 3), 30, server="sums")
+    assert close(sums.w, full.w, 1e-6 if name == "admm" else 1e-12)
+    assert sums.state.server.z.shape == full.w.shape
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "outp"])
+def test_iterates_stay_in_the_set(name: str) -> None:
+    """outp adds its noise after the projection, so what it sends may lie outside."""
+    parts = shards(2)
+    done = run(build(name, problem(parts, feasible="box", size=0.05), MIXED), parts, (1, 2, 3), 10)
+    for agent in done.state.agents:
+        assert np.abs(agent.z).max() <= 0.05 * (1 + 1e-12)

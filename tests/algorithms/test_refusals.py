@@ -1,0 +1,28 @@
+"""Settings an algorithm cannot honour."""
+
+from __future__ import annotations
+
+import pytest
+
+from tacit.errors import InputError
+from tests.random_problems import build, problem, shards
+
+PARTS = shards(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "of", "sentence"),
+    [
+        ("admm", {}, {"loss": "hinge"}, "admm solves smooth subproblems"),
+        ("admm", {}, {"regulariser": "l1"}, "admm solves smooth subproblems"),
+        ("objt", {}, {"feasible": "l2-ball"}, "objt knows the sets all and box"),
+        ("objt", {"radius": "konstant"}, {}, r"no radius 'konstant' \(did you mean 'constant'\?\)"),
+        ("outp", {"outp_noise": "publish"}, {}, r"no outp-noise 'publish' \(did you mean 'published'\?\)"),
+        ("outp", {"outp_noise": "calibrated"}, {"loss": "hinge"}, "bounded gradient and curvature"),
+        ("outp", {"outp_noise": "calibrated"}, {"loss": "squared"}, "bounded gradient and curvature"),
+    ],
+)  # fmt: skip
+def test_it_says_why_not(name: str, changes: dict[str, str], of: dict[str, str], sentence: str) -> None:
+    kwargs: dict[str, object] = dict(changes)
+    with pytest.raises(InputError, match=sentence):
+        build(name, problem(PARTS, **of), [1.0], **kwargs)  # type: ignore[arg-type]

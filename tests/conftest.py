@@ -1,0 +1,21 @@
+"""Settings for every test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("tacit", deadline=None, max_examples=40, derandomize=True)
+settings.load_profile("tacit")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real data sets, for the tests marked real_data."""
+    folder = os.environ.get("TACIT_DATA", "")
+    if not (folder and (Path(folder) / "mnist").is_dir()):
+        pytest.skip("set TACIT_DATA to a folder that holds mnist/ to run this test")
+    return Path(folder)

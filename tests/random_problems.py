@@ -1,0 +1,71 @@
+"""Small random problems, for the laws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tacit.algorithms import ALGORITHMS, Algorithm, Recipe
+from tacit.algorithms.schedules import Constant, NonsmoothEta
+from tacit.engine.simulate import Round, simulate, start
+from tacit.privacy.noise import SeededNoise
+from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
+from tacit.types import Array, Shard
+
+J, K = 4, 3
+
+
+def shards(seed: int, sizes: tuple[int, ...] = (7, 5, 9), dtype: Any = np.float64) -> list[Shard]:
+    """Agents with features in [0, 1] and one-hot labels of K classes."""
+    rng = np.random.default_rng(seed)
+    return [Shard(rng.random((n, J)).astype(dtype), np.eye(K, dtype=dtype)[rng.integers(0, K, n)]) for n in sizes]
+
+
+def problem(
+    parts: list[Shard],
+    loss: str = "softmax",
+    regulariser: str = "l2",
+    beta: float = 0.01,
+    feasible: str = "all",
+    size: float = 0.3,
+) -> Problem:
+    """The problem those agents share."""
+    records = sum(len(part.x) for part in parts)
+    return Problem(LOSSES[loss](), REGULARISERS[regulariser](), beta, SETS[feasible](size), records, len(parts))
+
+
+def build(
+    name: str, of: Problem, epsilon: list[float], rho: float = 0.5, eta: float = 1.0, **changes: Any
+) -> Algorithm:
+    """An algorithm with plain schedules."""
+    budget = np.array(epsilon, dtype=changes.pop("dtype", np.float64))
+    method = ALGORITHMS[name]
+    updates = changes.pop("local_updates", method.local_updates or 1)
+    recipe = Recipe(of, budget, Constant(rho, budget), lambda: NonsmoothEta(budget, eta), updates, **changes)
+    return method.build(recipe)
+
+
+def run(
+    algorithm: Algorithm,
+    parts: list[Shard],
+    seeds: tuple[int, ...],
+    rounds: int,
+    server: str = "full",
+    watch: Callable[[Round], None] = lambda done: None,
+) -> Round:
+    """All rounds; the last one."""
+    last = None
+    for done in simulate(
+        algorithm, parts, lambda p, t: SeededNoise(seeds, p, t), rounds, start(parts, len(seeds), server)
+    ):
+        watch(done)
+        last = done
+    assert last is not None
+    return last
+
+
+def close(a: Array, b: Array, relative: float) -> bool:
+    """||a - b|| <= relative ||b||."""
+    return bool(np.linalg.norm(a - b) <= relative * np.linalg.norm(b))
