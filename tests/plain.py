@@ -1,8 +1,8 @@
-"""The plain reading of the paper (DP-IADMM with multiple local updates, and its baseline OutP), to check the library against.
+"""The plain reading of the paper, DP-IADMM and its baseline OutP, to check the library against.
 
-One run at a time, a loop over the agents, float64, the paper's letters: P agents, I records in all, I_p of them at agent p,
-J features, K classes; x is [I_p, J], y is one-hot [I_p, K], and w, z, lambda, xi are [J, K]. Everything also runs on torch
-tensors when `xp` is torch and the noise comes as tensors.
+One run at a time, a loop over the agents, float64, the paper's letters: P agents, I records in all, I_p of them at
+agent p, J features, K classes; x is [I_p, J], y is one-hot [I_p, K], and w, z, lambda, xi are [J, K]. Everything also
+runs on torch tensors when `xp` is torch and the noise comes as tensors.
 """
 
 import math
@@ -44,7 +44,7 @@ def softmax_gradient(
 
 
 def sensitivity(x: Array, residual: Array, records: int) -> float:
-    """Delta-bar: max_i sum_jk |x_ij (h_ik - y_ik)| / I, where the sum over j and k is (sum_j |x_ij|) (sum_k |h_ik - y_ik|)."""
+    """Delta-bar, max_i sum_jk |x_ij (h_ik - y_ik)| / I: the sum is (sum_j |x_ij|) (sum_k |h_ik - y_ik|)."""
     norms = abs(x).sum(axis=1) * abs(residual).sum(axis=1)
     return float(norms.max()) / records
 
@@ -61,7 +61,7 @@ def dp_iadmm(
     box: tuple[float, float] | None = None,
     xp: Any = numpy,
 ) -> Run:
-    """Algorithm 1. `noise(p, t, e, shape)` is Laplace noise of scale 1 (p and e from 0, t from 1); not called when epsilon is inf."""
+    """Algorithm 1; `noise(p, t, e, shape)` is Laplace noise of scale 1 (p, e from 0, t from 1), not called at inf."""
     P, T, E = len(shards), rounds, local_updates
     I = sum(len(x) for x, _ in shards)  # noqa: E741
     zero = shards[0][0].T @ shards[0][1] * 0.0
@@ -111,10 +111,10 @@ def outp(
     bound: float | None = None,
     xp: Any = numpy,
 ) -> OutpRun:
-    """The baseline (Huang et al.), as the published code runs it; `noise(p, t, shape)` is standard normal, not called at inf.
+    """The baseline as the published code runs it; `noise(p, t, shape)` is standard normal, not called at inf.
 
-    Levels: `published` (c1 = I_p, sigma^2 as the standard deviation), `published-formula` (c1 = I_p, sigma), `calibrated`
-    (sigma with c1 = sqrt(2) bound and c3 = bound^2/2, where `bound` is on the Euclidean norm of a record's features).
+    Levels: `published` (c1 = I_p, sigma^2 as the standard deviation), `published-formula` (c1 = I_p, sigma),
+    `calibrated` (sigma, c1 = sqrt(2) bound, c3 = bound^2/2; `bound` is on the Euclidean norm of a record's features).
     """
     if level not in {"published", "published-formula", "calibrated"}:
         raise ValueError(f"unknown level: {level}")
@@ -138,9 +138,8 @@ def outp(
             std_p = sigma**2 if level == "published" else sigma
             gradient, _ = softmax_gradient(z[p], x, y, I_p, 1, beta, xp)  # 1/I_p, and 2 beta z at every agent
             xi = zero if epsilon == math.inf else std_p * noise(p, t, (J, K))
-            z[p] = (inverse_eta * z[p] + rho_t * w + lam[p] - gradient) / (
-                rho_t + inverse_eta
-            ) + xi  # the noise is kept
+            z_p = (inverse_eta * z[p] + rho_t * w + lam[p] - gradient) / (rho_t + inverse_eta)
+            z[p] = z_p + xi  # kept: the next round starts from the noisy z
             noise_total += float(abs(xi).sum())
             if p == 0:
                 std.append(std_p)
@@ -154,6 +153,9 @@ def outp(
 def test_error(w: Array, x: Array, labels: npt.NDArray[numpy.integer[Any]]) -> float:
     """The share of records whose largest logit is not at the label, between 0 and 1."""
     return float(((x @ w).argmax(1) != labels).sum()) / len(labels)
+
+
+test_error.__test__ = False  # type: ignore[attr-defined]  # pytest is not to collect it where it is imported
 
 
 def dynamic_rho(t: int, epsilon: float, c1: float, c2: float, tc: int) -> float:

@@ -7,6 +7,7 @@ import pytest
 
 from tacit.algorithms import ALGORITHMS, Upload
 from tacit.engine.simulate import Round
+from tacit.privacy.noise import SeededNoise
 from tacit.types import Array
 from tests.random_problems import build, close, problem, run, shards
 
@@ -28,11 +29,9 @@ def test_it_says_what_it_is(name: str) -> None:
 def test_only_z_leaves_an_agent(name: str) -> None:
     assert Upload._fields == ("z",)
     parts = shards(0)
-    step = build(name, problem(parts), MIXED).agent_step
-    seen = run(build(name, problem(parts), MIXED), parts, (1, 2, 3), 2)
-    from tacit.privacy.noise import SeededNoise
-
-    result = step(3, seen.w, seen.state.agents[0], parts[0], SeededNoise((1, 2, 3), 0, 3))
+    algorithm = build(name, problem(parts), MIXED)
+    seen = run(algorithm, parts, (1, 2, 3), 2)
+    result = algorithm.agent_step(3, seen.w, seen.state.agents[0], parts[0], SeededNoise((1, 2, 3), 0, 3))
     assert type(result.upload) is Upload
     assert result.upload.z.shape == seen.w.shape
 
@@ -56,19 +55,15 @@ def test_steps_are_pure(name: str) -> None:
     parts = shards(0)
     algorithm = build(name, problem(parts), MIXED)
     kept: list[tuple[Array, ...]] = []
+    copied: list[tuple[Array, ...]] = []
 
     def keep(done: Round) -> None:
-        kept.append((done.w, *(agent.z for agent in done.state.agents), *(agent.lam for agent in done.state.agents)))
+        arrays = (done.w, *(array for agent in done.state.agents for array in agent))
+        kept.append(arrays)
+        copied.append(tuple(array.copy() for array in arrays))
 
-    def copies(done: Round) -> None:
-        frozen.append(tuple(array.copy() for array in kept_of(done)))
-
-    def kept_of(done: Round) -> tuple[Array, ...]:
-        return (done.w, *(agent.z for agent in done.state.agents), *(agent.lam for agent in done.state.agents))
-
-    frozen: list[tuple[Array, ...]] = []
-    first = run(algorithm, parts, (1, 2, 3), 5, watch=lambda done: (keep(done), copies(done)) and None)
-    for before, after in zip(frozen, kept, strict=True):
+    first = run(algorithm, parts, (1, 2, 3), 5, watch=keep)
+    for before, after in zip(copied, kept, strict=True):
         for a, b in zip(before, after, strict=True):
             np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(first.w, run(algorithm, parts, (1, 2, 3), 5).w)

@@ -7,7 +7,6 @@ import os
 import sys
 
 import rich_click as click
-from click.exceptions import Exit
 
 from tacit.cli.about import algorithms, config
 from tacit.cli.data import data
@@ -28,9 +27,10 @@ def cli() -> None:
     """Train one model among parties that never show each other their data.
 
     \b
-    tacit run                      train on embedded data, compare with and without privacy
-    tacit run --data patients.csv --schema schema.toml --epsilon 1
-    tacit show runs/*              what earlier runs gave
+    Examples:
+      tacit run                      train on embedded data, compare with and without privacy
+      tacit run --data patients.csv --schema schema.toml --epsilon 1
+      tacit show runs/*              what earlier runs gave
     """
 
 
@@ -41,9 +41,8 @@ for command in (run, resume, show, compare, plot, report, predict, evaluate, dat
 def main() -> None:
     """Run a command; what the user got wrong ends with one sentence and exit code 2."""
     try:
-        cli(standalone_mode=False)
-    except Exit as ending:
-        sys.exit(ending.exit_code)
+        outcome = cli(prog_name="tacit", standalone_mode=False)
+        sys.exit(outcome if isinstance(outcome, int) else 0)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

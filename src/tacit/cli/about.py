@@ -24,7 +24,8 @@ def algorithms(as_json: bool) -> None:
     """The algorithms there are: what each is, and its equation.
 
     \b
-    tacit algorithms
+    Examples:
+      tacit algorithms
     """
     methods = {name: ALGORITHMS[name] for name in ALGORITHMS}
     if as_json:
@@ -45,7 +46,8 @@ def init(file: Path | None) -> None:
     """Write a commented config file with every setting (to stdout if no FILE is named).
 
     \b
-    tacit config init study.toml
+    Examples:
+      tacit config init study.toml
     """
     if file is None:
         click.echo(commented_config(), nl=False)

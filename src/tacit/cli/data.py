@@ -9,7 +9,7 @@ import rich_click as click
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from tacit.cli.group import NearestGroup
-from tacit.cli.output import print_json, print_table, stderr, stdout
+from tacit.cli.output import print_json, stderr, stdout
 from tacit.data import SOURCES, data_folder, describe, draft_schema, load, read_table
 from tacit.errors import InputError
 from tacit.results.files import write_text
@@ -27,12 +27,18 @@ def list_sources(as_json: bool) -> None:
     """The data sets there are.
 
     \b
-    tacit data list
+    Examples:
+      tacit data list
     """
+    found = [(name, SOURCES[name]) for name in SOURCES]
     if as_json:
-        print_json({name: SOURCES[name].summary for name in SOURCES})
-    else:
-        print_table(("name", "what it is"), [(name, SOURCES[name].summary) for name in SOURCES], left=2)
+        facts = ("summary", "origin", "attribution")
+        print_json({name: {fact: getattr(source, fact) for fact in facts} for name, source in found})
+        return
+    for name, source in found:
+        stdout.print(f"[bold]{name:8}[/] {source.summary}", highlight=False, soft_wrap=True)
+        for word, fact in (("from", source.origin), ("by", source.attribution)):
+            stdout.print(f"         {word}: {fact}", highlight=False, soft_wrap=True)
 
 
 @data.command()
@@ -45,12 +51,13 @@ def fetch(name: str, data_dir: str, source: str) -> None:
     """Download a data set; a broken download goes on where it stopped.
 
     \b
-    tacit data fetch mnist
-    tacit data fetch mnist --source https://mirror.example/mnist
+    Examples:
+      tacit data fetch mnist
+      tacit data fetch mnist --source https://mirror.example/mnist
     """
     chosen = SOURCES[name]
     if chosen.fetch is None:
-        raise InputError(f"{name} is not fetched: {chosen.summary}")
+        raise InputError(f"{name} is not fetched; it comes from: {chosen.origin}")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr) as bars:
         tasks: dict[str, TaskID] = {}
@@ -76,8 +83,9 @@ def info(name: str, as_json: bool, **given: Any) -> None:
     """A data set or table in numbers: records, agents, features, classes.
 
     \b
-    tacit data info mnist14 --agents 5 --partition dirichlet
-    tacit data info patients.csv --schema schema.toml
+    Examples:
+      tacit data info mnist14 --agents 5 --partition dirichlet
+      tacit data info patients.csv --schema schema.toml
     """
     chosen = {key: value for key, value in given.items() if value not in (None, "")}
     facts = describe(load(resolve({"data": name, **chosen}).data_options()))
@@ -106,7 +114,8 @@ def schema(table: Path, label: str, agent: str, out: Path | None) -> None:
     """Draft the schema file of a table, for its owner to correct.
 
     \b
-    tacit data schema patients.csv --label diagnosis --agent hospital --out schema.toml
+    Examples:
+      tacit data schema patients.csv --label diagnosis --agent hospital --out schema.toml
     """
     text = draft_schema(read_table(table), label, agent or None)
     if out is None:

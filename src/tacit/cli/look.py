@@ -26,8 +26,9 @@ def show(runs: tuple[Path, ...], as_json: bool) -> None:
     """What runs gave, one table each (or one line each for several).
 
     \b
-    tacit show runs/20260101-120000-mnist14-objpm
-    tacit show runs/*
+    Examples:
+      tacit show runs/20260101-120000-mnist14-objpm
+      tacit show runs/*
     """
     opened = [RunFolder.open(path) for path in runs]
     if as_json:
@@ -64,7 +65,8 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
     """Two runs side by side: which settings differ, and how the errors do.
 
     \b
-    tacit compare runs/a runs/b
+    Examples:
+      tacit compare runs/a runs/b
     """
     a, b = RunFolder.open(first), RunFolder.open(second)
     settings, errors = differences(a, b), errors_side_by_side(a, b)
@@ -103,8 +105,9 @@ def plot(runs: tuple[Path, ...], out: Path | None) -> None:
     """Draw test error, objective, residual and noise against rounds.
 
     \b
-    tacit plot runs/a
-    tacit plot runs/a runs/b --out both.svg
+    Examples:
+      tacit plot runs/a
+      tacit plot runs/a runs/b --out both.svg
     """
     folders = [RunFolder.open(path) for path in runs]
     path = out or (folders[0].path / "curves.png" if len(folders) == 1 else Path("curves.png"))
@@ -120,7 +123,8 @@ def report(run: Path) -> None:
     """Write report.html again from the run folder.
 
     \b
-    tacit report runs/a
+    Examples:
+      tacit report runs/a
     """
     folder = RunFolder.open(run)
     write_report(folder)

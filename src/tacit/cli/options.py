@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import rich_click as click
@@ -20,6 +20,12 @@ def setting_flags(function: F) -> F:
     return function
 
 
+def given_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that were given; a flag given several times means all of its values."""
+    joined = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in flags.items()}
+    return {name: value for name, value in joined.items() if value is not None and flags[name] != ()}
+
+
 def _flag(entry: dataclasses.Field[Any]) -> Callable[[F], F]:
     flag, help_text = entry.name.replace("_", "-"), entry.metadata["help"]
     panel = f"{entry.metadata['group']} settings"
@@ -28,4 +34,5 @@ def _flag(entry: dataclasses.Field[Any]) -> Callable[[F], F]:
     shown = entry.default[0] if isinstance(entry.default, tuple) else entry.default
     default = f" [default: {shown}]" if shown != "" else ""
     metavar = "NUMBER" if isinstance(shown, (int, float)) else "VALUE"
-    return click.option(f"--{flag}", entry.name, metavar=metavar, help=help_text + default, panel=panel)
+    many = isinstance(entry.default, tuple)
+    return click.option(f"--{flag}", entry.name, metavar=metavar, multiple=many, help=help_text + default, panel=panel)

@@ -11,12 +11,11 @@ from typing import Any
 
 import rich_click as click
 from click.exceptions import Exit
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tacit import api, study
-from tacit.cli.options import setting_flags
+from tacit.cli.options import given_settings, setting_flags
 from tacit.cli.output import print_json, print_result, stderr
+from tacit.cli.watch import Watcher
 from tacit.results.folder import RunFolder
 from tacit.settings.settings import SHOWCASE
 
@@ -36,18 +35,20 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def run(config: Path | None, as_json: bool, **flags: Any) -> None:
     """Train a model; with no argument, compare methods on embedded data.
 
-    CONFIG is a TOML file (tacit config init); flags win over it.
+    CONFIG is a TOML file (tacit config init); flags win over it, and both win over the data set's own
+    preset (rounds, rho, eta), which wins over the defaults below.
 
     \b
-    tacit run
-    tacit run --algorithm objp,objpm --epsilon 0.1,1,inf --seeds 5
-    tacit run --data mnist --epsilon 0.05 --rounds 1000
-    tacit run --data patients.csv --schema schema.toml --test-share 0.2
-    tacit run study.toml --epsilon 0.5 --out runs/half
+    Examples:
+      tacit run
+      tacit run --algorithm objp,objpm --epsilon 0.1,1,inf --seeds 5
+      tacit run --data mnist --epsilon 0.05 --rounds 1000
+      tacit run --data patients.csv --schema schema.toml --test-share 0.2
+      tacit run study.toml --epsilon 0.5 --out runs/half
     """
-    given = {name: value for name, value in flags.items() if value is not None}
+    given = given_settings(flags)
     showcase = config is None and not given.keys() & {"data", "algorithm", "epsilon"}
-    with _watching(as_json) as (watch, stop, started):
+    with _watching() as (watch, stop, started):
         finished = api.run(
             config, watch=watch, stop=stop, started=started, **({**SHOWCASE, **given} if showcase else given)
         )
@@ -61,9 +62,10 @@ def resume(run: Path, as_json: bool) -> None:
     """Go on with a run that was interrupted or killed; it ends as if nothing had happened.
 
     \b
-    tacit resume runs/20260101-120000-mnist14-objpm
+    Examples:
+      tacit resume runs/20260101-120000-mnist14-objpm
     """
-    with _watching(as_json) as (watch, stop, started):
+    with _watching() as (watch, stop, started):
         started(RunFolder.open(run))
         finished = api.resume(run, watch=watch, stop=stop)
     _show(finished, as_json)
@@ -77,9 +79,7 @@ def _show(finished: api.Run, as_json: bool) -> None:
 
 
 @contextmanager
-def _watching(
-    quiet: bool,
-) -> Iterator[tuple[Callable[[study.Progress], None], Callable[[], bool], Callable[[RunFolder], None]]]:
+def _watching() -> Iterator[tuple[Watcher, Callable[[], bool], Callable[[RunFolder], None]]]:
     """Progress on stderr, and a first Ctrl-C that ends the round before it stops."""
     asked: list[int] = []
     places: list[RunFolder] = []
@@ -91,52 +91,15 @@ def _watching(
         stderr.print("stopping after this round (once more to stop at once)")
 
     before = {number: signal.signal(number, ask) for number in STOP_SIGNALS}
+    watcher = Watcher(stderr)
     try:
-        with _bars(stderr) as bars:
-            yield _Watcher(bars), lambda: bool(asked), places.append
+        yield watcher, lambda: bool(asked), places.append
     except (study.Interrupted, KeyboardInterrupt):
+        watcher.close()
         place = f": continue with 'tacit resume {places[0].path}'" if places else ""
         stderr.print(f"stopped{place}", soft_wrap=True, highlight=False)
         raise Exit(130) from None
     finally:
+        watcher.close()
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _bars(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[errors]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-    )
-
-
-class _Watcher:
-    """One bar for each algorithm, with the test error of its runs."""
-
-    def __init__(self, bars: Progress) -> None:
-        self._bars = bars
-        self._tasks: dict[str, Any] = {}
-
-    def __call__(self, progress: study.Progress) -> None:
-        name, errors = progress.batch.algorithm, _errors(progress)
-        if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=progress.rounds, errors=errors)
-        self._bars.update(self._tasks[name], completed=progress.t, errors=errors)
-
-
-def _errors(progress: study.Progress) -> str:
-    """The mean test error of every epsilon."""
-    if progress.test_error is None:
-        return ""
-    budgets = progress.batch.budgets
-    parts = []
-    for budget in dict.fromkeys(budgets):
-        mine = [e for e, b in zip(progress.test_error, budgets, strict=True) if b == budget]
-        parts.append(f"ε {budget:g}: {sum(mine) / len(mine):.4f}")
-    return "test error  " + "  ".join(parts)

@@ -31,7 +31,8 @@ def predict(run: Path, table: Path, run_index: int, out: Path | None) -> None:
     """Predict every row of a TABLE (.csv or .parquet) with a trained model.
 
     \b
-    tacit predict runs/a new_patients.csv --out predictions.csv
+    Examples:
+      tacit predict runs/a new_patients.csv --out predictions.csv
     """
     if out is not None and out.exists():
         raise InputError(f"{out} exists: choose another name")
@@ -56,8 +57,9 @@ def evaluate(run: Path, data: str, run_index: int, as_json: bool) -> None:
     """Assess a trained model on DATA: a labelled table, or a data set's test records.
 
     \b
-    tacit evaluate runs/a mnist14
-    tacit evaluate runs/a labelled_patients.csv
+    Examples:
+      tacit evaluate runs/a mnist14
+      tacit evaluate runs/a labelled_patients.csv
     """
     quality = evaluate_model(read_model(RunFolder.open(run), run_index), data)
     if as_json:

@@ -46,6 +46,7 @@ class Source:
     name: str
     summary: str  # one line
     attribution: str
+    origin: str  # where it comes from
     load: Callable[[DataOptions], Dataset]
     preset: Mapping[str, object] = field(default_factory=dict)  # the settings it wants unless the user says otherwise
     fetch: Fetch | None = None  # puts the files in a folder, where they can be downloaded

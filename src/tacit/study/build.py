@@ -40,18 +40,21 @@ def fill_in(settings: Settings, dataset: Dataset) -> Settings:
     """Replace `auto` by values, from public facts only: the kind of label, the features' ranges, the number of agents.
 
     With L = curvature * B^2 / P, where no record is longer than B, the steps that suit f_p scale as rho ~ L and
-    eta ~ 1/L; the factors are what trains tables well in a hundred rounds.
+    eta ~ 1/L. The factors are what trains tables well in a hundred rounds: B is the worst case, so that steps well
+    above 1/L pay where the loss has bounded gradients, and 1/L itself is taken where it has not.
     """
     classes = isinstance(dataset.target, Classes)
-    loss = ("softmax" if classes else "squared") if settings.loss == "auto" else settings.loss
+    loss_name = ("softmax" if classes else "squared") if settings.loss == "auto" else settings.loss
+    loss = LOSSES[loss_name]()
     bound = math.sqrt(len(dataset.features)) if settings.record_bound == "auto" else float(settings.record_bound)
-    curvature = LOSSES[loss]().curvature
-    smoothness = (curvature if math.isfinite(curvature) else 1.0) * bound**2 / len(dataset.agents)
-    filled = replace(settings, loss=loss, record_bound=bound)
+    smoothness = (loss.curvature if math.isfinite(loss.curvature) else 1.0) * bound**2 / len(dataset.agents)
+    filled = replace(settings, loss=loss_name, record_bound=bound)
     if filled.rho == "auto":
         filled = replace(filled, rho=smoothness / 1000.0)
     if filled.eta == "auto":
-        filled = replace(filled, eta="nonsmooth", eta_scale=filled.eta_scale * 50.0 / smoothness)
+        bounded = math.isfinite(loss.residual_bound)
+        step = ("nonsmooth", filled.eta_scale * 50.0 / smoothness) if bounded else (1.0 / smoothness, filled.eta_scale)
+        filled = replace(filled, eta=step[0], eta_scale=step[1])
     return filled
 
 

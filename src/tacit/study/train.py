@@ -127,11 +127,12 @@ def _timed(recorder: Recorder, rounds: Iterator[Round]) -> Iterator[Round]:
     """The rounds themselves count as training time; evaluating and writing do not."""
     while True:
         began = time.perf_counter()
-        done = next(rounds, None)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found below, and said
+            done = next(rounds, None)
         recorder.seconds += time.perf_counter() - began
         if done is None:
             return
-        if not np.isfinite(done.w).all():
+        if not np.isfinite(done.residual).all():
             raise InputError(
                 f"{recorder.batch.algorithm} diverged in round {done.t}: its parameters are no longer finite; "
                 "a larger rho or a smaller eta makes smaller steps"

@@ -121,6 +121,7 @@ SOURCES.register("femnist")(
             "FEMNIST of the LEAF benchmark by Sebastian Caldas and others (arXiv:1812.01097),"
             " made from NIST's Special Database 19"
         ),
+        origin="your own LEAF download: its folders train/ and test/, or all_data/, in the folder femnist/",
         load=load,
         preset={
             "rounds": 300,

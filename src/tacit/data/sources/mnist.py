@@ -61,6 +61,7 @@ SOURCES.register("mnist")(
         name="mnist",
         summary="70,000 handwritten digits of 28 x 28 pixels, 10 classes",
         attribution=ATTRIBUTION,
+        origin="tacit data fetch mnist, or the four idx files in the folder mnist/",
         load=load,
         preset={
             "rounds": 300,

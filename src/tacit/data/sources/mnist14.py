@@ -66,8 +66,9 @@ def unpack(content: bytes) -> Digits:
 SOURCES.register("mnist14")(
     Source(
         name="mnist14",
-        summary="70,000 handwritten digits of 14 x 14 pixels, 10 classes; comes with Tacit",
+        summary="70,000 handwritten digits of 14 x 14 pixels, 10 classes",
         attribution=ATTRIBUTION + "; averaged over 2 x 2 pixels and cut to 16 grey levels",
+        origin="embedded in the package",
         load=load,
         preset={"rounds": 20, "rho": 0.002, "eta": "nonsmooth", "eta_scale": 80.0},
     )

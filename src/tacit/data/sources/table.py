@@ -106,6 +106,7 @@ SOURCES.register("table")(
         name="table",
         summary="a table of your own: a .csv or .parquet file, or a folder of them with one file for each agent",
         attribution="yours",
+        origin="--data PATH --schema FILE",
         load=load,
         preset={"intercept": True},
     )

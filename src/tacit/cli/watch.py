@@ -1,0 +1,72 @@
+"""How far a study is: bars on a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from tacit import study
+
+LINE_SECONDS = 10.0  # between two lines where there is no terminal
+
+
+class Watcher:
+    """Something to look at while the data loads, then a bar for each algorithm with the test error of its runs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[errors]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._spoke = time.monotonic()
+        self._loading = console.status("loading data")
+        self._loading.start()
+
+    def __call__(self, progress: study.Progress) -> None:
+        """Take note of a round."""
+        name, errors = progress.batch.algorithm, _errors(progress)
+        if not self._tasks:
+            self._loading.stop()
+            self._bars.start()
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=progress.rounds, errors=errors)
+        self._bars.update(self._tasks[name], completed=progress.t, errors=errors)
+        if not self._console.is_terminal and time.monotonic() - self._spoke > LINE_SECONDS:
+            self._spoke = time.monotonic()
+            self._console.print(f"{name}: round {progress.t} of {progress.rounds}  {errors}", soft_wrap=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._loading.stop()
+        self._bars.stop()
+
+
+def _errors(progress: study.Progress) -> str:
+    """The mean test error of every epsilon."""
+    if progress.test_error is None:
+        return ""
+    budgets = progress.batch.budgets
+    parts = []
+    for budget in dict.fromkeys(budgets):
+        mine = [error for error, other in zip(progress.test_error, budgets, strict=True) if other == budget]
+        parts.append(f"ε {budget:g}: {sum(mine) / len(mine):.4f}")
+    return "test error  " + "  ".join(parts)

@@ -1,0 +1,51 @@
+"""The command line as a user runs it: a real process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "clinics"
+CLINICS = ("--data", str(EXAMPLE / "records.csv"), "--schema", str(EXAMPLE / "schema.toml"), "--test-share", "0.25")
+COMMAND = (sys.executable, "-m", "tacit")
+
+
+def tacit(*args: str | Path, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end and check its exit code."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, args)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def refused(*args: str | Path, cwd: Path | None = None) -> str:
+    """Run a command that must end with exit code 2 and one sentence; that sentence."""
+    done = tacit(*args, code=2, cwd=cwd)
+    assert done.stdout == ""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    return lines[0].removeprefix("error: ")
+
+
+def tacit_json(*args: str | Path, cwd: Path | None = None) -> dict[str, Any]:
+    """Run a command with --json; stdout must be one JSON object and nothing else."""
+    found: dict[str, Any] = json.loads(tacit(*args, "--json", cwd=cwd).stdout)
+    return found
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The test's own environment; warnings would show on stderr."""
+    return {**os.environ, "COLUMNS": "100", **changes}

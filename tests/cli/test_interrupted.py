@@ -1,0 +1,152 @@
+"""Runs that are stopped, killed, or run out of disk: nothing is lost, and a resumed run ends in the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.helpers import CLINICS, COMMAND, environment, refused, tacit, tacit_json
+
+LONG = ("run", *CLINICS, "--rounds", "600", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that nothing happened to."""
+    out = tmp_path_factory.mktemp("straight") / "r"
+    tacit(*LONG, "--out", out)
+    return out
+
+
+def begin(out: Path, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *LONG, *more, "--out", str(out)],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def wait_for_rows(out: Path, rows: int) -> None:
+    """Until the run has written that many evaluations."""
+    for _ in range(2000):
+        if (out / "metrics.jsonl").is_file() and (out / "metrics.jsonl").read_bytes().count(b"\n") >= rows:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{out} never got to {rows} rows")
+
+
+def same_end(out: Path, straight: Path) -> None:
+    for name in ("model.npz", "averages.npz"):
+        assert (out / name).read_bytes() == (straight / name).read_bytes(), name
+    timeless = [[without_seconds(line) for line in read(folder / "metrics.jsonl")] for folder in (out, straight)]
+    assert timeless[0] == timeless[1]
+    assert ledger_counts(out) == ledger_counts(straight)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def without_seconds(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != "seconds"}
+
+
+def ledger_counts(folder: Path) -> dict[tuple[Any, ...], int]:
+    counts: dict[tuple[Any, ...], int] = {}
+    for entry in read(folder / "ledger.jsonl"):
+        key = tuple(value for name, value in entry.items() if name != "count")
+        counts[key] = counts.get(key, 0) + entry["count"]
+    return counts
+
+
+@pytest.mark.parametrize("rows", [1, 400, 1300])
+def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path, straight: Path, rows: int) -> None:
+    """kill -9 before the first checkpoint, in the first algorithm, and in the second."""
+    out = tmp_path / "r"
+    process = begin(out, "--checkpoint-seconds", "1000" if rows == 1 else "0.1")
+    wait_for_rows(out, rows)
+    process.kill()
+    process.communicate()
+    assert not (out / "summary.json").exists()
+    assert "not finished" in tacit("show", out).stdout
+    tacit("resume", out)
+    same_end(out, straight)
+    assert tacit_json("resume", out)["run"] == str(out)  # once more changes nothing
+    same_end(out, straight)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop_it_says_how_to_go_on(tmp_path: Path, straight: Path, number: signal.Signals) -> None:
+    out = tmp_path / "r"
+    process = begin(out)
+    wait_for_rows(out, 50)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"tacit resume {out}" in stderr
+    assert "Traceback" not in stderr
+    assert stdout == ""
+    before = len(read(out / "metrics.jsonl"))
+    assert before >= 50
+    tacit("resume", out)
+    same_end(out, straight)
+
+
+def test_only_one_process_works_in_a_folder(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    process = begin(out)
+    wait_for_rows(out, 10)
+    try:
+        assert "being worked on by another process" in refused("resume", out)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    process = begin(out, "--checkpoint-seconds", "0")
+    wait_for_rows(out, 20)
+    process.kill()
+    process.communicate()
+    checkpoint = out / "checkpoint" / "objpm.npz"
+    whole = checkpoint.read_bytes()
+    checkpoint.write_bytes(whole[: len(whole) // 2])
+    assert "is damaged" in refused("resume", out)
+    checkpoint.write_bytes(whole)
+    os.truncate(out / "metrics.jsonl", 10)
+    assert "is shorter than its checkpoint says" in refused("resume", out)
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, straight: Path) -> None:
+    """A real, small file system that fills up; after room is made, the run goes on and ends in the same bytes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs more rights than this user has")
+    try:
+        done = tacit(*LONG, "--out", disk / "r", code=2)
+        assert "No space left on device" in done.stderr
+        assert "tacit resume" in done.stderr
+        subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+        tacit("resume", disk / "r")
+        same_end(disk / "r", straight)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_an_existing_folder_is_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "mine.txt").write_text("mine")
+    sentence = refused("run", *CLINICS, "--rounds", "1", "--out", tmp_path / "r")
+    assert sentence.startswith(f"{tmp_path / 'r'} exists: choose another --out")
+    assert [path.name for path in (tmp_path / "r").iterdir()] == ["mine.txt"]

@@ -1,0 +1,102 @@
+"""Bad input: exit code 2, one sentence, nothing written."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.cli.helpers import CLINICS, EXAMPLE, refused, tacit
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("rum",), "no command 'rum' (did you mean 'run'?)"),
+        (("data", "lst"), "no command 'lst' (did you mean 'list'?)"),
+        (("run", "--epsilon", "0"), "epsilon is 0: it must be above 0, or inf"),
+        (("run", "--epsilon", "-1"), "epsilon is -1: it must be above 0, or inf"),
+        (("run", "--local-updates", "0"), "local-updates is 0"),
+        (("run", "--rounds", "0"), "rounds is 0"),
+        (("run", "--algorithm", "objpx"), "no algorithm 'objpx' (did you mean 'objp'?)"),
+        (("run", "--data", "mnist41"), "no data set 'mnist41' (did you mean 'mnist14'?)"),
+        (("run", "--data", "nothing.csv"), "nothing.csv"),
+        (("run", "nothing.toml"), "there is no config file nothing.toml"),
+        (("run", "--agents", "70000"), "70000"),
+        (("show", "nowhere"), "nowhere is not a run folder"),
+        (("resume", "nowhere"), "nowhere is not a run folder"),
+        (("plot", "nowhere"), "nowhere is not a run folder"),
+        (("data", "fetch", "mnist14"), "mnist14 is not fetched; it comes from: embedded in the package"),
+    ],
+)
+def test_it_ends_with_one_sentence(tmp_path: Path, args: tuple[str, ...], sentence: str) -> None:
+    assert sentence in refused(*args, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_misspelt_flag_names_the_nearest(tmp_path: Path) -> None:
+    done = tacit("run", "--epsilom", "1", code=2, cwd=tmp_path)
+    assert "--epsilon" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_misspelt_key_in_a_file_stops_the_run(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("epsilom = 1\n")
+    assert "no setting 'epsilom' (did you mean 'epsilon'?)" in refused("run", "c.toml", cwd=tmp_path)
+    (tmp_path / "c.toml").write_text("epsilon = = 1\n")
+    assert "is not a TOML file" in refused("run", "c.toml", cwd=tmp_path)
+
+
+CHANGES = [
+    ("17.99,", "nan,", "radius"),
+    ("17.99,", "inf,", "radius"),
+    ("17.99,", "wide,", "wide"),
+    (",malignant\n", ",unclear\n", "unclear"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "word"), CHANGES)
+def test_bad_cells_of_a_table(tmp_path: Path, old: str, new: str, word: str) -> None:
+    text = (EXAMPLE / "records.csv").read_text()
+    (tmp_path / "t.csv").write_text(text.replace(old, new, 1))
+    schema = ("--schema", str(EXAMPLE / "schema.toml"))
+    assert word in refused("run", "--data", "t.csv", *schema, cwd=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_a_class_that_was_never_seen(tmp_path: Path) -> None:
+    schema = (EXAMPLE / "schema.toml").read_text().replace('["benign", "malignant"]', '["benign", "malignant", "rare"]')
+    (tmp_path / "s.toml").write_text(schema)
+    sentence = refused("run", "--data", EXAMPLE / "records.csv", "--schema", "s.toml", cwd=tmp_path)
+    assert "class 'rare' has no training record" in sentence
+
+
+def test_a_truncated_idx_file(tmp_path: Path) -> None:
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    for part, n in (("train", 20), ("t10k", 10)):
+        images = struct.pack(">iiii", 2051, n, 28, 28) + bytes(n * 784)
+        labels = struct.pack(">ii", 2049, n) + bytes(i % 10 for i in range(n))
+        (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images[:-5] if part == "t10k" else images))
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(labels)
+    sentence = refused("run", "--data", "mnist", "--data-dir", tmp_path, "--out", tmp_path / "r")
+    assert "t10k-images-idx3-ubyte" in sentence
+    assert not (tmp_path / "r").exists()
+
+
+def test_missing_mnist_says_what_to_put_where(tmp_path: Path) -> None:
+    sentence = refused("run", "--data", "mnist", "--data-dir", tmp_path)
+    assert "tacit data fetch mnist" in sentence
+    assert "train-images-idx3-ubyte" in sentence
+
+
+def test_a_model_and_a_table_that_do_not_fit(tmp_path: Path) -> None:
+    tacit("run", *CLINICS, "--rounds", "1", "--out", tmp_path / "r")
+    (tmp_path / "t.csv").write_text("radius,texture\n1,2\n")
+    assert "column" in refused("predict", tmp_path / "r", tmp_path / "t.csv")
+    assert "does not fit" in refused("evaluate", tmp_path / "r", "mnist14")
+    assert "there is no run 5" in refused("predict", tmp_path / "r", EXAMPLE / "records.csv", "--run-index", "5")
+    (tmp_path / "r" / "model.npz").write_bytes(b"PK broken")
+    assert "model.npz is damaged" in refused("predict", tmp_path / "r", EXAMPLE / "records.csv")

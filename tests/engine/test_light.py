@@ -1,0 +1,40 @@
+"""The engine imports and runs with nothing but numpy: a GPU machine may have no more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+
+class OnlyNumpy:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"scipy", "click", "rich", "rich_click", "matplotlib", "jinja2", "tomli_w", "pyarrow"}:
+            raise ImportError(f"{name} is not installed here")
+
+sys.meta_path.insert(0, OnlyNumpy())
+import numpy as np
+import tacit.engine.checkpoint, tacit.engine.evaluate
+from tacit.algorithms import ALGORITHMS, Recipe
+from tacit.algorithms.schedules import Constant
+from tacit.engine.simulate import simulate, start
+from tacit.privacy.noise import SeededNoise
+from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
+from tacit.types import Shard
+
+rng = np.random.default_rng(0)
+parts = [Shard(rng.random((5, 3)), np.eye(2)[rng.integers(0, 2, 5)]) for _ in range(2)]
+problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 1e-6, SETS["all"](1.0), 10, 2)
+one = np.ones(1)
+recipe = Recipe(problem, one, Constant(1.0, one), lambda: Constant(1.0, one))
+algorithm = ALGORITHMS["objp"].build(recipe)
+*_, last = simulate(algorithm, parts, lambda p, t: SeededNoise((1,), p, t), 3, start(parts, 1))
+print(last.t, sorted(ALGORITHMS))
+"""
+
+
+def test_the_engine_needs_only_numpy() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("3 ['admm', 'iadmm'")

@@ -1,0 +1,82 @@
+"""Settings: one table for files, flags and keywords; nothing unknown or impossible gets through."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+
+import pytest
+
+from tacit.cli.about import commented_config
+from tacit.data import SOURCES
+from tacit.errors import InputError
+from tacit.settings import Settings, resolve
+from tacit.settings.settings import FIELDS
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"epsilonn": 1}, r"no setting 'epsilonn' \(did you mean 'epsilon'\?\)"),
+        ({"epsilon": 0}, "epsilon is 0: it must be above 0, or inf"),
+        ({"epsilon": -1}, "epsilon is -1: it must be above 0, or inf"),
+        ({"epsilon": "one"}, "epsilon is 'one': it must be a number"),
+        ({"epsilon": math.nan}, "epsilon is nan"),
+        ({"epsilon": True}, "epsilon is True: it must be a number"),
+        ({"epsilon": []}, "epsilon is empty"),
+        ({"epsilon": [1, 1.0]}, "epsilon names 1.0 twice"),
+        ({"delta": 0}, "delta is 0: it must be above 0 and below 1"),
+        ({"delta": 1}, "delta is 1: it must be above 0 and below 1"),
+        ({"rounds": 0}, "rounds is 0: it must be a whole number of at least 1"),
+        ({"rounds": 2.5}, "rounds is 2.5: it must be a whole number"),
+        ({"local_updates": 0}, "local-updates is 0: it must be a whole number of at least 1"),
+        ({"agents": 0}, "agents is 0"),
+        ({"beta": -1}, "beta is -1: it must be at least 0"),
+        ({"rho": 0}, "rho is 0: it must be above 0"),
+        ({"rho": "dynamik"}, r"no rho 'dynamik' \(did you mean 'dynamic'\?\)"),
+        ({"eta": "smoth"}, r"no eta 'smoth' \(did you mean 'smooth'\?\)"),
+        ({"loss": "hing"}, r"no loss 'hing' \(did you mean 'hinge'\?\): there are hinge, softmax, squared"),
+        ({"algorithm": "iadm"}, r"no algorithm 'iadm' \(did you mean 'iadmm'\?\)"),
+        ({"mode": "certified"}, "no mode 'certified': there is paper"),
+        ({"intercept": "maybe"}, "intercept is 'maybe': it must be true or false"),
+        ({"data": 5}, "data is 5: it must be a text"),
+        ({"data": "mnist15"}, r"no data set 'mnist15' \(did you mean 'mnist14'\?\)"),
+        ({"algorithm": "iadmm", "local_updates": 3}, "local-updates is given, but iadmm makes one"),
+        ({"rho_growth": 0.5}, "rho-growth is 0.5: it must be at least 1"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(given: dict[str, object], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        resolve(given)
+
+
+def test_later_layers_win_over_earlier_ones_and_over_the_preset() -> None:
+    preset = SOURCES["mnist14"].preset
+    assert resolve({}).rounds == preset["rounds"]
+    assert resolve({"rounds": 7}).rounds == 7
+    assert resolve({"rounds": 7, "rho": 1}, {"rounds": 9}).rounds == 9
+    assert resolve({"data": "mnist"}).rho == "dynamic"
+    assert resolve({"data": "some/table.csv"}).intercept is True
+    assert resolve({"data": "mnist"}).intercept is False
+
+
+@pytest.mark.parametrize("name", list(SOURCES))
+def test_every_preset_keeps_the_rules(name: str) -> None:
+    data = "some/table.csv" if name == "table" else name
+    assert resolve({"data": data}).rounds >= 1
+
+
+def test_the_written_configuration_is_complete_and_reads_back() -> None:
+    settings = resolve({"epsilon": [0.5, "inf"], "algorithm": "objp,outp", "eta": 2, "out": "x"})
+    written = tomllib.loads(settings.to_toml())
+    assert set(written) == set(FIELDS) - {"out"}
+    assert resolve(written) == dataclasses.replace(settings, out="")
+
+
+def test_a_config_file_is_made_of_every_setting() -> None:
+    text = commented_config()
+    assert tomllib.loads(text) == {}  # everything is commented out
+    lines = [line.removeprefix("# ") for line in text.splitlines() if " = " in line]
+    assert resolve(tomllib.loads("\n".join(lines))) == dataclasses.replace(Settings(), data="mnist14")

@@ -1,0 +1,109 @@
+"""Curves, pictures and pages, from rows of known values."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.results.folder import RunFolder
+from tacit.views.curves import curves
+from tacit.views.plots import figure, save
+from tacit.views.sentences import result_sentences
+from tacit.views.tables import format_bytes
+from tests.study.test_study import CLINICS
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tacit.Run:
+    out = tmp_path_factory.mktemp("views") / "a<b>"
+    return tacit.run(**(CLINICS | {"epsilon": "1,inf", "algorithm": "objpm,outp", "seeds": 3, "out": str(out)}))
+
+
+def test_curves_are_means_with_percentile_bands() -> None:
+    rows = [
+        {"algorithm": "objp", "epsilon": e, "seed": s, "round": t, "test_error": t * (s + 1.0)}
+        for e in (1.0, "inf") for s in range(11) for t in (1, 2)
+    ]  # fmt: skip
+    found = curves(rows, "test_error")
+    assert [curve.label for curve in found] == ["objp, ε = 1", "objp, no noise"]
+    np.testing.assert_allclose(found[0].mean, [6, 12])
+    np.testing.assert_allclose(found[0].low, [3, 6])
+    np.testing.assert_allclose(found[0].high, [9, 18])
+
+
+def test_long_runs_are_thinned_and_keep_their_ends() -> None:
+    rows = [{"algorithm": "objp", "epsilon": 1, "seed": 0, "round": t, "noise": float(t)} for t in range(1, 20001)]
+    curve = curves(rows, "noise")[0]
+    assert len(curve.rounds) <= 800
+    assert (curve.rounds[0], curve.rounds[-1]) == (1, 20000)
+
+
+def test_the_picture_has_four_panels_and_a_line_for_each_setting(run: tacit.Run, tmp_path: Path) -> None:
+    drawn = figure([run.folder])
+    assert [axes.get_title(loc="left") for axes in drawn.axes] == [
+        "Test error", "Training objective F(w)", "Consensus residual ‖Aw − z‖", "Noise magnitude, mean |ξ|",
+    ]  # fmt: skip
+    assert [len(axes.lines) for axes in drawn.axes] == [4, 4, 4, 4]
+    save(drawn, tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(tacit.InputError, match="does not end in a picture's format"):
+        save(drawn, tmp_path / "p.xyz")
+
+
+class Page(HTMLParser):
+    """Collects text and everything that would be loaded from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.loads: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [str(value) for name, value in attrs if name in {"src", "href", "xlink:href"} and value]
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_the_report_stands_alone_and_says_what_matters(run: tacit.Run) -> None:
+    html = run.folder.report.read_text()
+    page = Page()
+    page.feed(html)
+    assert all(link.startswith("#") for link in page.loads)  # nothing is loaded from anywhere
+    assert not re.search(r"@import|url\((?!#)", html)
+    text = " ".join(" ".join(page.text).split())
+    assert f"3 parties with {run.summary['data']['records']} records in all trained one model together" in text
+    assert "No end-to-end guarantee: the total epsilon of this run is infinite." in text
+    assert "read off the private records" in text
+    assert "checkpoint-seconds" in text  # the configuration, complete
+    assert "a<b>" in text  # the folder's name, escaped
+    assert html.count("<svg") == 1
+
+
+def test_the_sentences_count_right(run: tacit.Run) -> None:
+    summary = run.folder.read_summary()
+    first, second = result_sentences(summary)
+    mean = np.mean([e["test_error"] for e in summary["runs"] if e["algorithm"] == "objpm" and e["epsilon"] == 1.0])
+    assert f"the right class for {100 * (1 - mean):.1f} of 100 new records" in first
+    assert "without any noise" in second
+
+
+def test_an_unfinished_run_can_be_drawn_but_has_no_report(run: tacit.Run, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "r", run.folder.config.read_text())
+    with pytest.raises(tacit.InputError, match="no evaluated round yet"):
+        figure([folder])
+    folder.metrics.write_text(run.folder.metrics.read_text() + '{"half a li')
+    assert len(figure([folder]).axes) == 4
+    with pytest.raises(tacit.InputError, match="has not ended"):
+        folder.read_summary()
+
+
+@pytest.mark.parametrize(("count", "text"), [(5, "5 B"), (1500, "1.5 kB"), (47_000_000, "47 MB"), (5e12, "5e+03 GB")])
+def test_bytes_have_units(count: float, text: str) -> None:
+    assert format_bytes(count) == text
