@@ -40,7 +40,7 @@ def update_ratio() -> float:
         per_update = alone.runs[0]["seconds"] / (5 * 10)
     x = np.random.default_rng(0).random((6000, 196))
     z, r = np.zeros((196, 10)), np.zeros((6000, 10))
-    return per_update / (10 * (_seconds(lambda: x @ z) + _seconds(lambda: x.T @ r)))
+    return float(per_update) / (10 * (_seconds(lambda: x @ z) + _seconds(lambda: x.T @ r)))
 
 
 def _seconds(work: Callable[[], Any]) -> float:

@@ -12,9 +12,9 @@ from typing import Any, TypedDict
 import numpy
 import numpy.typing as npt
 
-Array = npt.NDArray[numpy.float64]
+Array = npt.NDArray[numpy.floating[Any]]
 Shard = tuple[Array, Array]  # (x, y) of one agent
-Shape = tuple[int, int]
+Shape = tuple[int, ...]
 
 
 class Run(TypedDict):
@@ -64,7 +64,7 @@ def dp_iadmm(
     """Algorithm 1; `noise(p, t, e, shape)` is Laplace noise of scale 1 (p, e from 0, t from 1), not called at inf."""
     P, T, E = len(shards), rounds, local_updates
     I = sum(len(x) for x, _ in shards)  # noqa: E741
-    zero = shards[0][0].T @ shards[0][1] * 0.0
+    zero: Array = shards[0][0].T @ shards[0][1] * 0.0
     J, K = zero.shape
     lam_server, z = [zero] * P, [zero] * P  # line 2
     lam = list(lam_server)  # lines 3 and 12
@@ -119,7 +119,7 @@ def outp(
     if level not in {"published", "published-formula", "calibrated"}:
         raise ValueError(f"unknown level: {level}")
     P = len(shards)
-    zero = shards[0][0].T @ shards[0][1] * 0.0
+    zero: Array = shards[0][0].T @ shards[0][1] * 0.0
     J, K = zero.shape
     w, z, lam = zero, [zero] * P, [zero] * P
     std, noise_mean = [], []

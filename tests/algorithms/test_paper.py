@@ -87,7 +87,7 @@ def test_trust_region_follows_its_formula() -> None:
     for radius, d in (("constant", [0.01] * 3), ("decreasing", [0.01 / t**2 for t in (1, 2, 3)])):
         algorithm = build("objt", of, [math.inf], rho=0.5, radius=radius, radius_scale=0.01)
         before: list[Array] = [np.zeros((J, 1, K)) for _ in parts]
-        lam = [np.zeros((J, 1, K)) for _ in parts]
+        lam: list[Array] = [np.zeros((J, 1, K)) for _ in parts]
 
         def check(done: Any, d: list[float] = d, before: list[Array] = before, lam: list[Array] = lam) -> None:
             for p, agent in enumerate(done.state.agents):
