@@ -11,7 +11,16 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "clinics"
-CLINICS = ("--data", str(EXAMPLE / "records.csv"), "--schema", str(EXAMPLE / "schema.toml"), "--test-share", "0.25")
+CLINICS = (
+    "--data",
+    str(EXAMPLE / "records.csv"),
+    "--schema",
+    str(EXAMPLE / "schema.toml"),
+    "--test-share",
+    "0.25",
+    "--mode",
+    "paper",
+)
 COMMAND = (sys.executable, "-m", "tacit")
 
 

@@ -34,7 +34,7 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     assert "NOT PRIVATE" in drafted.read_text()
     assert "exists" in refused("data", "schema", records, "--label", "diagnosis", "--out", drafted)
 
-    run = ("run", "--data", records, "--schema", drafted, "--test-share", "0.25", "--rounds", "30")
+    run = ("run", "--data", records, "--schema", drafted, "--test-share", "0.25", "--rounds", "30", "--mode", "paper")
     done = tacit(*run, "--epsilon", "inf", "--out", tmp_path / "a")
     assert "objpm, no noise" in done.stdout
     assert str(tmp_path / "a" / "report.html") in done.stdout
@@ -115,7 +115,9 @@ def test_one_file_for_each_agent_and_parquet(tmp_path: Path) -> None:
     models = []
     for i, data in enumerate((records, folder, tmp_path / "records.parquet")):
         out = tmp_path / f"r{i}"
-        tacit("run", "--data", data, "--schema", EXAMPLE / "schema.toml", "--rounds", "3", "--out", out)
+        tacit(
+            "run", "--data", data, "--schema", EXAMPLE / "schema.toml", "--rounds", "3", "--mode", "paper", "--out", out
+        )
         with np.load(out / "model.npz") as stored:
             models.append(stored["w"])
     np.testing.assert_array_equal(models[0], models[1])
@@ -123,7 +125,9 @@ def test_one_file_for_each_agent_and_parquet(tmp_path: Path) -> None:
 
 
 def test_a_model_of_images_predicts_and_is_evaluated(tmp_path: Path) -> None:
-    tacit("run", "--data", "mnist14", "--algorithm", "objp", "--rounds", "2", "--out", tmp_path / "r")
+    tacit(
+        "run", "--data", "mnist14", "--algorithm", "objp", "--rounds", "2", "--mode", "paper", "--out", tmp_path / "r"
+    )
     quality = tacit_json("evaluate", tmp_path / "r", "mnist14")
     assert quality["records"] == 10000
     assert quality["error"] == pytest.approx(tacit_json("show", tmp_path / "r")["runs"][0]["test_error"])

@@ -18,7 +18,7 @@ def test_there_are_four_sources() -> None:
         assert source.name == name and source.summary and source.attribution
         assert "\n" not in source.summary
     assert [name for name in SOURCES if SOURCES[name].fetch] == ["mnist"]
-    assert [name for name in SOURCES if not SOURCES[name].partitioned] == ["femnist"]
+    assert [name for name in SOURCES if "agents" not in SOURCES[name].takes] == ["femnist"]
     assert SOURCES["table"].preset == {"intercept": True}
 
 
@@ -102,3 +102,20 @@ def test_describe(tmp_path: Path) -> None:
     write(tmp_path / "s.toml", schema.replace('column="y"', 'column="v"').replace('classes=["n","p"]', "bounds=[0, 9]"))
     write(table, "a,s,v\n0,u,1\n1,u,2\n")
     assert describe(load(options))["bounds"] == [0.0, 9.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"data": "mnist14", "test_share": 0.2},
+            r"^test_share means nothing to mnist14: the data options",
+        ),
+        ({"data": "mnist14", "schema": "s.toml"}, r"^schema means nothing to mnist14"),
+        ({"data": "femnist", "agents": 5}, r"^agents means nothing to femnist"),
+        ({"data": "x.csv", "sample_fraction": 0.2}, r"^sample_fraction means nothing to x\.csv"),
+    ],
+)
+def test_options_nobody_would_heed_are_refused(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        load(DataOptions(**changes))

@@ -16,7 +16,7 @@ from tacit.study.build import fill_in
 
 TABLE = Path("examples/clinics/records.csv")
 CLINICS: dict[str, Any] = {
-    "data": str(TABLE), "schema": "examples/clinics/schema.toml", "test_share": 0.25, "rounds": 5,
+    "data": str(TABLE), "schema": "examples/clinics/schema.toml", "test_share": 0.25, "rounds": 5, "mode": "paper",
 }  # fmt: skip
 
 

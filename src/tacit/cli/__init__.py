@@ -29,7 +29,7 @@ def cli() -> None:
     \b
     Examples:
       tacit run                      train on embedded data, compare with and without privacy
-      tacit run --data patients.csv --schema schema.toml --epsilon 1
+      tacit run --data patients.csv --schema schema.toml
       tacit show runs/*              what earlier runs gave
     """
 

@@ -41,8 +41,8 @@ def run(config: Path | None, as_json: bool, **flags: Any) -> None:
     \b
     Examples:
       tacit run
-      tacit run --algorithm objp,objpm --epsilon 0.1,1,inf --seeds 5
-      tacit run --data mnist --epsilon 0.05 --rounds 1000
+      tacit run --mode paper --algorithm objp,objpm --epsilon 0.1,1,inf --seeds 5
+      tacit run --mode paper --data mnist --epsilon 0.05 --rounds 1000
       tacit run --data patients.csv --schema schema.toml --test-share 0.2
       tacit run study.toml --epsilon 0.5 --out runs/half
     """

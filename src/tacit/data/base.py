@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -39,6 +39,10 @@ class DataOptions:
     precision: str = "float64"  # float64 or float32
 
 
+PARTITION_OPTIONS = frozenset({"agents", "partition", "dirichlet_alpha", "partition_seed"})
+COMMON_OPTIONS = frozenset({"data", "data_dir", "intercept", "precision"})
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A data set by name: what it is, whom to thank, and how to load it."""
@@ -50,7 +54,7 @@ class Source:
     load: Callable[[DataOptions], Dataset]
     preset: Mapping[str, object] = field(default_factory=dict)  # the settings it wants unless the user says otherwise
     fetch: Fetch | None = None  # puts the files in a folder, where they can be downloaded
-    partitioned: bool = True  # whether the options agents and partition apply
+    takes: frozenset[str] = PARTITION_OPTIONS  # the options it heeds, beside those every data set does
 
 
 SOURCES: Registry[Source] = Registry("data set", "tacit.data.sources")
@@ -83,13 +87,18 @@ def source_for(data: str) -> Source:
 
 
 def check_options(options: DataOptions) -> None:
-    """Refuse the settings no data set can use."""
+    """Refuse the settings no data set can use, and those this one would not heed."""
     if options.precision not in PRECISIONS:
         raise no_such("precision", options.precision, PRECISIONS)
     _within("test_share", options.test_share, 0 <= options.test_share < 1, "at least 0 and below 1")
     _within("sample_fraction", options.sample_fraction, 0 < options.sample_fraction <= 1, "above 0 and at most 1")
     _within("train_share", options.train_share, 0 < options.train_share < 1, "above 0 and below 1")
     _within("partition_seed", options.partition_seed, options.partition_seed >= 0, "0 or more")
+    takes = COMMON_OPTIONS | source_for(options.data).takes
+    for option in fields(DataOptions):
+        if option.name not in takes and getattr(options, option.name) != option.default:
+            heeded = ", ".join(sorted(takes - {"data", "precision"}))
+            raise InputError(f"{option.name} means nothing to {options.data}: the data options it takes are {heeded}")
 
 
 def _within(name: str, value: float, good: bool, rule: str) -> None:

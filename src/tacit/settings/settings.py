@@ -183,7 +183,7 @@ class Settings:
 
 FIELDS = {entry.name: entry for entry in dataclasses.fields(Settings)}
 
-SHOWCASE: Mapping[str, Any] = {"algorithm": "objpm,outp", "epsilon": "1,inf"}
+SHOWCASE: Mapping[str, Any] = {"mode": "paper", "algorithm": "objpm,outp", "epsilon": "1,inf"}
 """What `tacit run` compares when it is told nothing: the method, its non-private twin, and the baseline."""
 
 

@@ -47,10 +47,11 @@ class Recorder:
     folder: RunFolder
     batch: Batch
     agents: tuple[str, ...]
+    every: float  # seconds between two checkpoints
     seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
     events: Counter[tuple[int, BatchEvent]] = field(default_factory=Counter)
-    written: float = field(default_factory=time.monotonic)
+    due: float = 0.0  # when the next checkpoint is to be written
 
     @property
     def file(self) -> Path:
@@ -64,13 +65,18 @@ class Recorder:
 
     def checkpoint(self, done: Round) -> None:
         """Rows and ledger first, then the state that knows how long they were: a crash in between loses nothing."""
+        began = time.monotonic()
         self.flush()
         append_lines(self.folder.ledger, entries(self.events, self.batch.labels(), self.agents))
         self.events.clear()
         place = [flushed_size(self.folder.metrics), flushed_size(self.folder.ledger)]
         books = {"seconds": np.array(self.seconds), "place": np.array(place), "w": done.w}
         write_arrays(self.file, to_arrays(done.state) | books)
-        self.written = time.monotonic()
+        self.schedule(time.monotonic() - began)
+
+    def schedule(self, cost: float = 0.0) -> None:
+        """The next checkpoint, so that writing large states takes at most a tenth of the time."""
+        self.due = time.monotonic() + max(self.every, 10.0 * cost)
 
 
 def train(
@@ -94,7 +100,8 @@ def _train_batch(
     stop: Callable[[], bool],
 ) -> None:
     settings, dataset = study.settings, study.dataset
-    recorder = Recorder(folder, batch, dataset.agents)
+    recorder = Recorder(folder, batch, dataset.agents, settings.checkpoint_seconds)
+    recorder.schedule()
     state = start(dataset.train, batch.size, settings.server, settings.averages)
     if recorder.file.exists():
         arrays = read_arrays(recorder.file)
@@ -109,7 +116,7 @@ def _train_batch(
             recorder.rows += _rows(done, batch, recorder.seconds, error, study.problem.total(done.w, dataset.train))
             recorder.flush()
         stopping = stop() and not last
-        if last or stopping or time.monotonic() - recorder.written >= settings.checkpoint_seconds:
+        if last or stopping or time.monotonic() >= recorder.due:
             recorder.checkpoint(done)
         watch(Progress(batch, done.t, settings.rounds, error))
         if stopping:

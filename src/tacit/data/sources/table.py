@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.data.assemble import Records, assemble
-from tacit.data.base import SOURCES, DataOptions, Source
+from tacit.data.base import PARTITION_OPTIONS, SOURCES, DataOptions, Source
 from tacit.data.cells import Table
 from tacit.data.columns import read_table
 from tacit.data.encode import ignored_columns, read_label, scale_columns
@@ -109,5 +109,6 @@ SOURCES.register("table")(
         origin="--data PATH --schema FILE",
         load=load,
         preset={"intercept": True},
+        takes=PARTITION_OPTIONS | {"schema", "test", "test_share"},
     )
 )
