@@ -88,12 +88,12 @@ def test_precision_is_kept(name: str) -> None:
     assert {agent.z.dtype for agent in done.state.agents} == {np.dtype(np.float32)}
 
 
-@pytest.mark.parametrize("rounds", [1000])
 @pytest.mark.parametrize("epsilon", [0.5, np.inf])
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "admm"])
-def test_both_copies_of_the_dual_stay_bit_identical(name: str, epsilon: float, rounds: int) -> None:
-    """Server and agent update it from what was sent; it is never sent."""
+@pytest.mark.parametrize("name", NAMES)
+def test_both_copies_of_the_dual_stay_bit_identical(name: str, epsilon: float) -> None:
+    """Server and agent update it from what was sent; it is never sent. (Exact ADMM is slow: fewer rounds.)"""
     parts = shards(2)
+    rounds = 50 if name == "admm" else 1000
 
     def same(done: Round) -> None:
         for p, agent in enumerate(done.state.agents):

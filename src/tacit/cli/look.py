@@ -82,15 +82,15 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
         stdout.print("the settings are the same")
     stdout.print()
     print_table(
-        ("run", *names, "difference"),
+        ("test error, mean over seeds", *names, "difference"),
         [
-            (key, _percent(x), _percent(y), _percent(y - x, "+") if x is not None and y is not None else "")
+            (key, _number(x), _number(y), _number(y - x, "+") if x is not None and y is not None else "")
             for key, x, y in errors
         ],
     )
 
 
-def _percent(value: float | None, sign: str = "") -> str:
+def _number(value: float | None, sign: str = "") -> str:
     return "" if value is None else f"{value:{sign}.4f}"
 
 
