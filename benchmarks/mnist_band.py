@@ -58,7 +58,7 @@ def tacit_errors(dataset: Dataset, seed: int, rounds: int) -> list[float]:
     problem = Problem(
         LOSSES["softmax"](), REGULARISERS["l2"](), BETA, SETS["all"](1.0), dataset.records, len(dataset.agents)
     )
-    recipe = Recipe(problem, epsilon, DynamicRho(epsilon), lambda: NonsmoothEta(epsilon), UPDATES)
+    recipe = Recipe(problem, epsilon, DynamicRho(epsilon), NonsmoothEta(epsilon), UPDATES)
     algorithm = ALGORITHMS["objpm"].build(recipe)
     state = start(dataset.train, 1, averages=False)
     done = simulate(algorithm, dataset.train, lambda p, t: SeededNoise((seed,), p, t), rounds, state)

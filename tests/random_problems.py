@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.algorithms import ALGORITHMS, Algorithm, Recipe
-from tacit.algorithms.schedules import Constant, NonsmoothEta
+from tacit.algorithms.schedules import NonsmoothEta
 from tacit.engine.simulate import Round, simulate, start
 from tacit.privacy.noise import SeededNoise
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
@@ -36,14 +36,23 @@ def problem(
     return Problem(LOSSES[loss](), REGULARISERS[regulariser](), beta, SETS[feasible](size), records, len(parts))
 
 
+def varying(base: float) -> Callable[[int], float]:
+    """A penalty that no two neighbouring rounds share, so that a wrong t shows."""
+    return lambda t: base * 1.3 ** (t % 7)
+
+
 def build(
     name: str, of: Problem, epsilon: list[float], rho: float = 0.5, eta: float = 1.0, **changes: Any
 ) -> Algorithm:
-    """An algorithm with plain schedules."""
+    """An algorithm with plain schedules, its penalty varying about rho."""
     budget = np.array(epsilon, dtype=changes.pop("dtype", np.float64))
+
+    def penalty(t: int) -> Array:
+        return np.full_like(budget, varying(rho)(t))[:, None]
+
     method = ALGORITHMS[name]
     updates = changes.pop("local_updates", method.local_updates or 1)
-    recipe = Recipe(of, budget, Constant(rho, budget), lambda: NonsmoothEta(budget, eta), updates, **changes)
+    recipe = Recipe(of, budget, penalty, NonsmoothEta(budget, eta), updates, **changes)
     return method.build(recipe)
 
 

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 __all__ = ["InputError", "Run", "__version__", "open_run", "resume", "run"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Load the front door only when somebody knocks: the engine alone must import with nothing but numpy."""
     if name not in __all__:

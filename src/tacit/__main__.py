@@ -1,5 +1,17 @@
-"""`python -m tacit`."""
+"""The `tacit` command, and `python -m tacit`."""
 
-from tacit.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run a command; Ctrl-C while the modules load ends it quietly too."""
+    try:
+        from tacit.cli import run  # noqa: PLC0415
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import re
 import time
 import tomllib
@@ -11,7 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tacit.data import SOURCES, describe, fingerprint
 from tacit.errors import InputError
+from tacit.results.files import to_json
 from tacit.results.folder import RunFolder
 from tacit.settings import Settings, resolve
 from tacit.study import Progress, Study, finish, prepare, train
@@ -42,9 +46,10 @@ class Run:
         return entries
 
     @property
-    def test_error(self) -> float:
-        """The test error of the only run, or the mean over all of them; see `runs` for each."""
-        return float(sum(entry["test_error"] for entry in self.runs) / len(self.runs))
+    def test_error(self) -> float | None:
+        """The test error of the only run, or the mean over all of them (see `runs`); None without a test set."""
+        errors = [entry["test_error"] for entry in self.runs]
+        return None if None in errors else float(sum(errors) / len(errors))
 
     @cached_property
     def w(self) -> Array:
@@ -62,7 +67,7 @@ def run(
 ) -> Run:
     """Train: settings from a file, from keywords, or both (keywords win); see `tacit config init` for their names."""
     study = prepare(resolve(read_config(config) if config else {}, settings))
-    folder = RunFolder.create(_place(study.settings), _kept(study).to_toml(), schema=_schema_text(study.settings))
+    folder = RunFolder.create(_place(study.settings), _beginning(study))
     started(folder)
     return _work(study, folder, watch, stop)
 
@@ -73,12 +78,22 @@ def resume(
     watch: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Run:
-    """Go on with a run that was interrupted; one that has ended is returned as it is."""
+    """Go on with a run that was interrupted; one that has ended is returned, made whole where a file is missing."""
     folder = RunFolder.open(Path(path))
-    if folder.finished:
+    if folder.finished and folder.model.is_file():
+        if not folder.report.is_file():
+            write_report(folder)
         return Run(folder)
-    kept = {"schema": str(folder.schema)} if folder.schema.is_file() else {}
-    return _work(prepare(resolve(folder.read_config(), kept)), folder, watch, stop)
+    settings = resolve(folder.read_config())
+    if settings.schema:
+        settings = replace(settings, schema=str(folder.kept_schema()))
+    begun = folder.read_start()
+    if _digest(folder.config.read_text(encoding="utf-8")) != begun["config"]:
+        raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
+    study = prepare(settings)
+    if fingerprint(study.dataset) != begun["records"]:
+        raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")
+    return _work(study, folder, watch, stop)
 
 
 def open_run(path: str | Path) -> Run:
@@ -89,11 +104,16 @@ def open_run(path: str | Path) -> Run:
 def read_config(path: str | Path) -> Mapping[str, Any]:
     """The settings of a TOML file."""
     try:
-        return tomllib.loads(Path(path).read_text())
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"there is no config file {path}: 'tacit config init' writes one") from None
-    except tomllib.TOMLDecodeError as error:
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder: give a config file, or 'tacit resume' for a run that stopped") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a TOML file: {error}") from None
+    if {"label", "columns"} <= found.keys():
+        raise InputError(f"{path} is the schema of a table: give it with --schema, and the table with --data")
+    return found
 
 
 def _work(study: Study, folder: RunFolder, watch: Callable[[Progress], None], stop: Callable[[], bool]) -> Run:
@@ -118,16 +138,25 @@ def _free(path: Path) -> Path:
     return next(candidate for candidate in candidates if not candidate.exists())
 
 
-def _kept(study: Study) -> Settings:
-    """The settings to write down: paths hold from any folder."""
-    names = ("data", "data_dir", "schema", "test")
-    paths: dict[str, Any] = {
-        name: str(Path(value).resolve()) for name in names if (value := getattr(study.settings, name))
+def _beginning(study: Study) -> dict[str, str]:
+    """The files a run begins with."""
+    config = _kept(study.settings).to_toml()
+    facts = {
+        "config": _digest(config),
+        "records": fingerprint(study.dataset),
+        "data": describe(study.dataset) | {"target": dataclasses.asdict(study.dataset.target)},
     }
-    if study.dataset.name == study.settings.data:
-        del paths["data"]
-    return replace(study.settings, **paths)
+    schema = study.settings.schema
+    files = {"config.toml": config, "start.json": to_json(facts) + "\n"}
+    return files | ({"schema.toml": Path(schema).read_text(encoding="utf-8")} if schema else {})
 
 
-def _schema_text(settings: Settings) -> str:
-    return Path(settings.schema).read_text() if settings.schema else ""
+def _kept(settings: Settings) -> Settings:
+    """The settings to write down: paths hold from any folder."""
+    names = ["data_dir", "schema", "test", *([] if settings.data in SOURCES else ["data"])]
+    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name in names if (value := getattr(settings, name))}
+    return replace(settings, **paths)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -17,7 +17,11 @@ def no_such(kind: str, name: object, choices: Iterable[str]) -> InputError:
     "no loss 'hing' (did you mean 'hinge'?): there are hinge, softmax"
     """
     names = sorted(choices)
-    near = difflib.get_close_matches(str(name), names, n=1)
-    hint = f" (did you mean '{near[0]}'?)" if near else ""
     verb = "there is" if len(names) == 1 else "there are"
-    return InputError(f"no {kind} '{name}'{hint}: {verb} {', '.join(names)}")
+    return InputError(f"no {kind} '{name}'{nearest(name, names)}: {verb} {', '.join(names)}")
+
+
+def nearest(name: object, choices: Iterable[str]) -> str:
+    """The hint that goes behind an unknown name, where a choice is near."""
+    near = difflib.get_close_matches(str(name), sorted(choices), n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.algorithms import ALGORITHMS, Upload
+from tacit.algorithms import ALGORITHMS, Agent, Upload
 from tacit.engine.simulate import Round
 from tacit.privacy.noise import SeededNoise
 from tacit.types import Array
@@ -47,6 +47,28 @@ def test_every_draw_has_an_event_and_no_noise_is_an_infinite_one(name: str) -> N
             noisy = done.noise[r] > 0
             assert noisy == (run_event.epsilon == MIXED[r] != np.inf)
             assert noisy != (run_event.mechanism == "none")
+
+
+class Silence:
+    """A source of noise that is not there."""
+
+    def laplace(self, update: int, scale: Array, like: Array) -> Array:
+        return np.zeros_like(like)
+
+    gaussian = laplace
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_where_an_event_claims_noise_what_is_sent_has_it(name: str) -> None:
+    parts = shards(0)
+    algorithm = build(name, problem(parts), MIXED)
+    w = np.full((4, 3, 3), 0.1)
+    agent = Agent(w, w)
+    loud = algorithm.agent_step(2, w, agent, parts[0], SeededNoise((1, 2, 3), 0, 2))
+    quiet = algorithm.agent_step(2, w, agent, parts[0], Silence())
+    for r in range(3):
+        claimed = all(event.runs[r].mechanism != "none" for event in loud.events)
+        assert claimed == (loud.upload.z[:, r] != quiet.upload.z[:, r]).all()
 
 
 @pytest.mark.parametrize("name", NAMES)

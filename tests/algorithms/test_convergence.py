@@ -10,7 +10,7 @@ from scipy.optimize import Bounds, NonlinearConstraint, minimize
 
 from tacit.problems import Problem
 from tacit.types import Array, Shard
-from tests.random_problems import J, K, build, problem, run, shards
+from tests.random_problems import J, K, build, problem, run, shards, varying
 
 PARTS = shards(4, (60, 40, 50))
 
@@ -44,7 +44,7 @@ def test_without_noise_the_pooled_optimum_is_reached(name: str, rounds: int, fea
     budget = np.array([math.inf])
     smooth = of.smoothness(PARTS)
     method = ALGORITHMS[name]
-    recipe = Recipe(of, budget, Constant(0.1, budget), lambda: Constant(1 / smooth, budget), method.local_updates or 1)
+    recipe = Recipe(of, budget, Constant(0.1, budget), Constant(1 / smooth, budget), method.local_updates or 1)
     done = run(method.build(recipe), PARTS, (1,), rounds)
     best = pooled_optimum(of, feasible, size)
     assert of.total(done.w, PARTS)[0] == pytest.approx(best, rel=1e-4)
@@ -57,7 +57,7 @@ def test_exact_admm_solves_its_subproblem() -> None:
     done = run(build("admm", of, [math.inf], rho=0.2, tolerance=1e-10), PARTS, (1,), 1)
     for p, shard in enumerate(PARTS):
         z = done.state.agents[p].z
-        gradient = of.gradient(z, shard).value + 0.2 * (z - done.w)  # lambda = 0 in round 1
+        gradient = of.gradient(z, shard).value + varying(0.2)(1) * (z - done.w)  # lambda = 0 in round 1
         assert np.abs(gradient).max() < 1e-8
 
 

@@ -11,16 +11,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "clinics"
-CLINICS = (
-    "--data",
-    str(EXAMPLE / "records.csv"),
-    "--schema",
-    str(EXAMPLE / "schema.toml"),
-    "--test-share",
-    "0.25",
-    "--mode",
-    "paper",
-)
+TABLE = ("--data", str(EXAMPLE / "records.csv"), "--schema", str(EXAMPLE / "schema.toml"))
+CLINICS = (*TABLE, "--test-share", "0.25", "--mode", "paper")
 COMMAND = (sys.executable, "-m", "tacit")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.helpers import CLINICS, COMMAND, environment, refused, tacit, tacit_json
+from tests.cli.helpers import CLINICS, COMMAND, EXAMPLE, environment, refused, tacit, tacit_json
 
 LONG = ("run", *CLINICS, "--rounds", "600", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
 
@@ -75,7 +75,10 @@ def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path, straight: 
     process.communicate()
     assert not (out / "summary.json").exists()
     assert "not finished" in tacit("show", out).stdout
+    leftover = out / "checkpoint" / ".objpm.npz.leftover"
+    leftover.write_text("half a checkpoint of the killed process")
     tacit("resume", out)
+    assert not leftover.exists()
     same_end(out, straight)
     assert tacit_json("resume", out)["run"] == str(out)  # once more changes nothing
     same_end(out, straight)
@@ -122,6 +125,41 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     checkpoint.write_bytes(whole)
     os.truncate(out / "metrics.jsonl", 10)
     assert "is shorter than its checkpoint says" in refused("resume", out)
+
+
+def test_other_records_or_settings_are_not_resumed(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text((EXAMPLE / "records.csv").read_text())
+    out = tmp_path / "r"
+    process = subprocess.Popen(
+        [*COMMAND, "run", "--data", table, "--schema", EXAMPLE / "schema.toml", "--rounds", "5000", "--out", out],
+        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for_rows(out, 3)
+    assert "running" in tacit("show", out).stdout
+    process.kill()
+    process.communicate()
+    whole = table.read_text()
+    table.write_text(whole.replace("malignant", "benign", 1))
+    assert "are not those the run began with" in refused("resume", out)
+    table.write_text(whole)
+    config = (out / "config.toml").read_text()
+    (out / "config.toml").write_text(config.replace("rounds = 5000", "rounds = 5"))
+    assert "was changed after the run began" in refused("resume", out)
+    (out / "config.toml").write_text(config)
+    (out / "schema.toml").rename(tmp_path / "kept.toml")
+    assert "schema.toml is gone" in refused("resume", out)
+
+
+def test_a_finished_run_is_made_whole(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    tacit("run", *CLINICS, "--rounds", "3", "--out", out)
+    model = (out / "model.npz").read_bytes()
+    (out / "model.npz").unlink()
+    (out / "report.html").unlink()
+    assert "has ended already" in tacit("resume", out).stderr
+    assert (out / "model.npz").read_bytes() == model
+    assert (out / "report.html").is_file()
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, straight: Path) -> None:

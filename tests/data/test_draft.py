@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_what_a_draft_says(tmp_path: Path) -> None:
     assert schema.target == Classes(("0", "1", "2", "3"))
     assert schema.columns == (Numeric("age", 0.0, 6.0, "middle"), Categorical("sex", ("f", "m"), "none"))
     assert "READ OFF THE DATA AND ARE NOT PRIVATE" in text.splitlines()[0]
-    assert "# column 'id' is left out: it has 60 different values that are not numbers" in text
+    assert "# column 'id' is left out: it has 60 different values, 60 of them no number" in text
     assert "# column 'gap' is left out: it has no values" in text
     assert "bounds = [0.0, 6.0]  # read off the data" in text
 
@@ -91,3 +92,21 @@ def test_what_cannot_be_drafted() -> None:
         draft_schema(table_of({"y": ["n", "m"]}), "y")
     with pytest.raises(InputError, match=r"^column 'a': the values -1e\+308 and 1e\+308 are too far apart to scale$"):
         draft_schema(table_of({"a": ["-1e308", "1e308"], "y": ["n", "m"]}), "y")
+
+
+def test_a_number_that_no_two_records_share_is_left_out() -> None:
+    rows = "\n".join(f"{1000 + i},{i % 7}.5,{'ab'[i % 2]}" for i in range(60))
+    path = Path(tempfile.mkdtemp()) / "t.csv"
+    path.write_text("id,x,y\n" + rows + "\n")
+    text = draft_schema(path, "y")
+    assert "# column 'id' is left out: it is a whole number that no two records share, so it looks like an ID" in text
+    assert [column.name for column in parse_schema(text).columns] == ["x"]
+
+
+def test_one_bad_cell_is_named() -> None:
+    rows = "\n".join(f"{i}.5,{'ab'[i % 2]},u" for i in range(60))
+    path = Path(tempfile.mkdtemp()) / "t.csv"
+    path.write_text("x,y,z\nfifty,a,v\n" + rows + "\n")
+    assert "# column 'x' is left out: it has 61 different values, 1 of them no number ('fifty')" in draft_schema(
+        path, "y"
+    )

@@ -58,12 +58,12 @@ def test_unknown_names() -> None:
             r"^no partition 'inorder' \(did you mean 'in-order'\?\): there are column, dirichlet",
         ),
         ({"partition": "column"}, r"^partition 'column' needs records that name their agent: this data has no such"),
-        ({"test_share": 1.0}, r"^test_share is 1\.0: it must be at least 0 and below 1$"),
-        ({"test_share": -0.1}, r"^test_share is -0\.1: "),
-        ({"sample_fraction": 0.0}, r"^sample_fraction is 0\.0: it must be above 0 and at most 1$"),
-        ({"train_share": 1.0}, r"^train_share is 1\.0: it must be above 0 and below 1$"),
-        ({"train_share": float("nan")}, r"^train_share is nan: "),
-        ({"partition_seed": -1}, r"^partition_seed is -1: it must be 0 or more$"),
+        ({"test_share": 1.0}, r"^test-share is 1\.0: it must be at least 0 and below 1$"),
+        ({"test_share": -0.1}, r"^test-share is -0\.1: "),
+        ({"sample_fraction": 0.0}, r"^sample-fraction is 0\.0: it must be above 0 and at most 1$"),
+        ({"train_share": 1.0}, r"^train-share is 1\.0: it must be above 0 and below 1$"),
+        ({"train_share": float("nan")}, r"^train-share is nan: "),
+        ({"partition_seed": -1}, r"^partition-seed is -1: it must be 0 or more$"),
         ({"agents": 0}, r"^agents is 0: it must be at least 1 and at most 60000, the number of records$"),
     ],
 )
@@ -94,7 +94,7 @@ def test_describe(tmp_path: Path) -> None:
         "records": 4,
         "test_records": 0,
         "features": 1,
-        "density": 0.75,
+        "nonzero_share": 0.75,
         "classes": {"n": 3, "p": 1},
         "test_classes": {},
         "notes": ["a: 1 value outside [0, 1] was clipped"],
@@ -109,11 +109,11 @@ def test_describe(tmp_path: Path) -> None:
     [
         (
             {"data": "mnist14", "test_share": 0.2},
-            r"^test_share means nothing to mnist14: the data options",
+            r"^test-share means nothing to mnist14: the data options",
         ),
         ({"data": "mnist14", "schema": "s.toml"}, r"^schema means nothing to mnist14"),
         ({"data": "femnist", "agents": 5}, r"^agents means nothing to femnist"),
-        ({"data": "x.csv", "sample_fraction": 0.2}, r"^sample_fraction means nothing to x\.csv"),
+        ({"data": "x.csv", "sample_fraction": 0.2}, r"^sample-fraction means nothing to x\.csv"),
     ],
 )
 def test_options_nobody_would_heed_are_refused(changes: dict[str, Any], sentence: str) -> None:

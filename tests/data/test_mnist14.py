@@ -60,7 +60,7 @@ def test_features_take_sixteen_levels(digits: Dataset) -> None:
     assert digits.test is not None
     levels = np.unique(np.concatenate([stack_x(digits.train), digits.test.x]))
     assert levels.tolist() == [q / 15 for q in range(16)]
-    assert describe(digits)["density"] == pytest.approx(0.237307, abs=1e-6)
+    assert describe(digits)["nonzero_share"] == pytest.approx(0.237307, abs=1e-6)
 
 
 def test_the_file_is_the_one_the_checksum_names() -> None:

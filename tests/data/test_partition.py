@@ -89,7 +89,7 @@ def test_the_number_of_agents_must_fit_the_records(agents: int) -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, float("nan"), float("inf")])
 def test_alpha_must_be_positive(alpha: float) -> None:
-    with pytest.raises(InputError, match=rf"^dirichlet_alpha is {alpha}: it must be a number above 0$"):
+    with pytest.raises(InputError, match=rf"^dirichlet-alpha is {alpha}: it must be a number above 0$"):
         dirichlet(np.zeros(5), 2, alpha, 0)
 
 

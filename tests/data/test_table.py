@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def read(folder: Path, data: str = "t.csv", schema: str = "s.toml", **changes: Any) -> Dataset:
-    options = {"agents": 2} | changes
+    options = ({} if "[agent]" in (folder / "s.toml").read_text() else {"agents": 2}) | changes
     return load(DataOptions(data=str(folder / data), schema=str(folder / schema), **options))
 
 
@@ -64,9 +64,13 @@ def test_agents_by_column(folder: Path, partition: str) -> None:
     assert dataset.notes == ()
 
 
-def test_an_explicit_partition_goes_before_the_column(folder: Path) -> None:
+def test_a_table_that_names_its_agents_is_not_dealt_out_to_others(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA + AGENT)
-    assert read(folder, partition="shuffled", agents=4).agents == ("agent-1", "agent-2", "agent-3", "agent-4")
+    with pytest.raises(InputError, match=r"^partition shuffled would deal records to others: the table names its"):
+        read(folder, partition="shuffled")
+    with pytest.raises(InputError, match=r"^agents is 4, but the table names 2 agents of its own$"):
+        read(folder, agents=4)
+    assert read(folder, agents=2).agents == ("a", "b")
 
 
 @pytest.mark.parametrize("partition", ["in-order", "column"])
@@ -130,8 +134,8 @@ def test_missing_categories(folder: Path, rule: str, row: list[float], became: s
     ("row", "sentence"),
     [
         ("x,f,a,no", r"^column 'age': 'x' on line 6 of t\.csv is not a number$"),
-        (",f,a,no", r"^column 'age': the value on line 6 of t\.csv is missing and the schema has no rule for it$"),
-        ("1,,a,no", r"^column 'sex': the value on line 6 of t\.csv is missing and the schema has no rule for it$"),
+        (",f,a,no", r"^column 'age': the value on line 6 of t\.csv is missing: the schema has no rule for it$"),
+        ("1,,a,no", r"^column 'sex': the value on line 6 of t\.csv is missing: the schema has no rule for it$"),
         ("1,d,a,no", r"^column 'sex': 'd' on line 6 of t\.csv is not one of f, m$"),
         ("1,f,a,maybe", r"^column 'y': 'maybe' on line 6 of t\.csv is not one of no, yes$"),
         ("1,f,a,", r"^column 'y': the value on line 6 of t\.csv is missing"),
@@ -160,7 +164,7 @@ def test_a_table_needs_a_schema(folder: Path) -> None:
 
 def test_a_class_without_a_training_record(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA.replace('["yes", "no"]', '["yes", "no", "perhaps"]'))
-    with pytest.raises(InputError, match=r"^class 'perhaps' has no training record: take it out of the schema or add"):
+    with pytest.raises(InputError, match=r"^class 'perhaps' has no training record: take it out of the schema, add"):
         read(folder)
 
 
@@ -172,7 +176,7 @@ def test_a_test_table(folder: Path) -> None:
     assert dataset.test.x.tolist() == [[1, 0, 1]]
     assert dataset.test.y.tolist() == [[1, 0]]
     assert dataset.notes == ("test table: age: 1 value outside [0, 100] was clipped",)
-    with pytest.raises(InputError, match=r"^test and test_share are both given: a test set comes from one of them$"):
+    with pytest.raises(InputError, match=r"^test and test-share are both given: a test set comes from one of them$"):
         read(folder, test=str(folder / "test.csv"), test_share=0.5)
 
 
@@ -195,7 +199,7 @@ def test_a_share_of_each_agent_is_held_out(folder: Path, share: float, held: int
 def test_holding_out_needs_two_records(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA + AGENT)
     write(folder / "t.csv", ROWS + "1,f,c,no\n")
-    with pytest.raises(InputError, match=r"^agent 'c' has 1 record: test_share needs at least two of each agent$"):
+    with pytest.raises(InputError, match=r"^agent 'c' has 1 record: test-share needs at least two of each agent$"):
         read(folder, test_share=0.5)
 
 

@@ -27,7 +27,7 @@ rng = np.random.default_rng(0)
 parts = [Shard(rng.random((5, 3)), np.eye(2)[rng.integers(0, 2, 5)]) for _ in range(2)]
 problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 1e-6, SETS["all"](1.0), 10, 2)
 one = np.ones(1)
-recipe = Recipe(problem, one, Constant(1.0, one), lambda: Constant(1.0, one))
+recipe = Recipe(problem, one, Constant(1.0, one), Constant(1.0, one))
 algorithm = ALGORITHMS["objp"].build(recipe)
 *_, last = simulate(algorithm, parts, lambda p, t: SeededNoise((1,), p, t), 3, start(parts, 1))
 print(last.t, sorted(ALGORITHMS))

@@ -30,7 +30,7 @@ def test_the_papers_noise_at_the_first_round(mnist: Dataset) -> None:
     """At epsilon 0.05 the mean |xi| over all agents is 0.157, as the paper's figure on noise begins."""
     epsilon = np.array([0.05])
     problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 1e-6, SETS["all"](1.0), mnist.records, 10)
-    recipe = Recipe(problem, epsilon, DynamicRho(epsilon), lambda: NonsmoothEta(epsilon))
+    recipe = Recipe(problem, epsilon, DynamicRho(epsilon), NonsmoothEta(epsilon))
     algorithm = ALGORITHMS["objp"].build(recipe)
     first = next(
         simulate(algorithm, mnist.train, lambda p, t: SeededNoise((1,), p, t), 1, start(mnist.train, 1, averages=False))

@@ -75,3 +75,20 @@ def test_gaussian_levels_are_kept_apart() -> None:
         draw = mechanism.draw(0, sensitivity, LIKE, SeededNoise((1, 2), 0, 1))
         assert draw.xi.std() == pytest.approx(std, rel=0.05)
         assert draw.event.runs[0].mechanism == ("gaussian-published" if squared else "gaussian-classic")
+
+
+def test_no_sensitivity_no_noise_and_no_claim() -> None:
+    mechanism = LaplaceDataDependent(np.array([0.5, 0.5], np.float32))
+    draw = mechanism.draw(0, np.array([0.0, 1.0], np.float32), LIKE, SeededNoise((1, 2), 0, 1))
+    assert not draw.xi[:, 0].any()
+    assert [event.mechanism for event in draw.event.runs] == ["none", "laplace-data-dependent"]
+
+
+def test_budgets_are_recorded_as_they_were_given() -> None:
+    draw = LaplaceDataDependent(np.array([0.05, 0.1], np.float32)).draw(0, ONE, LIKE, SeededNoise((1, 2), 0, 1))
+    assert [event.epsilon for event in draw.event.runs] == [0.05, 0.1]
+
+
+def test_large_seeds_are_told_apart() -> None:
+    draws = [SeededNoise((2**62 + i,), 0, 1).laplace(0, ONE[:1], LIKE[:, :1]) for i in range(2)]
+    assert not np.array_equal(draws[0], draws[1])

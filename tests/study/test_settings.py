@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +29,7 @@ from tacit.settings.settings import FIELDS
         ({"epsilon": [1, 1.0]}, "epsilon names 1.0 twice"),
         ({"delta": 0}, "delta is 0: it must be above 0 and below 1"),
         ({"delta": 1}, "delta is 1: it must be above 0 and below 1"),
-        ({"rounds": 0}, "rounds is 0: it must be a whole number of at least 1"),
+        ({"rounds": 0}, "rounds is 0: it must be a whole number from 1 to 1000000000"),
         ({"rounds": 2.5}, "rounds is 2.5: it must be a whole number"),
         ({"local_updates": 0}, "local-updates is 0: it must be a whole number of at least 1"),
         ({"agents": 0}, "agents is 0"),
@@ -45,11 +46,30 @@ from tacit.settings.settings import FIELDS
         ({"algorithm": "iadmm", "local_updates": 3}, "local-updates is given, but iadmm makes one"),
         ({"rho_growth": 0.5}, "rho-growth is 0.5: it must be at least 1"),
         ({"seed": -1}, "seed is -1"),
+        ({"rounds": math.inf}, "rounds is inf: it must be a whole number"),
+        ({"rounds": "1" + "0" * 30}, "it must be a whole number from 1 to 1000000000"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(given: dict[str, object], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         resolve(given)
+
+
+def test_whole_numbers_are_exact() -> None:
+    assert resolve({"seed": "4611686018427387903"}).seed == 4611686018427387903
+    assert resolve({"seed": 2**60 + 1}).seed == 2**60 + 1
+    assert resolve({"rounds": 5.0}).rounds == 5
+
+
+def test_an_eta_of_ones_own_is_not_scaled_by_the_preset() -> None:
+    assert resolve({"eta": 0.5}).eta_scale == 1.0
+    assert resolve({"eta": 0.5, "eta_scale": 3}).eta_scale == 3.0
+    assert resolve({}).eta_scale == SOURCES["mnist14"].preset["eta_scale"]
+
+
+def test_paths_may_be_paths_and_know_the_home() -> None:
+    assert resolve({"data": Path("a/b.csv")}).data == "a/b.csv"
+    assert resolve({"data": "a/b.csv", "schema": "~/s.toml"}).schema == str(Path.home() / "s.toml")
 
 
 def test_later_layers_win_over_earlier_ones_and_over_the_preset() -> None:

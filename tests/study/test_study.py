@@ -28,8 +28,8 @@ def test_a_run_folder_holds_what_it_promises(tmp_path: Path) -> None:
     run = train(tmp_path / "r")
     names = {path.name for path in run.path.iterdir()}
     assert names == {
-        "config.toml", "schema.toml", "metrics.jsonl", "ledger.jsonl", "model.npz", "averages.npz", "summary.json",
-        "report.html", "checkpoint",
+        "config.toml", "schema.toml", "start.json", "metrics.jsonl", "ledger.jsonl", "model.npz", "averages.npz",
+        "summary.json", "report.html", "checkpoint",
     }  # fmt: skip
     rows = run.folder.read_metrics()
     assert [row["round"] for row in rows] == [1, 2, 3, 4, 5]
@@ -82,12 +82,14 @@ def test_evaluations_can_be_rare_and_the_last_round_always_counts(tmp_path: Path
 def test_without_a_test_set_there_is_no_error_to_tell(tmp_path: Path) -> None:
     run = train(tmp_path / "r", test_share=0.0)
     assert run.runs[0]["test_error"] is None
+    assert run.test_error is None
     assert "no test set" in run.folder.report.read_text()
 
 
 @pytest.mark.parametrize(("loss", "target"), [("softmax", "log_loss"), ("hinge", "auroc"), ("squared", "auroc")])
 def test_every_loss_trains(tmp_path: Path, loss: str, target: str) -> None:
     run = train(tmp_path / "r", loss=loss, epsilon="inf", rounds=60)
+    assert run.test_error is not None
     assert run.test_error < 0.15
     assert run.runs[0]["quality"][target] is not None
 
@@ -108,6 +110,30 @@ def test_regression_on_a_table(tmp_path: Path) -> None:
         train(tmp_path / "s", schema=str(tmp_path / "schema.toml"), loss="softmax")
 
 
+def test_a_method_without_noise_has_one_run_and_no_budget(tmp_path: Path) -> None:
+    run = train(tmp_path / "r", algorithm="iadmm,objp", epsilon="0.5,5", seeds=2)
+    assert [(entry["algorithm"], entry["epsilon"], entry["seed"]) for entry in run.runs] == [
+        ("iadmm", "inf", 1), ("objp", 0.5, 1), ("objp", 0.5, 2), ("objp", 5.0, 1), ("objp", 5.0, 2),
+    ]  # fmt: skip
+    assert {entry["run"] for entry in run.folder.read_ledger()} == set(range(5))
+
+
+def test_auto_steps_hold_for_agents_of_very_different_size(tmp_path: Path) -> None:
+    """Nine agents with one record each beside one with 200: a step made for equal shares would diverge."""
+    rng = np.random.default_rng(0)
+    x = rng.random(209)
+    rows = [f"{'big' if i < 200 else f'small{i}'},{x[i]},{1 - x[i]},{3 * x[i] + 1}" for i in range(209)]
+    (tmp_path / "t.csv").write_text("\n".join(["agent,a,b,y", *rows]) + "\n")
+    (tmp_path / "s.toml").write_text(
+        '[label]\ncolumn = "y"\nbounds = [0.0, 5.0]\n[agent]\ncolumn = "agent"\n'
+        '[columns.a]\nkind = "numeric"\nbounds = [0.0, 1.0]\n[columns.b]\nkind = "numeric"\nbounds = [0.0, 1.0]\n'
+    )
+    settings: dict[str, Any] = {"data": str(tmp_path / "t.csv"), "schema": str(tmp_path / "s.toml"), "epsilon": "inf"}
+    run = tacit.run(**settings, test=str(tmp_path / "t.csv"), rounds=300, mode="paper", out=str(tmp_path / "r"))
+    assert run.test_error is not None
+    assert run.test_error < 0.1
+
+
 def test_auto_uses_public_facts_alone() -> None:
     """Other records under the same schema, agents and label give the same steps."""
     settings = resolve(CLINICS)
@@ -124,6 +150,7 @@ def test_auto_uses_public_facts_alone() -> None:
         ({"eta": "strong", "regulariser": "l1"}, "eta strong needs a strongly convex f"),
         ({"algorithm": "outp", "outp_noise": "calibrated", "record_bound": 0.1}, "a record of length .* exceeds it"),
         ({"eta": 1e300, "rho": 1e-300, "epsilon": "inf"}, "objpm diverged in round"),
+        ({"rho": "dynamic", "rho_c1": 0, "epsilon": "inf"}, "then rho is 0"),
     ],
 )
 def test_impossible_combinations_stop(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
@@ -131,9 +158,14 @@ def test_impossible_combinations_stop(tmp_path: Path, changes: dict[str, Any], s
         train(tmp_path / "r", **changes)
 
 
-@pytest.mark.parametrize("eta", ["smooth", "strong", "0.5"])
-def test_every_eta_runs(tmp_path: Path, eta: str) -> None:
-    assert train(tmp_path / "r", eta=eta, beta=0.1).runs[0]["rounds"] == 5
+@pytest.mark.parametrize(
+    ("eta", "constant"), [("smooth", "smoothness"), ("strong", "strong_convexity"), ("0.5", "eta")]
+)
+def test_every_eta_runs_and_its_constants_are_written_down(tmp_path: Path, eta: str, constant: str) -> None:
+    run = train(tmp_path / "r", eta=eta, beta=0.1)
+    assert run.runs[0]["rounds"] == 5
+    assert isinstance(run.folder.read_config()[constant], float)
+    assert ("was computed from them" in run.folder.report.read_text()) == (eta == "smooth")
 
 
 def test_nothing_is_written_when_the_data_is_wrong(tmp_path: Path) -> None:

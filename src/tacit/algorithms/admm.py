@@ -66,13 +66,21 @@ class Subproblem:
         bounds = None if box is None else [box] * start.size
         found = minimize(
             objective,
-            start.ravel(),
+            start.ravel().astype(np.float64),  # the solver works in the precision it starts in
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
             options={"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": self.tolerance},
         )
+        self._check(found.x, objective(found.x)[1], box)
         return np.asarray(found.x).reshape(self.w.shape)
+
+    def _check(self, z: Array, gradient: Array, box: tuple[float, float] | None) -> None:
+        """A line search may give up a little before the tolerance; one that gave up early is not an exact step."""
+        step = z - gradient
+        residual = float(np.abs(z - (step if box is None else np.clip(step, *box))).max())
+        if residual > max(1e3 * self.tolerance, 1e-5):
+            raise InputError(f"admm's subproblem ended with a gradient of {residual:.1e}: raise rho or the tolerance")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,5 +115,6 @@ ALGORITHMS.register("admm")(
         "exact ADMM: every agent solves its subproblem to tolerance, no noise",
         "z⁺ = argmin_{z ∈ W} f(z) − ⟨λ, z⟩ + (ρ/2)‖w − z‖²",
         _build,
+        noisy=False,
     )
 )

@@ -48,6 +48,11 @@ class Algorithm(Protocol):
         """The penalty of every round."""
         ...
 
+    @property
+    def local_updates(self) -> int:
+        """E, how often an agent moves z in one round."""
+        ...
+
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """The w that goes to every agent, [J, R, K]."""
         ...
@@ -69,6 +74,7 @@ class Consensus:
     """The server of Algorithm 1, lines 4-9; the methods that differ only at the agent inherit it."""
 
     rho: Schedule
+    local_updates: int = 1  # E
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """Lines 5 and 6."""
@@ -90,7 +96,7 @@ class Recipe:
     problem: Problem
     epsilon: Array  # [R]  nominal, per local update
     rho: Schedule
-    eta: Callable[[], Schedule]  # made when asked for: some schedules need facts about the data
+    eta: Schedule
     local_updates: int = 1  # E
     delta: float = 1e-6
     tolerance: float = 1e-8
@@ -108,6 +114,7 @@ class Method:
     equation: str
     build: Callable[[Recipe], Algorithm]
     local_updates: int | None = None  # its own E, for a method that takes several local updates
+    noisy: bool = True  # whether epsilon means anything to it
 
 
 ALGORITHMS: Registry[Method] = Registry("algorithm", "tacit.algorithms")

@@ -48,7 +48,7 @@ class DpIadmm(Consensus):
 
 def _build(recipe: Recipe) -> DpIadmm:
     mechanism = LaplaceDataDependent(recipe.epsilon)
-    return DpIadmm(recipe.problem, recipe.rho, recipe.eta(), mechanism, recipe.local_updates)
+    return DpIadmm(recipe.problem, recipe.rho, recipe.eta, mechanism, recipe.local_updates)
 
 
 _EQUATION = "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  ξ ~ Lap(Δ/ε),  E times; their mean is sent"

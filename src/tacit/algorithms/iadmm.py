@@ -34,7 +34,7 @@ class Iadmm(Consensus):
 
 
 def _build(recipe: Recipe) -> Iadmm:
-    return Iadmm(recipe.problem, recipe.rho, recipe.eta())
+    return Iadmm(recipe.problem, recipe.rho, recipe.eta)
 
 
 ALGORITHMS.register("iadmm")(
@@ -42,5 +42,6 @@ ALGORITHMS.register("iadmm")(
         "inexact ADMM: one gradient step on each agent's subproblem a round, no noise",
         "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η))",
         _build,
+        noisy=False,
     )
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 
@@ -12,7 +11,7 @@ from tacit.cli.about import algorithms, config
 from tacit.cli.data import data
 from tacit.cli.group import NearestGroup
 from tacit.cli.look import compare, plot, report, show
-from tacit.cli.train import resume, run
+from tacit.cli.train import resume, train
 from tacit.cli.use import evaluate, predict
 from tacit.errors import InputError
 from tacit.version import VERSION
@@ -34,18 +33,17 @@ def cli() -> None:
     """
 
 
-for command in (run, resume, show, compare, plot, report, predict, evaluate, data, algorithms, config):
+for command in (train, resume, show, compare, plot, report, predict, evaluate, data, algorithms, config):
     cli.add_command(command)
 
 
-def main() -> None:
+def run() -> None:
     """Run a command; what the user got wrong ends with one sentence and exit code 2."""
     try:
         outcome = cli(prog_name="tacit", standalone_mode=False)
         sys.exit(outcome if isinstance(outcome, int) else 0)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        _fail(f"{_one_line(error.format_message())}; see '{_help_of(error)}'")
     except InputError as error:
         _fail(str(error))
     except (KeyboardInterrupt, click.Abort):
@@ -57,13 +55,18 @@ def main() -> None:
     except MemoryError as error:
         _fail(f"out of memory ({error}): use --precision float32, fewer --seeds, --server sums or --no-averages")
     except OSError as error:
-        _fail(_disk_trouble(error))
+        _fail(f"cannot read or write{f' {error.filename}' if error.filename else ''}: {error.strerror or error}")
 
 
-def _disk_trouble(error: OSError) -> str:
-    where = f" {error.filename}" if error.filename else ""
-    hint = "; free some space, then continue with 'tacit resume RUN'" if error.errno == errno.ENOSPC else ""
-    return f"cannot read or write{where}: {error.strerror or error}{hint}"
+def _one_line(message: str) -> str:
+    """Click's message as part of one of our sentences."""
+    text = " ".join(message.split()).rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _help_of(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"{context.command_path if context else 'tacit'} --help"
 
 
 def _fail(sentence: str) -> None:

@@ -93,6 +93,8 @@ def info(name: str, as_json: bool, **given: Any) -> None:
         print_json(facts)
         return
     for key, value in facts.items():
+        if value in ({}, []):
+            continue
         stdout.print(f"[bold]{key.replace('_', ' '):13}[/] {_fact(value)}", highlight=False, soft_wrap=True)
 
 
@@ -101,7 +103,7 @@ def _fact(value: object) -> str:
         shown = [f"{key}: {count:,}" for key, count in list(value.items())[:20]]
         return "  ".join(shown) + (f"  … {len(value)} in all" if len(value) > 20 else "")
     if isinstance(value, list):
-        return "; ".join(str(item) for item in value) or "none"
+        return "\n              ".join(str(item) for item in value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 

@@ -10,11 +10,11 @@ from tacit import api
 from tacit.cli.output import print_json, print_result, print_table, stdout
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
-from tacit.views.compare import differences, errors_side_by_side
+from tacit.views.compare import differences, errors_side_by_side, predicts_numbers
 from tacit.views.curves import run_label
 from tacit.views.plots import figure, save
 from tacit.views.report import write_report
-from tacit.views.tables import format_error
+from tacit.views.tables import format_error, format_setting, format_share
 
 RUNS = click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 
@@ -54,7 +54,8 @@ def _lines(folder: RunFolder) -> list[tuple[str, str, str, str]]:
             for e in folder.read_summary()["runs"]
         ]
     rows = folder.read_metrics()
-    return [(name, "not finished (tacit resume)", "", str(rows[-1]["round"]) if rows else "0")]
+    state = "running" if folder.busy else "not finished (tacit resume)"
+    return [(name, state, "", str(rows[-1]["round"]) if rows else "0")]
 
 
 @click.command()
@@ -77,21 +78,19 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
         return
     names = (a.path.name, b.path.name)
     if settings:
-        print_table(("setting", *names), [(key.replace("_", "-"), str(x), str(y)) for key, x, y in settings])
+        rows = [(key.replace("_", "-"), format_setting(x), format_setting(y)) for key, x, y in settings]
+        print_table(("setting", *names), rows)
     else:
         stdout.print("the settings are the same")
     stdout.print()
-    print_table(
-        ("test error, mean over seeds", *names, "difference"),
-        [
-            (key, _number(x), _number(y), _number(y - x, "+") if x is not None and y is not None else "")
-            for key, x, y in errors
-        ],
-    )
+    regression = predicts_numbers([a, b])
 
+    def shown(value: float | None, sign: str = "") -> str:
+        return "" if value is None else format_share(value, regression, sign)
 
-def _number(value: float | None, sign: str = "") -> str:
-    return "" if value is None else f"{value:{sign}.4f}"
+    differ = [y - x if x is not None and y is not None else None for _, x, y in errors]
+    table = [(key, shown(x), shown(y), shown(d, "+")) for (key, x, y), d in zip(errors, differ, strict=True)]
+    print_table(("test error, mean over seeds", *names, "difference"), table)
 
 
 @click.command()

@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit import api
+from tacit.algorithms import ALGORITHMS
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.results.files import to_json
 from tacit.views.tables import HEADINGS, result_rows
 
-TERMINAL_HEADINGS = ("run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 columns
+TERMINAL_HEADINGS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 columns
 
 stdout = Console()
 stderr = Console(stderr=True)
@@ -39,6 +40,9 @@ def print_result(run: api.Run) -> None:
     """What a finished run gave, and where its report is."""
     shown = [HEADINGS.index(name) for name in TERMINAL_HEADINGS]
     rows = [[row[i] for i in shown] for row in result_rows(run.runs)]
-    print_table(TERMINAL_HEADINGS, rows)
-    stdout.print(f"\nprivacy  {PAPER_HEADLINE}", soft_wrap=True, highlight=False)
+    print_table(TERMINAL_HEADINGS, rows, left=2)
+    stdout.print()
+    for name in dict.fromkeys(entry["algorithm"] for entry in run.runs):
+        stdout.print(f"{name:8} {ALGORITHMS[name].summary}", soft_wrap=True, highlight=False)
+    stdout.print(f"privacy  {PAPER_HEADLINE}", soft_wrap=True, highlight=False)
     stdout.print(f"report   {run.folder.report}", soft_wrap=True, highlight=False)

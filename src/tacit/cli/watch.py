@@ -68,5 +68,5 @@ def _errors(progress: study.Progress) -> str:
     parts = []
     for budget in dict.fromkeys(budgets):
         mine = [error for error, other in zip(progress.test_error, budgets, strict=True) if other == budget]
-        parts.append(f"ε {budget:g}: {sum(mine) / len(mine):.4f}")
+        parts.append(f"ε {budget:g}: {sum(mine) / len(mine):.4g}")
     return "test error  " + "  ".join(parts)

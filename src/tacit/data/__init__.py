@@ -16,7 +16,7 @@ from tacit.data.base import (
 from tacit.data.columns import read_table
 from tacit.data.draft import draft_schema
 from tacit.data.encode import encode
-from tacit.data.info import describe
+from tacit.data.info import describe, fingerprint
 from tacit.data.partition import check_partition
 from tacit.data.schema import Schema, parse_schema, read_schema
 from tacit.types import Dataset
@@ -32,6 +32,7 @@ __all__ = [
     "describe",
     "draft_schema",
     "encode",
+    "fingerprint",
     "is_table_path",
     "load",
     "parse_schema",

@@ -81,8 +81,12 @@ def is_table_path(data: str) -> bool:
 
 def source_for(data: str) -> Source:
     """The source that loads this name or path; a data set's own name goes before a folder of the same name."""
-    if data not in SOURCES and is_table_path(data):
+    if data in SOURCES:
+        return SOURCES[data]
+    if is_table_path(data):
         return SOURCES["table"]
+    if Path(data).is_file():
+        raise InputError(f"{data} is not a table: give a .csv or .parquet file, or a folder of them")
     return SOURCES[data]
 
 
@@ -97,10 +101,11 @@ def check_options(options: DataOptions) -> None:
     takes = COMMON_OPTIONS | source_for(options.data).takes
     for option in fields(DataOptions):
         if option.name not in takes and getattr(options, option.name) != option.default:
-            heeded = ", ".join(sorted(takes - {"data", "precision"}))
-            raise InputError(f"{option.name} means nothing to {options.data}: the data options it takes are {heeded}")
+            heeded = ", ".join(sorted(takes - {"data", "precision"})).replace("_", "-")
+            name = option.name.replace("_", "-")
+            raise InputError(f"{name} means nothing to {options.data}: the data options it takes are {heeded}")
 
 
 def _within(name: str, value: float, good: bool, rule: str) -> None:
     if not good:
-        raise InputError(f"{name} is {value}: it must be {rule}")
+        raise InputError(f"{name.replace('_', '-')} is {value}: it must be {rule}")

@@ -111,6 +111,11 @@ def join_columns(columns: Sequence[Column]) -> Column:
     return text_column([text for column in columns for text in column.texts()])
 
 
+def is_number(text: str) -> bool:
+    """Whether a cell's text is a finite number."""
+    return math.isfinite(_number(text))
+
+
 def _number(text: str | None) -> float:
     """NaN for a missing value, and infinity for what is not a number: neither can stand in a table."""
     if text is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.data.cells import Table
+from tacit.data.cells import Table, is_number
 from tacit.data.columns import read_table
 from tacit.data.schema import Categorical, ColumnRule, Numeric, Schema
 from tacit.data.schema_text import comment, dump_schema
@@ -22,6 +22,7 @@ WARNING = """\
 # WARNING: THE BOUNDS, CATEGORIES AND CLASSES BELOW WERE READ OFF THE DATA AND ARE NOT PRIVATE.
 # Each one can give a record away: a largest value is somebody's value. Replace every one of them by what
 # is known without looking at the records (a scale's limits, a code book, common knowledge) before training.
+# Take out columns that will not be known when the model is used, and whatever names a person.
 """
 
 
@@ -57,6 +58,8 @@ def _target(table: Table, label: str) -> Target:
         raise InputError(f"column '{label}' holds {len(values)} different values: a label needs at least two")
     numbers = _numbers(table, label)
     if numbers is None:
+        if len(values) > MAX_CATEGORIES:
+            raise InputError(f"column '{label}' holds {len(values)} different texts: that is no label to learn")
         return Classes(tuple(sorted(values)))
     whole = all(number.is_integer() for number in numbers)
     if whole and len(set(numbers)) <= MAX_NUMERIC_CLASSES:
@@ -72,11 +75,14 @@ def _draft(table: Table, name: str) -> Draft:
     missing = None in texts
     numbers = _numbers(table, name)
     if numbers is not None:
+        if len(numbers) > MAX_CATEGORIES and len(set(numbers)) == len(numbers) and all(map(float.is_integer, numbers)):
+            return Draft(None, "it is a whole number that no two records share, so it looks like an ID")
         low, high = _bounds(name, numbers)
         remark = "read off the data" if min(numbers) < max(numbers) else f"the data has the one value {low!r}"
         return Draft(Numeric(name, low, high, "middle" if missing else "error"), remark)
     if len(values) > MAX_CATEGORIES:
-        return Draft(None, f"it has {len(values)} different values that are not numbers")
+        words = sorted(value for value in values if not is_number(value))
+        return Draft(None, f"it has {len(values)} different values, {len(words)} of them no number ('{words[0]}')")
     return Draft(Categorical(name, tuple(sorted(values)), "none" if missing else "error"), "read off the data")
 
 

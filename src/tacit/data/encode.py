@@ -54,10 +54,11 @@ def read_label(table: Table, schema: Schema) -> Encoded:
     """Class numbers [n], or values [n] within the bounds."""
     name, target = schema.label, schema.target
     if isinstance(target, Classes):
-        _refuse_missing(table, name, np.array([text is None for text in table.texts(name)]))
+        missing = np.array([text is None for text in table.texts(name)])
+        _refuse_missing(table, name, missing, "every record needs its label")
         return Encoded(_codes(table, name, target.names), [])
     values = table.numbers(name)
-    _refuse_missing(table, name, np.isnan(values))
+    _refuse_missing(table, name, np.isnan(values), "every record needs its label")
     return Encoded(np.clip(values, target.low, target.high), _clip_notes(name, values, target))
 
 
@@ -107,12 +108,12 @@ def _codes(table: Table, name: str, choices: tuple[str, ...]) -> NDArray[np.intp
         ) from None
 
 
-def _refuse_missing(table: Table, name: str, missing: NDArray[np.bool_]) -> None:
+def _refuse_missing(
+    table: Table, name: str, missing: NDArray[np.bool_], rule: str = "the schema has no rule for it"
+) -> None:
     rows = np.flatnonzero(missing)
     if len(rows):
-        raise InputError(
-            f"column '{name}': the value {table.where(rows[0])} is missing and the schema has no rule for it"
-        )
+        raise InputError(f"column '{name}': the value {table.where(rows[0])} is missing: {rule}")
 
 
 def _clip_notes(name: str, values: NDArray[np.float64], bounds: Numeric | Range) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from tacit.types import Classes, Dataset, Shard
@@ -17,7 +19,7 @@ def describe(dataset: Dataset) -> dict[str, object]:
         "records": dataset.records,
         "test_records": 0 if dataset.test is None else len(dataset.test.x),
         "features": len(dataset.features),
-        "density": nonzero / cells,  # share of the feature values that are not 0
+        "nonzero_share": nonzero / cells,  # of the feature values
     }
     if isinstance(dataset.target, Classes):
         facts["classes"] = _counts(dataset.train, dataset.target)
@@ -26,6 +28,16 @@ def describe(dataset: Dataset) -> dict[str, object]:
         facts["bounds"] = [dataset.target.low, dataset.target.high]
     facts["notes"] = list(dataset.notes)
     return facts
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """A digest of every record and of who holds it: two data sets that differ anywhere differ here."""
+    digest = hashlib.blake2b(repr((dataset.agents, dataset.features, dataset.target)).encode(), digest_size=16)
+    for shard in (*dataset.train, *([dataset.test] if dataset.test else [])):
+        for array in (shard.x, shard.y):
+            digest.update(repr((array.shape, array.dtype.str)).encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _counts(shards: tuple[Shard, ...], target: Classes) -> dict[str, int]:

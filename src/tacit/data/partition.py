@@ -43,7 +43,7 @@ def dirichlet(labels: NDArray[Any], agents: int, alpha: float, seed: int) -> lis
     """Each class is shared out by its own draw of Dirichlet(alpha, ..., alpha) over the agents."""
     _check_agents(len(labels), agents)
     if not (math.isfinite(alpha) and alpha > 0):
-        raise InputError(f"dirichlet_alpha is {alpha}: it must be a number above 0")
+        raise InputError(f"dirichlet-alpha is {alpha}: it must be a number above 0")
     generator = np.random.default_rng(seed)
     for _ in range(TRIES):
         owners = _draw_owners(labels, agents, alpha, generator)  # [n]
@@ -51,7 +51,7 @@ def dirichlet(labels: NDArray[Any], agents: int, alpha: float, seed: int) -> lis
             return [np.flatnonzero(owners == p) for p in range(agents)]
     raise InputError(
         f"{TRIES} draws of Dirichlet({alpha:g}) each left one of {agents} agents without a record:"
-        " use fewer agents or a larger dirichlet_alpha"
+        " use fewer agents or a larger dirichlet-alpha"
     )
 
 

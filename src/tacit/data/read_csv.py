@@ -17,6 +17,8 @@ def read_csv(path: Path) -> Table:
     if not rows:
         raise InputError(f"{path} is empty: it must begin with a header line")
     header = _check_header(path, rows[0])
+    if len(header) == 1 and (sign := next((sign for sign in ";\t|" if sign in header[0]), "")):
+        raise InputError(f"{path}: the header is one column with {sign!r} in its name: columns are separated by commas")
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(header):
             raise InputError(f"{path}: line {line} has {len(row)} cells but the header has {len(header)}")
@@ -41,7 +43,7 @@ def _read_rows(path: Path) -> tuple[list[list[str]], list[int]]:
             except csv.Error as error:
                 raise InputError(f"{path}: line {reader.line_num} is not CSV: {error}") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise InputError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}): save it as UTF-8") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     return rows, lines

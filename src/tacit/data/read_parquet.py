@@ -19,7 +19,7 @@ def read_parquet(path: Path) -> Table:
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.parquet as pq  # noqa: PLC0415
     except ImportError:
-        raise InputError(f"reading {path} needs pyarrow: pip install 'tacit[parquet]'") from None
+        raise InputError(f"reading {path} needs pyarrow: pip install pyarrow") from None
     try:
         with pq.ParquetFile(path) as file:
             table = file.read()

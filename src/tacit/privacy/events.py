@@ -29,6 +29,12 @@ class BatchEvent:
     runs: tuple[Event, ...]  # [R]
 
 
+def nominal_event(mechanism: str, epsilon: Array, delta: float = 0.0) -> BatchEvent:
+    """The events of one update with these nominal budgets [R]; inf is a release without noise."""
+    budgets = [float(str(e)) for e in epsilon]  # 0.05 as it was given, not as single precision stores it
+    return BatchEvent(tuple(NON_PRIVATE if math.isinf(e) else Event(mechanism, e, delta) for e in budgets))
+
+
 @cache
 def non_private(runs: int) -> BatchEvent:
     """The event of a release without noise, so that the total is infinite rather than absent."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -25,8 +24,7 @@ def entries(
 
 def nominal_sums(ledger: Iterable[Mapping[str, Any]]) -> dict[int, float]:
     """By run, the sum of the nominal epsilons at the agent that released most: what basic composition would give."""
-    sums: dict[int, Counter[str]] = defaultdict(Counter)
+    sums: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for entry in ledger:
-        epsilon = float(entry["epsilon"])
-        sums[entry["run"]][entry["agent"]] += math.inf if math.isinf(epsilon) else epsilon * entry["count"]  # type: ignore[assignment]
+        sums[entry["run"]][entry["agent"]] += float(entry["epsilon"]) * entry["count"]
     return {run: max(agents.values()) for run, agents in sums.items()}

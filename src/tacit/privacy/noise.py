@@ -50,6 +50,7 @@ class SeededNoise:
         xi = np.zeros_like(like)
         for run, seed in enumerate(self.seeds):
             if scale[run] > 0:
-                generator = Generator(Philox(key=[seed, self.agent], counter=[0, 0, update, self.round]))
+                key = np.array([seed, self.agent], np.uint64)
+                generator = Generator(Philox(key=key, counter=[0, 0, update, self.round]))
                 xi[:, run] = scale[run] * standard(generator, (features, classes))
         return xi

@@ -26,7 +26,10 @@ BY_MECHANISM = {
 }
 
 
-def statement(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+STEP_FROM_DATA = "The step size uses the smoothness of the private records, which was computed from them."
+
+
+def statement(ledger: Sequence[Mapping[str, Any]], step_from_data: bool = False) -> dict[str, Any]:
     """The paper mode's statement, with what its ledger adds up to by basic composition."""
     sums = nominal_sums(ledger)
     used = {entry["mechanism"] for entry in ledger}
@@ -36,6 +39,7 @@ def statement(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "reasons": [
             "Epsilon is nominal and counts for one local update of one agent alone; a run makes many.",
             *(reason for mechanism, reason in BY_MECHANISM.items() if mechanism in used),
+            *([STEP_FROM_DATA] if step_from_data else []),
             "Every party's records stay in its house; it sends parameters only, and the dual is never sent.",
             "Use this mode to study the method, not to release a model trained on records that must stay private.",
         ],

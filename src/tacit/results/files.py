@@ -20,6 +20,8 @@ from tacit.types import Array
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of `path` when the block ends well and vanishes when it does not."""
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to put {path.name} into")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
@@ -53,8 +55,8 @@ def read_arrays(path: Path) -> dict[str, Array]:
             return dict(stored)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except Exception as error:
-        raise InputError(f"{path} is damaged ({error}): it was cut short or overwritten, and cannot be read") from None
+    except Exception:
+        raise InputError(f"{path} is damaged: it was cut short or overwritten, and cannot be read") from None
 
 
 def to_json(value: Any) -> str:

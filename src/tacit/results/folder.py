@@ -25,8 +25,8 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, config: str, schema: str = "") -> RunFolder:
-        """A new folder with its complete configuration; one that exists is never touched."""
+    def create(cls, path: Path, files: Mapping[str, str]) -> RunFolder:
+        """A new folder with what the run begins with; one that exists is never touched."""
         try:
             path.mkdir(parents=True)
         except FileExistsError:
@@ -38,9 +38,8 @@ class RunFolder:
             folder.checkpoints.mkdir()
             folder.metrics.touch()
             folder.ledger.touch()
-            if schema:
-                write_text(folder.schema, schema)
-            write_text(folder.config, config)
+            for name, text in files.items():
+                write_text(path / name, text)
         except BaseException:
             shutil.rmtree(path)
             raise
@@ -62,6 +61,11 @@ class RunFolder:
     def schema(self) -> Path:
         """A table's schema, as it was when the run began."""
         return self.path / "schema.toml"
+
+    @property
+    def start(self) -> Path:
+        """What the run began with: the data in numbers, and digests of records and configuration."""
+        return self.path / "start.json"
 
     @property
     def metrics(self) -> Path:
@@ -106,9 +110,19 @@ class RunFolder:
     def read_config(self) -> dict[str, Any]:
         """The settings as written."""
         try:
-            return tomllib.loads(self.config.read_text())
-        except tomllib.TOMLDecodeError as error:
+            return tomllib.loads(self.config.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.config} is damaged: {error}") from None
+
+    def read_start(self) -> dict[str, Any]:
+        """What the run began with."""
+        return _read_json(self.start)
+
+    def kept_schema(self) -> Path:
+        """The schema of a run on a table, which must be there."""
+        if not self.schema.is_file():
+            raise InputError(f"{self.schema} is gone: without it the table's columns mean nothing")
+        return self.schema
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Every row, in order."""
@@ -122,11 +136,7 @@ class RunFolder:
         """The result of an ended run."""
         if not self.finished:
             raise InputError(f"{self.path} has not ended: continue it with 'tacit resume {self.path}'")
-        try:
-            summary: dict[str, Any] = json.loads(self.summary.read_text())
-        except json.JSONDecodeError as error:
-            raise InputError(f"{self.summary} is damaged: {error}") from None
-        return summary
+        return _read_json(self.summary)
 
     def read_model(self) -> dict[str, Array]:
         """`w`, `classes`, `feature_names` and the index of the runs."""
@@ -136,17 +146,44 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Only one process works in a folder; the lock goes with the process, however it ends."""
+        with self._lock() as mine:
+            if not mine:
+                raise InputError(f"{self.path} is being worked on by another process")
+            for leftover in (*self.path.glob(".*"), *self.checkpoints.glob(".*")):  # of a process that was killed
+                leftover.unlink()
+            yield
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process is working in it now."""
+        with self._lock() as mine:
+            return not mine
+
+    @contextmanager
+    def _lock(self) -> Iterator[bool]:
+        self.checkpoints.mkdir(exist_ok=True)
         with (self.checkpoints / "lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise InputError(f"{self.path} is being worked on by another process") from None
-            yield
+                yield False
+            else:
+                yield True
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    except FileNotFoundError:
+        raise InputError(f"{path} is gone: the run folder is not complete") from None
+    return found
 
 
 def append_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Add rows to a file of JSON lines."""
-    with path.open("a") as file:
+    with path.open("a", encoding="utf-8") as file:
         file.writelines(to_json(row) + "\n" for row in rows)
 
 
@@ -159,7 +196,7 @@ def flushed_size(path: Path) -> int:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a file of JSON lines; a last line that is still being written is left out."""
-    with path.open() as file:
+    with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith("\n"):
                 return

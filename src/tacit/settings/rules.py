@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -17,6 +18,11 @@ def text(name: str, given: Any) -> str:
     if not isinstance(given, str):
         raise InputError(f"{name} is {given!r}: it must be a text")
     return given
+
+
+def path(name: str, given: Any) -> str:
+    """A file or folder, as a string or a path; ~ is the user's home."""
+    return os.path.expanduser(text(name, os.fspath(given) if isinstance(given, os.PathLike) else given))  # noqa: PTH111
 
 
 def boolean(name: str, given: Any) -> bool:
@@ -44,8 +50,9 @@ def integer(low: int, high: float = math.inf) -> Rule:
     """A whole number in a range."""
 
     def rule(name: str, given: Any) -> int:
-        number = _number(name, given, "a whole number")
-        if number != round(number) or not low <= number <= high:
+        whole = _whole(given)
+        number = _number(name, given, "a whole number") if whole is None else whole
+        if number % 1 != 0 or not low <= number <= high:
             limits = f"of at least {low}" if math.isinf(high) else f"from {low} to {high}"
             raise InputError(f"{name} is {given}: it must be a whole number {limits}")
         return int(number)
@@ -108,6 +115,14 @@ def optional(rule: Rule) -> Rule:
         return given if given == "auto" else rule(name, given)
 
     return parse
+
+
+def _whole(given: Any) -> int | None:
+    """An exact whole number; a float would change a large one."""
+    try:
+        return int(given) if isinstance(given, str) or type(given) is int else None
+    except ValueError:
+        return None
 
 
 def _number(name: str, given: Any, what: str) -> float:

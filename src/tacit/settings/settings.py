@@ -8,17 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import tomli_w
-
 from tacit.algorithms import ALGORITHMS
 from tacit.algorithms.objt import RADII
 from tacit.algorithms.outp import NOISE_LEVELS
 from tacit.algorithms.server import SERVERS
 from tacit.data import DataOptions, source_for
 from tacit.data.partition import PARTITIONS
-from tacit.errors import InputError, no_such
+from tacit.errors import InputError, nearest
 from tacit.problems import LOSSES, REGULARISERS, SETS
-from tacit.settings.rules import Rule, boolean, integer, number_or, one_of, optional, real, several, text
+from tacit.settings.rules import Rule, boolean, integer, number_or, one_of, optional, path, real, several, text
 
 MODES = ("paper",)
 RHO_NAMES = ("auto", "dynamic")
@@ -36,15 +34,15 @@ class Settings:
 
     data: str = setting(
         "mnist14",
-        text,
+        path,
         "Data",
         "data set (tacit data list), or a table: a .csv or .parquet file, or a folder with one file for each agent",
     )
     data_dir: str = setting(
-        "", text, "Data", "folder the data sets lie in; empty: $TACIT_DATA, else the user's cache folder"
+        "", path, "Data", "folder the data sets lie in; empty: $TACIT_DATA, else the user's cache folder"
     )
-    schema: str = setting("", text, "Data", "schema file of a table")
-    test: str = setting("", text, "Data", "table to test on, under the same schema")
+    schema: str = setting("", path, "Data", "schema file of a table")
+    test: str = setting("", path, "Data", "table to test on, under the same schema")
     test_share: float = setting(
         0.0, real(0.0, 1.0, open_low=False), "Data", "share of each agent's records held out for testing"
     )
@@ -56,7 +54,7 @@ class Settings:
         "how records are dealt to agents: in-order, shuffled, dirichlet or column",
     )
     dirichlet_alpha: float = setting(0.5, real(0.0), "Data", "label skew of partition dirichlet: small is skewed")
-    partition_seed: int = setting(0, integer(0, 2**63), "Data", "seed of partition, hold-out and sampling")
+    partition_seed: int = setting(0, integer(0, 2**62), "Data", "seed of partition, hold-out and sampling")
     sample_fraction: float = setting(
         0.05,
         real(0.0, math.nextafter(1.0, 2.0)),
@@ -89,7 +87,7 @@ class Settings:
         "Algorithm",
         "one or more of tacit algorithms, with commas between",
     )
-    rounds: int = setting(100, integer(1), "Algorithm", "T, communication rounds")
+    rounds: int = setting(100, integer(1, 10**9), "Algorithm", "T, communication rounds")
     local_updates: int | str = setting(
         "auto", optional(integer(1)), "Algorithm", "E, local updates a round; auto: the method's own (objp 1, objpm 10)"
     )
@@ -151,8 +149,8 @@ class Settings:
         "outp calibrated: public bound on a record's length; auto: what the features' ranges allow",
     )
 
-    seeds: int = setting(1, integer(1), "Engine", "number of noise seeds, run side by side")
-    seed: int = setting(1, integer(0, 2**63), "Engine", "the first of them")
+    seeds: int = setting(1, integer(1, 10**6), "Engine", "number of noise seeds, run side by side")
+    seed: int = setting(1, integer(0, 2**62), "Engine", "the first of them")
     precision: str = setting(
         "float64", one_of("precision", lambda: ("float32", "float64")), "Engine", "float64 (reference) or float32"
     )
@@ -167,7 +165,7 @@ class Settings:
     checkpoint_seconds: float = setting(10.0, real(0.0, open_low=False), "Engine", "seconds between two checkpoints")
 
     name: str = setting("", text, "Output", "name in the run folder's default path")
-    out: str = setting("", text, "Output", "the run folder itself; it must not exist. Default: runs/<time>-<name>")
+    out: str = setting("", path, "Output", "the run folder itself; it must not exist. Default: runs/<time>-<name>")
 
     def data_options(self) -> DataOptions:
         """The part the data layer asks for."""
@@ -176,6 +174,8 @@ class Settings:
 
     def to_toml(self) -> str:
         """The complete configuration, every default spelled out; where it was written to is not part of it."""
+        import tomli_w  # noqa: PLC0415  a machine that only trains may lack it
+
         values = {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
         del values["out"]
         return tomli_w.dumps(values)
@@ -191,7 +191,7 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
     """Values by the rules of the table; a key nobody knows is an error, never a silent default."""
     for key in given:
         if key not in FIELDS:
-            raise no_such("setting", key, FIELDS)
+            raise InputError(f"no setting '{key}'{nearest(key, FIELDS)}: 'tacit config init' shows all there are")
     return {key: FIELDS[key].metadata["rule"](key.replace("_", "-"), value) for key, value in given.items()}
 
 
@@ -201,6 +201,8 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
     for layer in layers:
         chosen |= parse(layer)
     preset = parse(source_for(chosen.get("data", FIELDS["data"].default)).preset)
+    if "eta" in chosen:
+        preset.pop("eta_scale", None)  # it belongs to the preset's own eta
     settings = Settings(**(preset | chosen))
     if settings.local_updates != "auto" and not any(ALGORITHMS[name].local_updates for name in settings.algorithm):
         takers = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].local_updates)

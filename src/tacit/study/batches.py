@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tacit.algorithms import ALGORITHMS
 from tacit.settings import Settings
 from tacit.types import Array
 
@@ -40,11 +42,13 @@ class Batch:
 
 
 def batches(settings: Settings) -> list[Batch]:
-    """One batch for each algorithm, over all epsilons and seeds."""
+    """One batch for each algorithm, over all epsilons and seeds; a method without noise has one run, at inf."""
     seeds = range(settings.seed, settings.seed + settings.seeds)
     grid = [(epsilon, seed) for epsilon in settings.epsilon for seed in seeds]
-    budgets, chosen = tuple(epsilon for epsilon, _ in grid), tuple(seed for _, seed in grid)
-    return [
-        Batch(algorithm, i * len(grid), budgets, chosen, settings.precision)
-        for i, algorithm in enumerate(settings.algorithm)
-    ]
+    plan: list[Batch] = []
+    for algorithm in settings.algorithm:
+        runs = grid if ALGORITHMS[algorithm].noisy else [(math.inf, settings.seed)]
+        first = plan[-1].first + plan[-1].size if plan else 0
+        budgets, chosen = zip(*runs, strict=True)
+        plan.append(Batch(algorithm, first, budgets, chosen, settings.precision))
+    return plan

@@ -32,22 +32,24 @@ def prepare(settings: Settings) -> Study:
     dataset = load(settings.data_options())
     settings = fill_in(settings, dataset)
     problem = build_problem(settings, dataset)
+    settings = fill_in_constants(settings, problem, dataset)
     plan = [(batch, build_algorithm(settings, problem, dataset, batch)) for batch in batches(settings)]
     return Study(settings, dataset, problem, plan)
 
 
 def fill_in(settings: Settings, dataset: Dataset) -> Settings:
-    """Replace `auto` by values, from public facts only: the kind of label, the features' ranges, the number of agents.
+    """Replace `auto` by values, from public facts only: kind of label, range of features, numbers of records.
 
-    With L = curvature * B^2 / P, where no record is longer than B, the steps that suit f_p scale as rho ~ L and
-    eta ~ 1/L. The factors are what trains tables well in a hundred rounds: B is the worst case, so that steps well
-    above 1/L pay where the loss has bounded gradients, and 1/L itself is taken where it has not.
+    With L = curvature * B^2 max_p I_p / I, where no record is longer than B, every f_p is L-smooth, and the steps that
+    suit it scale as rho ~ L and eta ~ 1/L. The factors are what trains tables well in a hundred rounds: B is the worst
+    case, so that steps well above 1/L pay where the loss has bounded gradients, and 1/L is taken where it has not.
     """
     classes = isinstance(dataset.target, Classes)
     loss_name = ("softmax" if classes else "squared") if settings.loss == "auto" else settings.loss
     loss = LOSSES[loss_name]()
     bound = math.sqrt(len(dataset.features)) if settings.record_bound == "auto" else float(settings.record_bound)
-    smoothness = (loss.curvature if math.isfinite(loss.curvature) else 1.0) * bound**2 / len(dataset.agents)
+    share = max(len(shard.x) for shard in dataset.train) / dataset.records
+    smoothness = (loss.curvature if math.isfinite(loss.curvature) else 1.0) * bound**2 * share
     filled = replace(settings, loss=loss_name, record_bound=bound)
     if filled.rho == "auto":
         filled = replace(filled, rho=smoothness / 1000.0)
@@ -56,6 +58,20 @@ def fill_in(settings: Settings, dataset: Dataset) -> Settings:
         step = ("nonsmooth", filled.eta_scale * 50.0 / smoothness) if bounded else (1.0 / smoothness, filled.eta_scale)
         filled = replace(filled, eta=step[0], eta_scale=step[1])
     return filled
+
+
+def fill_in_constants(settings: Settings, problem: Problem, dataset: Dataset) -> Settings:
+    """The constants of the theorems' eta, where it asks for them: L comes from the data, alpha from the regulariser."""
+    if settings.eta == "smooth" and settings.smoothness == "auto":
+        smoothness = problem.smoothness(dataset.train)
+        if not math.isfinite(smoothness):
+            raise InputError(f"eta smooth needs a smooth f: {settings.loss} with {settings.regulariser} is not")
+        return replace(settings, smoothness=smoothness)
+    if settings.eta == "strong" and settings.strong_convexity == "auto":
+        if problem.strong_convexity <= 0.0:
+            raise InputError("eta strong needs a strongly convex f: use regulariser l2 with beta > 0")
+        return replace(settings, strong_convexity=problem.strong_convexity)
+    return settings
 
 
 def build_problem(settings: Settings, dataset: Dataset) -> Problem:
@@ -85,7 +101,7 @@ def build_algorithm(settings: Settings, problem: Problem, dataset: Dataset, batc
             problem,
             batch.epsilon,
             _rho(settings, batch.epsilon),
-            lambda: _eta(settings, problem, dataset, batch.epsilon),
+            _eta(settings, batch.epsilon),
             local_updates=method.local_updates or 1
             if settings.local_updates == "auto"
             else int(settings.local_updates),
@@ -102,27 +118,22 @@ def build_algorithm(settings: Settings, problem: Problem, dataset: Dataset, batc
 def _rho(settings: Settings, epsilon: Array) -> Schedule:
     if settings.rho == "dynamic":
         s = settings
-        return DynamicRho(epsilon, s.rho_c1, s.rho_c2, s.rho_tc, s.rho_growth, s.rho_max)
+        rho = DynamicRho(epsilon, s.rho_c1, s.rho_c2, s.rho_tc, s.rho_growth, s.rho_max)
+        if not (rho(1) > 0.0).all():
+            raise InputError("rho-c1 is 0 and epsilon is inf: then rho is 0, and it must be above 0")
+        return rho
     return Constant(float(settings.rho), epsilon)
 
 
-def _eta(settings: Settings, problem: Problem, dataset: Dataset, epsilon: Array) -> Schedule:
+def _eta(settings: Settings, epsilon: Array) -> Schedule:
     scale = settings.eta_scale
     match settings.eta:
         case "smooth":
-            given = settings.smoothness
-            smoothness = problem.smoothness(dataset.train) if given == "auto" else float(given)
-            if not math.isfinite(smoothness):
-                raise InputError(f"eta smooth needs a smooth f: {settings.loss} with {settings.regulariser} is not")
-            return SmoothEta(epsilon, smoothness, scale)
+            return SmoothEta(epsilon, float(settings.smoothness), scale)
         case "nonsmooth":
             return NonsmoothEta(epsilon, scale)
         case "strong":
-            given = settings.strong_convexity
-            alpha = problem.strong_convexity if given == "auto" else float(given)
-            if alpha <= 0.0:
-                raise InputError("eta strong needs a strongly convex f: use regulariser l2 with beta > 0")
-            return StrongEta(epsilon, alpha, scale)
+            return StrongEta(epsilon, float(settings.strong_convexity), scale)
     return Constant(scale * float(settings.eta), epsilon)
 
 

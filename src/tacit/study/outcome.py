@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from typing import Any
 
 import numpy as np
 
-from tacit.data import describe
 from tacit.problems import LOSSES
 from tacit.problems.problem import scores
 from tacit.problems.quality import assess
@@ -74,11 +72,10 @@ def _summary(settings: Settings, dataset: Dataset, folder: RunFolder, w: Array) 
             found = scores(parameters[:, None, :], dataset.test.x)[:, 0]
             row["quality"] = assess(found, dataset.test.y, dataset.target, loss)
         runs.append(row)
-    kind = dataclasses.asdict(dataset.target)
     return {
         "tacit": VERSION,
         "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "mode": settings.mode,
-        "data": describe(dataset) | {"target": kind},
+        "data": folder.read_start()["data"],
         "runs": runs,
     }

@@ -113,7 +113,9 @@ def _train_batch(
         last = done.t == settings.rounds
         if last or done.t % settings.evaluate_every == 0:
             error = test_error(done.w, dataset.test, dataset.target)
-            recorder.rows += _rows(done, batch, recorder.seconds, error, study.problem.total(done.w, dataset.train))
+            objective = study.problem.total(done.w, dataset.train)
+            _check_finite(objective, recorder, done)
+            recorder.rows += _rows(done, batch, recorder.seconds, error, objective)
             recorder.flush()
         stopping = stop() and not last
         if last or stopping or time.monotonic() >= recorder.due:
@@ -139,12 +141,16 @@ def _timed(recorder: Recorder, rounds: Iterator[Round]) -> Iterator[Round]:
         recorder.seconds += time.perf_counter() - began
         if done is None:
             return
-        if not np.isfinite(done.residual).all():
-            raise InputError(
-                f"{recorder.batch.algorithm} diverged in round {done.t}: its parameters are no longer finite; "
-                "a larger rho or a smaller eta makes smaller steps"
-            )
+        _check_finite(done.residual, recorder, done)
         yield done
+
+
+def _check_finite(values: Array, recorder: Recorder, done: Round) -> None:
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"{recorder.batch.algorithm} diverged in round {done.t}: its numbers are no longer finite; "
+            "a larger rho, a smaller eta or less noise makes smaller steps"
+        )
 
 
 def _rows(done: Round, batch: Batch, seconds: float, error: Array, objective: Array) -> list[dict[str, Any]]:

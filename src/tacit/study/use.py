@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.data import encode, is_table_path, load, read_schema, read_table
+from tacit.data import SOURCES, encode, load, read_schema, read_table, source_for
+from tacit.data.cells import Table
 from tacit.errors import InputError
 from tacit.problems import LOSSES, Loss
 from tacit.problems.problem import scores
@@ -27,7 +28,8 @@ class Model:
     features: tuple[str, ...]
     target: Target
     settings: Settings
-    schema: Path  # exists for a run on a table
+    schema: Path | None  # of a run on a table
+    label: str  # what the run is called
 
     @property
     def loss(self) -> Loss:
@@ -50,64 +52,74 @@ def read_model(folder: RunFolder, run: int = 0) -> Model:
         if stored["classes"].size
         else Range(*map(float, stored["label_range"]))
     )
-    return Model(w[run], tuple(map(str, stored["feature_names"])), target, resolve(folder.read_config()), folder.schema)
+    settings = resolve(folder.read_config())
+    label = f"{stored['algorithm'][run]}, epsilon {stored['epsilon'][run]:g}, seed {stored['seed'][run]}"
+    schema = folder.kept_schema() if settings.schema else None
+    return Model(w[run], tuple(map(str, stored["feature_names"])), target, settings, schema, label)
 
 
-def predict(model: Model, table: Path) -> Iterator[dict[str, Any]]:
-    """One row for each record: the predicted class with its probabilities, or the predicted value."""
+def predict(model: Model, path: Path, keep: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """One row for each record: columns to keep, then the predicted class with its probabilities, or the value."""
+    table = read_table(path)
+    kept = {name: table.texts(name) for name in keep}
     found = model.scores(_features(model, table))
-    if isinstance(model.target, Range):
-        width = model.target.high - model.target.low
-        yield from ({"prediction": model.target.low + width * float(value)} for value in found[:, 0])
-        return
-    names, chances = model.target.names, model.loss.probabilities(found)
-    for i, best in enumerate(found.argmax(axis=1)):
-        row: dict[str, Any] = {"prediction": names[best]}
+    chances = model.loss.probabilities(found)
+    for i, scores_of in enumerate(found):
+        row: dict[str, Any] = {name: values[i] for name, values in kept.items()}
+        if isinstance(model.target, Range):
+            yield row | {"prediction": _digits(model.target.low + _width(model.target) * float(scores_of[0]))}
+            continue
+        row["prediction"] = model.target.names[scores_of.argmax()]
         if chances is not None:
-            row |= {f"probability_{name}": float(chances[i, k]) for k, name in enumerate(names)}
+            row |= {f"probability_{name}": _digits(chances[i, k]) for k, name in enumerate(model.target.names)}
         yield row
+
+
+def _width(target: Range) -> float:
+    return target.high - target.low
+
+
+def _digits(value: float) -> float:
+    """Six digits, which is more than any model is worth."""
+    return float(f"{value:.6g}")
 
 
 def evaluate(model: Model, data: str) -> dict[str, Any]:
     """How good the model is on a labelled table, or on the test records of a data set."""
-    x, y = _table(model, data) if is_table_path(data) else _test_records(model, data)
+    x, y = _test_records(model, data) if data in SOURCES else _table(model, data)
     return assess(model.scores(x), y, model.target, model.loss)
 
 
-def _features(model: Model, path: Path) -> Array:
-    if model.schema.is_file():
-        x, _ = encode(
-            read_table(path), read_schema(model.schema), model.settings.intercept, model.settings.precision, False
-        )
-        return x
-    table = read_table(path)
+def _features(model: Model, table: Table) -> Array:
+    if model.schema is not None:
+        return _encode(model, table, with_label=False)[0]
     names = model.features[:-1] if model.settings.intercept else model.features
     x = np.column_stack([table.numbers(name) for name in names]).astype(model.w.dtype)
-    if not np.isfinite(x).all():
-        raise InputError(f"{path} has missing or infinite values: this model takes none")
+    if not ((x >= 0.0) & (x <= 1.0)).all():
+        raise InputError("the table has values that are missing or outside [0, 1], the range the model was trained on")
     return np.column_stack([x, np.ones(len(x), x.dtype)]) if model.settings.intercept else x
 
 
+def _encode(model: Model, table: Table, with_label: bool) -> tuple[Array, Array | None]:
+    if model.schema is None:
+        raise InputError("this model was not trained on a table: evaluate it on a data set")
+    return encode(table, read_schema(model.schema), model.settings.intercept, model.settings.precision, with_label)
+
+
 def _table(model: Model, data: str) -> tuple[Array, Array]:
-    if not model.schema.is_file():
-        raise InputError(f"this model was not trained on a table: evaluate it on a data set, not on {data}")
-    x, y = encode(read_table(data), read_schema(model.schema), model.settings.intercept, model.settings.precision, True)
+    source_for(data)  # a name that is neither a data set nor a table is said to be so
+    x, y = _encode(model, read_table(data), with_label=True)
     if y is None:
         raise InputError(f"{data} has no labels")
     return x, y
 
 
 def _test_records(model: Model, data: str) -> tuple[Array, Array]:
-    settings = model.settings
-    chosen = {
-        "data": data,
-        "data_dir": settings.data_dir,
-        "intercept": settings.intercept,
-        "precision": settings.precision,
-    }
-    dataset = load(resolve(chosen).data_options())
+    """The run's own test records, drawn as they were, or those of another data set."""
+    own = model.settings
+    chosen = {"data": data, "data_dir": own.data_dir, "intercept": own.intercept, "precision": own.precision}
+    dataset = load((own if data == own.data else resolve(chosen)).data_options())
     if dataset.features != model.features or dataset.target != model.target or dataset.test is None:
-        raise InputError(
-            f"{data} does not fit: the model has {len(model.features)} features and the label of {settings.data}"
-        )
+        width, name = len(model.features), Path(own.data).name
+        raise InputError(f"{data} does not fit this model, which has {width} features and was trained on {name}")
     return dataset.test.x, dataset.test.y

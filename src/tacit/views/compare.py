@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.views.curves import run_label
 
@@ -18,8 +20,17 @@ def differences(a: RunFolder, b: RunFolder) -> list[tuple[str, Any, Any]]:
 
 def errors_side_by_side(a: RunFolder, b: RunFolder) -> list[tuple[str, float | None, float | None]]:
     """Mean test error over seeds, by algorithm and epsilon; None where one of them has no such run."""
+    predicts_numbers([a, b])
     first, second = _errors(a), _errors(b)
     return [(label, first.get(label), second.get(label)) for label in dict.fromkeys([*first, *second])]
+
+
+def predicts_numbers(folders: Sequence[RunFolder]) -> bool:
+    """Whether the runs predict numbers rather than classes; all of them must do the same."""
+    kinds = {"low" in folder.read_start()["data"]["target"] for folder in folders}
+    if len(kinds) > 1:
+        raise InputError("some of these runs predict classes and some numbers: their errors cannot be compared")
+    return kinds.pop()
 
 
 def _errors(folder: RunFolder) -> dict[str, float | None]:

@@ -14,7 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tacit.errors import InputError
+from tacit.results.files import replacing
 from tacit.results.folder import RunFolder
+from tacit.views.compare import predicts_numbers
 from tacit.views.curves import Curve, curves
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
@@ -62,10 +64,10 @@ def figure(folders: Sequence[RunFolder]) -> Figure:
     rows = [(folder.path.name if len(folders) > 1 else "", folder.read_metrics()) for folder in folders]
     if not any(found for _, found in rows):
         raise InputError(f"{folders[0].path} has no evaluated round yet: there is nothing to draw")
-    regression = all("low" in folder.read_summary()["data"]["target"] for folder in folders if folder.finished)
+    regression = predicts_numbers(folders)
     with rc_context(STYLE):
         drawn = Figure(figsize=(9.6, 6.4), layout="constrained")
-        for axes, panel in zip(drawn.subplots(2, 2).flat, panels(regression and folders[0].finished), strict=True):
+        for axes, panel in zip(drawn.subplots(2, 2).flat, panels(regression), strict=True):
             _draw(axes, panel, rows)
         _legend(drawn)
     return drawn
@@ -114,5 +116,5 @@ def save(drawn: Figure, path: Path) -> None:
     formats = sorted(drawn.canvas.get_supported_filetypes())
     if path.suffix.lstrip(".") not in formats:
         raise InputError(f"{path} does not end in a picture's format: there are {', '.join(formats)}")
-    with rc_context(STYLE):
-        drawn.savefig(path, dpi=160)
+    with rc_context(STYLE), replacing(path) as file:
+        drawn.savefig(file, format=path.suffix.lstrip("."), dpi=160)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,7 +12,7 @@ from tacit.results.folder import RunFolder
 from tacit.views.curves import run_label
 from tacit.views.plots import figure, to_svg
 from tacit.views.sentences import result_sentences
-from tacit.views.tables import HEADINGS, result_rows
+from tacit.views.tables import HEADINGS, format_setting, result_rows
 
 CONFUSION_LIMIT = 20  # classes; a larger table helps nobody
 
@@ -42,7 +41,7 @@ def render(folder: RunFolder) -> str:
 
 def _privacy(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:
     """The statement, with runs by name; seeds of one setting release equally much."""
-    made = statement(folder.read_ledger())
+    made = statement(folder.read_ledger(), step_from_data=folder.read_config()["eta"] == "smooth")
     names = [run_label(entry["algorithm"], entry["epsilon"]) for entry in summary["runs"]]
     return made | {
         "nominal": {names[run]: f"{total:,.6g}" for run, total in made["nominal_sums"].items()},
@@ -63,14 +62,4 @@ def _quality(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _config(folder: RunFolder) -> list[tuple[str, str]]:
-    return [(key.replace("_", "-"), _setting(value)) for key, value in folder.read_config().items()]
-
-
-def _setting(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(_setting(item) for item in value)
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, float):
-        return "inf" if math.isinf(value) else f"{value:g}"
-    return str(value)
+    return [(key.replace("_", "-"), format_setting(value)) for key, value in folder.read_config().items()]

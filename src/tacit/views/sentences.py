@@ -14,7 +14,7 @@ from tacit.views.tables import format_error
 def result_sentences(summary: Mapping[str, Any]) -> tuple[str, str]:
     """What was trained and how well it does, and what it is compared with."""
     data, groups = summary["data"], _by_label(summary["runs"])
-    label, first = next(iter(groups.items()))
+    label, first = _headline(groups)
     parties = f"{len(data['agents'])} parties with {data['records']:,} records in all"
     if first[0]["test_error"] is None:
         return (
@@ -26,7 +26,7 @@ def result_sentences(summary: Mapping[str, Any]) -> tuple[str, str]:
     if not others:
         tested = f"{data['test_records']:,} records that no party trained on"
         return opening, f"This is {label} after {first[0]['rounds']} rounds, on {tested}."
-    return opening, f"That is {label}, an error of {_average(first)}; on the same records it is {', '.join(others)}."
+    return opening, f"That is {label}, an error of {_average(first)}; on the same records it is {'; '.join(others)}."
 
 
 def _by_label(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -34,6 +34,14 @@ def _by_label(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, 
     for entry in runs:
         groups.setdefault(run_label(entry["algorithm"], entry["epsilon"]), []).append(entry)
     return groups
+
+
+def _headline(
+    groups: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> tuple[str, Sequence[Mapping[str, Any]]]:
+    """The setting the first sentence is about: the best one with noise, or the best one where none has any."""
+    noisy = {label: group for label, group in groups.items() if float(group[0]["epsilon"]) < math.inf} or groups
+    return min(noisy.items(), key=lambda item: fmean(entry["test_error"] or 0.0 for entry in item[1]))
 
 
 def _how(entry: Mapping[str, Any], first: Mapping[str, Any]) -> str:

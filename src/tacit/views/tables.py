@@ -7,15 +7,28 @@ from typing import Any
 
 from tacit.views.curves import run_label
 
-HEADINGS = ("run", "seed", "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")
+HEADINGS = ("", "run", "seed", "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")
 
 
 def format_error(entry: Mapping[str, Any]) -> str:
     """A test error as people read it: percent for classes, the label's unit for numbers."""
-    error = entry["test_error"]
-    if error is None:
+    if entry["test_error"] is None:
         return "no test set"
-    return f"{error:.4g}" if "rmse" in entry.get("quality", {}) else f"{100.0 * error:.2f} %"
+    return format_share(entry["test_error"], "rmse" in entry.get("quality", {}))
+
+
+def format_share(error: float, regression: bool, sign: str = "") -> str:
+    """An error, or a difference of two."""
+    return f"{error:{sign}.4g} RMSE" if regression else f"{100.0 * error:{sign}.2f} %"
+
+
+def format_setting(value: Any) -> str:
+    """A setting's value as people write it."""
+    if isinstance(value, list):
+        return ", ".join(format_setting(item) for item in value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def format_bytes(count: float) -> str:
@@ -31,6 +44,7 @@ def result_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """One row for each run, under HEADINGS."""
     return [
         (
+            str(index),
             run_label(entry["algorithm"], entry["epsilon"]),
             str(entry["seed"]),
             format_error(entry),
@@ -41,5 +55,5 @@ def result_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             f"{entry['seconds']:.1f}",
             format_bytes(entry["bytes_up"]),
         )
-        for entry in runs
+        for index, entry in enumerate(runs)
     ]

@@ -84,6 +84,8 @@ def _join(writers: dict[str, Writer]) -> Records:
 
 
 def _load_packed(path: Path, options: DataOptions) -> Dataset:
+    if (options.sample_fraction, options.train_share) != (DataOptions.sample_fraction, DataOptions.train_share):
+        raise InputError(f"sample-fraction and train-share mean nothing to {path}, which is sampled already")
     arrays = _read_packed(path)
     writers = [str(name) for name in arrays["writers"]]
     owners = arrays["train_writer"].astype(np.intp)

@@ -26,7 +26,7 @@ def load(options: DataOptions) -> Dataset:
             f" `tacit data schema {options.data} --label COLUMN --out FILE` drafts one"
         )
     if options.test and options.test_share:
-        raise InputError("test and test_share are both given: a test set comes from one of them")
+        raise InputError("test and test-share are both given: a test set comes from one of them")
     schema = read_schema(options.schema)
     records, notes = _records(table, schema)
     agents = _agents(table, schema, records, options)
@@ -60,13 +60,15 @@ def _records(table: Table, schema: Schema) -> tuple[Records, list[str]]:
 
 
 def _agents(table: Table, schema: Schema, records: Records, options: DataOptions) -> Agents:
-    """The owner's own agents, which the default partition does not override; an explicit other one does."""
-    if options.partition in ("in-order", "column"):
-        if schema.agent is not None:
-            return by_column(_agent_names(table, schema.agent))
-        if table.folder:
-            return by_column(table.file_agents())
-    return split(options, records.labels, schema.target)
+    """The owner's own agents, or, where the table names none, the partition's."""
+    if schema.agent is None and not table.folder:
+        return split(options, records.labels, schema.target)
+    if options.partition not in ("in-order", "column"):
+        raise InputError(f"partition {options.partition} would deal records to others: the table names its agents")
+    agents = by_column(table.file_agents() if schema.agent is None else _agent_names(table, schema.agent))
+    if options.agents not in (DataOptions.agents, len(agents.names)):
+        raise InputError(f"agents is {options.agents}, but the table names {len(agents.names)} agents of its own")
+    return agents
 
 
 def _agent_names(table: Table, column: str) -> list[str]:
@@ -84,7 +86,7 @@ def _hold_out(agents: Agents, share: float, seed: int) -> tuple[Agents, Index]:
     kept, held = [], []
     for name, index in zip(agents.names, agents.records, strict=True):
         if len(index) < 2:
-            raise InputError(f"agent '{name}' has {len(index)} record: test_share needs at least two of each agent")
+            raise InputError(f"agent '{name}' has {len(index)} record: test-share needs at least two of each agent")
         count = min(max(1, round(share * len(index))), len(index) - 1)
         order = rng.permutation(index)
         held.append(np.sort(order[:count]))
@@ -98,7 +100,9 @@ def _check_classes(records: Records, agents: Agents, schema: Schema) -> None:
     seen = set(records.labels[np.concatenate(agents.records)].tolist())
     for number, name in enumerate(schema.target.names):
         if number not in seen:
-            raise InputError(f"class '{name}' has no training record: take it out of the schema or add records of it")
+            raise InputError(
+                f"class '{name}' has no training record: take it out of the schema, add records of it, or hold out less"
+            )
 
 
 SOURCES.register("table")(

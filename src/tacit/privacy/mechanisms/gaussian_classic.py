@@ -6,9 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
-from tacit.privacy.events import NON_PRIVATE, BatchEvent, Draw, Event
+from tacit.privacy.events import BatchEvent, Draw, nominal_event
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array
 
@@ -36,6 +34,4 @@ class GaussianClassic:
     @cached_property
     def _event(self) -> BatchEvent:
         name = "gaussian-published" if self.squared else "gaussian-classic"
-        return BatchEvent(
-            tuple(Event(name, float(e), self.delta) if np.isfinite(e) else NON_PRIVATE for e in self.epsilon)
-        )
+        return nominal_event(name, self.epsilon, self.delta)

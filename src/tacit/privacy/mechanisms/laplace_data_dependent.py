@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.privacy.events import NON_PRIVATE, BatchEvent, Draw, Event
+from tacit.privacy.events import NON_PRIVATE, BatchEvent, Draw, nominal_event
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array, Shard
 
@@ -23,13 +23,16 @@ class LaplaceDataDependent:
     epsilon: Array  # [R], inf: no noise
 
     def draw(self, update: int, sensitivity: Array, like: Array, noise: NoiseSource) -> Draw:
-        """Laplace noise of scale Delta / epsilon."""
-        return Draw(noise.laplace(update, sensitivity / self.epsilon, like), self._event)
+        """Laplace noise of scale Delta / epsilon; where Delta is 0 nothing is added, and the event says so."""
+        xi = noise.laplace(update, sensitivity / self.epsilon, like)
+        if (sensitivity > 0).all():
+            return Draw(xi, self._event)
+        noisy = zip(self._event.runs, sensitivity > 0, strict=True)
+        return Draw(xi, BatchEvent(tuple(event if any_noise else NON_PRIVATE for event, any_noise in noisy)))
 
     @cached_property
     def _event(self) -> BatchEvent:
-        name = "laplace-data-dependent"
-        return BatchEvent(tuple(Event(name, float(e)) if np.isfinite(e) else NON_PRIVATE for e in self.epsilon))
+        return nominal_event("laplace-data-dependent", self.epsilon)
 
 
 def data_dependent_sensitivity(shard: Shard, residual: Array, records: int) -> Array:
