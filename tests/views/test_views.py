@@ -92,6 +92,8 @@ def test_the_sentences_count_right(run: tacit.Run) -> None:
     mean = np.mean([e["test_error"] for e in summary["runs"] if e["algorithm"] == "objpm" and e["epsilon"] == 1.0])
     assert f"the right class for {100 * (1 - mean):.1f} of 100 new records" in first
     assert "without any noise" in second
+    assert "objpm, ε = 1 (mean of 3 seeds)" in second
+    assert second.count("objpm") == 1  # the setting the sentence is about is not compared with itself
 
 
 def test_an_unfinished_run_can_be_drawn_but_has_no_report(run: tacit.Run, tmp_path: Path) -> None:

@@ -54,8 +54,15 @@ def _build(recipe: Recipe) -> DpIadmm:
 _EQUATION = "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  ξ ~ Lap(Δ/ε),  E times; their mean is sent"
 
 ALGORITHMS.register("objp")(
-    Method("DP-IADMM, objective perturbation, one local update (Algorithm 1, E = 1)", _EQUATION, _build, 1)
+    Method(
+        "the paper's method with one noisy local update a round (DP-IADMM, Algorithm 1, E = 1)", _EQUATION, _build, 1
+    )
 )
 ALGORITHMS.register("objpm")(
-    Method("DP-IADMM, objective perturbation, multiple local updates (Algorithm 1, E = 10)", _EQUATION, _build, 10)
+    Method(
+        "the paper's method with several noisy local updates a round (DP-IADMM, Algorithm 1, E = 10)",
+        _EQUATION,
+        _build,
+        10,
+    )
 )

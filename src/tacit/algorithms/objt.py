@@ -57,7 +57,7 @@ def _build(recipe: Recipe) -> TrustRegion:
 
 ALGORITHMS.register("objt")(
     Method(
-        "the published code's trust-region variant of objp, without proximal term",
+        "the published code's variant of objp: a trust region instead of the proximal term",
         "z⁺ = clip((ρw + λ − f'(z) − ξ) / ρ, z − d, z + d),  ξ ~ Lap(Δ/ε),  d = a or a/t²",
         _build,
     )

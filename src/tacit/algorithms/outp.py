@@ -99,7 +99,7 @@ def _build(recipe: Recipe) -> OutputPerturbation:
 
 ALGORITHMS.register("outp")(
     Method(
-        "the baseline of Huang et al.: output perturbation, with three named noise levels",
+        "the baseline it is compared with: noise on what is sent (output perturbation, Huang et al.)",
         "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η)) + ξ,  ξ ~ N(0, σ²),  σ = 2c₁√(2 ln(1.25/δ))/(I_p ε (ρ + 1/η))",
         _build,
     )

@@ -54,10 +54,14 @@ def _quality(summary: dict[str, Any]) -> list[dict[str, Any]]:
     first: dict[str, dict[str, Any]] = {}
     for entry in summary["runs"]:
         if "confusion" in entry.get("quality", {}):
-            first.setdefault(run_label(entry["algorithm"], entry["epsilon"]), entry["quality"])
+            first.setdefault(run_label(entry["algorithm"], entry["epsilon"]), entry)
     return [
-        {"label": label, **quality, "show_confusion": len(quality["confusion"]) <= CONFUSION_LIMIT}
-        for label, quality in first.items()
+        {
+            "label": f"{label}, seed {entry['seed']}",
+            **entry["quality"],
+            "show_confusion": len(entry["quality"]["confusion"]) <= CONFUSION_LIMIT,
+        }
+        for label, entry in first.items()
     ]
 
 

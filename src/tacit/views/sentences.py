@@ -21,8 +21,10 @@ def result_sentences(summary: Mapping[str, Any]) -> tuple[str, str]:
             f"{parties} trained one model together in {first[0]['rounds']} rounds without showing each other a record.",
             "There was no test set, so how well it does on new records is not known.",
         )
+    seeds = len(first)
+    label += f" (mean of {seeds} seeds)" if seeds > 1 else ""
     opening = f"{parties} trained one model together without showing each other a record; it {_quality(first)}."
-    others = [f"{_average(group)} {_how(group[0], first[0])}" for name, group in groups.items() if name != label]
+    others = [f"{_average(group)} {_how(group[0], first[0])}" for group in groups.values() if group is not first]
     if not others:
         tested = f"{data['test_records']:,} records that no party trained on"
         return opening, f"This is {label} after {first[0]['rounds']} rounds, on {tested}."
