@@ -64,7 +64,7 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     kept = tacit("predict", tmp_path / "b", records, "--keep", "clinic", "--run-index", "1")
     assert kept.stdout.startswith("clinic,prediction,")
     assert "using run 1 of 2: objpm, epsilon 1, seed 2" in kept.stderr
-    assert "said benign" in tacit("evaluate", tmp_path / "a", records).stdout
+    assert "benign  malignant" in tacit("evaluate", tmp_path / "a", records).stdout
     quality = tacit_json("evaluate", tmp_path / "a", records)
     assert quality["error"] == pytest.approx(wrong / 569)
     assert quality["error"] < 0.12

@@ -71,12 +71,14 @@ def evaluate(run: Path, data: str, run_index: int, as_json: bool) -> None:
             shown = f"{100.0 * value:.2f} %" if key == "error" else f"{value:.6g}"
             stdout.print(f"[bold]{key:9}[/] {shown}", highlight=False)
     if "confusion" in quality:
-        stdout.print()
+        stdout.print(
+            "\nrows: the true class and how much of it was found; columns: what the model said", highlight=False
+        )
         rows = [
             (name, _share(share), *map(str, counts))
             for (name, share), counts in zip(quality["recall"].items(), quality["confusion"], strict=True)
         ]
-        print_table(("true class", "recall", *(f"said {name}" for name in quality["recall"])), rows)
+        print_table(("true", "found", *quality["recall"]), rows)
 
 
 def _model(run: Path, index: int) -> Model:

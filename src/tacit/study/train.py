@@ -49,7 +49,6 @@ class Recorder:
     agents: tuple[str, ...]
     every: float  # seconds between two checkpoints
     seconds: float = 0.0
-    rows: list[dict[str, Any]] = field(default_factory=list)
     events: Counter[tuple[int, BatchEvent]] = field(default_factory=Counter)
     due: float = 0.0  # when the next checkpoint is to be written
 
@@ -58,15 +57,9 @@ class Recorder:
         """The batch's checkpoint."""
         return self.folder.checkpoints / f"{self.batch.algorithm}.npz"
 
-    def flush(self) -> None:
-        """Stream the rows out, so that a view can follow the run."""
-        append_lines(self.folder.metrics, self.rows)
-        self.rows.clear()
-
     def checkpoint(self, done: Round) -> None:
-        """Rows and ledger first, then the state that knows how long they were: a crash in between loses nothing."""
+        """The ledger first, then the state that knows how long the files were: a crash in between loses nothing."""
         began = time.monotonic()
-        self.flush()
         append_lines(self.folder.ledger, entries(self.events, self.batch.labels(), self.agents))
         self.events.clear()
         place = [flushed_size(self.folder.metrics), flushed_size(self.folder.ledger)]
@@ -115,8 +108,7 @@ def _train_batch(
             error = test_error(done.w, dataset.test, dataset.target)
             objective = study.problem.total(done.w, dataset.train)
             _check_finite(objective, recorder, done)
-            recorder.rows += _rows(done, batch, recorder.seconds, error, objective)
-            recorder.flush()
+            append_lines(folder.metrics, _rows(done, batch, recorder.seconds, error, objective))
         stopping = stop() and not last
         if last or stopping or time.monotonic() >= recorder.due:
             recorder.checkpoint(done)
