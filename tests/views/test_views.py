@@ -14,7 +14,7 @@ from tacit.results.folder import RunFolder
 from tacit.views.curves import curves
 from tacit.views.plots import figure, save
 from tacit.views.sentences import result_sentences
-from tacit.views.tables import format_bytes
+from tacit.views.tables import format_bytes, group_rows
 from tests.study.test_study import CLINICS
 
 
@@ -94,6 +94,15 @@ def test_the_sentences_count_right(run: tacit.Run) -> None:
     assert "without any noise" in second
     assert "objpm, ε = 1 (mean of 3 seeds)" in second
     assert second.count("objpm") == 1  # the setting the sentence is about is not compared with itself
+
+
+def test_seeds_are_summed_up(run: tacit.Run) -> None:
+    rows = group_rows(run.runs)
+    assert [row[:2] for row in rows] == [
+        ("objpm, ε = 1", "3"), ("objpm, no noise", "3"), ("outp, ε = 1", "3"), ("outp, no noise", "3"),
+    ]  # fmt: skip
+    errors = [100 * entry["test_error"] for entry in run.runs[:3]]
+    assert rows[0][2:5] == (f"{np.mean(errors):.2f} %", f"{min(errors):.2f} %", f"{max(errors):.2f} %")
 
 
 def test_an_unfinished_run_can_be_drawn_but_has_no_report(run: tacit.Run, tmp_path: Path) -> None:

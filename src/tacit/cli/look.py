@@ -23,7 +23,7 @@ RUNS = click.argument("runs", nargs=-1, required=True, type=click.Path(path_type
 @RUNS
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object for each run, a line each")
 def show(runs: tuple[Path, ...], as_json: bool) -> None:
-    """What runs gave, one table each (or one line each for several).
+    """What runs gave: one table for a run, with means over seeds; every single run for several folders.
 
     \b
     Examples:

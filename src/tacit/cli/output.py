@@ -13,7 +13,7 @@ from tacit import api
 from tacit.algorithms import ALGORITHMS
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.results.files import to_json
-from tacit.views.tables import HEADINGS, result_rows
+from tacit.views.tables import GROUP_HEADINGS, HEADINGS, group_rows, has_seeds, result_rows
 
 TERMINAL_HEADINGS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 columns
 
@@ -38,9 +38,11 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: in
 
 def print_result(run: api.Run) -> None:
     """What a finished run gave, and where its report is."""
-    shown = [HEADINGS.index(name) for name in TERMINAL_HEADINGS]
-    rows = [[row[i] for i in shown] for row in result_rows(run.runs)]
-    print_table(TERMINAL_HEADINGS, rows, left=2)
+    if has_seeds(run.runs):
+        print_table(GROUP_HEADINGS, group_rows(run.runs))
+    else:
+        shown = [HEADINGS.index(name) for name in TERMINAL_HEADINGS]
+        print_table(TERMINAL_HEADINGS, [[row[i] for i in shown] for row in result_rows(run.runs)], left=2)
     stdout.print()
     for name in dict.fromkeys(entry["algorithm"] for entry in run.runs):
         stdout.print(f"{name:8} {ALGORITHMS[name].summary}", soft_wrap=True, highlight=False)

@@ -72,7 +72,7 @@ def evaluate(run: Path, data: str, run_index: int, as_json: bool) -> None:
             stdout.print(f"[bold]{key:9}[/] {shown}", highlight=False)
     if "confusion" in quality:
         stdout.print(
-            "\nrows: the true class and how much of it was found; columns: what the model said", highlight=False
+            "\nrows: the true class and how much of it was found; columns: what was predicted", highlight=False
         )
         rows = [
             (name, _share(share), *map(str, counts))

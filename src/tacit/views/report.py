@@ -12,7 +12,7 @@ from tacit.results.folder import RunFolder
 from tacit.views.curves import run_label
 from tacit.views.plots import figure, to_svg
 from tacit.views.sentences import result_sentences
-from tacit.views.tables import HEADINGS, format_setting, result_rows
+from tacit.views.tables import GROUP_HEADINGS, HEADINGS, format_setting, group_rows, has_seeds, result_rows
 
 CONFUSION_LIMIT = 20  # classes; a larger table helps nobody
 
@@ -32,6 +32,8 @@ def render(folder: RunFolder) -> str:
         sentences=result_sentences(summary),
         headings=HEADINGS,
         rows=result_rows(summary["runs"]),
+        group_headings=GROUP_HEADINGS,
+        groups=group_rows(summary["runs"]) if has_seeds(summary["runs"]) else [],
         picture=to_svg(figure([folder])),
         privacy=_privacy(folder, summary),
         quality=_quality(summary),

@@ -8,12 +8,12 @@ from statistics import fmean
 from typing import Any
 
 from tacit.views.curves import run_label
-from tacit.views.tables import format_error
+from tacit.views.tables import by_label, format_error
 
 
 def result_sentences(summary: Mapping[str, Any]) -> tuple[str, str]:
     """What was trained and how well it does, and what it is compared with."""
-    data, groups = summary["data"], _by_label(summary["runs"])
+    data, groups = summary["data"], by_label(summary["runs"])
     label, first = _headline(groups)
     parties = f"{len(data['agents'])} parties with {data['records']:,} records in all"
     if first[0]["test_error"] is None:
@@ -29,13 +29,6 @@ def result_sentences(summary: Mapping[str, Any]) -> tuple[str, str]:
         tested = f"{data['test_records']:,} records that no party trained on"
         return opening, f"This is {label} after {first[0]['rounds']} rounds, on {tested}."
     return opening, f"That is {label}, an error of {_average(first)}; on the same records it is {'; '.join(others)}."
-
-
-def _by_label(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for entry in runs:
-        groups.setdefault(run_label(entry["algorithm"], entry["epsilon"]), []).append(entry)
-    return groups
 
 
 def _headline(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from tacit.views.curves import run_label
@@ -57,3 +58,39 @@ def result_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
         )
         for index, entry in enumerate(runs)
     ]
+
+
+GROUP_HEADINGS = ("run", "seeds", "test error", "lowest", "highest", "objective", "rounds", "seconds")
+
+
+def group_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """One row for each setting, with the mean over its seeds, under GROUP_HEADINGS."""
+    return [
+        (
+            label,
+            str(len(group)),
+            *(format_error({**group[0], "test_error": error}) for error in _spread(group)),
+            f"{fmean(entry['train_objective'] for entry in group):.4f}",
+            str(group[0]["rounds"]),
+            f"{group[0]['seconds']:.1f}",
+        )
+        for label, group in by_label(runs).items()
+    ]
+
+
+def by_label(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """The runs of each algorithm and epsilon, over their seeds."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in runs:
+        groups.setdefault(run_label(entry["algorithm"], entry["epsilon"]), []).append(entry)
+    return groups
+
+
+def has_seeds(runs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether some setting was run with several seeds."""
+    return any(len(group) > 1 for group in by_label(runs).values())
+
+
+def _spread(group: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None, float | None]:
+    errors = [entry["test_error"] for entry in group]
+    return (None, None, None) if None in errors else (fmean(errors), min(errors), max(errors))
