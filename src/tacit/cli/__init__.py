@@ -27,9 +27,9 @@ def cli() -> None:
 
     \b
     Examples:
-      tacit run                      train on embedded data, compare with and without privacy
+      tacit run              train on embedded data, with and without noise
       tacit run --data patients.csv --schema schema.toml
-      tacit show runs/*              what earlier runs gave
+      tacit show runs/*      what earlier runs gave
     """
 
 
