@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,25 @@ def test_asked_to_stop_it_says_how_to_go_on(tmp_path: Path, straight: Path, numb
     assert before >= 50
     tacit("resume", out)
     same_end(out, straight)
+
+
+LOADING = """
+import sys
+
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, CtrlC())
+from tacit.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_program_loads_is_quiet() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_only_one_process_works_in_a_folder(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tacit.cli.about import commented_config
-from tacit.data import SOURCES
+from tacit.data import SOURCES, DataOptions
 from tacit.errors import InputError
 from tacit.settings import Settings, resolve
 from tacit.settings.settings import FIELDS
@@ -46,6 +46,7 @@ from tacit.settings.settings import FIELDS
         ({"algorithm": "iadmm", "local_updates": 3}, "local-updates is given, but iadmm makes one"),
         ({"rho_growth": 0.5}, "rho-growth is 0.5: it must be at least 1"),
         ({"seed": -1}, "seed is -1"),
+        ({"algorithm": "iadmm,admm", "epsilon": 1}, "epsilon is 1, but iadmm, admm adds no noise and cannot keep it"),
         ({"rounds": math.inf}, "rounds is inf: it must be a whole number"),
         ({"rounds": "1" + "0" * 30}, "it must be a whole number from 1 to 1000000000"),
     ],
@@ -53,6 +54,20 @@ from tacit.settings.settings import FIELDS
 def test_what_is_wrong_is_said(given: dict[str, object], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         resolve(given)
+
+
+def test_methods_without_noise_have_no_budget() -> None:
+    assert resolve({"algorithm": "iadmm"}).epsilon == (math.inf,)
+    assert resolve({"algorithm": "iadmm", "epsilon": "inf"}).epsilon == (math.inf,)
+    assert resolve({"algorithm": "iadmm,objp", "epsilon": 2}).epsilon == (2.0,)
+    written = tomllib.loads(resolve({"algorithm": "iadmm"}).to_toml())
+    assert resolve(written).epsilon == (math.inf,)  # a run's own configuration runs again
+
+
+def test_the_data_layer_has_the_same_defaults() -> None:
+    """What differs from them counts as given, so they must not drift apart."""
+    for option in dataclasses.fields(DataOptions):
+        assert FIELDS[option.name].default == option.default, option.name
 
 
 def test_whole_numbers_are_exact() -> None:

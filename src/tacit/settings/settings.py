@@ -203,10 +203,23 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
     preset = parse(source_for(chosen.get("data", FIELDS["data"].default)).preset)
     if "eta" in chosen:
         preset.pop("eta_scale", None)  # it belongs to the preset's own eta
-    settings = Settings(**(preset | chosen))
+    settings = _without_false_budget(Settings(**(preset | chosen)), given="epsilon" in chosen)
     if settings.local_updates != "auto" and not any(ALGORITHMS[name].local_updates for name in settings.algorithm):
         takers = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].local_updates)
         raise InputError(
             f"local-updates is given, but {', '.join(settings.algorithm)} makes one: {takers} take several"
         )
     return settings
+
+
+def _without_false_budget(settings: Settings, given: bool) -> Settings:
+    """Methods that add no noise keep no budget: one that was asked for stops the run, the default becomes inf."""
+    if any(ALGORITHMS[name].noisy for name in settings.algorithm):
+        return settings
+    if given and min(settings.epsilon) < math.inf:
+        names, budget = ", ".join(settings.algorithm), min(settings.epsilon)
+        noisy = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].noisy)
+        raise InputError(
+            f"epsilon is {budget:g}, but {names} adds no noise and cannot keep it: use inf, or one of {noisy}"
+        )
+    return dataclasses.replace(settings, epsilon=(math.inf,))

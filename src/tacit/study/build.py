@@ -94,6 +94,7 @@ def build_problem(settings: Settings, dataset: Dataset) -> Problem:
 def build_algorithm(settings: Settings, problem: Problem, dataset: Dataset, batch: Batch) -> Algorithm:
     """The batch's algorithm, ready to run."""
     method = ALGORITHMS[batch.algorithm]
+    updates = (method.local_updates or 1) if settings.local_updates == "auto" else settings.local_updates
     if batch.algorithm == "outp" and settings.outp_noise == "calibrated":
         _check_record_bound(float(settings.record_bound), dataset)
     return method.build(
@@ -102,9 +103,7 @@ def build_algorithm(settings: Settings, problem: Problem, dataset: Dataset, batc
             batch.epsilon,
             _rho(settings, batch.epsilon),
             _eta(settings, batch.epsilon),
-            local_updates=method.local_updates or 1
-            if settings.local_updates == "auto"
-            else int(settings.local_updates),
+            local_updates=int(updates),
             delta=settings.delta,
             tolerance=settings.tolerance,
             radius=settings.radius,
