@@ -1,0 +1,86 @@
+"""How fast the exact discrete samplers draw from the system's entropy, beside numpy's approximate continuous ones.
+
+    python -m benchmarks.noise_speed
+
+Writes benchmarks/results/noise_speed.json. Everything runs in one thread and one process; a ratio is numpy's samples
+per second (Generator of PCG64, floating point, not for privacy) over ours in the same run, so more is slower.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.discrete import discrete_gaussian, discrete_laplace
+from tacit.privacy.entropy import Entropy, SystemEntropy
+
+Sampler = Callable[[float, int, Entropy], NDArray[np.int64]]
+SCALES = [0.5, 1e3, 1e6, 1e9, 1e13]
+SIZES = {1_000_000: 7, 7840: 200}  # samples a call: how many calls
+
+
+class Counted:
+    """The system's entropy, counting its bytes."""
+
+    def __init__(self) -> None:
+        self.source = SystemEntropy()
+        self.bytes = 0
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        self.bytes += 8 * count
+        return self.source.words(count)
+
+
+def millions(draw: Callable[[], Any], size: int) -> float:
+    """Median millions of samples per second over the calls, the first one left out."""
+    times = []
+    for _ in range(SIZES[size] + 1):
+        began = time.perf_counter()
+        draw()
+        times.append(time.perf_counter() - began)
+    return size / median(times[1:]) / 1e6
+
+
+def measured(sampler: Sampler, scale: float, size: int, numpy_rate: float) -> dict[str, float]:
+    """The rate of one sampler at one scale and size, its ratio to numpy's, and the entropy a sample costs."""
+    rate = millions(lambda: sampler(scale, size, SystemEntropy()), size)
+    counted = Counted()
+    sampler(scale, size, counted)
+    return {
+        "million_samples_per_second": round(rate, 1),
+        "numpy_over_ours": round(numpy_rate / rate, 2),
+        "entropy_bytes_per_sample": round(counted.bytes / size, 2),
+    }
+
+
+def table(sampler: Sampler, numpy_draw: Callable[[int], Any]) -> dict[str, Any]:
+    """All scales at each size."""
+    result: dict[str, Any] = {}
+    for size in SIZES:
+        numpy_rate = millions(partial(numpy_draw, size), size)
+        rows = {f"scale {scale:g}": measured(sampler, scale, size, numpy_rate) for scale in SCALES}
+        result[f"{size} a call"] = {"numpy_million_samples_per_second": round(numpy_rate, 1), **rows}
+    return result
+
+
+def main() -> None:
+    generator = np.random.default_rng(0)
+    result = {
+        "what": "exact discrete noise from os.urandom on one core, and numpy's standard_normal and laplace beside it",
+        "discrete_laplace": table(discrete_laplace, lambda size: generator.laplace(size=size)),
+        "discrete_gaussian": table(discrete_gaussian, lambda size: generator.standard_normal(size=size)),
+    }
+    Path("benchmarks/results/noise_speed.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
