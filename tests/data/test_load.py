@@ -19,7 +19,19 @@ def test_there_are_four_sources() -> None:
         assert "\n" not in source.summary
     assert [name for name in SOURCES if SOURCES[name].fetch] == ["mnist"]
     assert [name for name in SOURCES if "agents" not in SOURCES[name].takes] == ["femnist"]
-    assert SOURCES["table"].preset == {"intercept": True}
+    assert [name for name in SOURCES if SOURCES[name].published] == ["femnist", "mnist", "mnist14"]
+
+
+def test_presets_hold_in_every_mode_and_the_papers_in_its_own() -> None:
+    assert {name: dict(SOURCES[name].preset) for name in SOURCES} == {
+        "femnist": {"averages": False},
+        "mnist": {},
+        "mnist14": {},
+        "table": {"intercept": True},
+    }
+    for name in SOURCES:
+        assert all(key == "rounds" or key.startswith(("rho", "eta")) for key in SOURCES[name].paper)
+    assert [name for name in SOURCES if not SOURCES[name].paper] == ["table"]
 
 
 @pytest.mark.parametrize("data", ["a/b", "x.csv", "X.PARQUET", "./mnist"])

@@ -76,7 +76,7 @@ def test_what_it_says_about_itself() -> None:
     source = SOURCES["mnist"]
     assert source.fetch is not None
     assert "agents" in source.takes
-    assert source.preset["rounds"] == 300 and source.preset["rho"] == "dynamic"
+    assert source.paper["rounds"] == 300 and source.paper["rho"] == "dynamic"
     assert "LeCun" in source.attribution
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.data.cells import is_missing
-from tacit.data.schema import Categorical, ColumnRule, Numeric, Schema, parse_schema, read_schema
+from tacit.data.schema import Categorical, ColumnRule, Numeric, Schema, Unit, parse_schema, read_schema
 from tacit.data.schema_text import dump_schema
 from tacit.errors import InputError
 from tacit.types import Classes, Range
@@ -22,6 +22,9 @@ column = "diagnosis"
 classes = ["malignant", "benign"]
 [agent]
 column = "site"
+[unit]
+column = "patient"
+max_records = 3
 [columns.age]
 kind = "numeric"
 bounds = [0, 120.0]
@@ -50,10 +53,12 @@ def rules(draw: st.DrawFn, name: str) -> ColumnRule:
 
 @st.composite
 def schemas(draw: st.DrawFn) -> Schema:
-    label, agent, *columns = draw(st.lists(NAMES, min_size=3, max_size=6, unique=True))
+    label, agent, person, *columns = draw(st.lists(NAMES, min_size=4, max_size=7, unique=True))
     target = Classes(tuple(sorted(draw(NAME_LISTS)))) if draw(st.booleans()) else Range(*draw(BOUNDS))
     scale = draw(st.sampled_from(["unit", "symmetric"]))
-    return Schema(label, target, tuple(draw(rules(c)) for c in columns), draw(st.sampled_from([agent, None])), scale)
+    unit = draw(st.none() | st.builds(Unit, st.just(person), st.integers(1)))
+    owner = draw(st.sampled_from([agent, None]))
+    return Schema(label, target, tuple(draw(rules(c)) for c in columns), owner, scale, unit)
 
 
 @given(schemas())
@@ -80,13 +85,14 @@ def test_a_good_schema() -> None:
         (Numeric("age", 0.0, 120.0, "middle"), Categorical("sex", ("m", "f"), "none")),
         "site",
         "symmetric",
+        Unit("patient", 3),
     )
     assert schema.features == ("age", "sex=m", "sex=f")
 
 
 def test_what_is_left_out_has_a_default() -> None:
     schema = parse_schema('[label]\ncolumn="y"\nbounds=[0,300]\n[columns.a]\nkind="numeric"\nbounds=[0,1]\n')
-    assert schema == Schema("y", Range(0.0, 300.0), (Numeric("a", 0.0, 1.0, "error"),), None, "unit")
+    assert schema == Schema("y", Range(0.0, 300.0), (Numeric("a", 0.0, 1.0, "error"),), None, "unit", None)
 
 
 def test_whole_numbers_may_be_names() -> None:
@@ -157,6 +163,23 @@ WRONG = [
     ('classes = ["malignant", "benign"]', "", r"\[label\] needs either classes or bounds"),
     ('[label]\ncolumn = "diagnosis"', "[label]", r"\[label\] needs the key column$"),
     ("[label]", "[label", r"Expected"),
+    (
+        "max_records",
+        "records_max",
+        r"no key in \[unit\] 'records_max' \(did you mean 'max_records'\?\): there are column",
+    ),
+    ("max_records = 3", "", r"\[unit\] needs the key max_records$"),
+    ('column = "patient"', "", r"\[unit\] needs the key column$"),
+    ("max_records = 3", "max_records = 0", r"\[unit\] max_records is 0: it must be a whole number of at least 1$"),
+    ("max_records = 3", "max_records = 1.5", r"\[unit\] max_records is 1\.5: it must be a whole number of at least 1$"),
+    (
+        "max_records = 3",
+        "max_records = true",
+        r"\[unit\] max_records is True: it must be a whole number of at least 1$",
+    ),
+    ('"patient"', '"diagnosis"', r"the unit column 'diagnosis' is also the label column: a unit needs a column of its"),
+    ('"patient"', '"site"', r"the unit column 'site' is also the agent column: a unit needs a column of its own$"),
+    ('"patient"', '"age"', r"the unit column 'age' is also among \[columns\]: an identifier cannot be a feature$"),
 ]
 
 

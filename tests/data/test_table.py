@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import DataOptions, encode, load, parse_schema, read_table
+from tacit.data import DataOptions, encode, load, parse_schema, read_table, refuse_unseen_classes
 from tacit.errors import InputError
 from tacit.types import Dataset, Range
 
@@ -164,8 +164,17 @@ def test_a_table_needs_a_schema(folder: Path) -> None:
 
 def test_a_class_without_a_training_record(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA.replace('["yes", "no"]', '["yes", "no", "perhaps"]'))
+    dataset = read(folder)
+    assert [shard.y.shape[1] for shard in dataset.train] == [3, 3]
     with pytest.raises(InputError, match=r"^class 'perhaps' has no training record: take it out of the schema, add"):
-        read(folder)
+        refuse_unseen_classes(dataset)
+
+
+def test_classes_that_are_all_there_are_not_refused(folder: Path) -> None:
+    refuse_unseen_classes(read(folder))
+    write(folder / "s.toml", SCHEMA.replace('classes = ["yes", "no"]', "bounds = [10, 20]"))
+    write(folder / "t.csv", "age,sex,y\n1,f,10\n2,m,15\n")
+    refuse_unseen_classes(read(folder))
 
 
 def test_a_test_table(folder: Path) -> None:
@@ -180,27 +189,33 @@ def test_a_test_table(folder: Path) -> None:
         read(folder, test=str(folder / "test.csv"), test_share=0.5)
 
 
-@pytest.mark.parametrize(("share", "held"), [(0.01, 2), (0.2, 4), (0.5, 10), (0.99, 18)])
-def test_a_share_of_each_agent_is_held_out(folder: Path, share: float, held: int) -> None:
-    rows = [f"{i},f,{'ab'[i // 10]},{'yes' if i % 2 else 'no'}" for i in range(20)]
-    write(folder / "t.csv", "\n".join(["age,sex,site,y", *rows, "50,f,c,yes", "51,f,c,no", "52,f,c,no"]))
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_about_a_share_of_the_records_is_held_out(folder: Path, share: float) -> None:
+    ages = [i / 10 for i in range(1000)]
+    rows = [f"{age},f,{'ab'[i % 2]},{'yes' if i % 3 else 'no'}" for i, age in enumerate(ages)]
     write(folder / "s.toml", SCHEMA + AGENT)
+    write(folder / "t.csv", "\n".join(["age,sex,site,y", *rows]))
     dataset = read(folder, test_share=share, partition_seed=1)
     assert dataset.test is not None
-    third = min(max(1, round(3 * share)), 2)
-    assert len(dataset.test.x) == held + third
-    assert [len(s.x) for s in dataset.train] == [10 - held // 2, 10 - held // 2, 3 - third]
-    ages = [*stack_x(dataset.train)[:, 0], *dataset.test.x[:, 0]]
-    assert sorted(round(100 * age) for age in ages) == [*range(20), 50, 51, 52]
-    again = read(folder, test_share=share, partition_seed=1)
-    assert again.test is not None and np.array_equal(again.test.x, dataset.test.x)
+    assert abs(len(dataset.test.x) - 1000 * share) < 60  # four standard deviations
+    found = [*stack_x(dataset.train)[:, 0], *dataset.test.x[:, 0]]
+    assert sorted(round(1000 * age) for age in found) == list(range(1000))
+    write(folder / "t.csv", "\n".join(["age,sex,site,y", *rows[:500], *rows[501:]]))
+    without = read(folder, test_share=share, partition_seed=1)
+    assert without.test is not None
+    gone = {round(1000 * age) for age in dataset.test.x[:, 0]} - {round(1000 * age) for age in without.test.x[:, 0]}
+    assert gone <= {500}  # whoever leaves moves nobody else
+    other = read(folder, test_share=share, partition_seed=2)
+    assert other.test is not None and not np.array_equal(other.test.x, without.test.x)
 
 
-def test_holding_out_needs_two_records(folder: Path) -> None:
+def test_holding_out_leaves_every_agent_something(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA + AGENT)
-    write(folder / "t.csv", ROWS + "1,f,c,no\n")
-    with pytest.raises(InputError, match=r"^agent 'c' has 1 record: test-share needs at least two of each agent$"):
-        read(folder, test_share=0.5)
+    write(folder / "t.csv", ROWS)
+    with pytest.raises(InputError, match=r"^test-share is 0.999: it holds out every record of agent 'a'"):
+        read(folder, test_share=0.999)
+    with pytest.raises(InputError, match=r"^test-share is 1e-09: it holds out no record at all; use a larger one$"):
+        read(folder, test_share=1e-9)
 
 
 def test_a_number_as_the_label(folder: Path) -> None:

@@ -16,28 +16,35 @@ from tacit.data.base import (
 from tacit.data.columns import read_table
 from tacit.data.draft import draft_schema
 from tacit.data.encode import encode
-from tacit.data.info import describe, fingerprint
+from tacit.data.facts import Facts, check_facts, declared_facts, facts_of
+from tacit.data.info import describe, fingerprint, refuse_unseen_classes
 from tacit.data.partition import check_partition
-from tacit.data.schema import Schema, parse_schema, read_schema
+from tacit.data.schema import Schema, Unit, parse_schema, read_schema
 from tacit.types import Dataset
 
 __all__ = [
     "SOURCES",
     "DataOptions",
+    "Facts",
     "Fetch",
     "Progress",
     "Schema",
     "Source",
+    "Unit",
+    "check_facts",
     "data_folder",
+    "declared_facts",
     "describe",
     "draft_schema",
     "encode",
+    "facts_of",
     "fingerprint",
     "is_table_path",
     "load",
     "parse_schema",
     "read_schema",
     "read_table",
+    "refuse_unseen_classes",
     "source_for",
 ]
 

@@ -53,8 +53,11 @@ class Source:
     origin: str  # where it comes from
     load: Callable[[DataOptions], Dataset]
     preset: Mapping[str, object] = field(default_factory=dict)  # the settings it wants unless the user says otherwise
+    paper: Mapping[str, object] = field(default_factory=dict)  # those it wants beside them in the paper's mode only
     fetch: Fetch | None = None  # puts the files in a folder, where they can be downloaded
     takes: frozenset[str] = PARTITION_OPTIONS  # the options it heeds, beside those every data set does
+    published: bool = False  # a research data set whose sizes are public
+    unprotected: str = ""  # whom the privacy of single records leaves unprotected in this data set
 
 
 SOURCES: Registry[Source] = Registry("data set", "tacit.data.sources")

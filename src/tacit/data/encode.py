@@ -64,7 +64,7 @@ def read_label(table: Table, schema: Schema) -> Encoded:
 
 def ignored_columns(table: Table, schema: Schema) -> list[str]:
     """The table's columns the schema says nothing about."""
-    known = {schema.label, schema.agent, *(column.name for column in schema.columns)}
+    known = {schema.label, schema.agent, schema.unit and schema.unit.column, *(rule.name for rule in schema.columns)}
     return [name for name in table.columns if name not in known]
 
 

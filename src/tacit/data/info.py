@@ -6,6 +6,7 @@ import hashlib
 
 import numpy as np
 
+from tacit.errors import InputError
 from tacit.types import Classes, Dataset, Shard
 
 
@@ -28,6 +29,17 @@ def describe(dataset: Dataset) -> dict[str, object]:
         facts["bounds"] = [dataset.target.low, dataset.target.high]
     facts["notes"] = list(dataset.notes)
     return facts
+
+
+def refuse_unseen_classes(dataset: Dataset) -> None:
+    """Stop where no agent has a training record of a class."""
+    if not isinstance(dataset.target, Classes):
+        return
+    for name, count in _counts(dataset.train, dataset.target).items():
+        if not count:
+            raise InputError(
+                f"class '{name}' has no training record: take it out of the schema, add records of it, or hold out less"
+            )
 
 
 def fingerprint(dataset: Dataset) -> str:

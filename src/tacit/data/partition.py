@@ -97,7 +97,12 @@ def split(options: DataOptions, labels: NDArray[Any], target: Target) -> Agents:
         records = shuffled(n, agents, options.partition_seed)
     else:
         records = in_order(n, agents)
-    return Agents(tuple(f"agent-{p + 1}" for p in range(agents)), records)
+    return Agents(agent_names(agents), records)
+
+
+def agent_names(agents: int) -> tuple[str, ...]:
+    """What the agents of a partition are called."""
+    return tuple(f"agent-{p + 1}" for p in range(agents))
 
 
 def _check_agents(n: int, agents: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.schema_rules import bounds_of, check_keys, names_of, number_of, section_of, text_of
+from tacit.data.schema_rules import bounds_of, check_keys, count_of, names_of, number_of, section_of, text_of
 from tacit.errors import InputError, no_such
 from tacit.types import Classes, Range, Target
 
@@ -66,6 +66,14 @@ ColumnRule: TypeAlias = Numeric | Categorical
 
 
 @dataclass(frozen=True)
+class Unit:
+    """Whose privacy is kept where a person has several rows: the column that names the person, and how many count."""
+
+    column: str
+    max_records: int  # of the rows of one unit at one agent, the first this many are used
+
+
+@dataclass(frozen=True)
 class Schema:
     """Everything that turns a table's rows into features and labels without looking at the data."""
 
@@ -74,6 +82,7 @@ class Schema:
     columns: tuple[ColumnRule, ...]
     agent: str | None = None
     scale: str = "unit"
+    unit: Unit | None = None  # None: every record is a unit of its own
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -102,7 +111,7 @@ def parse_schema(text: str, where: str = "schema") -> Schema:
 
 
 def _schema(document: dict[str, Any]) -> Schema:
-    check_keys("the schema", document, ("scale", "label", "agent", "columns"))
+    check_keys("the schema", document, ("scale", "label", "agent", "unit", "columns"))
     scale = document.get("scale", "unit")
     if scale not in SCALES:
         raise no_such("scale", scale, SCALES)
@@ -113,7 +122,8 @@ def _schema(document: dict[str, Any]) -> Schema:
     if label in columns:
         raise InputError(f"the label column '{label}' is also among [columns]: it cannot be a feature")
     rules = tuple(_column(name, section_of(columns, name, "columns.")) for name in columns)
-    return Schema(label, target, rules, _agent(document, label), scale)
+    agent = _agent(document, label)
+    return Schema(label, target, rules, agent, scale, _unit(document, label, agent, columns))
 
 
 def _label(section: dict[str, Any]) -> tuple[str, Target]:
@@ -138,6 +148,20 @@ def _agent(document: dict[str, Any], label: str) -> str | None:
     if column == label:
         raise InputError(f"the agent column '{column}' is also the label column")
     return column
+
+
+def _unit(document: dict[str, Any], label: str, agent: str | None, columns: dict[str, Any]) -> Unit | None:
+    if "unit" not in document:
+        return None
+    section = section_of(document, "unit")
+    check_keys("[unit]", section, ("column", "max_records"))
+    column = text_of("[unit]", section, "column")
+    for what, name in (("label", label), ("agent", agent)):
+        if column == name:
+            raise InputError(f"the unit column '{column}' is also the {what} column: a unit needs a column of its own")
+    if column in columns:
+        raise InputError(f"the unit column '{column}' is also among [columns]: an identifier cannot be a feature")
+    return Unit(column, count_of("[unit]", section, "max_records"))
 
 
 def _column(name: str, section: dict[str, Any]) -> ColumnRule:

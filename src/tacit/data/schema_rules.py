@@ -54,6 +54,16 @@ def bounds_of(where: str, section: Mapping[str, Any]) -> tuple[float, float]:
     return low, high
 
 
+def count_of(where: str, section: Mapping[str, Any], key: str) -> int:
+    """A whole number of at least 1."""
+    value = section.get(key)
+    if value is None:
+        raise InputError(f"{where} needs the key {key}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{where} {key} is {value!r}: it must be a whole number of at least 1")
+    return value
+
+
 def names_of(where: str, section: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """A list of different names; whole numbers are taken as their digits."""
     value = section.get(key)

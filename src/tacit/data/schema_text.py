@@ -19,6 +19,8 @@ def dump_schema(schema: Schema, remarks: Mapping[str, str] | None = None, left_o
     lines.append(_remark(_label(schema), remarks.get(schema.label)))
     if schema.agent is not None:
         lines += ["", "[agent]", f"column = {quote(schema.agent)}"]
+    if schema.unit is not None:
+        lines += ["", "[unit]", f"column = {quote(schema.unit.column)}", f"max_records = {schema.unit.max_records}"]
     for column in schema.columns:
         lines += ["", f"[columns.{_key(column.name)}]", *_column(column, remarks.get(column.name))]
     lines += [comment(text) for text in left_out]

@@ -63,7 +63,7 @@ SOURCES.register("mnist")(
         attribution=ATTRIBUTION,
         origin="tacit data fetch mnist, or the four idx files in the folder mnist/",
         load=load,
-        preset={
+        paper={
             "rounds": 300,
             "rho": "dynamic",
             "rho_c1": 2.0,
@@ -72,5 +72,6 @@ SOURCES.register("mnist")(
             "eta": "nonsmooth",
         },
         fetch=fetch_mnist,
+        published=True,
     )
 )

@@ -70,6 +70,7 @@ SOURCES.register("mnist14")(
         attribution=ATTRIBUTION + "; averaged over 2 x 2 pixels and cut to 16 grey levels",
         origin="embedded in the package",
         load=load,
-        preset={"rounds": 20, "rho": 0.002, "eta": "nonsmooth", "eta_scale": 80.0},
+        paper={"rounds": 20, "rho": 0.002, "eta": "nonsmooth", "eta_scale": 80.0},
+        published=True,
     )
 )

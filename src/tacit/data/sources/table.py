@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
-
 from tacit.data.assemble import Records, assemble
 from tacit.data.base import PARTITION_OPTIONS, SOURCES, DataOptions, Source
 from tacit.data.cells import Table
 from tacit.data.columns import read_table
 from tacit.data.encode import ignored_columns, read_label, scale_columns
-from tacit.data.partition import Agents, Index, by_column, split
-from tacit.data.schema import Schema, read_schema
+from tacit.data.partition import Agents, by_column, split
+from tacit.data.paths import table_name, table_schema
+from tacit.data.schema import Schema
+from tacit.data.units import Units, bound_units, deal_units, hold_out, read_units, record_draws, unit_draws
 from tacit.errors import InputError
-from tacit.types import Classes, Dataset
+from tacit.types import Dataset
 
 
 def load(options: DataOptions) -> Dataset:
     """Features by the schema; agents by its agent column, by file, or by partition."""
     table = read_table(options.data)
-    if not options.schema:
-        raise InputError(
-            f"the table {options.data} needs a schema:"
-            f" `tacit data schema {options.data} --label COLUMN --out FILE` drafts one"
-        )
-    if options.test and options.test_share:
-        raise InputError("test and test-share are both given: a test set comes from one of them")
-    schema = read_schema(options.schema)
+    schema = table_schema(options)
     records, notes = _records(table, schema)
-    agents = _agents(table, schema, records, options)
-    test = None
-    if options.test:
-        test, test_notes = _records(read_table(options.test), schema)
-        notes += [f"test table: {note}" for note in test_notes]
-    elif options.test_share:
-        agents, held = _hold_out(agents, options.test_share, options.partition_seed)
-        test = Records(records.x[held], records.labels[held])
-    _check_classes(records, agents, schema)
+    units = None if schema.unit is None else read_units(table, schema.unit)
+    agents = _agents(table, schema, records, units, options)
+    if units is not None:
+        agents, cut = bound_units(agents, units)
+        notes += cut
+    agents, test, test_notes = _set_aside(schema, records, agents, units, options)
+    notes += test_notes
     if ignored := ignored_columns(table, schema):
         notes.append(f"columns not in the schema were ignored: {', '.join(ignored)}")
-    name = Path(options.data).resolve().stem
     return assemble(
-        name,
+        table_name(options),
         options,
         records,
         agents,
@@ -59,9 +47,11 @@ def _records(table: Table, schema: Schema) -> tuple[Records, list[str]]:
     return Records(x, labels), notes + label_notes
 
 
-def _agents(table: Table, schema: Schema, records: Records, options: DataOptions) -> Agents:
+def _agents(table: Table, schema: Schema, records: Records, units: Units | None, options: DataOptions) -> Agents:
     """The owner's own agents, or, where the table names none, the partition's."""
     if schema.agent is None and not table.folder:
+        if units is not None:
+            return deal_units(options, units, records.labels, schema.target)
         return split(options, records.labels, schema.target)
     if options.partition not in ("in-order", "column"):
         raise InputError(f"partition {options.partition} would deal records to others: the table names its agents")
@@ -80,29 +70,19 @@ def _agent_names(table: Table, column: str) -> list[str]:
     return names
 
 
-def _hold_out(agents: Agents, share: float, seed: int) -> tuple[Agents, Index]:
-    """A share of each agent's records, at least one, with at least one left."""
-    rng = np.random.default_rng(seed)
-    kept, held = [], []
-    for name, index in zip(agents.names, agents.records, strict=True):
-        if len(index) < 2:
-            raise InputError(f"agent '{name}' has {len(index)} record: test-share needs at least two of each agent")
-        count = min(max(1, round(share * len(index))), len(index) - 1)
-        order = rng.permutation(index)
-        held.append(np.sort(order[:count]))
-        kept.append(np.sort(order[count:]))
-    return Agents(agents.names, kept), np.concatenate(held)
-
-
-def _check_classes(records: Records, agents: Agents, schema: Schema) -> None:
-    if not isinstance(schema.target, Classes):
-        return
-    seen = set(records.labels[np.concatenate(agents.records)].tolist())
-    for number, name in enumerate(schema.target.names):
-        if number not in seen:
-            raise InputError(
-                f"class '{name}' has no training record: take it out of the schema, add records of it, or hold out less"
-            )
+def _set_aside(
+    schema: Schema, records: Records, agents: Agents, units: Units | None, options: DataOptions
+) -> tuple[Agents, Records | None, list[str]]:
+    """The agents with what is left to train on, the test set, and notes on it."""
+    if options.test:
+        test, notes = _records(read_table(options.test), schema)
+        return agents, test, [f"test table: {note}" for note in notes]
+    if not options.test_share:
+        return agents, None, []
+    seed = options.partition_seed
+    draws = record_draws(records.x, records.labels, seed) if units is None else unit_draws(units, seed)
+    agents, held = hold_out(agents, draws, options.test_share, "record" if units is None else "unit")
+    return agents, Records(records.x[held], records.labels[held]), []
 
 
 SOURCES.register("table")(
