@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tacit.privacy.events import NON_PRIVATE, BatchEvent, Event
+from tacit.privacy.events import NON_PRIVATE, BatchEvent, Nominal
 from tacit.privacy.ledger import entries, nominal_sums
 from tacit.privacy.statement import statement
 
-LAPLACE = Event("laplace-data-dependent", 0.5)
+LAPLACE = Nominal("laplace-data-dependent", 0.5)
 
 
 def test_entries_and_their_sums() -> None:

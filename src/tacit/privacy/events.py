@@ -2,24 +2,67 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from tacit.errors import InputError
 from tacit.types import Array
 
 
 @dataclass(frozen=True)
-class Event:
-    """One local update of one run at one agent."""
+class Nominal:
+    """One local update with a budget that is only a name: the paper mode's, and a release without noise."""
 
     mechanism: str
     epsilon: float = math.inf  # nominal, of this update alone
     delta: float = 0.0
 
 
-NON_PRIVATE = Event("none")
+@dataclass(frozen=True)
+class Noise:
+    """One local update whose gradient got noise of a known scale, and moves by at most l1 and l2 with one unit."""
+
+    mechanism: str  # gaussian, laplace, discrete-gaussian or discrete-laplace
+    scale: float  # standard deviation of the Gaussians, b of the Laplaces
+    l1: float  # sensitivities, in the unit of the scale
+    l2: float
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """One round of several local updates with Gaussian noise of which only the last iterate is seen."""
+
+    scale: float  # standard deviation of every update's noise
+    l2: float  # sensitivity of every update's gradient
+    updates: int  # E
+    contraction: float  # c < 1, by which one noiseless update brings two iterates closer
+    mechanism: str = "hidden-gaussian"
+
+
+Event: TypeAlias = Nominal | Noise | Hidden
+
+NON_PRIVATE = Nominal("none")
+CONTINUOUS, DISCRETE = ("gaussian", "laplace"), ("discrete-gaussian", "discrete-laplace")
+
+
+def event_of(entry: Mapping[str, Any]) -> Event:
+    """The event a ledger's entry was made from."""
+    mechanism = entry["mechanism"]
+    kind: Any = Hidden if mechanism == Hidden.mechanism else Noise if mechanism in CONTINUOUS + DISCRETE else Nominal
+    try:
+        values = {field.name: entry[field.name] for field in dataclasses.fields(kind)}
+    except KeyError as error:
+        raise InputError(f"a ledger entry of mechanism {mechanism} has no {error}: it is not complete") from None
+    made: Event = kind(**{name: value if name == "mechanism" else _number(value) for name, value in values.items()})
+    return made
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int) else float(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +75,7 @@ class BatchEvent:
 def nominal_event(mechanism: str, epsilon: Array, delta: float = 0.0) -> BatchEvent:
     """The events of one update with these nominal budgets [R]; inf is a release without noise."""
     budgets = [float(str(e)) for e in epsilon]  # 0.05 as it was given, not as single precision stores it
-    return BatchEvent(tuple(NON_PRIVATE if math.isinf(e) else Event(mechanism, e, delta) for e in budgets))
+    return BatchEvent(tuple(NON_PRIVATE if math.isinf(e) else Nominal(mechanism, e, delta) for e in budgets))
 
 
 @cache

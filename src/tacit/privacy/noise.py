@@ -1,4 +1,4 @@
-"""Sources of randomness. A simulation draws from seeds; nothing here may be used where privacy is at stake."""
+"""Sources of randomness: seeds for simulations, the operating system for anything that must protect somebody."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator, Philox
+from numpy.typing import NDArray
 
+from tacit.errors import InputError
+from tacit.privacy.discrete import discrete_gaussian, discrete_laplace
+from tacit.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
 from tacit.types import Array
+
+SOURCES = ("seeded", "hardened")
+SAMPLERS = {"discrete-gaussian": discrete_gaussian, "discrete-laplace": discrete_laplace}
 
 
 class NoiseSource(Protocol):
@@ -23,12 +30,17 @@ class NoiseSource(Protocol):
         """Gaussian noise of standard deviation [R], in the shape and precision of `like`."""
         ...
 
+    def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
+        """Discrete noise (a key of SAMPLERS) of scale [R] in the shape of `like`."""
+        ...
+
 
 @dataclass(frozen=True)
 class SeededNoise:
     """Noise keyed by (seed, agent, round, update): the same numbers whatever is batched with them.
 
-    The key goes into a counter-based generator (Philox), so any draw can be made again without the ones before it.
+    The key goes into a counter-based generator (Philox), so any draw can be made again without the ones before it;
+    whoever knows the seed can take the noise off again.
     """
 
     seeds: tuple[int, ...]  # [R]
@@ -43,6 +55,12 @@ class SeededNoise:
         """std * standard normal, run by run."""
         return self._draw(update, std, like, lambda generator, shape: generator.standard_normal(size=shape))
 
+    def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
+        """Exact samples from reproducible words."""
+        return _integers(
+            lambda run: SeededEntropy(self.seeds[run], self.agent, self.round, update), mechanism, scale, like
+        )
+
     def _draw(
         self, update: int, scale: Array, like: Array, standard: Callable[[Generator, tuple[int, int]], Array]
     ) -> Array:
@@ -54,3 +72,35 @@ class SeededNoise:
                 generator = Generator(Philox(key=key, counter=[0, 0, update, self.round]))
                 xi[:, run] = scale[run] * standard(generator, (features, classes))
         return xi
+
+
+@dataclass(frozen=True)
+class HardenedNoise:
+    """Exact discrete noise from the operating system's generator: nobody can draw it again, and no low bit tells."""
+
+    entropy: Entropy
+
+    def laplace(self, update: int, scale: Array, like: Array) -> Array:
+        """There is none: floating-point noise gives its input away."""
+        raise InputError("hardened noise is discrete: a method that asks for floating-point noise cannot use it")
+
+    def gaussian(self, update: int, std: Array, like: Array) -> Array:
+        """There is none: floating-point noise gives its input away."""
+        raise InputError("hardened noise is discrete: a method that asks for floating-point noise cannot use it")
+
+    def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
+        """Exact samples."""
+        return _integers(lambda run: self.entropy, mechanism, scale, like)
+
+
+SYSTEM_NOISE = HardenedNoise(SystemEntropy())
+
+
+def _integers(entropy: Callable[[int], Entropy], mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
+    features, runs, classes = like.shape
+    xi = np.zeros(like.shape, np.int64)
+    for run in range(runs):
+        if scale[run] > 0:
+            drawn = SAMPLERS[mechanism](float(scale[run]), features * classes, entropy(run))
+            xi[:, run] = drawn.reshape(features, classes)
+    return xi

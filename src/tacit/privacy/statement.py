@@ -1,4 +1,4 @@
-"""What a run's privacy is worth, in words."""
+"""What the paper mode's privacy is worth, in words."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ STEP_FROM_DATA = "The step size uses the smoothness of the private records, whic
 def statement(ledger: Sequence[Mapping[str, Any]], step_from_data: bool = False) -> dict[str, Any]:
     """The paper mode's statement, with what its ledger adds up to by basic composition."""
     sums = nominal_sums(ledger)
-    used = {entry["mechanism"] for entry in ledger}
+    used = {entry["mechanism"] for entry in ledger if entry["kind"] == "release"}
     private = {run: total for run, total in sums.items() if math.isfinite(total)}
     return {
         "headline": PAPER_HEADLINE,
+        "good": False,
         "reasons": [
             "Epsilon is nominal and counts for one local update of one agent alone; a run makes many.",
             *(reason for mechanism, reason in BY_MECHANISM.items() if mechanism in used),

@@ -1,0 +1,30 @@
+"""Gaussian differential privacy: Gaussian releases compose into one Gaussian release, exactly."""
+
+from __future__ import annotations
+
+import math
+
+from tacit.privacy.accountants import ACCOUNTANTS, Counts
+from tacit.privacy.events import Event, Hidden, Noise
+from tacit.privacy.hidden import hidden_factor
+
+
+@ACCOUNTANTS.register("gdp")
+def gdp(counts: Counts, delta: float) -> float | None:
+    """mu^2 = sum of (Delta_2 / sigma)^2, and delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)."""
+    parts = [count * square for event, count in counts.items() if (square := mu_squared(event)) is not None]
+    if len(parts) < len(counts):
+        return None
+    from dp_accounting.gaussian_mechanism import get_epsilon_gaussian  # noqa: PLC0415  a second to import
+
+    mu = math.sqrt(math.fsum(parts))
+    return float(get_epsilon_gaussian(1.0 / mu, delta)) if mu > 0.0 else 0.0
+
+
+def mu_squared(event: Event) -> float | None:
+    """mu^2 of one event, where it is Gaussian."""
+    if isinstance(event, Hidden):
+        return hidden_factor(event.contraction, event.updates) * (event.l2 / event.scale) ** 2
+    if isinstance(event, Noise) and event.mechanism == "gaussian":
+        return (event.l2 / event.scale) ** 2
+    return None

@@ -1,0 +1,136 @@
+"""What a certified run promises, in words a privacy officer can check against the ledger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tacit.privacy.accounting import EXPLAINED
+
+NEIGHBOURS = {
+    "add-remove": "two data sets are neighbours when one of them has one {unit} more than the other",
+    "replace-one": "two data sets are neighbours when one {unit} of one of them is another one in the other",
+}
+
+
+def guarantee(ledger: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) -> dict[str, Any]:
+    """The certified mode's statement, from the ledger and its totals alone."""
+    study = next(entry for entry in ledger if entry["kind"] == "study")
+    unit = _unit(study["public"])
+    return {
+        "headline": headline(totals, unit),
+        "good": math.isfinite(float(totals["total_epsilon"])) and totals["noise"] == "hardened",
+        "protected": _protected(study, unit),
+        "runs": [_run_row(run, study["delta"]) for run in totals["runs"]],
+        "together": _together(totals),
+        "public": public_facts(study),
+        "unprotected": _unprotected(study, totals, unit),
+    }
+
+
+def headline(totals: Mapping[str, Any], unit: str = "record") -> str:
+    """The guarantee in one sentence."""
+    budgets = [float(run["total_epsilon"]) for run in totals["runs"]]
+    kept = sorted({b for b in budgets if math.isfinite(b)})
+    if not kept:
+        return "No guarantee: the run was made without noise, so its total epsilon is infinite."
+    shown = " or ".join(f"{b:g}" for b in kept)
+    sentence = f"Every {unit} is protected with total epsilon {shown} at delta {totals['delta']:g}"
+    but = " (the run without noise protects nobody)" if len(kept) < len(set(budgets)) else ""
+    if totals["noise"] == "hardened":
+        return f"{sentence}{but}."
+    return f"Simulated: {sentence[0].lower()}{sentence[1:]} against those who do not know the noise's seed{but}."
+
+
+def public_facts(study: Mapping[str, Any]) -> list[str]:
+    """Everything the run assumed to be public."""
+    p = study["public"]
+    most = p["records_max"]
+    most = f"{max(most.values()):,} (each agent its own)" if isinstance(most, Mapping) else f"{most:,}"
+    source = "the published data set's own sizes" if p["published"] else "declared by the parties, not counted"
+    labels = f"{p['outputs']} classes" if p["classes"] else "bounds of the label"
+    facts = [
+        f"The {p['agents']} parties, their names, and that they take part.",
+        f"The {p['features']} features with their bounds or categories, and the {labels} (the schema).",
+        f"total_records {p['total_records']:,} and records_max {most}: {source}. "
+        "The first is only a normaliser, the second a bound.",
+        "All settings: rounds, local updates, clip, penalty rho and step eta, which come from these facts alone.",
+    ]
+    if p["test"] == "public":
+        facts.append("The test records: a file of their own, whose owner vouches that nobody protected here is in it.")
+    return facts
+
+
+def _unit(public: Mapping[str, Any]) -> str:
+    return "record" if public["unit"] == "record" else f"unit of column {public['unit']}"
+
+
+def _protected(study: Mapping[str, Any], unit: str) -> list[str]:
+    p = study["public"]
+    contribution = f"with at most {p['max_records']} records at a party; further records of it are not used"
+    return [
+        f"Protected: every single {unit} of every party{'' if unit == 'record' else ', ' + contribution}.",
+        "Against: the server, all other parties together, and whoever sees everything that was sent, the model and "
+        "this folder (without local-only).",
+        f"Neighbours ({study['adjacency']}): {NEIGHBOURS[study['adjacency']].format(unit=unit)}.",
+        "Meaning: whatever somebody concludes from all of it, they would have concluded nearly as likely without that "
+        f"{unit}: odds change by at most a factor e^epsilon, except with probability delta.",
+        f"How: {_how(study)}",
+    ]
+
+
+def _how(study: Mapping[str, Any]) -> str:
+    unit, clip = _unit(study["public"]), float(study["clip"])
+    kind = {"gaussian": "Gaussian", "laplace": "Laplace"}[study["mechanism"]]
+    noise = f"discrete {kind}" if study["noise"] == "hardened" else kind
+    return (
+        f"the gradient of every record is clipped to length {clip:.4g}, so that one {unit} moves the sum by a known "
+        f"amount at most; {noise} noise scaled to that amount is added at the party before anything is sent. "
+        "Hidden local updates bound the records' length instead. Every local update is charged."
+    )
+
+
+def _run_row(run: Mapping[str, Any], delta: float) -> dict[str, Any]:
+    worst = max(run["agents"], key=lambda agent: float(agent["epsilon"]))
+    return {
+        "run": run["run"],
+        "budget": float(run["total_epsilon"]),
+        "spent": float(run["spent_epsilon"]),
+        "planned": float(run["planned_epsilon"]),
+        "accountant": EXPLAINED[run["accountant"]],
+        "by_delta": worst["by_delta"],
+        "pure": worst["pure_epsilon"],
+    }
+
+
+def _together(totals: Mapping[str, Any]) -> str:
+    total, count = float(totals["all_runs_epsilon"]), len(totals["runs"])
+    if count < 2:
+        return ""
+    cost = f"costs epsilon {total:.4g} at delta {totals['delta']:g}"
+    shown = "has no finite total epsilon" if math.isinf(total) else cost
+    return f"The figures hold for each run by itself; showing somebody the models of all {count} runs {shown}."
+
+
+def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str) -> list[str]:
+    several = (
+        "A person with several records: each record by itself is protected, all of them together are not. "
+        "A unit column in the schema protects persons."
+        if unit == "record"
+        else f"A {unit} that several parties know: each party's budget counts on its own, and they add up for it."
+    )
+    lines = [
+        several,
+        "What is true of the population: a model is made to learn that, and it may be unwelcome news about a person.",
+        "That a party takes part, and the public facts above.",
+        "Who holds which record: that is taken as given, also where one table was dealt out among simulated parties.",
+        "The local-only folder: it is computed without noise and must stay in the house.",
+    ]
+    if totals["noise"] != "hardened":
+        lines.insert(
+            0,
+            "Against whoever knows the seed (it is in config.toml) or studies the last bits of floating-point noise: "
+            "this was a simulation. Noise 'hardened' draws exact integers from the operating system's randomness.",
+        )
+    return lines

@@ -1,0 +1,86 @@
+"""What a run's ledger comes to: spent, planned and left, by run and by agent."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tacit.privacy.accounting import tightest
+from tacit.privacy.events import Event
+from tacit.privacy.ledger import Spent, releases, spent
+
+NO_PLAN: Mapping[str, Any] = {"total_epsilon": math.inf, "planned_epsilon": math.inf}
+
+
+def ledger_totals(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The totals of a ledger; a record sits at one agent, so a run's total is the largest of its agents."""
+    study = next(entry for entry in ledger if entry["kind"] == "study")
+    plans = {entry["run"]: entry for entry in ledger if entry["kind"] == "plan"}
+    found = releases(ledger)
+    runs = [_run(run, agents, plans.get(run, NO_PLAN), study["delta"]) for run, agents in sorted(found.items())]
+    names = dict.fromkeys(agent for agents in found.values() for agent in agents)
+    return {
+        "mode": study["mode"],
+        "noise": study["noise"],
+        "delta": study["delta"],
+        "total_epsilon": max((run["spent_epsilon"] for run in runs), default=0.0),
+        "planned_epsilon": max((_number(plan["planned_epsilon"]) for plan in plans.values()), default=math.inf),
+        "all_runs_epsilon": _together(found, study["delta"]),
+        "agents": [_over_runs(name, runs) for name in names],
+        "events": [
+            {"run": run, "agent": agent, **asdict(event), "count": count}
+            for run, agents in sorted(found.items())
+            for agent, events in agents.items()
+            for event, count in events.items()
+        ],
+        "runs": runs,
+    }
+
+
+def _run(run: int, agents: Mapping[str, Counter[Event]], plan: Mapping[str, Any], delta: float) -> dict[str, Any]:
+    totals = {agent: spent(events, delta) for agent, events in agents.items()}
+    planned = _number(plan["planned_epsilon"])
+    worst = max(totals.values(), key=lambda total: total.bound.epsilon)
+    return {
+        "run": run,
+        "total_epsilon": _number(plan["total_epsilon"]),
+        "planned_epsilon": planned,
+        "spent_epsilon": worst.bound.epsilon,
+        "accountant": worst.bound.accountant,
+        "agents": [_agent(agent, total, planned) for agent, total in totals.items()],
+    }
+
+
+def _agent(agent: str, total: Spent, planned: float) -> dict[str, Any]:
+    return {
+        "agent": agent,
+        "epsilon": total.bound.epsilon,
+        "left": max(0.0, planned - total.bound.epsilon) if math.isfinite(total.bound.epsilon) else 0.0,
+        "pure_epsilon": total.pure,
+        "by_delta": {f"{delta:g}": epsilon for delta, epsilon in total.by_delta.items()},
+    }
+
+
+def _over_runs(name: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """An agent in the run that cost it most."""
+    return max(
+        (agent for run in runs for agent in run["agents"] if agent["agent"] == name),
+        key=lambda agent: float(agent["epsilon"]),
+    )
+
+
+def _together(found: Mapping[int, Mapping[str, Counter[Event]]], delta: float) -> float:
+    """The total where the models of all runs are shown: every run released the same records once more."""
+    sums: dict[str, Counter[Event]] = {}
+    for agents in found.values():
+        for agent, events in agents.items():
+            sums.setdefault(agent, Counter()).update(events)
+    distinct = {frozenset(events.items()) for events in sums.values()}
+    return max((tightest(dict(events), delta).epsilon for events in distinct), default=0.0)
+
+
+def _number(value: Any) -> float:
+    return float(value)  # a ledger writes inf as a word

@@ -1,0 +1,191 @@
+"""No pair of neighbouring data sets moves a limited gradient by more than the stated sensitivity."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.algorithms.releases.hardened import BELOW, HardenedRelease
+from tacit.errors import InputError
+from tacit.privacy.events import NON_PRIVATE
+from tacit.privacy.sensitivity import ADJACENCIES, sensitivity
+from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
+from tacit.problems.limits import BoundRecords, ClipGradients, Limit, rounding_slack
+from tacit.types import GRID, Shard
+
+J, K = 5, 3
+
+
+def make_problem(loss: str, records: int) -> Problem:
+    return Problem(LOSSES[loss](), REGULARISERS["l2"](), 0.01, SETS["all"](1.0), records, 2)
+
+
+def make_shard(rng: np.random.Generator, n: int, loss: str, dtype: Any = np.float64, values: int = 0) -> Shard:
+    """Records with features in [-1, 1], on a coarse grid where `values` says so."""
+    x = rng.uniform(-1.0, 1.0, (n, J))
+    x = np.rint(values * x) / values if values else x
+    labels = rng.random((n, K)) if loss == "squared" else np.eye(K)[rng.integers(0, K, n)]
+    return Shard(x.astype(dtype), labels.astype(dtype))
+
+
+def joined(a: Shard, b: Shard) -> Shard:
+    return Shard(np.concatenate([a.x, b.x]), np.concatenate([a.y, b.y]))
+
+
+def neighbours(base: Shard, first: Shard, second: Shard, adjacency: str) -> tuple[Shard, Shard]:
+    """Two data sets of which `first` is one unit's records, and `second` another's."""
+    other = base if adjacency == "add-remove" else joined(base, second)
+    return joined(base, first), other
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(sorted(LOSSES)),
+    st.sampled_from(sorted(ADJACENCIES)),
+    st.sampled_from([0.01, 0.3, 1.0, 30.0]),  # active for all records, for some, for none
+    st.sampled_from([0.02, 1.0, math.inf]),
+    st.sampled_from([0.1, 3.0, 300.0]),  # size of the parameters: an adversary's are large
+    st.sampled_from([1, 3]),  # records of a unit
+)
+def test_clipped_gradients_move_by_no_more_than_stated(
+    seed: int, loss: str, adjacency: str, l2: float, l1: float, size: float, unit: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    base, first, second = (make_shard(rng, n, loss) for n in (4, unit, unit))
+    problem = make_problem(loss, 9)
+    slack = rounding_slack(J, K, "float64")
+    limit = ClipGradients(np.array([slack * l2]), np.array([slack * l1]))
+    stated = sensitivity(l1, l2, problem.records, adjacency, unit)
+    z = size * rng.normal(size=(J, 1, K))
+    a, b = neighbours(base, first, second, adjacency)
+    moved = problem.gradient(z, a, limit).value - problem.gradient(z, b, limit).value
+    assert np.sqrt((moved**2).sum()) <= stated.l2 * (1.0 + 1e-9) + 1e-15
+    assert np.abs(moved).sum() <= stated.l1 * (1.0 + 1e-9) + 1e-15
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(["softmax", "hinge"]),
+    st.sampled_from(sorted(ADJACENCIES)),
+    st.sampled_from([0.2, 1.0, 5.0]),
+)
+def test_bounded_records_move_by_no_more_than_their_bound(seed: int, loss: str, adjacency: str, bound: float) -> None:
+    rng = np.random.default_rng(seed)
+    base, first, second = (make_shard(rng, n, loss) for n in (4, 1, 1))
+    problem = make_problem(loss, 9)
+    stated = sensitivity(math.inf, problem.loss.residual_bound * bound, problem.records, adjacency)
+    z = 20.0 * rng.normal(size=(J, 1, K))
+    a, b = neighbours(base, first, second, adjacency)
+    limit = BoundRecords(bound)
+    moved = problem.gradient(z, a, limit).value - problem.gradient(z, b, limit).value
+    assert np.sqrt((moved**2).sum()) <= stated.l2 * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("adjacency", sorted(ADJACENCIES))
+def test_the_sensitivity_is_attained(adjacency: str) -> None:
+    """A canary whose label is sure to be wrong, replaced by one that pulls the other way: nothing smaller would do."""
+    x = np.ones((1, J))
+    base = Shard(np.zeros((2, J)), np.eye(K)[[0, 1]])
+    first, second = Shard(x, np.eye(K)[[0]]), Shard(-x, np.eye(K)[[0]])
+    problem, z = make_problem("softmax", 9), np.zeros((J, 1, K))
+    limit = ClipGradients(np.array([0.3]), np.array([math.inf]))
+    a, b = neighbours(base, first, second, adjacency)
+    moved = problem.gradient(z, a, limit).value - problem.gradient(z, b, limit).value
+    assert np.sqrt((moved**2).sum()) == pytest.approx(sensitivity(math.inf, 0.3, 9, adjacency).l2, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize("limit", [ClipGradients(np.array([0.3, 2.0]), np.array([0.4, math.inf])), BoundRecords(0.7)])
+def test_limits_agree_with_records_one_by_one(loss: str, limit: Limit) -> None:
+    """The products of norms against gradients that are really formed, record by record and run by run."""
+    rng = np.random.default_rng(3)
+    shard, problem, z = make_shard(rng, 6, loss), make_problem(loss, 6), rng.normal(size=(J, 2, K))
+    expected = np.zeros_like(z)
+    for run in range(2):
+        for x, y in zip(shard.x, shard.y, strict=True):
+            if isinstance(limit, BoundRecords):
+                x = x * min(1.0, limit.bound / np.linalg.norm(x))  # noqa: PLW2901
+            g = np.outer(x, problem.loss.residual((x @ z[:, run])[None, None], y[None])[0, 0])
+            if isinstance(limit, ClipGradients):
+                g = g * min(1.0, limit.l2[run] / (np.linalg.norm(g) or 1e-9), limit.l1[run] / (np.abs(g).sum() or 1e-9))
+            expected[:, run] += g / problem.records
+    found = problem.gradient(z, shard, limit).value - problem.shrinkage(z)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_an_inactive_clip_changes_nothing() -> None:
+    rng = np.random.default_rng(0)
+    shard, problem, z = make_shard(rng, 6, "softmax"), make_problem("softmax", 6), rng.normal(size=(J, 1, K))
+    wide = ClipGradients(np.array([100.0]), np.array([100.0]))
+    np.testing.assert_array_equal(problem.gradient(z, shard, wide).value, problem.gradient(z, shard).value)
+
+
+def test_single_precision_is_kept_and_stays_within_the_bound() -> None:
+    rng = np.random.default_rng(1)
+    shard, problem = make_shard(rng, 50, "softmax", np.float32), make_problem("softmax", 50)
+    z = (50.0 * rng.normal(size=(J, 1, K))).astype(np.float32)
+    bound = np.array([0.1 * rounding_slack(J, K, "float32")], np.float32)
+    found = problem.gradient(z, shard, ClipGradients(bound, np.array([math.inf], np.float32)))
+    assert found.value.dtype == np.float32
+    lengths = np.linalg.norm(shard.x.astype(float), axis=1) * np.linalg.norm(found.residual[:, 0].astype(float), axis=1)
+    assert lengths.max() <= 0.1
+    assert (lengths > 0.0999).any()
+
+
+def hardened(l2: float, l1: float = math.inf, most: int = 100) -> HardenedRelease:
+    return HardenedRelease(ClipGradients(np.array([l2]), np.array([l1])), "gaussian", (NON_PRIVATE,), most)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(sorted(LOSSES)),
+    st.sampled_from([0.05, 1.0, 20.0]),
+    st.sampled_from([0.3, math.inf]),
+)
+def test_integer_sums_are_exact_and_bounded(seed: int, loss: str, l2: float, l1: float) -> None:
+    """A record adds the same whole numbers whoever else is there and wherever it stands, within the sensitivity."""
+    rng = np.random.default_rng(seed)
+    base, canary = make_shard(rng, 30, loss), make_shard(rng, 1, loss)
+    problem, release = make_problem(loss, 31), hardened(l2, l1)
+    z, bits = rng.normal(size=(J, 1, K)) * 10.0, release.bits(problem)
+    without, with_ = release.sum(problem, z, base, bits), release.sum(problem, z, joined(base, canary), bits)
+    alone = release.sum(problem, z, canary, bits)
+    np.testing.assert_array_equal(with_ - without, alone)
+    assert (alone == np.rint(alone)).all()
+    assert np.sqrt((alone**2).sum()) <= l2 * GRID * 2.0**bits
+    assert np.abs(alone).sum() <= l1 * GRID * 2.0**bits
+    order = rng.permutation(30)
+    np.testing.assert_array_equal(release.sum(problem, z, Shard(base.x[order], base.y[order]), bits), without)
+
+
+def test_integer_sums_are_the_clipped_gradient_to_the_grid() -> None:
+    rng = np.random.default_rng(5)
+    shard, problem = make_shard(rng, 40, "softmax", values=255), make_problem("softmax", 40)
+    z, release = rng.normal(size=(J, 1, K)), hardened(0.5)
+    bits = release.bits(problem)
+    found = release.sum(problem, z, shard, bits) / (GRID * 2.0**bits * problem.records)
+    exact = problem.gradient(z, shard, release.limit).value - problem.shrinkage(z)
+    np.testing.assert_allclose(found, exact, atol=2.0**-bits + 1e-9)
+    assert 0.999999 < BELOW < 1.0
+
+
+def test_what_does_not_fit_the_integers_is_refused() -> None:
+    release = hardened(1e9, most=10**9)
+    with pytest.raises(InputError, match="bits for a residual"):
+        release.bits(make_problem("softmax", 10))
+    many = Shard(np.zeros((3, J)), np.eye(K))
+    with pytest.raises(InputError, match="records-max declares 2"):
+        hardened(1.0, most=2).sum(make_problem("softmax", 3), np.zeros((J, 1, K)), many, 10)
+
+
+def test_an_unknown_adjacency_is_refused() -> None:
+    with pytest.raises(InputError, match="no adjacency 'swap'"):
+        sensitivity(1.0, 1.0, 10, "swap")
