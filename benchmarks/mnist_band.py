@@ -20,10 +20,12 @@ from numpy.random import Generator, Philox
 from tests import plain
 
 from tacit.algorithms import ALGORITHMS, Recipe
+from tacit.algorithms.releases.paper import PaperRelease
 from tacit.algorithms.schedules import DynamicRho, NonsmoothEta
 from tacit.data import DataOptions, load
 from tacit.engine.evaluate import test_error
 from tacit.engine.simulate import simulate, start
+from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.privacy.noise import SeededNoise
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.types import Dataset
@@ -58,7 +60,8 @@ def tacit_errors(dataset: Dataset, seed: int, rounds: int) -> list[float]:
     problem = Problem(
         LOSSES["softmax"](), REGULARISERS["l2"](), BETA, SETS["all"](1.0), dataset.records, len(dataset.agents)
     )
-    recipe = Recipe(problem, epsilon, DynamicRho(epsilon), NonsmoothEta(epsilon), UPDATES)
+    release = PaperRelease(LaplaceDataDependent(epsilon))
+    recipe = Recipe(problem, epsilon, DynamicRho(epsilon), NonsmoothEta(epsilon), release, local_updates=UPDATES)
     algorithm = ALGORITHMS["objpm"].build(recipe)
     state = start(dataset.train, 1, averages=False)
     done = simulate(algorithm, dataset.train, lambda p, t: SeededNoise((seed,), p, t), rounds, state)

@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 
 from tacit.algorithms import ALGORITHMS, Algorithm, Recipe
+from tacit.algorithms.releases import Release
+from tacit.algorithms.releases.certified import CertifiedRelease
+from tacit.algorithms.releases.paper import PaperRelease
 from tacit.algorithms.schedules import NonsmoothEta
 from tacit.engine.simulate import Round, simulate, start
+from tacit.privacy.mechanisms.calibrated import calibrated
+from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.privacy.noise import SeededNoise
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
+from tacit.problems.limits import BoundRecords
 from tacit.types import Array, Shard
 
 J, K = 4, 3
@@ -52,8 +58,17 @@ def build(
 
     method = ALGORITHMS[name]
     updates = changes.pop("local_updates", method.local_updates or 1)
-    recipe = Recipe(of, budget, penalty, NonsmoothEta(budget, eta), updates, **changes)
+    release = changes.pop("release", None) or release_for(name, budget)
+    recipe = Recipe(of, budget, penalty, NonsmoothEta(budget, eta), release, local_updates=updates, **changes)
     return method.build(recipe)
+
+
+def release_for(name: str, budget: Array) -> Release:
+    """The paper's release, or for a method that only certified mode has, noise that grows as the budget shrinks."""
+    if "paper" in ALGORITHMS[name].modes:
+        return PaperRelease(LaplaceDataDependent(budget))
+    scales, ones = [0.01 / float(epsilon) for epsilon in budget], [1.0] * len(budget)
+    return CertifiedRelease(BoundRecords(1.5), calibrated("gaussian", scales, ones, ones))
 
 
 def run(

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.floating[Any]]
 
+GRID = 4080  # 16 * 255: pixels of 8 and of 4 bits are multiples of 1/GRID, and so are 0, 1/2 and 1
+
 
 @dataclass(frozen=True, eq=False)
 class Shard:
@@ -24,6 +26,17 @@ class Shard:
         """||x_pi||_1 of every record, [I_p]."""
         norms: Array = np.abs(self.x).sum(axis=1)
         return norms
+
+    @cached_property
+    def norm2(self) -> Array:
+        """||x_pi||_2 of every record, [I_p]."""
+        norms: Array = np.sqrt(np.einsum("ij,ij->i", self.x, self.x))
+        return norms
+
+    @cached_property
+    def on_grid(self) -> Shard:
+        """The same records with features rounded to whole multiples of 1/GRID, held as the whole numbers."""
+        return Shard(np.rint(GRID * self.x.astype(np.float64)), self.y.astype(np.float64))
 
 
 @dataclass(frozen=True)

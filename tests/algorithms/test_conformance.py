@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tacit.algorithms import ALGORITHMS, Agent, Upload
 from tacit.engine.simulate import Round
+from tacit.privacy.events import Hidden, Nominal
 from tacit.privacy.noise import SeededNoise
 from tacit.types import Array
 from tests.random_problems import build, close, problem, run, shards
@@ -40,13 +42,18 @@ def test_only_z_leaves_an_agent(name: str) -> None:
 def test_every_draw_has_an_event_and_no_noise_is_an_infinite_one(name: str) -> None:
     parts = shards(0)
     done = run(build(name, problem(parts), MIXED, local_updates=4), parts, (1, 2, 3), 3)
-    updates = 4 if ALGORITHMS[name].local_updates else 1
+    hidden = ALGORITHMS[name].hidden  # whose event stands for all its local updates
+    updates = 4 if ALGORITHMS[name].local_updates and not hidden else 1
     assert sum(done.events.values()) == len(parts) * updates
     for _, event in done.events:
         for r, run_event in enumerate(event.runs):
             noisy = done.noise[r] > 0
-            assert noisy == (run_event.epsilon == MIXED[r] != np.inf)
+            assert noisy == (ALGORITHMS[name].noisy and MIXED[r] != np.inf)
             assert noisy != (run_event.mechanism == "none")
+            if isinstance(run_event, Nominal):
+                assert run_event.epsilon == (MIXED[r] if noisy else np.inf)
+            else:
+                assert isinstance(run_event, Hidden) and run_event.updates == 4
 
 
 class Silence:
@@ -56,6 +63,9 @@ class Silence:
         return np.zeros_like(like)
 
     gaussian = laplace
+
+    def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
+        return np.zeros(like.shape, np.int64)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,7 +10,7 @@ from scipy.optimize import Bounds, NonlinearConstraint, minimize
 
 from tacit.problems import Problem
 from tacit.types import Array, Shard
-from tests.random_problems import J, K, build, problem, run, shards, varying
+from tests.random_problems import J, K, build, problem, release_for, run, shards, varying
 
 PARTS = shards(4, (60, 40, 50))
 
@@ -44,7 +44,8 @@ def test_without_noise_the_pooled_optimum_is_reached(name: str, rounds: int, fea
     budget = np.array([math.inf])
     smooth = of.smoothness(PARTS)
     method = ALGORITHMS[name]
-    recipe = Recipe(of, budget, Constant(0.1, budget), Constant(1 / smooth, budget), method.local_updates or 1)
+    release, updates = release_for(name, budget), method.local_updates or 1
+    recipe = Recipe(of, budget, Constant(0.1, budget), Constant(1 / smooth, budget), release, local_updates=updates)
     done = run(method.build(recipe), PARTS, (1,), rounds)
     best = pooled_optimum(of, feasible, size)
     assert of.total(done.w, PARTS)[0] == pytest.approx(best, rel=1e-4)

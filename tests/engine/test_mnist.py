@@ -16,6 +16,7 @@ from tacit.engine.simulate import simulate, start
 from tacit.privacy.noise import SeededNoise
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.types import Dataset
+from tests.random_problems import release_for
 
 pytestmark = pytest.mark.real_data
 BAND = json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / "mnist_band.json").read_text())
@@ -30,7 +31,7 @@ def test_the_papers_noise_at_the_first_round(mnist: Dataset) -> None:
     """At epsilon 0.05 the mean |xi| over all agents is 0.157, as the paper's figure on noise begins."""
     epsilon = np.array([0.05])
     problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 1e-6, SETS["all"](1.0), mnist.records, 10)
-    recipe = Recipe(problem, epsilon, DynamicRho(epsilon), NonsmoothEta(epsilon))
+    recipe = Recipe(problem, epsilon, DynamicRho(epsilon), NonsmoothEta(epsilon), release_for("objp", epsilon))
     algorithm = ALGORITHMS["objp"].build(recipe)
     first = next(
         simulate(algorithm, mnist.train, lambda p, t: SeededNoise((1,), p, t), 1, start(mnist.train, 1, averages=False))

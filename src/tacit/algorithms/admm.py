@@ -90,6 +90,7 @@ class Admm(Consensus):
     problem: Problem
     rho: Schedule
     tolerance: float
+    closing: bool = False
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """The subproblem's solution of every run, and the dual."""
@@ -107,7 +108,7 @@ def _build(recipe: Recipe) -> Admm:
     problem = recipe.problem
     if not math.isfinite(problem.loss.curvature) or not math.isfinite(problem.regulariser.curvature):
         raise InputError("admm solves smooth subproblems: it knows the losses softmax and squared with regulariser l2")
-    return Admm(problem, recipe.rho, recipe.tolerance)
+    return Admm(problem, recipe.rho, recipe.tolerance, recipe.closing)
 
 
 ALGORITHMS.register("admm")(
@@ -116,5 +117,6 @@ ALGORITHMS.register("admm")(
         "z⁺ = argmin_{z ∈ W} f(z) − ⟨λ, z⟩ + (ρ/2)‖w − z‖²",
         _build,
         noisy=False,
+        modes=("certified", "paper"),
     )
 )

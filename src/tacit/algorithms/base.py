@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
+from tacit.algorithms.releases import Release
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.server import Server
 from tacit.privacy.events import BatchEvent
@@ -49,8 +50,8 @@ class Algorithm(Protocol):
         ...
 
     @property
-    def local_updates(self) -> int:
-        """E, how often an agent moves z in one round."""
+    def iterates_sent(self) -> int:
+        """How many local iterates an upload is the mean of: E, or 1 where the last one is sent."""
         ...
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
@@ -74,7 +75,8 @@ class Consensus:
     """The server of Algorithm 1, lines 4-9; the methods that differ only at the agent inherit it."""
 
     rho: Schedule
-    local_updates: int = 1  # E
+    iterates_sent: int = 1
+    closing: bool = False  # whether the model of a round is line 5 once more, after its uploads
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """Lines 5 and 6."""
@@ -85,8 +87,8 @@ class Consensus:
         return server.take([upload.z for upload in uploads]).dual(self.rho(t), w)
 
     def model(self, t: int, w: Array, server: Server) -> Array:
-        """w^{t+1} of line 5, as the paper evaluates it."""
-        return w
+        """w^{t+1} of line 5, as the paper evaluates it; closing: line 5 of the next round, after the uploads."""
+        return server.consensus(self.rho(t + 1)) if self.closing else w
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +96,11 @@ class Recipe:
     """Everything a method may be built from; each takes what it needs."""
 
     problem: Problem
-    epsilon: Array  # [R]  nominal, per local update
+    epsilon: Array  # [R]  nominal, per local update; in certified mode in total
     rho: Schedule
     eta: Schedule
+    release: Release  # what a noisy gradient is
+    closing: bool = False
     local_updates: int = 1  # E
     delta: float = 1e-6
     tolerance: float = 1e-8
@@ -115,6 +119,8 @@ class Method:
     build: Callable[[Recipe], Algorithm]
     local_updates: int | None = None  # its own E, for a method that takes several local updates
     noisy: bool = True  # whether epsilon means anything to it
+    modes: tuple[str, ...] = ("paper",)  # the modes that know what its noise is worth
+    hidden: bool = False  # whether the local iterates before the last stay hidden
 
 
 ALGORITHMS: Registry[Method] = Registry("algorithm", "tacit.algorithms")

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, Step, Upload
+from tacit.algorithms.releases import Release
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step, linearised_step
 from tacit.privacy.events import BatchEvent
-from tacit.privacy.mechanisms import Mechanism
-from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent, data_dependent_sensitivity
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
 from tacit.types import Array, Shard
@@ -24,8 +23,14 @@ class DpIadmm(Consensus):
     problem: Problem
     rho: Schedule
     eta: Schedule
-    mechanism: Mechanism
+    release: Release
     local_updates: int  # E
+    closing: bool = False
+
+    @property
+    def iterates_sent(self) -> int:  # type: ignore[override]
+        """E: the average of all."""
+        return self.local_updates
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """Lines 15-23."""
@@ -34,28 +39,31 @@ class DpIadmm(Consensus):
         events: list[BatchEvent] = []
         magnitude = np.zeros(z.shape[1])
         for e in range(self.local_updates):
-            g, residual = self.problem.gradient(z, shard)
-            delta = data_dependent_sensitivity(shard, residual, self.problem.records)
-            xi, event = self.mechanism.draw(e, delta, z, noise)  # line 18
-            z = linearised_step(self.problem.feasible, rho, eta, w, agent.lam, z, g + xi)  # line 19
+            noisy, event, size = self.release(e, self.problem, z, shard, noise)  # line 18
+            z = linearised_step(self.problem.feasible, rho, eta, w, agent.lam, z, noisy)  # line 19
             total += z
             events.append(event)
-            magnitude += np.abs(xi).mean(axis=(0, 2)) / self.local_updates
+            magnitude += size / self.local_updates
         out = total / self.local_updates  # line 21
         lam = dual_step(agent.lam, rho, w, out)  # line 23
         return Step(Agent(z, lam), Upload(out), tuple(events), magnitude, eta)  # line 22 sends the upload
 
 
 def _build(recipe: Recipe) -> DpIadmm:
-    mechanism = LaplaceDataDependent(recipe.epsilon)
-    return DpIadmm(recipe.problem, recipe.rho, recipe.eta, mechanism, recipe.local_updates)
+    r = recipe
+    return DpIadmm(r.problem, r.rho, r.eta, r.release, r.local_updates, r.closing)
 
 
-_EQUATION = "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  ξ ~ Lap(Δ/ε),  E times; their mean is sent"
+_EQUATION = "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  E times; their mean is sent"
+_MODES = ("certified", "paper")
 
 ALGORITHMS.register("objp")(
     Method(
-        "the paper's method with one noisy local update a round (DP-IADMM, Algorithm 1, E = 1)", _EQUATION, _build, 1
+        "the paper's method with one noisy local update a round (DP-IADMM, Algorithm 1, E = 1)",
+        _EQUATION,
+        _build,
+        1,
+        modes=_MODES,
     )
 )
 ALGORITHMS.register("objpm")(
@@ -64,5 +72,6 @@ ALGORITHMS.register("objpm")(
         _EQUATION,
         _build,
         10,
+        modes=_MODES,
     )
 )

@@ -22,6 +22,7 @@ class Iadmm(Consensus):
     problem: Problem
     rho: Schedule
     eta: Schedule
+    closing: bool = False
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """One step on f_p linearised at z^t, and the dual."""
@@ -34,7 +35,7 @@ class Iadmm(Consensus):
 
 
 def _build(recipe: Recipe) -> Iadmm:
-    return Iadmm(recipe.problem, recipe.rho, recipe.eta)
+    return Iadmm(recipe.problem, recipe.rho, recipe.eta, recipe.closing)
 
 
 ALGORITHMS.register("iadmm")(
@@ -43,5 +44,6 @@ ALGORITHMS.register("iadmm")(
         "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η))",
         _build,
         noisy=False,
+        modes=("certified", "paper"),
     )
 )

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, Step, Upload
+from tacit.algorithms.releases import Release
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step
 from tacit.errors import InputError, no_such
-from tacit.privacy.mechanisms import Mechanism
-from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent, data_dependent_sensitivity
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
 from tacit.problems.sets.l2_ball import L2Ball
@@ -26,20 +25,19 @@ class TrustRegion(Consensus):
 
     problem: Problem
     rho: Schedule
-    mechanism: Mechanism
+    release: Release
     radius: str  # constant: a, as coded; decreasing: a / t^2, as its text says
     radius_scale: float  # a
+    closing: bool = False
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """z = clip((rho w + lambda - g - xi) / rho, z - d, z + d), and the dual."""
         rho, d = self.rho(t), self.radius_at(t)
-        g, residual = self.problem.gradient(agent.z, shard)
-        delta = data_dependent_sensitivity(shard, residual, self.problem.records)
-        xi, event = self.mechanism.draw(0, delta, agent.z, noise)
-        z: Array = np.clip((rho * w + agent.lam - g - xi) / rho, agent.z - d, agent.z + d)
+        noisy, event, size = self.release(0, self.problem, agent.z, shard, noise)
+        z: Array = np.clip((rho * w + agent.lam - noisy) / rho, agent.z - d, agent.z + d)
         z = self.problem.feasible.project(z)  # exact for a box, which meets the trust region in a box
         lam = dual_step(agent.lam, rho, w, z)
-        return Step(Agent(z, lam), Upload(z), (event,), np.abs(xi).mean(axis=(0, 2)), np.full_like(rho, d))
+        return Step(Agent(z, lam), Upload(z), (event,), size, np.full_like(rho, d))
 
     def radius_at(self, t: int) -> float:
         """The radius d of round t."""
@@ -51,14 +49,15 @@ def _build(recipe: Recipe) -> TrustRegion:
         raise no_such("radius", recipe.radius, RADII)
     if isinstance(recipe.problem.feasible, L2Ball):
         raise InputError("objt knows the sets all and box: its step onto an l2-ball has no closed form")
-    mechanism = LaplaceDataDependent(recipe.epsilon)
-    return TrustRegion(recipe.problem, recipe.rho, mechanism, recipe.radius, recipe.radius_scale)
+    r = recipe
+    return TrustRegion(r.problem, r.rho, r.release, r.radius, r.radius_scale, r.closing)
 
 
 ALGORITHMS.register("objt")(
     Method(
         "the published code's variant of objp: a trust region instead of the proximal term",
-        "z⁺ = clip((ρw + λ − f'(z) − ξ) / ρ, z − d, z + d),  ξ ~ Lap(Δ/ε),  d = a or a/t²",
+        "z⁺ = clip((ρw + λ − f'(z) − ξ) / ρ, z − d, z + d),  d = a or a/t²",
         _build,
+        modes=("certified", "paper"),
     )
 )

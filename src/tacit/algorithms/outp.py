@@ -39,7 +39,7 @@ class OutputPerturbation:
     rho: Schedule
     mechanism: GaussianClassic
     constants: Callable[[int], Constants]  # of I_p
-    local_updates: int = 1
+    iterates_sent: int = 1
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """w from the last uploads, then every dual."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,9 +17,9 @@ Schedule: TypeAlias = Callable[[int], Array]
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """The same number in every round."""
+    """The same number in every round, for all runs or for each its own."""
 
-    value: float
+    value: float | Sequence[float]  # or [R]
     epsilon: Array  # [R]
 
     def __call__(self, t: int) -> Array:
@@ -69,6 +69,19 @@ class NonsmoothEta:
     def __call__(self, t: int) -> Array:
         """The proximity of every run."""
         return np.full_like(self.epsilon, self.scale / math.sqrt(t))[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearEta:
+    """eta^t = a (1 - (t - 1) / T): from a down to a / T, so that the last rounds average the noise out."""
+
+    epsilon: Array  # [R]
+    rounds: int  # T
+    scale: float | Sequence[float] = 1.0  # a, or [R]
+
+    def __call__(self, t: int) -> Array:
+        """The proximity of every run."""
+        return (np.full_like(self.epsilon, self.scale) * (1.0 - (min(t, self.rounds) - 1) / self.rounds))[:, None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,7 +70,7 @@ def simulate(
         agents = tuple(step.agent for step in steps)
         averages = state.averages
         if averages is not None:
-            averages = average(t, averages, model, uploads, state.agents, agents, algorithm.local_updates)
+            averages = average(t, averages, model, uploads, state.agents, agents, algorithm.iterates_sent)
         state = State(t, server, agents, averages)
         yield Round(
             t,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tacit.problems.limits import NO_LIMIT, Limit
 from tacit.problems.losses import Loss
 from tacit.problems.regularisers import Regulariser
 from tacit.problems.sets import FeasibleSet
@@ -18,7 +19,7 @@ class Gradient(NamedTuple):
     """A gradient with what it was made of: record i contributed x_i r_i^T / I."""
 
     value: Array  # [J, R, K]  f'_p(z)
-    residual: Array  # [I_p, R, K]  r_i = dl/ds
+    residual: Array  # [I_p, R, K]  r_i = dl/ds, as limited
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Problem:
     regulariser: Regulariser
     beta: float
     feasible: FeasibleSet
-    records: int  # I
+    records: int  # I, or the public number declared for it: a normaliser
     agents: int  # P
 
     def objective(self, w: Array, shard: Shard) -> Array:
@@ -43,15 +44,26 @@ class Problem:
         total: Array = np.stack([self.objective(w, shard) for shard in shards]).sum(axis=0)
         return total
 
-    def gradient(self, z: Array, shard: Shard) -> Gradient:
-        """f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient)."""
-        residual = self.loss.residual(scores(z, shard.x), shard.y)
+    def gradient(self, z: Array, shard: Shard, limit: Limit = NO_LIMIT) -> Gradient:
+        """f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient), each record held within the limit."""
+        residual = self.loss.residual(limit.scores(scores(z, shard.x), shard), shard.y)
+        residual = limit.residual(residual, shard)
         mean = (shard.x.T @ residual.reshape(len(residual), -1)).reshape(z.shape) / self.records
-        return Gradient(mean + self.beta / self.agents * self.regulariser.gradient(z), residual)
+        return Gradient(mean + self.shrinkage(z), residual)
+
+    def shrinkage(self, z: Array) -> Array:
+        """(beta/P) r'(z), the part of the gradient that no record enters."""
+        return self.beta / self.agents * self.regulariser.gradient(z)
 
     def smoothness(self, shards: Sequence[Shard]) -> float:
         """L of all f_p, from the data: max_p curvature(l) ||X_p||_2^2 / I + (beta/P) curvature(r)."""
-        largest = max(_largest_eigenvalue(shard.x) for shard in shards)
+        return self._smoothness(max(_largest_eigenvalue(shard.x) for shard in shards))
+
+    def public_smoothness(self, bound: float, records_max: int) -> float:
+        """L of any f_p of at most records_max records with ||x||_2 <= bound: ||X_p||_2^2 <= records_max bound^2."""
+        return self._smoothness(records_max * bound**2)
+
+    def _smoothness(self, largest: float) -> float:
         return self.loss.curvature * largest / self.records + self.beta / self.agents * self.regulariser.curvature
 
     @property

@@ -27,6 +27,11 @@ class Loss(Protocol):
         ...
 
     @property
+    def score_scale(self) -> float:
+        """The size of scores that a fitted model has, roughly: the planner allows noise of that size in a score."""
+        ...
+
+    @property
     def needs_classes(self) -> bool:
         """Whether the label must be a class."""
         ...

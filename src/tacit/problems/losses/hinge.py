@@ -18,6 +18,7 @@ class Hinge:
 
     curvature: float = math.inf
     residual_bound: float = math.sqrt(2.0)  # e_k* - y has at most two entries, +1 and -1
+    score_scale: float = 2.0  # a margin of 1 either way
     needs_classes: bool = True
 
     def value(self, scores: Array, y: Array) -> Array:

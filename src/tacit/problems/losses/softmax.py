@@ -18,6 +18,7 @@ class Softmax:
 
     curvature: float = 0.5  # diag(h) - h h^T <= I / 2
     residual_bound: float = math.sqrt(2.0)  # ||h - y||_2 <= sqrt(2) (1 - h_y)
+    score_scale: float = 8.0  # scores of 8 decide
     needs_classes: bool = True
 
     def value(self, scores: Array, y: Array) -> Array:

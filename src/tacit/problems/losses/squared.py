@@ -16,6 +16,7 @@ class Squared:
 
     curvature: float = 1.0
     residual_bound: float = math.inf
+    score_scale: float = 1.0  # values lie in [0, 1]
     needs_classes: bool = False
 
     def value(self, scores: Array, y: Array) -> Array:

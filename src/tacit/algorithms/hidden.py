@@ -1,0 +1,89 @@
+"""Hidden local updates: DP-IADMM that sends its last local iterate, so that E updates cost little more than one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, Step, Upload
+from tacit.algorithms.releases.certified import CertifiedRelease
+from tacit.algorithms.schedules import Schedule
+from tacit.algorithms.steps import dual_step, linearised_step
+from tacit.errors import InputError
+from tacit.privacy.events import BatchEvent, Hidden, Noise
+from tacit.privacy.hidden import contraction
+from tacit.privacy.noise import NoiseSource
+from tacit.problems import Problem
+from tacit.problems.limits import BoundRecords
+from tacit.types import Array, Shard
+
+
+@dataclass(frozen=True, eq=False)
+class LastIterate(Consensus):
+    """E noisy contractions of z; the last iterate is sent and is all that is kept, so nothing hidden survives a round.
+
+    docs/hidden-state.md proves what this is worth, under the conditions that `check_conditions` asks for.
+    """
+
+    problem: Problem
+    rho: Schedule
+    eta: Schedule
+    release: CertifiedRelease
+    local_updates: int  # E
+    closing: bool = True
+
+    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
+        """z^{t,e+1} from z^{t,e} for e = 1..E; z^{t+1} = z^{t,E+1}."""
+        rho, eta, z = self.rho(t), self.eta(t), agent.z
+        for e in range(self.local_updates):
+            noisy = self.release(e, self.problem, z, shard, noise).gradient
+            z = linearised_step(self.problem.feasible, rho, eta, w, agent.lam, z, noisy)
+        lam = dual_step(agent.lam, rho, w, z)
+        size = self.release.mechanism.magnitude
+        return Step(Agent(z, lam), Upload(z), (self.event(rho, eta),), size, eta)
+
+    def event(self, rho: Array, eta: Array) -> BatchEvent:
+        """One event for the round's E updates, of every run."""
+        rates = [contraction(float(r), float(e)) for r, e in zip(rho[:, 0], eta[:, 0], strict=True)]
+        drawn = zip(self.release.mechanism.events, rates, strict=True)
+        return BatchEvent(
+            tuple(
+                Hidden(event.scale, event.l2, self.local_updates, c) if isinstance(event, Noise) else event
+                for event, c in drawn
+            )
+        )
+
+
+def check_conditions(problem: Problem, largest_eta: float, bound: float, records_max: int) -> None:
+    """Refuse what the proof does not cover; everything here is public."""
+    smoothness = problem.public_smoothness(bound, records_max)
+    if not math.isfinite(smoothness):
+        raise InputError("hidden needs a smooth loss and regulariser: there are softmax and squared, with l2")
+    if not math.isfinite(problem.loss.residual_bound):
+        raise InputError("hidden needs a loss whose gradient is bounded for bounded records: there is softmax")
+    if largest_eta * smoothness > 2.0:
+        raise InputError(
+            f"hidden needs eta L <= 2 for its updates to contract: eta is {largest_eta:g} and L is {smoothness:g} by "
+            f"the public bounds (records-max, record-bound), so eta can be at most {2.0 / smoothness:g}"
+        )
+
+
+def _build(recipe: Recipe) -> LastIterate:
+    release = recipe.release
+    if not isinstance(release, CertifiedRelease) or not isinstance(release.limit, BoundRecords):
+        raise InputError("hidden needs --mode certified with seeded Gaussian noise and bounded records")
+    if release.mechanism.kind != "gaussian":
+        raise InputError(f"hidden needs mechanism gaussian: its proof does not cover {release.mechanism.kind} noise")
+    return LastIterate(recipe.problem, recipe.rho, recipe.eta, release, recipe.local_updates)
+
+
+ALGORITHMS.register("hidden")(
+    Method(
+        "several noisy local updates a round of which only the last iterate is seen, at little more than one's price",
+        "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  E times; the last is sent,  ξ ~ N(0, σ²),  ηL ≤ 2",
+        _build,
+        10,
+        modes=("certified",),
+        hidden=True,
+    )
+)

@@ -1,0 +1,87 @@
+"""The hardened release: gradients as exact integers with discrete noise, so that no rounding tells of a record.
+
+Features are multiples of 1/GRID, residuals are cut to multiples of 2^-bits, and all sums stay below 2^53, where float64
+adds integers exactly: the sum does not depend on the order of the records, and a record adds exactly its own term.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tacit.algorithms.releases import Released
+from tacit.errors import InputError
+from tacit.privacy.events import BatchEvent, Event, Noise
+from tacit.privacy.mechanisms.calibrated import MEAN_SIZE
+from tacit.privacy.noise import NoiseSource
+from tacit.problems import Problem
+from tacit.problems.limits import ClipGradients
+from tacit.problems.problem import scores
+from tacit.types import GRID, Array, Shard
+
+EXACT = 2.0**53  # below it float64 holds every integer
+LARGEST_NOISE = 2.0**40  # of the integer scale, so that a sample fits easily
+BELOW = 1.0 - 2.0**-30  # keeps the rounding of a clipped residual on the safe side of its bound
+MOST_BITS, FEWEST_BITS = 24, 8  # of a residual's fraction
+
+
+@dataclass(frozen=True, eq=False)
+class HardenedRelease:
+    """(sum_i x_i r_i^T in integers + discrete noise) / (I GRID 2^bits) + (beta/P) r'(z)."""
+
+    limit: ClipGradients
+    kind: str  # gaussian or laplace
+    events: tuple[Event, ...]  # [R]  in the gradient's unit
+    records_max: int  # no agent has more; public
+
+    def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> Released:
+        """The integer sum with its noise, back in the gradient's unit; rounded to the run's precision last."""
+        bits = self.bits(problem)
+        unit = problem.records * GRID * 2.0**bits
+        xi = noise.integers(update, f"discrete-{self.kind}", self.scale * unit, z)
+        noisy = (self.sum(problem, z, shard, bits) + xi) / unit
+        return Released(noisy.astype(z.dtype) + problem.shrinkage(z), self._event, MEAN_SIZE[self.kind] * self.scale)
+
+    def sum(self, problem: Problem, z: Array, shard: Shard, bits: int) -> Array:
+        """sum_i x_i r_i^T over the grids, exact, [J, R, K] of whole numbers."""
+        if len(shard.x) > self.records_max:
+            raise InputError(f"an agent has {len(shard.x)} records, but records-max declares {self.records_max}")
+        x, y = shard.on_grid.x, shard.on_grid.y
+        limit = ClipGradients(GRID * self.limit.l2, GRID * self.limit.l1)  # x is in units of 1/GRID
+        residual = limit.residual(problem.loss.residual(exact_scores(z, x), y), shard.on_grid)
+        whole = np.trunc(residual * (2.0**bits * BELOW))
+        total: Array = (x.T @ whole.reshape(len(whole), -1)).reshape(z.shape)
+        return total
+
+    def bits(self, problem: Problem) -> int:
+        """As fine as sums and noise allow: from public numbers only."""
+        sums = EXACT / (self.records_max * float(self.limit.l2.max()) * GRID)
+        noise = LARGEST_NOISE / (float(self.scale.max()) * problem.records * GRID or 1.0)
+        bits = min(MOST_BITS, math.floor(math.log2(min(sums, noise))))
+        if bits < FEWEST_BITS:
+            raise InputError(
+                f"hardened noise has {bits} bits for a residual with clip {float(self.limit.l2.max()):g} and "
+                f"{self.records_max} records: it needs {FEWEST_BITS}; use a smaller clip or more budget"
+            )
+        return bits
+
+    @cached_property
+    def scale(self) -> Array:
+        """The scale of every run in the gradient's unit, 0 without noise, [R]."""
+        return np.array([event.scale if isinstance(event, Noise) else 0.0 for event in self.events])
+
+    @cached_property
+    def _event(self) -> BatchEvent:
+        return BatchEvent(self.events)
+
+
+def exact_scores(z: Array, x: Array) -> Array:
+    """(x / GRID)^T z for whole x, with z rounded to a grid too: no record's score depends on the other records."""
+    largest = np.abs(z).max(axis=(0, 2))  # of each run by itself, [R]
+    room = EXACT / (2.0 * GRID * len(z) * np.where(largest > 0.0, largest, 1.0).astype(np.float64))
+    step = (2.0 ** -np.floor(np.log2(room)))[:, None]  # [R, 1]
+    found: Array = scores(np.rint(z.astype(np.float64) / step), x) * (step / GRID)
+    return found

@@ -1,0 +1,27 @@
+"""The paper's release: the exact gradient with Laplace noise whose scale is read off the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.algorithms.releases import Released
+from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent, data_dependent_sensitivity
+from tacit.privacy.noise import NoiseSource
+from tacit.problems import Problem
+from tacit.types import Array, Shard
+
+
+@dataclass(frozen=True, eq=False)
+class PaperRelease:
+    """f'_p(z) + xi with xi ~ Lap(0, Delta(D_p) / epsilon)  (eq. Laplace)."""
+
+    mechanism: LaplaceDataDependent
+
+    def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> Released:
+        """Line 18 and the gradient of line 19."""
+        g, residual = problem.gradient(z, shard)
+        delta = data_dependent_sensitivity(shard, residual, problem.records)
+        xi, event = self.mechanism.draw(update, delta, z, noise)
+        return Released(g + xi, event, np.abs(xi).mean(axis=(0, 2)))

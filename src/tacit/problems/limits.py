@@ -1,0 +1,88 @@
+"""Limits on what one record can do to a gradient, from public bounds.
+
+The gradient of one record is the rank-one matrix x r^T, so ||x r^T||_q = ||x||_q ||r||_q for q = 1 and 2: a limit costs
+two norms a record, and no per-record gradient is ever formed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tacit.types import Array, Shard
+
+
+class Limit(Protocol):
+    """How records are held within a bound."""
+
+    def scores(self, scores: Array, shard: Shard) -> Array:
+        """The scores of the records as the limit leaves them, [n, R, K]."""
+        ...
+
+    def residual(self, residual: Array, shard: Shard) -> Array:
+        """The residuals of the records as they enter the sum x r^T, [n, R, K]."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NoLimit:
+    """Records as they are."""
+
+    def scores(self, scores: Array, shard: Shard) -> Array:
+        """The same."""
+        return scores
+
+    def residual(self, residual: Array, shard: Shard) -> Array:
+        """The same."""
+        return residual
+
+
+@dataclass(frozen=True, eq=False)
+class ClipGradients:
+    """Every record's gradient shortened to ||x r^T||_2 <= l2, and to ||x r^T||_1 <= l1 where that is finite."""
+
+    l2: Array  # [R]
+    l1: Array  # [R]
+
+    def scores(self, scores: Array, shard: Shard) -> Array:
+        """The same: only the gradient is clipped."""
+        return scores
+
+    def residual(self, residual: Array, shard: Shard) -> Array:
+        """r min(1, l2 / (||x||_2 ||r||_2), l1 / (||x||_1 ||r||_1))."""
+        factor = self.l2 / np.maximum(shard.norm2[:, None] * np.sqrt((residual**2).sum(axis=-1)), self.l2)
+        if np.isfinite(self.l1).any():
+            l1 = np.minimum(self.l1, np.finfo(self.l1.dtype).max)  # inf stands for no bound
+            length = shard.norm1[:, None] * np.abs(residual).sum(axis=-1)
+            factor = np.minimum(factor, l1 / np.maximum(length, l1))
+        clipped: Array = residual * factor[..., None]
+        return clipped
+
+
+@dataclass(frozen=True)
+class BoundRecords:
+    """Every record x scaled to ||x||_2 <= bound; unlike a clipped gradient, this is still a convex, smooth loss."""
+
+    bound: float
+
+    def scores(self, scores: Array, shard: Shard) -> Array:
+        """The scores of the scaled records."""
+        return scores * self._scale(shard)
+
+    def residual(self, residual: Array, shard: Shard) -> Array:
+        """With the scale of x put onto r."""
+        return residual * self._scale(shard)
+
+    def _scale(self, shard: Shard) -> Array:
+        scale: Array = self.bound / np.maximum(shard.norm2, self.bound)
+        return scale[:, None, None]
+
+
+NO_LIMIT = NoLimit()
+
+
+def rounding_slack(features: int, outputs: int, precision: str) -> float:
+    """A factor a little below 1 for a clip bound, so that norms rounded in this precision still keep it."""
+    return 1.0 - (features + outputs + 8) * float(np.finfo(precision).eps)
