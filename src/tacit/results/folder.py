@@ -7,13 +7,14 @@ import json
 import os
 import shutil
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError
+from tacit.results.chain import Chain
 from tacit.results.files import read_arrays, to_json, write_text
 from tacit.types import Array
 
@@ -25,8 +26,13 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, files: Mapping[str, str]) -> RunFolder:
-        """A new folder with what the run begins with; one that exists is never touched."""
+    def create(
+        cls, path: Path, files: Mapping[str, str], ledger: Sequence[Mapping[str, Any]], local: Mapping[str, str]
+    ) -> RunFolder:
+        """A new folder with what the run begins with; one that exists is never touched.
+
+        `ledger` are the first lines of the ledger, `local` the files that must not leave the house.
+        """
         try:
             path.mkdir(parents=True)
         except FileExistsError:
@@ -37,8 +43,16 @@ class RunFolder:
         try:
             folder.checkpoints.mkdir()
             folder.metrics.touch()
-            folder.ledger.touch()
-            for name, text in files.items():
+            folder.chain.create()
+            folder.chain.append(ledger)
+            if local:
+                folder.local.mkdir()
+                folder.local_metrics.touch()
+                write_text(folder.local / "README.txt", LOCAL_ONLY)
+            for name, text in (
+                *files.items(),
+                *((f"{folder.local.name}/{name}", text) for name, text in local.items()),
+            ):
                 write_text(path / name, text)
         except BaseException:
             shutil.rmtree(path)
@@ -74,8 +88,23 @@ class RunFolder:
 
     @property
     def ledger(self) -> Path:
-        """One line for each run, agent, event and count at every checkpoint."""
+        """The study, the plan of every run, and one line for each run, agent, event and count at every checkpoint."""
         return self.path / "ledger.jsonl"
+
+    @property
+    def chain(self) -> Chain:
+        """The ledger as a hash chain; its head is kept a second time in ledger.head."""
+        return Chain(self.ledger, self.path / "ledger.head")
+
+    @property
+    def local(self) -> Path:
+        """What certified mode computes from private records without noise: for the owner's eyes alone."""
+        return self.path / "local-only"
+
+    @property
+    def local_metrics(self) -> Path:
+        """The local-only part of the metrics."""
+        return self.local / "metrics.jsonl"
 
     @property
     def model(self) -> Path:
@@ -115,8 +144,12 @@ class RunFolder:
             raise InputError(f"{self.config} is damaged: {error}") from None
 
     def read_start(self) -> dict[str, Any]:
-        """What the run began with."""
-        return _read_json(self.start)
+        """What the run began with, of this folder and of its local-only part."""
+        return self._read_both(self.start)
+
+    def _read_both(self, path: Path, local: bool = True) -> dict[str, Any]:
+        kept = self.local / path.name
+        return merged(_read_json(path), _read_json(kept)) if local and kept.is_file() else _read_json(path)
 
     def kept_schema(self) -> Path:
         """The schema of a run on a table, which must be there."""
@@ -124,19 +157,23 @@ class RunFolder:
             raise InputError(f"{self.schema} is gone: without it the table's columns mean nothing")
         return self.schema
 
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """Every row, in order."""
-        return list(read_lines(self.metrics))
+    def read_metrics(self, local: bool = True) -> list[dict[str, Any]]:
+        """Every row, in order; with what is local-only unless told otherwise."""
+        rows = list(read_lines(self.metrics))
+        if not local or not self.local_metrics.is_file():
+            return rows
+        kept = {(row["run"], row["round"]): row for row in read_lines(self.local_metrics)}
+        return [row | kept.get((row["run"], row["round"]), {}) for row in rows]
 
     def read_ledger(self) -> list[dict[str, Any]]:
-        """Every entry, in order."""
-        return list(read_lines(self.ledger))
+        """Every entry, in order, of a ledger that nobody has tampered with."""
+        return self.chain.read()
 
-    def read_summary(self) -> dict[str, Any]:
-        """The result of an ended run."""
+    def read_summary(self, local: bool = True) -> dict[str, Any]:
+        """The result of an ended run; with what is local-only unless told otherwise."""
         if not self.finished:
             raise InputError(f"{self.path} has not ended: continue it with 'tacit resume {self.path}'")
-        return _read_json(self.summary)
+        return self._read_both(self.summary, local)
 
     def read_model(self) -> dict[str, Array]:
         """`w`, `classes`, `feature_names` and the index of the runs."""
@@ -169,6 +206,21 @@ class RunFolder:
                 yield False
             else:
                 yield True
+
+
+LOCAL_ONLY = """LOCAL ONLY. The files in this folder are computed from private records without noise.
+No privacy budget covers them. They are for the owner of the records and must not leave the house;
+everything else in the run folder may.
+"""
+
+
+def merged(first: Any, second: Any) -> Any:
+    """Two JSON values of the same form, the second one's where both have something to say."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        return {key: merged(first.get(key), second.get(key)) for key in (first | second)}
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return [merged(a, b) for a, b in zip(first, second, strict=True)]
+    return first if second is None else second
 
 
 def _read_json(path: Path) -> dict[str, Any]:

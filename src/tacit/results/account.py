@@ -1,0 +1,134 @@
+"""The ledger of one data set over all studies: every study's whole plan is reserved before it begins.
+
+It adds zero-concentrated privacy, whose sum stays a valid stop rule when later studies are chosen after seeing what
+earlier ones released; the minimum over accountants would not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InputError
+from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
+from tacit.results.chain import Chain
+from tacit.results.folder import read_lines
+
+KIND = "tacit data ledger"
+
+
+@dataclass(frozen=True)
+class Account:
+    """A ledger file; its head is kept in the user's state folder, where a restored backup does not reach."""
+
+    path: Path
+    identity: str
+
+    @classmethod
+    def create(cls, path: Path, name: str, total_epsilon: float, delta: float) -> Account:
+        """A new ledger with its budget."""
+        if path.exists():
+            raise InputError(f"{path} exists: a ledger is never begun anew")
+        if not path.parent.is_dir():
+            raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+        account = cls(path, uuid.uuid4().hex)
+        account._chain.head.parent.mkdir(parents=True, exist_ok=True)
+        account._chain.create()
+        first = {"kind": KIND, "id": account.identity, "data": name, "total_epsilon": total_epsilon, "delta": delta}
+        account._chain.append([first | {"time": _now()}])
+        return account
+
+    @classmethod
+    def open(cls, path: Path) -> Account:
+        """An existing ledger."""
+        if not path.is_file():
+            raise InputError(f"there is no ledger {path}: 'tacit ledger init {path}' begins one")
+        first = next(read_lines(path), {})
+        if first.get("kind") != KIND:
+            raise InputError(f"{path} is not a ledger over studies: 'tacit ledger init' begins one")
+        account = cls(path, str(first["id"]))
+        account._chain.read()
+        return account
+
+    @classmethod
+    def adopt(cls, path: Path) -> Account:
+        """Take a ledger that was moved here from another machine as it is, and say so in it."""
+        first = next(read_lines(path), {}) if path.is_file() else {}
+        if first.get("kind") != KIND:
+            raise InputError(f"{path} is not a ledger over studies: 'tacit ledger init' begins one")
+        account = cls(path, str(first["id"]))
+        if account._chain.head.exists():
+            raise InputError(f"{path} is known on this machine already: there is nothing to adopt")
+        account._chain.head.parent.mkdir(parents=True, exist_ok=True)
+        account._chain.adopt()
+        account._chain.append([{"kind": "adopted", "time": _now()}])
+        return account
+
+    def reserve(self, study: str, rho: float) -> str:
+        """Set a study's whole plan aside, and give the reservation's name; what does not fit is refused."""
+        with self._locked():
+            state = self.state()
+            if rho > state["zcdp_left"]:
+                after = zcdp_epsilon(state["zcdp_used"] + rho, state["delta"])
+                raise InputError(
+                    f"the budget of {self.path} is exhausted: it allows epsilon {state['total_epsilon']:g} at delta "
+                    f"{state['delta']:g}, {state['epsilon_used']:.4g} of it is used or set aside, and this study would "
+                    f"bring it to {after:.4g}; a study of total-epsilon {state['epsilon_next']:.4g} still fits"
+                )
+            name = uuid.uuid4().hex
+            row = {"kind": "reserve", "reservation": name, "study": study, "zcdp": rho, "time": _now()}
+            self._chain.append([row])
+            return name
+
+    def settle(self, reservation: str, rho: float) -> None:
+        """Replace a reservation by what was really spent, once the study has ended; settling again changes nothing."""
+        with self._locked():
+            if not any(row["kind"] == "settle" and row["reservation"] == reservation for row in self._chain.read()):
+                self._chain.append([{"kind": "settle", "reservation": reservation, "zcdp": rho, "time": _now()}])
+
+    def state(self) -> dict[str, Any]:
+        """Budget, what is used or set aside, what is left, and the studies."""
+        rows = self._chain.read()
+        first, studies = rows[0], {row["reservation"]: dict(row) for row in rows if row["kind"] == "reserve"}
+        for row in rows:
+            if row["kind"] == "settle":
+                studies[row["reservation"]] |= {"zcdp": row["zcdp"], "settled": row["time"]}
+        used = sum(study["zcdp"] for study in studies.values())
+        left = zcdp_budget(first["total_epsilon"], first["delta"]) - used
+        return {
+            "data": first["data"],
+            "total_epsilon": first["total_epsilon"],
+            "delta": first["delta"],
+            "zcdp_used": used,
+            "zcdp_left": left,
+            "epsilon_used": zcdp_epsilon(used, first["delta"]),
+            "epsilon_next": zcdp_epsilon(left, first["delta"]),  # of one more study that uses all that is left
+            "studies": list(studies.values()),
+        }
+
+    @property
+    def _chain(self) -> Chain:
+        return Chain(self.path, state_folder() / "ledgers" / f"{self.identity}.json")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self.path.open("r") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def state_folder() -> Path:
+    """Where Tacit keeps what must outlive a run: tacit in the user's state folder."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(given) if given else Path.home() / ".local" / "state") / "tacit"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

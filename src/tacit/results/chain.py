@@ -1,0 +1,123 @@
+"""Append-only JSON lines in a hash chain, whose head is kept a second time.
+
+Every line holds the SHA-256 of the line before it. A changed line breaks the chain; a cut tail or a restored backup
+leaves the chain shorter than the head that was kept elsewhere says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InputError
+from tacit.results.files import to_json, write_text
+
+BEGINNING = "0" * 64
+
+
+@dataclass
+class Chain:
+    """A file of chained lines, and the file its head is kept in."""
+
+    path: Path
+    head: Path
+    _tip: tuple[int, str, int] | None = None  # lines, last hash and size after our own last append
+
+    def create(self) -> None:
+        """An empty chain."""
+        self.path.touch()
+        self._keep_head(0, BEGINNING)
+
+    def adopt(self) -> None:
+        """Keep the head of a chain that came from elsewhere, as it stands."""
+        self._keep_head(0, BEGINNING)
+        self._keep_head(*self._verified())
+
+    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows: they are on the disk before the new head is."""
+        count, last = self._own_tip() or self._verified()
+        lines = []
+        for row in rows:
+            lines.append(to_json({"line": count + 1, "previous": last, **row}).encode())
+            count, last = count + 1, _hash(lines[-1])
+        if not lines:
+            return
+        with self.path.open("r+b") as file:
+            if self._own_tip() is None:
+                file.truncate(_whole_lines(file.read()))  # a line torn by a crash was never counted
+            file.seek(0, os.SEEK_END)
+            file.write(b"".join(line + b"\n" for line in lines))
+            file.flush()
+            os.fsync(file.fileno())
+            self._tip = (count, last, file.tell())
+        self._keep_head(count, last)
+
+    def read(self) -> list[dict[str, Any]]:
+        """Every row, after the chain was checked against itself and against its head."""
+        self._verified()
+        rows = [json.loads(line) for line in self._lines()]
+        return [{key: value for key, value in row.items() if key not in {"line", "previous"}} for row in rows]
+
+    def _own_tip(self) -> tuple[int, str] | None:
+        """The tip this process left, where nobody has touched the file since: it need not be checked again."""
+        if self._tip is None or self.path.stat().st_size != self._tip[2]:
+            return None
+        return self._tip[:2]
+
+    def _lines(self) -> list[bytes]:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            raise InputError(f"the ledger {self.path} is gone") from None
+        return content[: _whole_lines(content)].splitlines()
+
+    def _verified(self) -> tuple[int, str]:
+        """The number of lines and the last one's hash; lines beyond the kept head were written just before a crash."""
+        kept_count, kept = self._read_head()
+        hashes = [BEGINNING]
+        for number, line in enumerate(self._lines(), 1):
+            if _previous(line) != (number, hashes[-1]):
+                raise InputError(f"line {number} of {self.path} does not follow from the one before: it was changed")
+            hashes.append(_hash(line))
+        if len(hashes) <= kept_count:
+            raise InputError(
+                f"{self.path} has {len(hashes) - 1} lines, but {self.head} knows of {kept_count}: "
+                "its tail was cut off, or an old copy was put back"
+            )
+        if hashes[kept_count] != kept:
+            raise InputError(f"{self.path} is not the ledger that {self.head} knows: it was replaced or tampered with")
+        return len(hashes) - 1, hashes[-1]
+
+    def _read_head(self) -> tuple[int, str]:
+        try:
+            kept = json.loads(self.head.read_text(encoding="utf-8"))
+            return int(kept["lines"]), str(kept["head"])
+        except FileNotFoundError:
+            raise InputError(f"{self.head} is gone: without it a cut ledger could not be told") from None
+        except (ValueError, KeyError, TypeError):
+            raise InputError(f"{self.head} is damaged: it must hold the ledger's head") from None
+
+    def _keep_head(self, count: int, last: str) -> None:
+        write_text(self.head, json.dumps({"lines": count, "head": last}) + "\n")
+
+
+def _hash(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
+
+
+def _whole_lines(content: bytes) -> int:
+    """How many bytes of a file are whole lines."""
+    return content.rfind(b"\n") + 1
+
+
+def _previous(line: bytes) -> tuple[int, str] | None:
+    try:
+        row = json.loads(line)
+        return int(row["line"]), str(row["previous"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,78 @@
+"""The ledger over studies: plans are reserved whole, and what does not fit is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import InputError
+from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
+from tacit.results.account import Account, state_folder
+
+DELTA = 1e-6
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Account:
+    return Account.create(tmp_path / "patients.ledger", "patients", 2.0, DELTA)
+
+
+def test_reservations_add_up_and_are_settled(account: Account) -> None:
+    first = account.reserve("one", 0.02)
+    account.reserve("two", 0.01)
+    state = Account.open(account.path).state()
+    assert state["zcdp_used"] == pytest.approx(0.03)
+    assert state["epsilon_used"] == pytest.approx(zcdp_epsilon(0.03, DELTA))
+    account.settle(first, 0.005)
+    account.settle(first, 0.0)  # settling again changes nothing
+    state = account.state()
+    assert state["zcdp_used"] == pytest.approx(0.015)
+    assert [study["study"] for study in state["studies"]] == ["one", "two"]
+    assert "settled" in state["studies"][0] and "settled" not in state["studies"][1]
+
+
+def test_an_exhausted_budget_is_refused_whatever_was_settled_later(account: Account) -> None:
+    whole = zcdp_budget(2.0, DELTA)
+    account.reserve("almost all", 0.9 * whole)
+    with pytest.raises(InputError, match=r"is exhausted: it allows epsilon 2 at delta 1e-06.*still fits"):
+        account.reserve("too much", 0.2 * whole)
+    account.reserve("the rest", account.state()["zcdp_left"])
+    with pytest.raises(InputError, match="is exhausted"):
+        account.reserve("a little", 1e-6)
+    assert account.state()["epsilon_used"] <= 2.0
+    assert account.state()["epsilon_used"] == pytest.approx(2.0, rel=1e-3)
+
+
+def test_the_head_is_kept_where_a_backup_does_not_reach(account: Account, tmp_path: Path) -> None:
+    backup = account.path.read_bytes()
+    account.reserve("one", 0.02)
+    account.path.write_bytes(backup)
+    with pytest.raises(InputError, match="an old copy was put back"):
+        Account.open(account.path)
+    assert not list(tmp_path.glob("*.json"))
+    assert list((state_folder() / "ledgers").glob(f"{account.identity}.json"))
+
+
+def test_a_ledger_from_elsewhere_must_be_adopted(account: Account) -> None:
+    account.reserve("one", 0.02)
+    head = state_folder() / "ledgers" / f"{account.identity}.json"
+    head.unlink()
+    with pytest.raises(InputError, match=r"head|gone"):
+        Account.open(account.path)
+    assert Account.adopt(account.path).state()["zcdp_used"] == pytest.approx(0.02)
+    with pytest.raises(InputError, match="nothing to adopt"):
+        Account.adopt(account.path)
+
+
+def test_what_is_no_ledger_is_refused(tmp_path: Path, account: Account) -> None:
+    with pytest.raises(InputError, match="tacit ledger init"):
+        Account.open(tmp_path / "none")
+    (tmp_path / "other").write_text('{"kind": "study"}\n')
+    for opening in (Account.open, Account.adopt):
+        with pytest.raises(InputError, match="is not a ledger over studies"):
+            opening(tmp_path / "other")
+    with pytest.raises(InputError, match="never begun anew"):
+        Account.create(account.path, "x", 1.0, DELTA)
+    with pytest.raises(InputError, match="no folder"):
+        Account.create(tmp_path / "a" / "b", "x", 1.0, DELTA)

@@ -1,0 +1,104 @@
+"""The ledger's chain: what was written cannot be changed, cut or put back unnoticed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import InputError
+from tacit.results.chain import Chain
+
+ROWS = [{"agent": "north", "count": 3}, {"agent": "south", "count": 4}]
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Chain:
+    made = Chain(tmp_path / "ledger.jsonl", tmp_path / "ledger.head")
+    made.create()
+    made.append(ROWS)
+    made.append([{"agent": "west", "count": 5}])
+    return made
+
+
+def reopened(chain: Chain) -> Chain:
+    return Chain(chain.path, chain.head)
+
+
+def test_what_was_written_is_read(chain: Chain) -> None:
+    assert reopened(chain).read() == [*ROWS, {"agent": "west", "count": 5}]
+    reopened(chain).append([{"agent": "east", "count": 1}])
+    chain.append([{"agent": "again", "count": 1}])  # whose own memory of the tip is old now
+    assert [row["agent"] for row in chain.read()] == ["north", "south", "west", "east", "again"]
+    chain.append([])
+    assert len(chain.read()) == 5
+
+
+@pytest.mark.parametrize("line", [0, 1, 2])
+def test_a_changed_line_is_found(chain: Chain, line: int) -> None:
+    lines = chain.path.read_text().splitlines()
+    lines[line] = lines[line].replace('"count": ', '"count": 1')
+    chain.path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=r"changed|tampered"):
+        reopened(chain).read()
+    with pytest.raises(InputError, match=r"changed|tampered"):
+        reopened(chain).append(ROWS)
+
+
+def test_a_line_put_in_or_taken_out_is_found(chain: Chain) -> None:
+    lines = chain.path.read_text().splitlines()
+    for changed in (lines[1:], [lines[0], lines[2]], [lines[0], lines[0], *lines[1:]], [lines[1], lines[0], lines[2]]):
+        chain.path.write_text("\n".join(changed) + "\n")
+        with pytest.raises(InputError, match="does not follow"):
+            reopened(chain).read()
+
+
+def test_a_cut_tail_and_a_restored_backup_are_found(chain: Chain) -> None:
+    backup = chain.path.read_text()
+    chain.append(ROWS)
+    whole = chain.path.read_text()
+    chain.path.write_text("".join(whole.splitlines(keepends=True)[:-1]))
+    with pytest.raises(InputError, match=r"has 4 lines, but .*ledger.head knows of 5: its tail was cut off"):
+        reopened(chain).read()
+    chain.path.write_text(backup)
+    with pytest.raises(InputError, match="an old copy was put back"):
+        reopened(chain).append(ROWS)
+    chain.path.write_text(whole)
+    assert len(reopened(chain).read()) == 5
+
+
+def test_another_ledger_of_the_same_length_is_found(chain: Chain, tmp_path: Path) -> None:
+    other = Chain(tmp_path / "other.jsonl", tmp_path / "other.head")
+    other.create()
+    other.append([{"agent": "x", "count": 0}] * 3)
+    chain.path.write_bytes(other.path.read_bytes())
+    with pytest.raises(InputError, match="is not the ledger that"):
+        reopened(chain).read()
+
+
+def test_a_head_that_is_gone_or_damaged_is_said(chain: Chain) -> None:
+    head = chain.head.read_text()
+    chain.head.unlink()
+    with pytest.raises(InputError, match="head is gone"):
+        reopened(chain).read()
+    chain.head.write_text("no json")
+    with pytest.raises(InputError, match="is damaged"):
+        reopened(chain).read()
+    chain.head.write_text(head)
+    chain.path.unlink()
+    with pytest.raises(InputError, match="is gone"):
+        reopened(chain).read()
+
+
+def test_a_crash_between_the_line_and_the_head_loses_nothing(chain: Chain) -> None:
+    """The line is on the disk before the head: a crash in between leaves one line more than the head knows."""
+    head = chain.head.read_text()
+    chain.append([{"agent": "late", "count": 9}])
+    chain.head.write_text(head)
+    with chain.path.open("a") as file:
+        file.write('{"line": 5, "prev')  # and a crash in the middle of the next one leaves half of it
+    assert reopened(chain).read()[-1] == {"agent": "late", "count": 9}
+    reopened(chain).append([{"agent": "next", "count": 1}])
+    assert [row["agent"] for row in reopened(chain).read()] == ["north", "south", "west", "late", "next"]
+    assert json.loads(chain.head.read_text())["lines"] == 5
