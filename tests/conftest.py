@@ -12,6 +12,12 @@ settings.register_profile("tacit", deadline=None, max_examples=40, derandomize=T
 settings.load_profile("tacit")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The heads of ledgers that tests make are kept in a folder of the tests' own."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real data sets, for the tests marked real_data."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import re
 import time
 import tomllib
@@ -13,12 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tacit.data import SOURCES, describe, fingerprint
+from tacit.data import fingerprint
 from tacit.errors import InputError
-from tacit.results.files import to_json
 from tacit.results.folder import RunFolder
 from tacit.settings import Settings, resolve
-from tacit.study import Progress, Study, finish, prepare, train
+from tacit.study import Progress, Study, finish, train
+from tacit.study.begin import beginning, digest, prepare, reserved
+from tacit.study.close import settle
+from tacit.study.tradeoff import PlanView, plan_view
 from tacit.types import Array
 from tacit.views.report import write_report
 
@@ -66,10 +66,19 @@ def run(
     **settings: Any,
 ) -> Run:
     """Train: settings from a file, from keywords, or both (keywords win); see `tacit config init` for their names."""
-    study = prepare(resolve(read_config(config) if config else {}, settings))
-    folder = RunFolder.create(_place(study.settings), _beginning(study))
+    resolved = resolve(read_config(config) if config else {}, settings)
+    with reserved(resolved) as (study, reservation):
+        folder = RunFolder.create(_place(study.settings), **beginning(study, reservation))
     started(folder)
     return _work(study, folder, watch, stop)
+
+
+def plan(config: str | Path | None = None, **settings: Any) -> PlanView:
+    """What a run with these settings would spend and on what, from public facts alone; nothing is spent."""
+    resolved = resolve(read_config(config) if config else {}, settings)
+    if resolved.mode != "certified":
+        raise InputError("mode paper has no total budget to plan: use --mode certified")
+    return plan_view(resolved)
 
 
 def resume(
@@ -88,7 +97,7 @@ def resume(
     if settings.schema:
         settings = replace(settings, schema=str(folder.kept_schema()))
     begun = folder.read_start()
-    if _digest(folder.config.read_text(encoding="utf-8")) != begun["config"]:
+    if digest(folder.config.read_text(encoding="utf-8")) != begun["config"]:
         raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
     study = prepare(settings)
     if fingerprint(study.dataset) != begun["records"]:
@@ -120,6 +129,7 @@ def _work(study: Study, folder: RunFolder, watch: Callable[[Progress], None], st
     with folder.locked():
         train(study, folder, watch, stop)
         finish(study, folder)
+        settle(study, folder)
         write_report(folder)
     return Run(folder)
 
@@ -136,27 +146,3 @@ def _free(path: Path) -> Path:
     """The path, or with a number behind it where two runs begin in the same second."""
     candidates = (path if i == 1 else path.with_name(f"{path.name}-{i}") for i in range(1, 1000))
     return next(candidate for candidate in candidates if not candidate.exists())
-
-
-def _beginning(study: Study) -> dict[str, str]:
-    """The files a run begins with."""
-    config = _kept(study.settings).to_toml()
-    facts = {
-        "config": _digest(config),
-        "records": fingerprint(study.dataset),
-        "data": describe(study.dataset) | {"target": dataclasses.asdict(study.dataset.target)},
-    }
-    schema = study.settings.schema
-    files = {"config.toml": config, "start.json": to_json(facts) + "\n"}
-    return files | ({"schema.toml": Path(schema).read_text(encoding="utf-8")} if schema else {})
-
-
-def _kept(settings: Settings) -> Settings:
-    """The settings to write down: paths hold from any folder."""
-    names = ["data_dir", "schema", "test", *([] if settings.data in SOURCES else ["data"])]
-    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name in names if (value := getattr(settings, name))}
-    return replace(settings, **paths)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

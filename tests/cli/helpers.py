@@ -12,7 +12,10 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "clinics"
 TABLE = ("--data", str(EXAMPLE / "records.csv"), "--schema", str(EXAMPLE / "schema.toml"))
-CLINICS = (*TABLE, "--test-share", "0.25", "--mode", "paper")
+PAPER = ("--mode", "paper")
+CLINICS = (*TABLE, "--test-share", "0.25", *PAPER)
+DECLARED = ("--total-records", "600", "--agents", "3")
+CERTIFIED = (*TABLE, "--test-share", "0.25", *DECLARED)
 COMMAND = (sys.executable, "-m", "tacit")
 
 
@@ -49,4 +52,4 @@ def tacit_json(*args: str | Path, cwd: Path | None = None) -> dict[str, Any]:
 
 def environment(**changes: str) -> dict[str, str]:
     """The test's own environment; warnings would show on stderr."""
-    return {**os.environ, "COLUMNS": "100", **changes}
+    return {**os.environ, "COLUMNS": "100", **changes}  # conftest gives XDG_STATE_HOME a folder of the tests' own

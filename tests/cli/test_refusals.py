@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import CLINICS, EXAMPLE, TABLE, refused, tacit
+from tests.cli.helpers import CLINICS, DECLARED, EXAMPLE, PAPER, TABLE, refused, tacit
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ from tests.cli.helpers import CLINICS, EXAMPLE, TABLE, refused, tacit
         (("run", "--agents", "70000"), "70000"),
         (("run", "--schema", "s.toml"), "schema means nothing to mnist14"),
         (("run", "--rounds", "inf"), "rounds is inf: it must be a whole number"),
-        (("run", *TABLE, "--partition", "shuffled"), "the table names its agents"),
-        (("run", *TABLE, "--agents", "7"), "agents is 7, but the table names 3 agents of its own"),
+        (("run", *TABLE, *PAPER, "--partition", "shuffled"), "the table names its agents"),
+        (("run", *TABLE, *PAPER, "--agents", "7"), "agents is 7, but the table names 3 agents of its own"),
         (("config", "init", "no/such/folder/c.toml"), "there is no folder no/such/folder"),
         (("show", "nowhere"), "nowhere is not a run folder"),
         (("resume", "nowhere"), "nowhere is not a run folder"),
@@ -72,14 +72,15 @@ def test_bad_cells_of_a_table(tmp_path: Path, old: str, new: str, word: str) -> 
     text = (EXAMPLE / "records.csv").read_text()
     (tmp_path / "t.csv").write_text(text.replace(old, new, 1))
     schema = ("--schema", str(EXAMPLE / "schema.toml"))
-    assert word in refused("run", "--data", "t.csv", *schema, cwd=tmp_path)
+    for mode in (PAPER, DECLARED):
+        assert word in refused("run", "--data", "t.csv", *schema, *mode, cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
 def test_a_class_that_was_never_seen(tmp_path: Path) -> None:
     schema = (EXAMPLE / "schema.toml").read_text().replace('["benign", "malignant"]', '["benign", "malignant", "rare"]')
     (tmp_path / "s.toml").write_text(schema)
-    sentence = refused("run", "--data", EXAMPLE / "records.csv", "--schema", "s.toml", cwd=tmp_path)
+    sentence = refused("run", "--data", EXAMPLE / "records.csv", "--schema", "s.toml", *PAPER, cwd=tmp_path)
     assert "class 'rare' has no training record" in sentence
 
 
@@ -114,17 +115,8 @@ def test_a_model_and_a_table_that_do_not_fit(tmp_path: Path) -> None:
     regression = regression.replace('column = "diagnosis"', 'column = "radius"').replace("[0.0, 1.0]", "[0.0, 40.0]")
     regression = regression.replace('[columns.radius]\nkind = "numeric"\nbounds = [0.0, 30.0]\n', "")
     (tmp_path / "s.toml").write_text(regression)
-    tacit(
-        "run",
-        "--data",
-        EXAMPLE / "records.csv",
-        "--schema",
-        tmp_path / "s.toml",
-        "--rounds",
-        "1",
-        "--out",
-        tmp_path / "n",
-    )
+    numbers = ("--data", EXAMPLE / "records.csv", "--schema", tmp_path / "s.toml")
+    tacit("run", *numbers, *PAPER, "--rounds", "1", "--out", tmp_path / "n")
     assert "cannot be compared" in refused("compare", tmp_path / "r", tmp_path / "n")
     assert "cannot be compared" in refused("plot", tmp_path / "r", tmp_path / "n", "--out", tmp_path / "p.png")
     (tmp_path / "r" / "model.npz").write_bytes(b"PK broken")

@@ -90,12 +90,14 @@ def test_a_flag_given_twice_means_both(tmp_path: Path) -> None:
 
 
 def test_tacit_run_with_no_argument_compares_three_ways(tmp_path: Path) -> None:
-    """The embedded data, the method with and without noise, and the baseline; the report beside it."""
+    """The embedded data, several local updates a round and one, with and without noise; the report beside it."""
     found = tacit_json("run", cwd=tmp_path)
     runs = {(entry["algorithm"], entry["epsilon"]): entry for entry in found["runs"]}
-    assert {("objpm", 1.0), ("objpm", "inf"), ("outp", 1.0)} <= set(runs)
+    assert set(runs) == {(name, epsilon) for name in ("objpm", "objp") for epsilon in (1.0, "inf")}
     assert runs["objpm", 1.0]["test_error"] <= 0.12
-    assert runs["objpm", "inf"]["test_error"] <= runs["objpm", 1.0]["test_error"] < runs["outp", 1.0]["test_error"]
+    assert runs["objpm", "inf"]["test_error"] <= runs["objpm", 1.0]["test_error"] < runs["objp", 1.0]["test_error"]
+    assert found["mode"] == "certified"
+    assert 0.999 <= found["privacy"]["runs"][0]["spent_epsilon"] <= 1.0
     assert found["data"]["records"] == 60000
     assert len(found["data"]["agents"]) == 10
     folder = tmp_path / found["run"]

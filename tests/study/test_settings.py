@@ -12,7 +12,7 @@ import pytest
 from tacit.cli.about import commented_config
 from tacit.data import SOURCES, DataOptions
 from tacit.errors import InputError
-from tacit.settings import Settings, resolve
+from tacit.settings import resolve
 from tacit.settings.settings import FIELDS
 
 
@@ -25,7 +25,25 @@ from tacit.settings.settings import FIELDS
         ({"epsilon": "one"}, "epsilon is 'one': it must be a number"),
         ({"epsilon": math.nan}, "epsilon is nan"),
         ({"epsilon": True}, "epsilon is True: it must be a number"),
-        ({"epsilon": []}, "epsilon is empty"),
+        ({"total_epsilon": 0}, "total-epsilon is 0: it must be above 0, or inf"),
+        ({"total_epsilom": 1}, r"no setting 'total_epsilom' \(did you mean 'total_epsilon'\?\)"),
+        ({"epsilon": 1}, "epsilon is 1, the nominal budget of one local update: that is --mode paper"),
+        ({"mode": "paper", "total_epsilon": 2}, "total-epsilon is 2, which --mode paper does not heed"),
+        ({"mode": "paper", "clip": 2}, "clip is 2.0, which --mode paper does not heed"),
+        ({"mode": "paper", "noise": "hardened"}, "noise is hardened, which --mode paper does not heed"),
+        ({"mode": "paper", "algorithm": "hidden"}, "hidden is not one of the paper's methods"),
+        ({"algorithm": "outp"}, "outp has no certified form: there are hidden, objp, objpm, objt, or --mode paper"),
+        ({"algorithm": "iadmm"}, "total-epsilon is 1, but iadmm adds no noise and cannot keep it"),
+        ({"clip": 0}, "clip is 0: it must be above 0"),
+        ({"clip": -1}, "clip is -1: it must be above 0"),
+        ({"noise_multiplier": 0}, "noise-multiplier is 0: it must be above 0"),
+        ({"adjacency": "replace"}, r"no adjacency 'replace' \(did you mean 'replace-one'\?\)"),
+        ({"mechanism": "gausian"}, r"no mechanism 'gausian' \(did you mean 'gaussian'\?\)"),
+        ({"noise": "hardend"}, r"no noise 'hardend' \(did you mean 'hardened'\?\)"),
+        ({"noise": "hardened", "seeds": 2}, "seeds is 2, but hardened noise has no seeds"),
+        ({"total_records": 0}, "total-records is 0: it must be a whole number of at least 1"),
+        ({"records_max": "a=3,b=0"}, "records-max of b is 0"),
+        ({"records_max": "a=3,a=4"}, "records-max names an agent twice"),
         ({"epsilon": [1, 1.0]}, "epsilon names 1.0 twice"),
         ({"delta": 0}, "delta is 0: it must be above 0 and below 1"),
         ({"delta": 1}, "delta is 1: it must be above 0 and below 1"),
@@ -39,14 +57,14 @@ from tacit.settings.settings import FIELDS
         ({"eta": "smoth"}, r"no eta 'smoth' \(did you mean 'smooth'\?\)"),
         ({"loss": "hing"}, r"no loss 'hing' \(did you mean 'hinge'\?\): there are hinge, softmax, squared"),
         ({"algorithm": "iadm"}, r"no algorithm 'iadm' \(did you mean 'iadmm'\?\)"),
-        ({"mode": "certified"}, "no mode 'certified': there is paper"),
+        ({"mode": "certain"}, r"no mode 'certain'.*there are certified, paper"),
         ({"intercept": "maybe"}, "intercept is 'maybe': it must be true or false"),
         ({"data": 5}, "data is 5: it must be a text"),
         ({"data": "mnist15"}, r"no data set 'mnist15' \(did you mean 'mnist14'\?\)"),
-        ({"algorithm": "iadmm", "local_updates": 3}, "local-updates is given, but iadmm makes one"),
+        ({"algorithm": "iadmm", "local_updates": 3, "mode": "paper"}, "local-updates is given, but iadmm makes one"),
         ({"rho_growth": 0.5}, "rho-growth is 0.5: it must be at least 1"),
         ({"seed": -1}, "seed is -1"),
-        ({"algorithm": "iadmm,admm", "epsilon": 1}, "epsilon is 1, but iadmm, admm adds no noise and cannot keep it"),
+        ({"mode": "paper", "algorithm": "iadmm,admm", "epsilon": 1}, "epsilon is 1, but iadmm, admm adds no noise"),
         ({"rounds": math.inf}, "rounds is inf: it must be a whole number"),
         ({"rounds": "1" + "0" * 30}, "it must be a whole number from 1 to 1000000000"),
     ],
@@ -57,11 +75,24 @@ def test_what_is_wrong_is_said(given: dict[str, object], sentence: str) -> None:
 
 
 def test_methods_without_noise_have_no_budget() -> None:
-    assert resolve({"algorithm": "iadmm"}).epsilon == (math.inf,)
-    assert resolve({"algorithm": "iadmm", "epsilon": "inf"}).epsilon == (math.inf,)
-    assert resolve({"algorithm": "iadmm,objp", "epsilon": 2}).epsilon == (2.0,)
-    written = tomllib.loads(resolve({"algorithm": "iadmm"}).to_toml())
+    paper = {"mode": "paper"}
+    assert resolve(paper | {"algorithm": "iadmm"}).epsilon == (math.inf,)
+    assert resolve(paper | {"algorithm": "iadmm", "epsilon": "inf"}).epsilon == (math.inf,)
+    assert resolve(paper | {"algorithm": "iadmm,objp", "epsilon": 2}).epsilon == (2.0,)
+    written = tomllib.loads(resolve(paper | {"algorithm": "iadmm"}).to_toml())
     assert resolve(written).epsilon == (math.inf,)  # a run's own configuration runs again
+    assert resolve({"algorithm": "iadmm", "total_epsilon": "inf"}).total_epsilon == (math.inf,)
+
+
+def test_certified_mode_is_the_default() -> None:
+    settings = resolve({})
+    assert (settings.mode, settings.algorithm, settings.total_epsilon) == ("certified", ("objp",), (1.0,))
+    assert (settings.mechanism, settings.adjacency, settings.delta) == ("gaussian", "add-remove", 1e-6)
+    assert resolve({"total_epsilon": [], "epsilon": []}).total_epsilon == (1.0,)
+    assert resolve({"mode": "paper"}).algorithm == ("objpm",)
+    assert resolve({"records_max": "north=300, south=400"}).records_max == {"north": 300, "south": 400}
+    assert resolve({"records_max": {"north": 300}}).records_max == {"north": 300}
+    assert resolve({"records_max": "400"}).records_max == 400
 
 
 def test_the_data_layer_has_the_same_defaults() -> None:
@@ -77,9 +108,11 @@ def test_whole_numbers_are_exact() -> None:
 
 
 def test_an_eta_of_ones_own_is_not_scaled_by_the_preset() -> None:
-    assert resolve({"eta": 0.5}).eta_scale == 1.0
-    assert resolve({"eta": 0.5, "eta_scale": 3}).eta_scale == 3.0
-    assert resolve({}).eta_scale == SOURCES["mnist14"].preset["eta_scale"]
+    paper = {"mode": "paper"}
+    assert resolve(paper | {"eta": 0.5}).eta_scale == 1.0
+    assert resolve(paper | {"eta": 0.5, "eta_scale": 3}).eta_scale == 3.0
+    assert resolve(paper).eta_scale == SOURCES["mnist14"].paper["eta_scale"]
+    assert resolve({}).eta_scale == 1.0
 
 
 def test_paths_may_be_paths_and_know_the_home() -> None:
@@ -88,11 +121,12 @@ def test_paths_may_be_paths_and_know_the_home() -> None:
 
 
 def test_later_layers_win_over_earlier_ones_and_over_the_preset() -> None:
-    preset = SOURCES["mnist14"].preset
-    assert resolve({}).rounds == preset["rounds"]
+    assert resolve({"mode": "paper"}).rounds == SOURCES["mnist14"].paper["rounds"]
+    assert resolve({}).rounds == "auto"
     assert resolve({"rounds": 7}).rounds == 7
     assert resolve({"rounds": 7, "rho": 1}, {"rounds": 9}).rounds == 9
-    assert resolve({"data": "mnist"}).rho == "dynamic"
+    assert resolve({"data": "mnist", "mode": "paper"}).rho == "dynamic"
+    assert resolve({"data": "mnist"}).rho == "auto"
     assert resolve({"data": "some/table.csv"}).intercept is True
     assert resolve({"data": "mnist"}).intercept is False
 
@@ -100,11 +134,19 @@ def test_later_layers_win_over_earlier_ones_and_over_the_preset() -> None:
 @pytest.mark.parametrize("name", list(SOURCES))
 def test_every_preset_keeps_the_rules(name: str) -> None:
     data = "some/table.csv" if name == "table" else name
-    assert resolve({"data": data}).rounds >= 1
+    assert int(resolve({"data": data, "mode": "paper"}).rounds) >= 1
+    assert resolve({"data": data}).mode == "certified"
 
 
-def test_the_written_configuration_is_complete_and_reads_back() -> None:
-    settings = resolve({"epsilon": [0.5, "inf"], "algorithm": "objp,outp", "eta": 2, "out": "x"})
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mode": "paper", "epsilon": [0.5, "inf"], "algorithm": "objp,outp", "eta": 2, "out": "x"},
+        {"total_epsilon": [0.5, "inf"], "records_max": "a=3,b=4", "clip_l1": "inf", "noise": "hardened", "out": "x"},
+    ],
+)
+def test_the_written_configuration_is_complete_and_reads_back(given: dict[str, object]) -> None:
+    settings = resolve(given)
     written = tomllib.loads(settings.to_toml())
     assert set(written) == set(FIELDS) - {"out"}
     assert resolve(written) == dataclasses.replace(settings, out="")
@@ -114,4 +156,5 @@ def test_a_config_file_is_made_of_every_setting() -> None:
     text = commented_config()
     assert tomllib.loads(text) == {}  # everything is commented out
     lines = [line.removeprefix("# ") for line in text.splitlines() if " = " in line]
-    assert resolve(tomllib.loads("\n".join(lines))) == dataclasses.replace(Settings(), data="mnist14")
+    assert resolve(tomllib.loads("\n".join(lines))) == resolve({})
+    assert set(tomllib.loads("\n".join(lines))) == set(FIELDS)

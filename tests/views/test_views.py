@@ -106,7 +106,8 @@ def test_seeds_are_summed_up(run: tacit.Run) -> None:
 
 
 def test_an_unfinished_run_can_be_drawn_but_has_no_report(run: tacit.Run, tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "r", {"config.toml": "", "start.json": run.folder.start.read_text()})
+    files = {"config.toml": "", "start.json": run.folder.start.read_text()}
+    folder = RunFolder.create(tmp_path / "r", files, [], {})
     with pytest.raises(tacit.InputError, match="no evaluated round yet"):
         figure([folder])
     folder.metrics.write_text(run.folder.metrics.read_text() + '{"half a li')

@@ -8,9 +8,12 @@ import sys
 import rich_click as click
 
 from tacit.cli.about import algorithms, config
+from tacit.cli.audit import audit
 from tacit.cli.data import data
 from tacit.cli.group import NearestGroup
+from tacit.cli.ledger import ledger
 from tacit.cli.look import compare, plot, report, show
+from tacit.cli.plan import plan
 from tacit.cli.train import resume, train
 from tacit.cli.use import evaluate, predict
 from tacit.errors import InputError
@@ -27,13 +30,18 @@ def cli() -> None:
 
     \b
     Examples:
-      tacit run              train on embedded data, with and without noise
-      tacit run --data patients.csv --schema schema.toml
-      tacit show runs/*      what earlier runs gave
+      tacit run                            train on embedded data, with and without noise
+      tacit plan --total-epsilon 1         what a privacy budget buys, before it is spent
+      tacit run --total-epsilon 1          train within it
+      tacit ledger runs/*                  what a run spent
     """
 
 
-for command in (train, resume, show, compare, plot, report, predict, evaluate, data, algorithms, config):
+COMMANDS = (
+    *(plan, train, resume, show, compare, plot, report, ledger, audit),
+    *(predict, evaluate, data, algorithms, config),
+)
+for command in COMMANDS:
     cli.add_command(command)
 
 

@@ -70,4 +70,4 @@ def commented_config() -> str:
 
 
 def _line(entry: dataclasses.Field[Any]) -> str:
-    return tomli_w.dumps({entry.name: entry.default[0] if isinstance(entry.default, tuple) else entry.default})
+    return tomli_w.dumps({entry.name: list(entry.default) if isinstance(entry.default, tuple) else entry.default})

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeVar
 
 import rich_click as click
 
 from tacit.settings.settings import FIELDS
 
+GROUPS = tuple(dict.fromkeys(entry.metadata["group"] for entry in FIELDS.values()))
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def setting_flags(function: F) -> F:
-    """A flag for every setting; one that is not given stays None, so that the file and the preset can speak."""
-    for entry in reversed(FIELDS.values()):
-        function = _flag(entry)(function)
-    return function
+def setting_flags(groups: Container[str]) -> Callable[[F], F]:
+    """A flag for every setting of some groups; one that is not given stays None, so that file and preset can speak."""
+
+    def decorate(function: F) -> F:
+        for entry in reversed(FIELDS.values()):
+            if entry.metadata["group"] in groups:
+                function = _flag(entry)(function)
+        return function
+
+    return decorate
 
 
 def given_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +37,7 @@ def _flag(entry: dataclasses.Field[Any]) -> Callable[[F], F]:
     panel = f"{entry.metadata['group']} settings"
     if isinstance(entry.default, bool):
         return click.option(f"--{flag}/--no-{flag}", entry.name, default=None, help=help_text, panel=panel)
-    shown = entry.default[0] if isinstance(entry.default, tuple) else entry.default
+    shown = ",".join(map(str, entry.default)) if isinstance(entry.default, tuple) else entry.default
     default = f" [default: {shown}]" if shown != "" else ""
     metavar = "NUMBER" if isinstance(shown, (int, float)) else "VALUE"
     many = isinstance(entry.default, tuple)

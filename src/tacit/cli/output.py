@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tacit import api
 from tacit.algorithms import ALGORITHMS
+from tacit.privacy.guarantee import headline
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.results.files import to_json
 from tacit.views.tables import GROUP_HEADINGS, HEADINGS, group_rows, has_seeds, result_rows
@@ -46,5 +47,6 @@ def print_result(run: api.Run) -> None:
     stdout.print()
     for name in dict.fromkeys(entry["algorithm"] for entry in run.runs):
         stdout.print(f"{name:8} {ALGORITHMS[name].summary}", soft_wrap=True, highlight=False)
-    stdout.print(f"privacy  {PAPER_HEADLINE}", soft_wrap=True, highlight=False)
+    privacy = PAPER_HEADLINE if run.summary["mode"] == "paper" else headline(run.summary["privacy"])
+    stdout.print(f"privacy  {privacy}", soft_wrap=True, highlight=False)
     stdout.print(f"report   {run.folder.report}", soft_wrap=True, highlight=False)

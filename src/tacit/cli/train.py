@@ -13,19 +13,20 @@ import rich_click as click
 from click.exceptions import Exit
 
 from tacit import api, study
-from tacit.cli.options import given_settings, setting_flags
+from tacit.cli.options import GROUPS, given_settings, setting_flags
 from tacit.cli.output import print_json, print_result, stderr
 from tacit.cli.watch import Watcher
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.settings.settings import SHOWCASE
 
+OWN_STUDY = {"data", "algorithm", "mode", "epsilon", "total_epsilon", "noise", "noise_multiplier", "ledger"}
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command("run", context_settings={"show_default": True})
 @click.argument("config", required=False, type=click.Path(path_type=Path))
-@setting_flags
+@setting_flags(groups=GROUPS)
 @click.option(
     "--json",
     "as_json",
@@ -36,20 +37,22 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def train(config: Path | None, as_json: bool, **flags: Any) -> None:
     """Train a model; with no argument, compare methods on embedded data.
 
-    CONFIG is a TOML file (tacit config init). Flags win over it, both win over the data set's own preset (rounds,
-    rho, eta), and that wins over the defaults below. With neither CONFIG nor --data, --algorithm or --epsilon it
-    compares objpm and outp at epsilon 1 and inf on mnist14.
+    CONFIG is a TOML file (tacit config init, or what tacit plan wrote). Flags win over it, both win over the data
+    set's own preset, and that wins over the defaults below. The whole run keeps --total-epsilon at --delta; what is
+    not set comes from public facts, as tacit plan shows. With neither CONFIG nor a data set, algorithm or budget it
+    compares one and several local updates a round on mnist14, with and without noise.
 
     \b
     Examples:
       tacit run
+      tacit run --total-epsilon 1 --delta 1e-6 --seeds 5
+      tacit run --data patients.csv --schema schema.toml --total-records 600 --agents 3 --test-share 0.2
+      tacit run --data mnist --total-epsilon 3 --noise hardened
       tacit run --mode paper --algorithm objp,objpm --epsilon 0.1,1,inf --seeds 5
-      tacit run --mode paper --data mnist --epsilon 0.05 --rounds 1000
-      tacit run --data patients.csv --schema schema.toml --test-share 0.2
-      tacit run study.toml --epsilon 0.5 --out runs/half
+      tacit run study.toml --total-epsilon 0.5 --out runs/half
     """
     given = given_settings(flags)
-    showcase = config is None and not given.keys() & {"data", "algorithm", "epsilon"}
+    showcase = config is None and not given.keys() & OWN_STUDY
     with _watching() as (watch, stop, started):
         finished = api.run(
             config, watch=watch, stop=stop, started=started, **({**SHOWCASE, **given} if showcase else given)

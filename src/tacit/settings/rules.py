@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from tacit.errors import InputError, no_such
@@ -77,13 +77,13 @@ def real(low: float = -math.inf, high: float = math.inf, *, open_low: bool = Tru
     return rule
 
 
-def several(rule: Rule) -> Rule:
-    """One value or more: a list, or a text with commas."""
+def several(rule: Rule, empty: bool = False) -> Rule:
+    """One value or more: a list, or a text with commas; where `empty` allows it, an empty list is no value."""
 
     def parse(name: str, given: Any) -> tuple[Any, ...]:
         items = given.split(",") if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [given]
         values = tuple(rule(name, item.strip() if isinstance(item, str) else item) for item in items)
-        if not values:
+        if not values and not empty:
             raise InputError(f"{name} is empty: it needs at least one value")
         if len(set(values)) < len(values):
             raise InputError(f"{name} names {_first_repeated(values)} twice")
@@ -115,6 +115,19 @@ def optional(rule: Rule) -> Rule:
         return given if given == "auto" else rule(name, given)
 
     return parse
+
+
+def counts(name: str, given: Any) -> int | dict[str, int]:
+    """A number of records for every agent, or one for each by name: 400, or north=300,south=400."""
+    count = integer(1)
+    if isinstance(given, str) and "=" in given:
+        pairs = [item.partition("=") for item in given.split(",")]
+        given = {agent.strip(): number.strip() for agent, _, number in pairs}
+        if len(given) < len(pairs):
+            raise InputError(f"{name} names an agent twice: {', '.join(agent for agent, _, _ in pairs)}")
+    if isinstance(given, Mapping):
+        return {str(agent): count(f"{name} of {agent}", number) for agent, number in given.items()}
+    return int(count(name, given))
 
 
 def _whole(given: Any) -> int | None:

@@ -15,12 +15,15 @@ from tacit.algorithms.server import SERVERS
 from tacit.data import DataOptions, source_for
 from tacit.data.partition import PARTITIONS
 from tacit.errors import InputError, nearest
+from tacit.privacy.mechanisms.calibrated import MECHANISMS
+from tacit.privacy.noise import SOURCES as NOISE_SOURCES
+from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.problems import LOSSES, REGULARISERS, SETS
-from tacit.settings.rules import Rule, boolean, integer, number_or, one_of, optional, path, real, several, text
+from tacit.settings.modes import BY_MODE, MODES, check_mode
+from tacit.settings.rules import Rule, boolean, counts, integer, number_or, one_of, optional, path, real, several, text
 
-MODES = ("paper",)
 RHO_NAMES = ("auto", "dynamic")
-ETA_NAMES = ("auto", "smooth", "nonsmooth", "strong")
+ETA_NAMES = ("auto", "smooth", "nonsmooth", "strong", "linear")
 
 
 def setting(default: Any, rule: Rule, group: str, help: str) -> Any:  # noqa: A002
@@ -82,12 +85,14 @@ class Settings:
     set_size: float = setting(1.0, real(0.0), "Problem", "half the side of the box, or the radius of the ball")
 
     algorithm: tuple[str, ...] = setting(
-        ("objpm",),
-        several(one_of("algorithm", lambda: ALGORITHMS)),
+        (),
+        several(one_of("algorithm", lambda: ALGORITHMS), empty=True),
         "Algorithm",
-        "one or more of tacit algorithms, with commas between",
+        "one or more of tacit algorithms, with commas between; by default objp, in mode paper objpm",
     )
-    rounds: int = setting(100, integer(1, 10**9), "Algorithm", "T, communication rounds")
+    rounds: int | str = setting(
+        "auto", optional(integer(1, 10**9)), "Algorithm", "T, communication rounds; auto: as planned (tacit plan)"
+    )
     local_updates: int | str = setting(
         "auto", optional(integer(1)), "Algorithm", "E, local updates a round; auto: the method's own (objp 1, objpm 10)"
     )
@@ -105,7 +110,7 @@ class Settings:
         "auto",
         number_or("eta", ETA_NAMES),
         "Algorithm",
-        "proximity: smooth, nonsmooth or strong as in the theorems, a number, or auto (outp has its own)",
+        "proximity: smooth, nonsmooth or strong as in the theorems, linear (a falling to 0), a number, or auto",
     )
     eta_scale: float = setting(1.0, real(0.0), "Algorithm", "a, which multiplies eta")
     smoothness: float | str = setting(
@@ -124,18 +129,74 @@ class Settings:
     tolerance: float = setting(1e-8, real(0.0), "Algorithm", "admm: where the subproblem's gradient counts as zero")
 
     mode: str = setting(
-        "paper",
+        "certified",
         one_of("mode", lambda: MODES),
         "Privacy",
-        "paper: epsilon per local update, noise scaled by the data, no end-to-end guarantee",
+        "certified: a total (epsilon, delta) that holds; paper: epsilon per local update, no end-to-end guarantee",
+    )
+    total_epsilon: tuple[float, ...] = setting(
+        (),
+        several(real(0.0, infinite=True), empty=True),
+        "Privacy",
+        "certified: budget of the whole run, one or more, by default 1; inf: no noise",
+    )
+    delta: float = setting(
+        1e-6, real(0.0, 1.0), "Privacy", "certified: delta of the whole run; paper: nominal delta of outp's releases"
+    )
+    mechanism: str = setting(
+        "gaussian", one_of("mechanism", lambda: MECHANISMS), "Privacy", "certified: gaussian or laplace noise"
+    )
+    adjacency: str = setting(
+        "add-remove",
+        one_of("adjacency", lambda: ADJACENCIES),
+        "Privacy",
+        "certified: neighbours differ by one unit being there (add-remove) or being another (replace-one)",
+    )
+    clip: float | str = setting(
+        "auto", optional(real(0.0)), "Privacy", "certified: L2 bound on a record's gradient; auto: as planned"
+    )
+    clip_l1: float | str = setting(
+        "auto",
+        optional(real(0.0, infinite=True)),
+        "Privacy",
+        "certified, laplace: L1 bound on a record's gradient; auto: sqrt(features) times clip",
+    )
+    noise: str = setting(
+        "seeded",
+        one_of("noise", lambda: NOISE_SOURCES),
+        "Privacy",
+        "certified: seeded (simulations) or hardened (exact integers, the operating system's randomness)",
+    )
+    noise_multiplier: float | str = setting(
+        "auto",
+        optional(real(0.0)),
+        "Privacy",
+        "certified: noise scale over L2 sensitivity; auto: calibrated to spend the whole budget in all rounds",
+    )
+    total_records: int | str = setting(
+        "auto",
+        optional(integer(1)),
+        "Privacy",
+        "certified: public number of records in all, a normaliser; auto: a published data set's own",
+    )
+    records_max: int | Mapping[str, int] | str = setting(
+        "auto",
+        optional(counts),
+        "Privacy",
+        "certified: public bound on an agent's records, one number or north=300,south=400; auto: total-records",
+    )
+    ledger: str = setting(
+        "",
+        path,
+        "Privacy",
+        "certified: ledger of the data over all studies (tacit ledger init) to reserve the plan in",
     )
     epsilon: tuple[float, ...] = setting(
-        (1.0,),
-        several(real(0.0, infinite=True)),
+        (),
+        several(real(0.0, infinite=True), empty=True),
         "Privacy",
-        "nominal budget of every local update, one or more; inf: no noise",
+        "paper: nominal budget of every local update, one or more, by default 1; inf: no noise",
     )
-    delta: float = setting(1e-6, real(0.0, 1.0), "Privacy", "outp: nominal delta of every release")
     outp_noise: str = setting(
         "published",
         one_of("outp-noise", lambda: NOISE_LEVELS),
@@ -146,7 +207,7 @@ class Settings:
         "auto",
         optional(real(0.0)),
         "Privacy",
-        "outp calibrated: public bound on a record's length; auto: what the features' ranges allow",
+        "outp calibrated, hidden: public bound on a record's length; auto: what the features' ranges allow",
     )
 
     seeds: int = setting(1, integer(1, 10**6), "Engine", "number of noise seeds, run side by side")
@@ -183,8 +244,13 @@ class Settings:
 
 FIELDS = {entry.name: entry for entry in dataclasses.fields(Settings)}
 
-SHOWCASE: Mapping[str, Any] = {"mode": "paper", "algorithm": "objpm,outp", "epsilon": "1,inf"}
-"""What `tacit run` compares when it is told nothing: the method, its non-private twin, and the baseline."""
+SHOWCASE: Mapping[str, Any] = {
+    "mode": "certified",
+    "algorithm": "objpm,objp",
+    "total_epsilon": "1,inf",
+    "rounds": 20,
+}
+"""What `tacit run` compares when it is told nothing: several local updates and one, and both without noise."""
 
 
 def parse(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,30 +262,19 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve(*layers: Mapping[str, Any]) -> Settings:
-    """Settings from layers, later ones first: defaults < the data set's preset < a file < flags."""
+    """Settings from layers, later ones first: defaults < the mode's < the data set's preset < a file < flags."""
     chosen: dict[str, Any] = {}
     for layer in layers:
-        chosen |= parse(layer)
-    preset = parse(source_for(chosen.get("data", FIELDS["data"].default)).preset)
+        chosen |= {name: value for name, value in parse(layer).items() if value != ()}  # () is the mode's default
+    mode, source = chosen.get("mode", FIELDS["mode"].default), source_for(chosen.get("data", FIELDS["data"].default))
+    preset = parse({**source.preset, **(source.paper if mode == "paper" else {})})
     if "eta" in chosen:
         preset.pop("eta_scale", None)  # it belongs to the preset's own eta
-    settings = _without_false_budget(Settings(**(preset | chosen)), given="epsilon" in chosen)
+    settings = Settings(**{**BY_MODE[mode], **preset, **chosen})
+    settings = check_mode(settings, chosen)
     if settings.local_updates != "auto" and not any(ALGORITHMS[name].local_updates for name in settings.algorithm):
         takers = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].local_updates)
         raise InputError(
             f"local-updates is given, but {', '.join(settings.algorithm)} makes one: {takers} take several"
         )
     return settings
-
-
-def _without_false_budget(settings: Settings, given: bool) -> Settings:
-    """Methods that add no noise keep no budget: one that was asked for stops the run, the default becomes inf."""
-    if any(ALGORITHMS[name].noisy for name in settings.algorithm):
-        return settings
-    if given and min(settings.epsilon) < math.inf:
-        names, budget = ", ".join(settings.algorithm), min(settings.epsilon)
-        noisy = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].noisy)
-        raise InputError(
-            f"epsilon is {budget:g}, but {names} adds no noise and cannot keep it: use inf, or one of {noisy}"
-        )
-    return dataclasses.replace(settings, epsilon=(math.inf,))

@@ -19,7 +19,7 @@ class Batch:
 
     algorithm: str
     first: int  # index of its first run in the study
-    budgets: tuple[float, ...]  # [R]  epsilon, as it was given
+    budgets: tuple[float, ...]  # [R]  epsilon as it was given: in total, or in mode paper of one local update
     seeds: tuple[int, ...]  # [R]
     precision: str
 
@@ -44,7 +44,8 @@ class Batch:
 def batches(settings: Settings) -> list[Batch]:
     """One batch for each algorithm, over all epsilons and seeds; a method without noise has one run, at inf."""
     seeds = range(settings.seed, settings.seed + settings.seeds)
-    grid = [(epsilon, seed) for epsilon in settings.epsilon for seed in seeds]
+    budgets_given = settings.total_epsilon if settings.mode == "certified" else settings.epsilon
+    grid = [(epsilon, seed) for epsilon in budgets_given for seed in seeds]
     plan: list[Batch] = []
     for algorithm in settings.algorithm:
         runs = grid if ALGORITHMS[algorithm].noisy else [(math.inf, settings.seed)]

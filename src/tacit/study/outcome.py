@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
 import numpy as np
 
+from tacit.privacy.totals import ledger_totals
 from tacit.problems import LOSSES
 from tacit.problems.problem import scores
 from tacit.problems.quality import assess
 from tacit.results.files import read_arrays, to_json, write_arrays, write_text
 from tacit.results.folder import RunFolder
-from tacit.settings import Settings
 from tacit.study.batches import Batch
 from tacit.study.build import Study
 from tacit.types import Array, Classes, Dataset
@@ -21,18 +22,32 @@ from tacit.version import VERSION
 AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
 
 
-def finish(study: Study, folder: RunFolder) -> dict[str, Any]:
+def finish(study: Study, folder: RunFolder) -> None:
     """Write `averages.npz`, `model.npz` and, last, `summary.json`, which marks the run as ended."""
-    settings, dataset, plan = study.settings, study.dataset, [batch for batch, _ in study.plan]
+    settings, dataset, plan = study.settings, study.dataset, [part.batch for part in study.parts]
     stored = [read_arrays(folder.checkpoints / f"{batch.algorithm}.npz") for batch in plan]
     if settings.averages:
         means = {name: np.concatenate([_runs_first(arrays[f"mean_{name}"]) for arrays in stored]) for name in AVERAGES}
         write_arrays(folder.averages, {name: _single(mean) for name, mean in means.items()})
     w = np.concatenate([_runs_first(arrays["w"]) for arrays in stored])
     write_arrays(folder.model, {"w": _single(w), **_index(plan), **_names(dataset)})
-    summary = _summary(settings, dataset, folder, w)
+    runs, private = _results(study, folder, w), study.private_metrics
+    if private:
+        names = (*private, "quality") if "test_error" in private else private
+        kept = [{name: run.pop(name) for name in names if name in run} for run in runs]
+        write_text(
+            folder.local / folder.summary.name, to_json({"data": folder.read_start()["data"], "runs": kept}) + "\n"
+        )
+        runs = [{**run, **dict.fromkeys(private), "private_test": "test_error" in private} for run in runs]
+    summary = {
+        "tacit": VERSION,
+        "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "mode": settings.mode,
+        "privacy": ledger_totals(folder.read_ledger()),
+        "data": json.loads(folder.start.read_text(encoding="utf-8"))["data"],
+        "runs": runs,
+    }
     write_text(folder.summary, to_json(summary) + "\n")
-    return summary
 
 
 def _runs_first(array: Array) -> Array:
@@ -60,22 +75,16 @@ def _names(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _summary(settings: Settings, dataset: Dataset, folder: RunFolder, w: Array) -> dict[str, Any]:
-    loss = LOSSES[settings.loss]()
-    last = {row["run"]: row for row in folder.read_metrics() if row["round"] == settings.rounds}
+def _results(study: Study, folder: RunFolder, w: Array) -> list[dict[str, Any]]:
+    """One entry for each run: its last row of metrics, and its quality on the test records."""
+    dataset, loss = study.dataset, LOSSES[study.settings.loss]()
+    last = {row["run"]: row for row in folder.read_metrics()}
     runs = []
     for r, parameters in enumerate(w):
-        row = {name: value for name, value in last[r].items() if name not in {"round", "run"}} | {
-            "rounds": settings.rounds
-        }
+        row = {name: value for name, value in last[r].items() if name not in {"round", "run"}}
+        row["rounds"] = last[r]["round"]
         if dataset.test is not None:
             found = scores(parameters[:, None, :], dataset.test.x)[:, 0]
             row["quality"] = assess(found, dataset.test.y, dataset.target, loss)
         runs.append(row)
-    return {
-        "tacit": VERSION,
-        "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "mode": settings.mode,
-        "data": folder.read_start()["data"],
-        "runs": runs,
-    }
+    return runs

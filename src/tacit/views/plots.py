@@ -59,9 +59,9 @@ def panels(regression: bool) -> tuple[Panel, ...]:
     )
 
 
-def figure(folders: Sequence[RunFolder]) -> Figure:
-    """The four plots of one or more runs; several are told apart by their folder's name."""
-    rows = [(folder.path.name if len(folders) > 1 else "", folder.read_metrics()) for folder in folders]
+def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
+    """The four plots of one or more runs, told apart by their folder's name; local: with what is local-only."""
+    rows = [(folder.path.name if len(folders) > 1 else "", folder.read_metrics(local)) for folder in folders]
     if not any(found for _, found in rows):
         raise InputError(f"{folders[0].path} has no evaluated round yet: there is nothing to draw")
     regression = predicts_numbers(folders)
@@ -82,7 +82,7 @@ def _draw(axes: Axes, panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[s
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(panel.unit)
     if not found:
-        axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes, color="#777777")
+        axes.text(0.5, 0.5, "not public, or not measured", ha="center", transform=axes.transAxes, color="#777777")
     elif panel.logarithmic and any((curve.mean > 0).any() for curve in found):
         axes.set_yscale("log")
 

@@ -2,46 +2,72 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from tacit.data import SOURCES
+from tacit.privacy.guarantee import guarantee
 from tacit.privacy.statement import statement
 from tacit.results.files import write_text
 from tacit.results.folder import RunFolder
 from tacit.views.curves import run_label
 from tacit.views.plots import figure, to_svg
 from tacit.views.sentences import result_sentences
-from tacit.views.tables import GROUP_HEADINGS, HEADINGS, format_setting, group_rows, has_seeds, result_rows
+from tacit.views.tables import (
+    GROUP_HEADINGS,
+    HEADINGS,
+    format_epsilon,
+    format_setting,
+    group_rows,
+    has_seeds,
+    result_rows,
+)
 
 CONFUSION_LIMIT = 20  # classes; a larger table helps nobody
 
 
 def write_report(folder: RunFolder) -> None:
-    """Make the page from the run folder alone."""
-    write_text(folder.report, render(folder))
+    """Make the page from the run folder alone; what is local-only goes into a page of its own, in its own folder."""
+    write_text(folder.report, render(folder, local=False))
+    if folder.local.is_dir():
+        write_text(folder.local / folder.report.name, render(folder, local=True))
 
 
-def render(folder: RunFolder) -> str:
+def render(folder: RunFolder, local: bool) -> str:
     """The page as text."""
-    summary = folder.read_summary()
+    summary = folder.read_summary(local)
     environment = Environment(loader=PackageLoader("tacit.views"), autoescape=True, undefined=StrictUndefined)
+    environment.filters |= {"epsilon": format_epsilon}
     return environment.get_template("report.html").render(
         name=folder.path.resolve().name,
+        local=local and folder.local.is_dir(),
         summary=summary,
         sentences=result_sentences(summary),
         headings=HEADINGS,
         rows=result_rows(summary["runs"]),
         group_headings=GROUP_HEADINGS,
         groups=group_rows(summary["runs"]) if has_seeds(summary["runs"]) else [],
-        picture=to_svg(figure([folder])),
-        privacy=_privacy(folder, summary),
+        picture=to_svg(figure([folder], local)),
+        privacy=_certified(folder, summary) if summary["mode"] == "certified" else _paper(folder, summary),
         quality=_quality(summary),
         config=_config(folder),
     )
 
 
-def _privacy(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:
+def _certified(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:
+    """The guarantee, with runs by name; seeds of one setting cost equally much and are shown once."""
+    made = guarantee(folder.read_ledger(), summary["privacy"])
+    names = [run_label(entry["algorithm"], entry["epsilon"]) for entry in summary["runs"]]
+    rows = {names[row["run"]]: row for row in reversed(made["runs"])}
+    data = folder.read_config()["data"]
+    own = [SOURCES[data].unprotected] if data in SOURCES and SOURCES[data].unprotected else []
+    audits = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.path.glob("audit*.json"))]
+    return made | {"runs": dict(reversed(rows.items())), "unprotected": [*own, *made["unprotected"]], "audits": audits}
+
+
+def _paper(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:
     """The statement, with runs by name; seeds of one setting release equally much."""
     made = statement(folder.read_ledger(), step_from_data=folder.read_config()["eta"] == "smooth")
     names = [run_label(entry["algorithm"], entry["epsilon"]) for entry in summary["runs"]]

@@ -15,11 +15,14 @@ def result_sentences(summary: Mapping[str, Any]) -> tuple[str, str]:
     """What was trained and how well it does, and what it is compared with."""
     data, groups = summary["data"], by_label(summary["runs"])
     label, first = _headline(groups)
-    parties = f"{len(data['agents'])} parties with {data['records']:,} records in all"
+    declared = " (as declared)" if data.get("declared") and not data["declared"]["published"] else ""
+    parties = f"{len(data['agents'])} parties with {data['records']:,} records in all{declared}"
     if first[0]["test_error"] is None:
         return (
             f"{parties} trained one model together in {first[0]['rounds']} rounds without showing each other a record.",
-            "There was no test set, so how well it does on new records is not known.",
+            "How well it does on held-out records is for the owner's eyes: it is in the folder local-only."
+            if first[0].get("private_test")
+            else "There was no test set, so how well it does on new records is not known.",
         )
     seeds = len(first)
     label += f" (mean of {seeds} seeds)" if seeds > 1 else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -14,13 +15,26 @@ HEADINGS = ("", "run", "seed", "test error", "objective", "residual", "noise", "
 def format_error(entry: Mapping[str, Any]) -> str:
     """A test error as people read it: percent for classes, the label's unit for numbers."""
     if entry["test_error"] is None:
-        return "no test set"
+        return "not public" if entry.get("private_test") else "no test set"
     return format_share(entry["test_error"], "rmse" in entry.get("quality", {}))
 
 
 def format_share(error: float, regression: bool, sign: str = "") -> str:
     """An error, or a difference of two."""
     return f"{error:{sign}.4g} RMSE" if regression else f"{100.0 * error:{sign}.2f} %"
+
+
+def format_epsilon(value: float | str | None) -> str:
+    """An epsilon as people read it, rounded upwards where it is rounded."""
+    if value is None:
+        return "–"
+    number = float(value)
+    return "infinite" if math.isinf(number) else f"{math.ceil(number * 1e4 - 1e-6) / 1e4:g}"
+
+
+def format_number(value: float | None, form: str) -> str:
+    """A number, or a dash for one that is not public."""
+    return "–" if value is None else f"{value:{form}}"
 
 
 def format_setting(value: Any) -> str:
@@ -49,11 +63,11 @@ def result_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             run_label(entry["algorithm"], entry["epsilon"]),
             str(entry["seed"]),
             format_error(entry),
-            f"{entry['train_objective']:.4f}",
+            format_number(entry["train_objective"], ".4f"),
             f"{entry['consensus_residual']:.3g}",
             f"{entry['noise']:.3g}",
             str(entry["rounds"]),
-            f"{entry['seconds']:.1f}",
+            format_number(entry["seconds"], ".1f"),
             format_bytes(entry["bytes_up"]),
         )
         for index, entry in enumerate(runs)
@@ -70,9 +84,9 @@ def group_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             label,
             str(len(group)),
             *(format_error({**group[0], "test_error": error}) for error in _spread(group)),
-            f"{fmean(entry['train_objective'] for entry in group):.4f}",
+            format_number(_mean(group, "train_objective"), ".4f"),
             str(group[0]["rounds"]),
-            f"{group[0]['seconds']:.1f}",
+            format_number(group[0]["seconds"], ".1f"),
         )
         for label, group in by_label(runs).items()
     ]
@@ -89,6 +103,11 @@ def by_label(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, A
 def has_seeds(runs: Sequence[Mapping[str, Any]]) -> bool:
     """Whether some setting was run with several seeds."""
     return any(len(group) > 1 for group in by_label(runs).values())
+
+
+def _mean(group: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    values = [entry[name] for entry in group]
+    return None if None in values else fmean(values)
 
 
 def _spread(group: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None, float | None]:

@@ -1,0 +1,178 @@
+"""`tacit audit`: try to refute a privacy claim."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from click.core import ParameterSource
+from click.exceptions import Exit
+
+from tacit.audit import Audit, Claim
+from tacit.audit import audit as refute
+from tacit.audit.picture import check_place, tradeoff
+from tacit.audit.run import Finding, Watch
+from tacit.cli.output import print_json, print_table, stderr, stdout
+from tacit.errors import InputError
+from tacit.results.files import to_json, write_text
+from tacit.results.folder import RunFolder
+from tacit.settings import resolve
+from tacit.study.build import local_updates
+from tacit.views.plots import save
+from tacit.views.report import write_report
+
+SHOW_AFTER, LINE_SECONDS = 2.0, 10.0
+NUMBERS = ("rho", "eta", "true pos.", "false pos.", "epsilon >=")
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--mode", default="certified", metavar="VALUE", help="certified, or paper")
+@click.option("--algorithm", metavar="VALUE", help="objp, objpm or hidden; by default objp, for several updates objpm")
+@click.option("--mechanism", metavar="VALUE", help="gaussian or laplace; by default gaussian, in mode paper laplace")
+@click.option("--adjacency", default="add-remove", metavar="VALUE", help="add-remove or replace-one")
+@click.option("--local-updates", type=int, metavar="NUMBER", help="E; by default the algorithm's own, else 1")
+@click.option("--claim", default=1.0, metavar="NUMBER", help="epsilon that is claimed; in mode paper of one update")
+@click.option("--delta", default=1e-6, metavar="NUMBER", help="delta that is claimed")
+@click.option("--noise", default="seeded", metavar="VALUE", help="seeded (floating point) or hardened (exact integers)")
+@click.option("--releases", default=200_000, metavar="NUMBER", help="releases from each data set, in every game")
+@click.option("--confidence", default=0.999, metavar="NUMBER", help="of the lower bound")
+@click.option("--seed", type=int, metavar="NUMBER", help="to repeat an audit; by default none")
+@click.option(
+    "--run", "folder", type=click.Path(path_type=Path), metavar="RUN", help="audit this run's setting, for its report"
+)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="draw the trade-off of errors here")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+def audit(
+    claim: float,
+    releases: int,
+    confidence: float,
+    seed: int | None,
+    folder: Path | None,
+    plot: Path | None,
+    as_json: bool,
+    **told: Any,
+) -> None:
+    """Attack the releases of one agent's round, and say which epsilon that proves.
+
+    Two data sets that differ in one record are released many times by the code that 'tacit run' uses. An attacker who
+    knows everything but which is which tells them apart; from the share of mistakes follows an epsilon that the
+    releases have at least. A smaller claim is refuted (exit code 1); a larger one is not thereby proved.
+
+    Against gaussian noise the attack is sharper at a larger delta, for which there is less noise: --delta 0.01.
+
+    \b
+    Examples:
+      tacit audit
+      tacit audit --mechanism laplace --noise hardened
+      tacit audit --local-updates 10 --delta 0.01 --plot audit.png
+      tacit audit --algorithm hidden --json
+      tacit audit --mode paper --local-updates 10    what the paper claims: refuted
+      tacit audit --run runs/a                       the setting of a run; its report tells the outcome
+    """
+    if plot is not None:
+        check_place(plot)
+    asked = (
+        Claim(epsilon=claim, **{name: value for name, value in told.items() if value is not None})
+        if folder is None
+        else _claim_of(RunFolder.open(folder), (*told, "claim"))
+    )
+    with _watching() as watch:
+        found = refute(asked, releases=releases, confidence=confidence, seed=seed, watch=watch)
+    if plot is not None:
+        save(tradeoff(found), plot)
+    if folder is not None:
+        write_text(folder / "audit.json", to_json(found.summary()) + "\n")
+        write_report(RunFolder.open(folder))
+    if as_json:
+        print_json(found.summary())
+    else:
+        _print(found, plot)
+    if found.exceeded:
+        stderr.print(_refuted(found), soft_wrap=True, highlight=False)
+        raise Exit(1)
+
+
+def _claim_of(folder: RunFolder, own: Sequence[str]) -> Claim:
+    """What a finished run claims, of its smallest budget; flags that would change it are refused."""
+    context = click.get_current_context()
+    for name in own:
+        if context and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise InputError(f"{name.replace('_', '-')} is given, but with --run the run itself says it")
+    folder.read_summary()
+    settings = resolve(folder.read_config())
+    budgets = settings.total_epsilon if settings.mode == "certified" else settings.epsilon
+    if math.isinf(min(budgets)):
+        raise InputError(f"{folder.path} was made without noise: there is no claim to audit")
+    algorithm = settings.algorithm[0]
+    return Claim(
+        epsilon=min(budgets),
+        delta=settings.delta,
+        mode=settings.mode,
+        algorithm=algorithm,
+        mechanism=settings.mechanism if settings.mode == "certified" else "laplace",
+        adjacency=settings.adjacency,
+        local_updates=local_updates(settings, algorithm),
+        noise=settings.noise,
+    )
+
+
+def _print(found: Audit, plot: Path | None) -> None:
+    claim = found.claim
+    _say(
+        f"{claim.mode} {claim.algorithm}, E = {claim.local_updates}, {claim.noise} {claim.mechanism} noise, "
+        f"{claim.adjacency}, {found.releases:,} releases of each data set\n"
+    )
+    print_table(("game", "score", *NUMBERS), [_row(one) for one in found.findings], left=2)
+    verdict = "refuted" if found.exceeded else "not refuted"
+    named = "nominal, as in the paper, " if claim.mode == "paper" else ""
+    most = "; so many releases cannot prove more" if found.epsilon_lower == found.provable else ""
+    _say(f"\nepsilon  at least {_shown(found)}{most}")
+    _say(f"claim    {claim.epsilon:g}, {named}with delta {claim.delta:g}: {verdict}")
+    if plot is not None:
+        _say(f"plot     {plot}")
+
+
+def _say(text: str) -> None:
+    stdout.print(text, soft_wrap=True, highlight=False)
+
+
+def _row(one: Finding) -> tuple[str, ...]:
+    true, false = (100.0 * n / one.counts.trials for n in one.counts[:2])
+    steps = f"{one.rho:.3g}", f"{one.eta:.3g}"
+    return one.game, one.attack.score, *steps, f"{true:.3g} %", f"{false:.3g} %", f"{one.epsilon_lower:.3f}"
+
+
+def _shown(found: Audit) -> str:
+    return f"{found.epsilon_lower:.3f}, with confidence {100.0 * found.confidence:g} %"
+
+
+def _refuted(found: Audit) -> str:
+    claim = found.claim
+    return f"the claim is refuted: epsilon is at least {_shown(found)}, and {claim.epsilon:g} was claimed"
+
+
+@contextmanager
+def _watching() -> Iterator[Watch]:
+    """Something to look at when it takes longer: a line that changes on a terminal, one now and then in a log."""
+    began = spoke = time.monotonic()
+    status = stderr.status("auditing")
+
+    def watch(done: int, total: int) -> None:
+        nonlocal spoke
+        now, text = time.monotonic(), f"auditing: {done:,} of {total:,} releases"
+        if stderr.is_terminal and now - began > SHOW_AFTER:
+            status.update(text)
+            status.start()
+        elif not stderr.is_terminal and now - spoke > LINE_SECONDS:
+            spoke = now
+            stderr.print(text, soft_wrap=True, highlight=False)
+
+    try:
+        yield watch
+    finally:
+        status.stop()

@@ -1,0 +1,91 @@
+"""`tacit plan`: what a budget buys, before anything is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+import tomli_w
+
+from tacit import api
+from tacit.cli.options import given_settings, setting_flags
+from tacit.cli.output import print_json, print_table, stdout
+from tacit.errors import InputError
+from tacit.results.files import write_text
+from tacit.study.tradeoff import PlanView, plan_facts, planned_settings
+from tacit.views.plan_picture import plan_figure
+from tacit.views.plots import save
+from tacit.views.tables import format_bytes, format_epsilon
+
+
+@click.command()
+@click.argument("config", required=False, type=click.Path(path_type=Path))
+@setting_flags(groups=("Data", "Problem", "Algorithm", "Privacy"))
+@click.option("--out", type=click.Path(path_type=Path), help="write a config file that 'tacit run' takes")
+@click.option("--plot", type=click.Path(path_type=Path), help="draw the trade-offs (.png, .svg, .pdf)")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def plan(config: Path | None, out: Path | None, plot: Path | None, as_json: bool, **flags: Any) -> None:
+    """Propose rounds, local updates, clip, rho and eta for a total budget, from public facts alone.
+
+    Nothing is spent and no private record is read. What you set yourself is kept; the rest is the planner's, and is
+    what 'tacit run' takes by default.
+
+    \b
+    Examples:
+      tacit plan --total-epsilon 1 --delta 1e-6
+      tacit plan --data mnist --total-epsilon 3 --plot plan.png --out plan.toml
+      tacit plan --data patients.csv --schema schema.toml --total-records 600 --agents 3 --total-epsilon 2
+      tacit run plan.toml
+    """
+    given = given_settings(flags)
+    view = api.plan(config, **given)
+    facts = plan_facts(view)
+    if out is not None and out.exists():
+        raise InputError(f"{out} exists: choose another name")
+    if plot is not None:
+        save(plan_figure(facts), plot)
+    if out is not None:
+        write_text(out, _config(view, config, given))
+    if as_json:
+        print_json(facts)
+        return
+    _print(view, facts)
+    if out is not None:
+        stdout.print(f"\n{out}: run it with 'tacit run {out}'", soft_wrap=True, highlight=False)
+
+
+def _config(view: PlanView, config: Path | None, given: dict[str, Any]) -> str:
+    names = {*given, *(api.read_config(config) if config else {})}
+    return "# Written by tacit plan, from public facts alone.\n" + tomli_w.dumps(planned_settings(view, names))
+
+
+def _print(view: PlanView, facts: dict[str, Any]) -> None:
+    public = view.study.facts
+    lines = [
+        f"{public.name}: {public.agents} agents, {public.total_records:,} records, {public.features} features, "
+        f"{public.outputs} outputs{'' if public.published else ' (as declared)'}; protected: one {public.unit}",
+        f"total epsilon {facts['total_epsilon']:g} at delta {facts['delta']:g}: {facts['algorithm']}, "
+        f"{facts['rounds']} rounds, {facts['local_updates']} local update{'s' * (facts['local_updates'] > 1)} each",
+        f"clip {facts['clip']:.4g}, rho {facts['rho']:.4g}, eta {facts['eta']:.4g} falling linearly; "
+        f"noise of standard deviation {facts['noise']['std']:.3g} on every update's gradient",
+        f"noise to signal of the model {facts['noise_to_signal']:.2g}: {facts['verdict']}; "
+        f"the run will spend {format_epsilon(facts['planned_epsilon'])} by {facts['accountant']}",
+    ]
+    for line in lines:
+        stdout.print(line, soft_wrap=True, highlight=False)
+    stdout.print()
+    budgets = [(_mark(b.chosen, f"{b.total_epsilon:g}"), f"{b.noise_to_signal:.2g}", b.verdict) for b in view.budgets]
+    print_table(("total ε", "noise to signal", "what to expect"), budgets)
+    stdout.print()
+    paces = [
+        (_mark(p.chosen, str(p.rounds)), str(p.local_updates), f"{p.noise_multiplier:.4g}", f"{p.agent_noise:.3g}",
+         format_bytes(p.bytes_up))
+        for p in view.paces
+    ]  # fmt: skip
+    print_table(("rounds", "local updates", "noise multiplier", "noise of an update", "sent by an agent"), paces)
+    stdout.print("▸ the plan; noise of an update: its norm over the largest its gradient can have", soft_wrap=True)
+
+
+def _mark(chosen: bool, text: str) -> str:
+    return f"▸ {text}" if chosen else f"  {text}"

@@ -1,0 +1,126 @@
+"""The beginning of a run: its plan set aside in the ledger over studies, and the files it starts with."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+from tacit.data import SOURCES, describe, fingerprint
+from tacit.errors import InputError
+from tacit.results.account import Account
+from tacit.results.files import to_json
+from tacit.settings import Settings
+from tacit.study.build import Study
+from tacit.study.certified import Outline, complete, outline
+from tacit.study.paper import prepare_paper
+from tacit.version import VERSION
+
+PUBLIC_DATA = ("name", "features", "test_records", "bounds", "target")  # what a description may say of private records
+
+
+class Beginning(TypedDict):
+    """What a run folder is created with."""
+
+    files: dict[str, str]
+    ledger: list[dict[str, Any]]
+    local: dict[str, str]
+
+
+def prepare(settings: Settings) -> Study:
+    """Everything a run needs, checked; in certified mode all that promises something before a record is read."""
+    return complete(outline(settings)) if settings.mode == "certified" else prepare_paper(settings)
+
+
+@contextmanager
+def reserved(settings: Settings) -> Iterator[tuple[Study, str]]:
+    """The study with its whole plan set aside in the ledger it names; what fails before it begins gives it back."""
+    if not settings.ledger:
+        yield prepare(settings), ""
+        return
+    account, plan = Account.open(Path(settings.ledger)), outline(settings)
+    reservation = account.reserve(settings.name or Path(settings.data).stem, _cost(plan))
+    try:
+        yield complete(plan), reservation
+    except BaseException:
+        account.settle(reservation, 0.0)
+        raise
+
+
+def _cost(plan: Outline) -> float:
+    if plan.settings.noise != "hardened":
+        raise InputError("a ledger over studies needs noise hardened: noise from a known seed can be taken off again")
+    if math.isinf(plan.zcdp):
+        raise InputError(
+            "a run without noise (total-epsilon inf) cannot be set aside in a ledger: it has no finite cost"
+        )
+    return plan.zcdp
+
+
+def beginning(study: Study, reservation: str = "") -> Beginning:
+    """The first files and ledger lines of a run."""
+    config = kept(study.settings).to_toml()
+    data = describe(study.dataset) | {"target": dataclasses.asdict(study.dataset.target)}
+    private = {"records": fingerprint(study.dataset), "data": data}
+    files = {"config.toml": config}
+    if study.settings.schema:
+        files["schema.toml"] = Path(study.settings.schema).read_text(encoding="utf-8")
+    facts: dict[str, Any] = {"config": digest(config)}
+    if study.facts is None:
+        return {"files": files | {"start.json": _json(facts | private)}, "ledger": [_opening(study)], "local": {}}
+    facts |= {"data": public_description(study), "reservation": reservation}
+    plans = [
+        {"kind": "plan", **label, **plan.entry()}
+        for part in study.parts
+        for label, plan in zip(part.batch.labels(), part.plans, strict=True)
+    ]
+    files["start.json"] = _json(facts)
+    return {"files": files, "ledger": [_opening(study), *plans], "local": {"start.json": _json(private)}}
+
+
+def public_description(study: Study) -> dict[str, Any]:
+    """The data in public facts: declared numbers in the place of counted ones."""
+    facts, dataset = study.facts, study.dataset
+    if facts is None:
+        raise TypeError("a study in mode paper has no public facts")
+    full = describe(dataset) | {"target": dataclasses.asdict(dataset.target)}
+    declared = {
+        "agents": dict.fromkeys(dataset.agents),
+        "records": facts.total_records,
+        "declared": facts._asdict() | {"bound": facts.bound},
+        "notes": [],
+    }
+    names = PUBLIC_DATA if facts.test != "held-out" else tuple(n for n in PUBLIC_DATA if n != "test_records")
+    shown = {name: full[name] for name in names if name in full}
+    return {"test_records": None} | shown | declared
+
+
+def _opening(study: Study) -> dict[str, Any]:
+    """The ledger's first line: what its events mean."""
+    s, facts = study.settings, study.facts
+    opening = {"kind": "study", "tacit": VERSION, "mode": s.mode, "noise": s.noise, "delta": s.delta}
+    if facts is None:
+        return opening
+    terms = {name: getattr(s, name) for name in ("mechanism", "adjacency", "clip", "clip_l1", "record_bound")}
+    return opening | terms | {"local_updates": s.local_updates, "rounds": s.rounds, "public": facts._asdict()}
+
+
+def kept(settings: Settings) -> Settings:
+    """The settings to write down: paths hold from any folder."""
+    names = ["data_dir", "schema", "test", "ledger", *([] if settings.data in SOURCES else ["data"])]
+    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name in names if (value := getattr(settings, name))}
+    return replace(settings, **paths)
+
+
+def digest(text: str) -> str:
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _json(value: Any) -> str:
+    return to_json(value) + "\n"

@@ -1,0 +1,106 @@
+"""The planner's rule: rounds, clip, rho and eta from public facts, and how much noise the model will feel.
+
+With m the mean of the agents' z, Algorithm 1 with E = 1 gives m⁺ = m - (mean of g) / (rho + 1/eta) exactly: gradient
+descent on clipped gradients. The noise's multiplier grows as the root of the number k of updates, so that for a given
+path, k times the step, the noise of the final model does not depend on k; more rounds mean smaller steps and quieter
+agents. What remains to be chosen is the path. It is as long as the noise it collects in a score may be (`score_scale`
+of the loss), and no longer than is stable. docs/planner.md says how the constants were chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from tacit.data import Facts
+from tacit.privacy.calibration import calibrate
+from tacit.privacy.events import Event, Noise
+from tacit.privacy.sensitivity import sensitivity
+from tacit.problems import Loss
+
+MOST_ROUNDS, FEWEST_ROUNDS = 300, 50
+CLIP_SHARE = 1.0 / 20.0  # of the bound on a record's length: the error is flat from 1/40 to 1/10
+QUIET = 4.0  # rounds beyond QUIET / nu gain nothing
+NOISE_STD = {"gaussian": 1.0, "laplace": math.sqrt(2.0)}  # standard deviation over scale
+VERDICTS = (
+    (0.001, "privacy is nearly free"),
+    (0.005, "good"),
+    (0.02, "a visible loss"),
+    (0.06, "a heavy loss"),
+    (0.3, "poor"),
+    (math.inf, "hopeless: the model would be noise"),
+)
+
+
+class Asked(NamedTuple):
+    """What a proposal is made for."""
+
+    total_epsilon: float
+    delta: float
+    updates: int = 1  # E
+    mechanism: str = "gaussian"
+    adjacency: str = "add-remove"
+    hardened: bool = False
+    rounds: int | None = None  # where they are given
+    clip: float | None = None
+
+
+class Proposal(NamedTuple):
+    """What the planner would run."""
+
+    rounds: int
+    clip: float
+    rho: float
+    eta: float  # of the first round; it falls linearly to nearly 0
+    noise_to_signal: float  # nu: of the model; see verdict
+
+    @property
+    def verdict(self) -> str:
+        """What noise of this size does to a model, in words."""
+        return next(words for limit, words in VERDICTS if self.noise_to_signal <= limit)
+
+
+def propose(facts: Facts, loss: Loss, asked: Asked) -> Proposal:
+    """The rule, from public facts alone."""
+    spread = release_noise(facts, asked)
+    nu = facts.outputs * math.sqrt(facts.agents) * spread / facts.total_records
+    rounds = asked.rounds or _rounds(facts, nu)
+    clip = asked.clip or float(f"{CLIP_SHARE * facts.bound:.4g}")
+    eta = 3.0 * path_step(facts, loss, nu, spread, rounds * asked.updates) * facts.agents / (facts.bound * clip)
+    return Proposal(rounds, clip, 1.0 / eta, eta, nu)
+
+
+def release_noise(facts: Facts, asked: Asked) -> float:
+    """sigma_1: the standard deviation of a single release's noise over C / I, if all of the budget went into it."""
+    if math.isinf(asked.total_epsilon):
+        return 0.0
+    kind = f"discrete-{asked.mechanism}" if asked.hardened else asked.mechanism
+    moved = sensitivity(math.sqrt(facts.features), 1.0, 1, asked.adjacency, facts.max_records)  # of clip 1, I = 1
+    many = 100  # for many releases noise grows as the root of their number; so many are asked, and one is returned
+
+    def events(scale: float) -> dict[Event, int]:
+        return {Noise(kind, scale, moved.l1, moved.l2): many}
+
+    scale = calibrate(events, asked.total_epsilon, asked.delta)
+    return NOISE_STD[asked.mechanism] * scale / math.sqrt(many)
+
+
+def path_step(facts: Facts, loss: Loss, nu: float, spread: float, updates: int) -> float:
+    """a, the dimensionless step: kappa I / (sqrt(P) sigma_1 k), where kappa is the noise a score may carry."""
+    if math.isfinite(loss.residual_bound):
+        kappa, largest = loss.score_scale * min(1.0, 0.15 / nu if nu else 1.0), 50.0 * facts.outputs
+    else:
+        kappa, largest = loss.score_scale * min(1.0, 0.1 / math.sqrt(nu) if nu else 1.0), 0.5
+    if spread == 0.0:
+        return largest
+    return min(kappa * facts.total_records / (math.sqrt(facts.agents) * spread * updates), largest)
+
+
+def _rounds(facts: Facts, nu: float) -> int:
+    wanted = math.ceil(QUIET / nu) if nu * MOST_ROUNDS > QUIET else MOST_ROUNDS
+    return min(MOST_ROUNDS, max(FEWEST_ROUNDS, 2 * facts.agents, wanted))
+
+
+def agent_noise(facts: Facts, multiplier: float) -> float:
+    """The norm of one upload's noise over the largest norm its gradient can have: m C sqrt(JK)/I against C I_p/I."""
+    return multiplier * math.sqrt(facts.features * facts.outputs) * facts.agents / facts.total_records

@@ -1,0 +1,127 @@
+"""The planner's view of a study: what its budget buys, and what other budgets, rounds and local updates would."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tacit.algorithms import ALGORITHMS
+from tacit.data import Facts
+from tacit.privacy.events import Noise
+from tacit.privacy.sensitivity import ADJACENCIES
+from tacit.problems import LOSSES
+from tacit.settings import Settings
+from tacit.study.build import Part, local_updates
+from tacit.study.certified import Outline, asked, outline
+from tacit.study.propose import NOISE_STD, Proposal, agent_noise, propose, release_noise
+
+BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+ROUNDS = (50, 100, 200, 300)
+UPDATES = (1, 5, 10)
+
+
+class Budget(NamedTuple):
+    """One total budget, and what its noise does to the model."""
+
+    total_epsilon: float
+    noise_to_signal: float  # nu
+    verdict: str
+    chosen: bool
+
+
+class Pace(NamedTuple):
+    """One way to spend the budget: T rounds of E local updates."""
+
+    rounds: int
+    local_updates: int
+    noise_multiplier: float  # scale of an update's noise over its L2 sensitivity
+    agent_noise: float  # norm of an update's noise over the largest norm of its gradient
+    bytes_up: int  # sent by one agent in all rounds
+    chosen: bool
+
+
+class PlanView(NamedTuple):
+    """Everything `tacit plan` shows; made from public facts alone."""
+
+    study: Outline
+    part: Part
+    proposal: Proposal
+    budgets: list[Budget]
+    paces: list[Pace]
+
+
+def plan_view(settings: Settings) -> PlanView:
+    """The plan of the first algorithm and budget, with its alternatives."""
+    study = outline(settings)
+    part, algorithm, epsilon = study.parts[0], settings.algorithm[0], settings.total_epsilon[0]
+    filled, facts = study.settings, study.facts
+    question = asked(filled, algorithm, epsilon)
+    loss = LOSSES[filled.loss]()
+
+    def at(total: float) -> Budget:
+        made = propose(facts, loss, question._replace(total_epsilon=total))
+        return Budget(total, made.noise_to_signal, made.verdict, total == epsilon)
+
+    spread = release_noise(facts, question)
+    per_unit = NOISE_STD[filled.mechanism] * ADJACENCIES[filled.adjacency] * facts.max_records
+    chosen = int(filled.rounds), local_updates(filled, algorithm)
+    size = facts.features * facts.outputs * (8 if filled.precision == "float64" else 4)
+    pairs = sorted({(t, e) for t in ROUNDS for e in UPDATES} | {chosen})
+    return PlanView(
+        study,
+        part,
+        propose(facts, loss, question),
+        [at(total) for total in sorted({*BUDGETS, *settings.total_epsilon}) if math.isfinite(total)],
+        [_pace(facts, spread, per_unit, pair, size, pair == chosen) for pair in pairs],
+    )
+
+
+def _pace(facts: Facts, spread: float, per_unit: float, pair: tuple[int, int], size: int, chosen: bool) -> Pace:
+    rounds, updates = pair
+    noise = spread * math.sqrt(rounds * updates)  # standard deviation over C / I
+    return Pace(rounds, updates, noise / per_unit, agent_noise(facts, noise), rounds * size, chosen)
+
+
+def planned_settings(view: PlanView, given: Iterable[str]) -> dict[str, Any]:
+    """A config file's settings: those that were given, and every one the planner chose."""
+    settings, part = view.study.settings, view.part
+    names = {"mode", "data", "algorithm", "delta", "mechanism", "adjacency", "clip", "rounds", *given} - {"out", "name"}
+    chosen = {name: getattr(settings, name) for name in sorted(names)}
+    chosen |= {"total_epsilon": list(settings.total_epsilon[:1]), "algorithm": list(settings.algorithm[:1])}
+    chosen["local_updates"] = local_updates(settings, settings.algorithm[0])
+    if settings.rho == "auto":
+        chosen["rho"] = float(part.algorithm.rho(1)[0, 0])
+    if settings.eta == "auto":
+        chosen |= {"eta": "linear", "eta_scale": view.proposal.eta}
+    if ALGORITHMS[settings.algorithm[0]].hidden:
+        chosen |= {"eta": 1.0 / chosen["rho"], "eta_scale": 1.0, "record_bound": settings.record_bound}
+    if settings.mechanism == "laplace":
+        chosen["clip_l1"] = settings.clip_l1
+    return {name: value for name, value in chosen.items() if value != ""}
+
+
+def plan_facts(view: PlanView) -> dict[str, Any]:
+    """The plan as one JSON object."""
+    plan, settings = view.part.plans[0], view.study.settings
+    event = plan.event
+    noise = {"scale": event.scale, "l2_sensitivity": event.l2} if isinstance(event, Noise) else {"scale": 0.0}
+    std = NOISE_STD[settings.mechanism] * noise["scale"]
+    return {
+        "total_epsilon": plan.total_epsilon,
+        "delta": plan.delta,
+        "planned_epsilon": plan.bound.epsilon,
+        "accountant": plan.bound.accountant,
+        "algorithm": settings.algorithm[0],
+        "rounds": view.part.rounds,
+        "local_updates": local_updates(settings, settings.algorithm[0]),
+        "clip": settings.clip,
+        "rho": float(view.part.algorithm.rho(1)[0, 0]),
+        "eta": view.proposal.eta,
+        "noise": noise | {"std": std},
+        "noise_to_signal": view.proposal.noise_to_signal,
+        "verdict": view.proposal.verdict,
+        "public": view.study.facts._asdict(),
+        "budgets": [budget._asdict() for budget in view.budgets],
+        "paces": [pace._asdict() for pace in view.paces],
+    }

@@ -1,0 +1,195 @@
+"""Certified runs from the command line: plan, run, ledger, audit, report, and what is refused beforehand."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from dp_accounting.gaussian_mechanism import get_epsilon_gaussian
+
+from tests.cli.helpers import CERTIFIED, COMMAND, DECLARED, EXAMPLE, TABLE, environment, refused, tacit, tacit_json
+
+
+def test_the_whole_journey(tmp_path: Path) -> None:
+    """Plan a budget, run the plan, read the ledger, audit the setting, hand over the report."""
+    planned = tacit(
+        "plan", *CERTIFIED, "--total-epsilon", "2", "--out", "plan.toml", "--plot", "plan.png", cwd=tmp_path
+    )
+    assert "total epsilon 2 at delta 1e-06: objp" in planned.stdout
+    assert "noise to signal" in planned.stdout
+    assert (tmp_path / "plan.png").read_bytes()[1:4] == b"PNG"
+    config = tomllib.loads((tmp_path / "plan.toml").read_text())
+    assert {"rounds", "clip", "rho", "eta", "eta_scale", "total_epsilon", "delta", "total_records"} <= set(config)
+
+    done = tacit("run", "plan.toml", "--out", "r", cwd=tmp_path)
+    assert "every record is protected with total epsilon 2 at delta 1e-06" in done.stdout
+    spent = tacit_json("ledger", "r", cwd=tmp_path)
+    assert {"total_epsilon", "delta", "planned_epsilon", "agents", "events"} <= set(spent)
+    assert 1.998 <= spent["total_epsilon"] <= 2.0
+    assert spent["total_epsilon"] == pytest.approx(spent["planned_epsilon"])
+    event = spent["events"][0]
+    independent = get_epsilon_gaussian(event["scale"] / event["l2"] / math.sqrt(event["count"]), 1e-6)
+    assert spent["total_epsilon"] == pytest.approx(independent, rel=1e-6)
+    assert {agent["agent"] for agent in spent["agents"]} == {"north", "south", "west"}
+    assert "north, south, west" in tacit("ledger", "r", cwd=tmp_path).stdout
+
+    assert "has not been audited" in (tmp_path / "r" / "report.html").read_text()
+    found = tacit_json("audit", "--run", "r", "--releases", "4000", "--seed", "1", cwd=tmp_path)
+    assert found["claim"] == 2.0 and not found["exceeded"]
+    assert found["epsilon_lower"] <= found["claim"] and found["confidence"] == 0.999
+    report = (tmp_path / "r" / "report.html").read_text()
+    assert "the claim stands" in report
+    for text in ("Who is protected", "What was taken to be public", "What is not protected", "Gaussian composition"):
+        assert text in report
+    assert "adjacency is given" in refused("audit", "--run", "r", "--adjacency", "replace-one", cwd=tmp_path)
+
+
+def test_the_plan_is_what_a_run_does_by_default(tmp_path: Path) -> None:
+    plan = tacit_json("plan", *CERTIFIED, "--total-epsilon", "2")
+    run = tacit_json("run", *CERTIFIED, "--total-epsilon", "2", "--out", tmp_path / "r")
+    assert run["runs"][0]["rounds"] == plan["rounds"]
+    assert run["runs"][0]["rho"] == pytest.approx(plan["rho"])
+    assert run["privacy"]["events"][0]["scale"] == pytest.approx(plan["noise"]["scale"])
+    assert [budget["total_epsilon"] for budget in plan["budgets"] if budget["chosen"]] == [2.0]
+
+
+def test_the_ledger_over_studies(tmp_path: Path) -> None:
+    run = ("run", *CERTIFIED, "--rounds", "3", "--noise", "hardened", "--ledger", "l")
+    tacit("ledger", "init", "l", "--total-epsilon", "1.5", cwd=tmp_path)
+    tacit(*run, "--out", "a", cwd=tmp_path)
+    assert "used or set aside" in tacit("ledger", "l", cwd=tmp_path).stdout
+    assert "is exhausted" in refused(*run, "--out", "b", cwd=tmp_path)
+    state = tacit_json("ledger", "l", cwd=tmp_path)
+    tacit(*run, "--out", "b", "--total-epsilon", str(0.99 * state["epsilon_next"]), cwd=tmp_path)
+    assert tacit_json("ledger", "l", cwd=tmp_path)["epsilon_used"] <= 1.5
+
+
+def test_a_ledger_that_was_tampered_with_is_found(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    tacit("run", *CERTIFIED, "--rounds", "3", "--out", out)
+    text = (out / "ledger.jsonl").read_text()
+    (out / "ledger.jsonl").write_text(text.replace('"count": 3', '"count": 1', 1))
+    assert "was changed" in refused("ledger", out)
+    (out / "ledger.jsonl").write_text("".join(text.splitlines(keepends=True)[:-1]))
+    assert "tail was cut off" in refused("ledger", out)
+
+
+HARDENED = ("run", *CERTIFIED, "--rounds", "400", "--noise", "hardened")
+
+
+def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
+    """kill -9, twice: what was drawn and lost is charged, the total never exceeds the plan, the ledger only grows."""
+    out = tmp_path / "r"
+    process = subprocess.Popen([*COMMAND, *HARDENED, "--out", str(out)], env=environment(), stderr=subprocess.DEVNULL)
+    for target in (30, 60):
+        _wait(out, target)
+        process.kill()
+        process.communicate()
+        before = (out / "ledger.jsonl").read_text()
+        process = subprocess.Popen([*COMMAND, "resume", str(out)], env=environment(), stdout=subprocess.DEVNULL)
+    assert process.wait(timeout=120) == 0
+    assert (out / "ledger.jsonl").read_text().startswith(before.rpartition("\n")[0])
+    spent = tacit_json("ledger", out)
+    assert spent["total_epsilon"] <= 1.0
+    assert spent["total_epsilon"] == pytest.approx(1.0, rel=0.02)
+    assert tacit_json("show", out)["runs"][0]["rounds"] >= 398  # a round for each kill at most
+
+
+def _wait(out: Path, rows: int) -> None:
+    for _ in range(3000):
+        if (out / "metrics.jsonl").is_file() and (out / "metrics.jsonl").read_bytes().count(b"\n") >= rows:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{out} never got to {rows} rows")
+
+
+def test_a_stopped_certified_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
+    run = ("run", *CERTIFIED, "--rounds", "1500", "--total-epsilon", "1,3")
+    tacit(*run, "--out", tmp_path / "a")
+    process = subprocess.Popen(
+        [*COMMAND, *run, "--out", str(tmp_path / "b"), "--checkpoint-seconds", "0.1"],
+        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    _wait(tmp_path / "b", 600)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    tacit("resume", tmp_path / "b")
+    for name in ("model.npz", "averages.npz"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    totals = [tacit_json("ledger", tmp_path / name) for name in "ab"]
+    assert totals[0]["events"] == totals[1]["events"]
+
+
+GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"))
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("--total-epsilom", "1", *DECLARED), "no such option: --total-epsilom"),
+        (("--total-epsilon", "0", *DECLARED), "total-epsilon is 0: it must be above 0, or inf"),
+        (("--total-epsilon", "-2", *DECLARED), "total-epsilon is -2: it must be above 0, or inf"),
+        (("--delta", "0", *DECLARED), "delta is 0: it must be above 0 and below 1"),
+        (("--delta", "1", *DECLARED), "delta is 1: it must be above 0 and below 1"),
+        (("--clip", "0", *DECLARED), "clip is 0: it must be above 0"),
+        (("--agents", "3"), "certified mode needs total-records"),
+        (("--noise-multiplier", "0.1", *DECLARED), "the budget is exhausted before the first round"),
+        (("--algorithm", "hidden", "--noise", "hardened", *DECLARED), "rounding between hidden updates"),
+        (("--algorithm", "hidden", "--mechanism", "laplace", *DECLARED), "hidden needs mechanism gaussian"),
+        (("--algorithm", "hidden", "--eta", "100", *DECLARED), "hidden needs eta L <= 2"),
+        (("--algorithm", "hidden", "--loss", "squared", *DECLARED), "hidden needs a loss whose gradient is bounded"),
+        (("--algorithm", "hidden", "--loss", "hinge", *DECLARED), "hidden needs a smooth loss"),
+        (("--ledger", "none", "--noise", "hardened", *DECLARED), "there is no ledger none"),
+        (("--epsilon", "1", *DECLARED), "certified mode takes --total-epsilon"),
+    ],
+)
+def test_refused_before_a_record_is_read(tmp_path: Path, args: tuple[str, ...], sentence: str) -> None:
+    """The table is no table at all: had it been read, the sentence would be about that."""
+    (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00 garbage")
+    assert sentence in refused("run", *GARBAGE, *args, cwd=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_a_table_without_public_bounds(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00 garbage")
+    assert "needs a schema" in refused("run", "--data", "t.csv", *DECLARED, cwd=tmp_path)
+    bounded = '[columns.radius]\nkind = "numeric"\nbounds = [0.0, 30.0]\n'
+    schema = (EXAMPLE / "schema.toml").read_text()
+    (tmp_path / "s.toml").write_text(schema.replace(bounded, '[columns.radius]\nkind = "numeric"\n'))
+    assert "[columns.radius] needs the key bounds" in refused(
+        "run", "--data", "t.csv", "--schema", "s.toml", *DECLARED, cwd=tmp_path
+    )
+
+
+def test_a_misspelt_privacy_key_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('adjacensy = "replace-one"\n')
+    assert "no setting 'adjacensy' (did you mean 'adjacency'?)" in refused("run", "c.toml", cwd=tmp_path)
+
+
+def test_an_exhausted_ledger_stops_before_reading(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00 garbage")
+    tacit("ledger", "init", "l", "--total-epsilon", "0.5", cwd=tmp_path)
+    sentence = refused("run", *GARBAGE, *DECLARED, "--noise", "hardened", "--ledger", "l", cwd=tmp_path)
+    assert "the budget of l is exhausted" in sentence
+    assert "does not fit" not in sentence
+
+
+def test_plan_refuses_what_it_cannot_do(tmp_path: Path) -> None:
+    assert "mode paper has no total budget" in refused("plan", "--mode", "paper")
+    (tmp_path / "p.toml").write_text("")
+    assert "p.toml exists" in refused("plan", *TABLE, *DECLARED, "--out", "p.toml", cwd=tmp_path)
+    assert "picture's format" in refused("plan", *TABLE, *DECLARED, "--plot", "p.txt", cwd=tmp_path)
+
+
+def test_the_paper_modes_ledger_is_infinite(tmp_path: Path) -> None:
+    tacit("run", *TABLE, "--mode", "paper", "--rounds", "2", "--out", tmp_path / "r")
+    assert tacit_json("ledger", tmp_path / "r")["total_epsilon"] == "inf"
+    assert "No end-to-end guarantee" in tacit("ledger", tmp_path / "r").stdout
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["privacy"]["total_epsilon"] == "inf"

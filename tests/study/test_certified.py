@@ -1,0 +1,243 @@
+"""Certified runs: the budget is met, nothing private leaves, and the ledger tells all."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.errors import InputError
+from tacit.privacy.accounting import tightest
+from tacit.privacy.events import Hidden, Noise
+from tacit.privacy.ledger import releases
+from tacit.privacy.totals import ledger_totals
+from tacit.settings import resolve
+from tacit.study.certified import outline
+
+TABLE = Path("examples/clinics/records.csv")
+CLINICS: dict[str, Any] = {
+    "data": str(TABLE), "schema": "examples/clinics/schema.toml", "test_share": 0.25, "rounds": 5,
+    "total_records": 600, "agents": 3,
+}  # fmt: skip
+
+
+def train(out: Path, **changes: Any) -> tacit.Run:
+    return tacit.run(**(CLINICS | {"out": str(out)} | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"mechanism": "laplace"},
+        {"mechanism": "laplace", "rounds": 1},
+        {"adjacency": "replace-one", "algorithm": "objpm"},
+        {"noise": "hardened"},
+        {"noise": "hardened", "mechanism": "laplace"},
+        {"algorithm": "hidden"},
+        {"algorithm": "objt"},
+        {"precision": "float32", "total_epsilon": 8.0, "delta": 1e-9},
+        {"loss": "hinge"},
+        {"loss": "squared", "local_updates": 3},
+    ],
+)
+def test_the_whole_run_costs_its_budget_and_never_more(tmp_path: Path, changes: dict[str, Any]) -> None:
+    run = train(tmp_path / "r", **changes)
+    total, delta = changes.get("total_epsilon", 1.0), changes.get("delta", 1e-6)
+    privacy = run.summary["privacy"]
+    assert total * (1.0 - 1e-3) <= privacy["total_epsilon"] <= total
+    assert privacy["planned_epsilon"] == pytest.approx(privacy["total_epsilon"])
+    assert [agent["agent"] for agent in privacy["agents"]] == ["north", "south", "west"]
+    for events in releases(run.folder.read_ledger())[0].values():  # and what the ledger says is what was drawn
+        assert tightest(events, delta).epsilon == pytest.approx(privacy["total_epsilon"])
+        updates = {"objpm": 10}.get(changes.get("algorithm", ""), changes.get("local_updates", 1))
+        assert sum(events.values()) == changes.get("rounds", 5) * updates
+
+
+def test_the_noise_that_is_drawn_is_the_noise_of_the_event(tmp_path: Path) -> None:
+    """The spread of what is sent, over many seeds, against the scale that the ledger records."""
+    run = train(tmp_path / "r", seeds=200, rounds=1, total_epsilon=0.1, set="all")
+    event = next(iter(releases(run.folder.read_ledger())[0]["north"]))
+    assert isinstance(event, Noise)
+    row = run.folder.read_metrics()[0]
+    # model = line 5 after one round from zero: w = mean_p(2 z_p), z_p = -(g_p + xi_p) / (rho + 1/eta)
+    spread = 2.0 / (row["rho"] + 1.0 / row["eta"]) * event.scale / math.sqrt(3.0)
+    assert run.w.std(axis=0).mean() == pytest.approx(spread, rel=0.05)
+    assert row["noise"] == pytest.approx(event.scale * math.sqrt(2.0 / math.pi))
+
+
+def test_hidden_updates_are_one_event_a_round(tmp_path: Path) -> None:
+    run = train(tmp_path / "r", algorithm="hidden", local_updates=7)
+    events = releases(run.folder.read_ledger())[0]["north"]
+    assert all(isinstance(event, Hidden) and event.updates == 7 for event in events)
+    assert [event.contraction for event in events if isinstance(event, Hidden)] == [pytest.approx(0.5)]
+
+
+RELEASED = {
+    "metrics.jsonl",
+    "model.npz",
+    "averages.npz",
+    "summary.json",
+    "report.html",
+    "ledger.jsonl",
+    "ledger.head",
+}
+
+
+def test_what_is_no_release_does_not_depend_on_the_records(tmp_path: Path) -> None:
+    """Other records at the same place: every file that holds no release is the same to the byte."""
+    text = TABLE.read_text()
+    table = tmp_path / "t.csv"
+    made = {}
+    for name, records in (("a", text), ("b", "".join(text.splitlines(keepends=True)[:-40]))):
+        table.write_text(records)
+        made[name] = train(tmp_path / name, data=str(table))
+    public = {path.name for path in made["a"].path.iterdir() if path.is_file()}
+    assert {"config.toml", "schema.toml", "start.json"} <= public - RELEASED
+    for name in public - RELEASED:
+        assert (made["a"].path / name).read_bytes() == (made["b"].path / name).read_bytes(), name
+    timeless = [
+        [{k: v for k, v in row.items() if k != "time"} for row in run.folder.read_ledger()] for run in made.values()
+    ]
+    assert timeless[0] == timeless[1]
+
+
+def test_what_is_computed_without_noise_stays_in_its_folder(tmp_path: Path) -> None:
+    run = train(tmp_path / "r")
+    private = {"train_objective", "seconds", "test_error"}
+    for line in run.folder.metrics.read_text().splitlines():
+        assert all(json.loads(line)[name] is None for name in private)
+    kept = [json.loads(line) for line in run.folder.local_metrics.read_text().splitlines()]
+    assert set(kept[0]) == {"run", "round"} | private
+    public = json.loads(run.folder.summary.read_text())
+    assert all(public["runs"][0][name] is None for name in private)
+    assert "quality" not in public["runs"][0]
+    assert public["data"]["records"] == 600  # as declared: there are 569, and fewer to train on
+    assert public["data"]["agents"] == {"north": None, "south": None, "west": None}
+    assert "nonzero_share" not in public["data"] and "classes" not in public["data"]
+    assert "LOCAL ONLY" in (run.folder.local / "README.txt").read_text()
+    assert run.runs[0]["test_error"] is not None  # the owner sees it
+    assert "local-only" in run.folder.report.read_text()
+    owners, anybodys = (run.folder.local / "report.html").read_text(), run.folder.report.read_text()
+    assert "must not leave the house" in owners
+    assert "not public" in anybodys and "not public" not in owners.replace("not public, or", "")
+    counts = tacit.open_run(run.path).folder.read_start()["data"]["classes"]
+    assert all(f">{count}<" not in anybodys for count in counts.values())
+
+
+def test_a_public_test_file_may_be_shown(tmp_path: Path) -> None:
+    run = train(tmp_path / "r", test=str(TABLE), test_share=0.0)
+    public = json.loads(run.folder.summary.read_text())["runs"][0]
+    assert public["test_error"] == run.runs[0]["test_error"] is not None
+    assert public["train_objective"] is None
+
+
+def test_a_class_without_records_is_legal(tmp_path: Path) -> None:
+    schema = Path(CLINICS["schema"]).read_text().replace('["benign", "malignant"]', '["benign", "malignant", "rare"]')
+    (tmp_path / "s.toml").write_text(schema)
+    run = train(tmp_path / "r", schema=str(tmp_path / "s.toml"))
+    assert run.w.shape == (11, 3)
+
+
+def test_a_unit_with_several_records_needs_as_many_times_the_noise(tmp_path: Path) -> None:
+    lines = TABLE.read_text().splitlines()
+    rows = [f"{lines[0]},patient", *(f"{line},p{i // 3}" for i, line in enumerate(lines[1:]))]
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
+    schema = Path(CLINICS["schema"]).read_text()
+    (tmp_path / "s.toml").write_text(
+        schema.replace("[label]", '[unit]\ncolumn = "patient"\nmax_records = 3\n\n[label]', 1)
+    )
+    unit = train(tmp_path / "u", data=str(tmp_path / "t.csv"), schema=str(tmp_path / "s.toml"))
+    record = train(tmp_path / "r")
+    scales = [float(run.summary["privacy"]["events"][0]["scale"]) for run in (unit, record)]
+    assert scales[0] == pytest.approx(3.0 * scales[1])
+    assert "unit of column patient" in unit.folder.report.read_text()
+
+
+def test_a_run_stops_before_the_round_that_would_exceed_its_budget(tmp_path: Path) -> None:
+    run = train(tmp_path / "r", noise_multiplier=20.0, rounds=100, local_updates=2, algorithm="objpm")
+    done = run.runs[0]["rounds"]
+    event = Noise("gaussian", 20.0, math.inf, 1.0)
+    assert 1 < done < 100
+    assert tightest({event: 2 * done}, 1e-6).epsilon <= 1.0 < tightest({event: 2 * done + 2}, 1e-6).epsilon
+    assert run.summary["privacy"]["total_epsilon"] <= 1.0
+    with pytest.raises(InputError, match=r"exhausted before the first round: .* one round costs epsilon"):
+        train(tmp_path / "s", noise_multiplier=0.5)
+
+
+def test_records_that_contradict_the_declaration_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"more training records than records-max declares, 50"):
+        train(tmp_path / "a", records_max=50)
+    with pytest.raises(InputError, match="agents is 2, but the table names 3 agents of its own"):
+        train(tmp_path / "b", agents=2)
+    assert train(tmp_path / "c", records_max="north=300,south=300,west=300", agents=10).test_error is not None
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["c"]
+
+
+def test_the_plan_reads_no_record(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"\xff\xfe not a table at all")
+    study = outline(resolve(CLINICS | {"data": str(tmp_path / "t.csv"), "total_epsilon": [1, 2]}))
+    assert [plan.total_epsilon for plan in study.parts[0].plans] == [1.0, 2.0]
+    assert all(plan.bound.epsilon <= plan.total_epsilon for plan in study.parts[0].plans)
+
+
+def test_runs_of_a_batch_are_the_single_runs(tmp_path: Path) -> None:
+    """Each with its own budget, and so its own noise, rho and eta."""
+    batch = train(tmp_path / "batch", total_epsilon="0.5,5", seeds=2)
+    alone = train(tmp_path / "alone", total_epsilon="5", seed=2)
+    np.testing.assert_allclose(batch.w[3], alone.w, rtol=1e-10)
+
+
+def test_several_runs_cost_more_when_all_are_shown(tmp_path: Path) -> None:
+    privacy = train(tmp_path / "r", seeds=4).summary["privacy"]
+    assert privacy["total_epsilon"] <= 1.0
+    assert 1.9 < privacy["all_runs_epsilon"] < 2.3  # four times in GDP is twice the multiplier
+
+
+def test_what_was_drawn_twice_is_charged_twice(tmp_path: Path) -> None:
+    """Hardened noise after a crash: the lost round was released once already, so the last one is not affordable."""
+    asked = iter([False, False, True])
+    with pytest.raises(tacit.study.Interrupted):
+        train(tmp_path / "r", noise="hardened", rounds=8, stop=lambda: next(asked, True))
+    folder = tacit.open_run(tmp_path / "r").folder
+    last = [row for row in folder.read_ledger() if row["kind"] == "release"][-3:]
+    folder.chain.append([row | {"first": 4, "last": 4, "time": 0.0} for row in last])
+    run = tacit.resume(tmp_path / "r")
+    assert run.runs[0]["rounds"] == 7
+    totals = ledger_totals(folder.read_ledger())
+    assert totals["total_epsilon"] == pytest.approx(1.0, rel=1e-3) and totals["total_epsilon"] <= 1.0
+
+
+def test_seeded_rounds_made_again_are_charged_once(tmp_path: Path) -> None:
+    with pytest.raises(tacit.study.Interrupted):
+        train(tmp_path / "r", rounds=8, stop=lambda: True)
+    folder = tacit.open_run(tmp_path / "r").folder
+    last = [row for row in folder.read_ledger() if row["kind"] == "release"][-3:]
+    folder.chain.append([row | {"first": 2, "last": 2, "time": 0.0} for row in last])  # charged, then killed
+    assert tacit.resume(tmp_path / "r").summary["privacy"]["events"][0]["count"] == 8
+
+
+def test_a_study_is_set_aside_and_settled(tmp_path: Path) -> None:
+    from tacit.results.account import Account
+
+    account = Account.create(tmp_path / "l", "clinics", 2.0, 1e-6)
+    hardened = {"noise": "hardened", "ledger": str(account.path)}
+    train(tmp_path / "a", **hardened)
+    state = account.state()
+    assert state["epsilon_used"] == pytest.approx(1.0, rel=1e-3)
+    assert "settled" in state["studies"][0]
+    with pytest.raises(InputError, match="is exhausted"):
+        train(tmp_path / "b", total_epsilon=1.9, **hardened)
+    with pytest.raises(InputError, match="needs noise hardened"):
+        train(tmp_path / "b", ledger=str(account.path))
+    with pytest.raises(InputError, match="cannot be set aside"):
+        train(tmp_path / "b", total_epsilon="inf", **hardened)
+    with pytest.raises(InputError, match="records-max"):
+        train(tmp_path / "b", records_max=50, **hardened)
+    assert account.state()["epsilon_used"] == pytest.approx(1.0, rel=1e-3)  # what never began costs nothing
+    assert not (tmp_path / "b").exists()
