@@ -3,7 +3,7 @@
     python -m benchmarks.first_run
 
 Writes benchmarks/results/first_run.json and docs/images/first_run.png. Times are ratios: one local update of all
-agents (gradient, sensitivity, noise, step) against its two bare matrix products, measured in the same run.
+agents (clipped gradient, noise, step) against its two bare matrix products, measured in the same run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def errors(run: tacit.Run) -> dict[str, dict[str, float]]:
 def update_ratio() -> float:
     """Seconds of one local update of one run over those of its bare matrix products, with R = 1."""
     with tempfile.TemporaryDirectory() as folder:
-        alone = tacit.run(algorithm="objpm", epsilon=1, rounds=5, evaluate_every=5, averages=False, out=f"{folder}/r")
+        alone = tacit.run(
+            algorithm="objpm", total_epsilon=1, rounds=5, evaluate_every=5, averages=False, out=f"{folder}/r"
+        )
         per_update = alone.runs[0]["seconds"] / (5 * 10)
     x = np.random.default_rng(0).random((6000, 196))
     z, r = np.zeros((196, 10)), np.zeros((6000, 10))

@@ -84,10 +84,14 @@ def _how(study: Mapping[str, Any]) -> str:
     unit, clip = _unit(study["public"]), float(study["clip"])
     kind = {"gaussian": "Gaussian", "laplace": "Laplace"}[study["mechanism"]]
     noise = f"discrete {kind}" if study["noise"] == "hardened" else kind
+    hidden = study["algorithm"] == ["hidden"]
+    bounded = f"every record is scaled to length {float(study['record_bound']):.4g} at most"
+    clipped = f"the gradient of every record is clipped to length {clip:.4g}"
+    charged = "every round is charged as its hidden updates deserve (docs/hidden-state.md)"
     return (
-        f"the gradient of every record is clipped to length {clip:.4g}, so that one {unit} moves the sum by a known "
-        f"amount at most; {noise} noise scaled to that amount is added at the party before anything is sent. "
-        "Hidden local updates bound the records' length instead. Every local update is charged."
+        f"{bounded if hidden else clipped}, so that one {unit} moves the sum of gradients by a known amount at most; "
+        f"{noise} noise scaled to that amount is added at the party before anything is sent, and "
+        f"{charged if hidden else 'every local update of every round is charged'}."
     )
 
 

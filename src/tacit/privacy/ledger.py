@@ -13,7 +13,7 @@ from tacit.privacy.accountants.pure import pure
 from tacit.privacy.accounting import Bound, tightest
 from tacit.privacy.events import BatchEvent, Event, Nominal, event_of
 
-DELTAS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
+DELTAS = (1e-5, 1e-6, 1e-7, 1e-9)
 
 
 def entries(

@@ -107,7 +107,8 @@ def _opening(study: Study) -> dict[str, Any]:
     if facts is None:
         return opening
     terms = {name: getattr(s, name) for name in ("mechanism", "adjacency", "clip", "clip_l1", "record_bound")}
-    return opening | terms | {"local_updates": s.local_updates, "rounds": s.rounds, "public": facts._asdict()}
+    steps = {"algorithm": s.algorithm, "local_updates": s.local_updates, "rounds": s.rounds}
+    return opening | terms | steps | {"public": facts._asdict()}
 
 
 def kept(settings: Settings) -> Settings:

@@ -37,6 +37,8 @@ def _budgets(axes: Axes, plan: Mapping[str, Any]) -> None:
         if low < limit < high:
             axes.axhline(limit, color="#999999", linewidth=0.8, linestyle=":")
             axes.text(max(epsilon), limit * 0.97, words, ha="right", va="top", color="#666666", fontsize=8)
+    axes.set_xticks(epsilon, [f"{value:g}" for value in epsilon], minor=False)
+    axes.minorticks_off()
     axes.set_title("What a budget buys", loc="left", fontweight="bold")
     axes.set_xlabel(f"total epsilon at delta {plan['delta']:g}")
     axes.set_ylabel("noise to signal of the model, ν")
@@ -48,11 +50,14 @@ def _paces(axes: Axes, plan: Mapping[str, Any]) -> None:
         mine = [row for row in rows if row["local_updates"] == updates]
         rounds, noise = [row["rounds"] for row in mine], [row["agent_noise"] for row in mine]
         axes.plot(rounds, noise, "-o", color=COLOURS[i % len(COLOURS)], markersize=4)
-        axes.annotate(f" E = {updates}", (rounds[-1], noise[-1]), va="center", fontsize=8, annotation_clip=False)
+        axes.annotate(
+            f"E = {updates}", (rounds[-1], noise[-1]), (8, 0), textcoords="offset points", va="center", fontsize=8,
+            annotation_clip=False,
+        )  # fmt: skip
     for row in rows:
         if row["chosen"]:
             axes.plot(row["rounds"], row["agent_noise"], "o", color=COLOURS[1], markersize=9)
-    axes.set_yscale("log")
+    axes.set_ylim(bottom=0.0)
     axes.set_title("What rounds and local updates E cost", loc="left", fontweight="bold")
     axes.set_xlabel("rounds")
     axes.set_ylabel("noise of one update over its largest gradient")

@@ -60,17 +60,25 @@ def panels(regression: bool) -> tuple[Panel, ...]:
 
 
 def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
-    """The four plots of one or more runs, told apart by their folder's name; local: with what is local-only."""
+    """The plots of one or more runs, told apart by their folder's name; not local: those anybody may see."""
     rows = [(folder.path.name if len(folders) > 1 else "", folder.read_metrics(local)) for folder in folders]
     if not any(found for _, found in rows):
         raise InputError(f"{folders[0].path} has no evaluated round yet: there is nothing to draw")
-    regression = predicts_numbers(folders)
+    shown = [panel for panel in panels(predicts_numbers(folders)) if local or _measured(panel, rows)]
+    lines = (len(shown) + 1) // 2
     with rc_context(STYLE):
-        drawn = Figure(figsize=(9.6, 6.4), layout="constrained")
-        for axes, panel in zip(drawn.subplots(2, 2).flat, panels(regression), strict=True):
+        drawn = Figure(figsize=(9.6, 0.6 + 2.9 * lines), layout="constrained")
+        places = list(drawn.subplots(lines, 2, squeeze=False).flat)
+        for axes, panel in zip(places, shown, strict=False):
             _draw(axes, panel, rows)
+        for empty in places[len(shown) :]:
+            empty.remove()
         _legend(drawn)
     return drawn
+
+
+def _measured(panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> bool:
+    return any(row[panel.metric] is not None for _, metrics in rows for row in metrics)
 
 
 def _draw(axes: Axes, panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> None:
@@ -82,7 +90,7 @@ def _draw(axes: Axes, panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[s
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(panel.unit)
     if not found:
-        axes.text(0.5, 0.5, "not public, or not measured", ha="center", transform=axes.transAxes, color="#777777")
+        axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes, color="#777777")
     elif panel.logarithmic and any((curve.mean > 0).any() for curve in found):
         axes.set_yscale("log")
 
@@ -98,7 +106,7 @@ def _draw_curve(axes: Axes, panel: Panel, curve: Curve, colour: str, dash: str) 
 
 def _legend(drawn: Figure) -> None:
     """One legend for all four plots, below them."""
-    handles, labels = drawn.axes[1].get_legend_handles_labels()
+    handles, labels = drawn.axes[-2 if len(drawn.axes) > 1 else -1].get_legend_handles_labels()
     drawn.legend(handles, labels, loc="outside lower center", ncols=min(4, max(1, len(labels))))
 
 

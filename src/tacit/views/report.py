@@ -14,7 +14,7 @@ from tacit.results.files import write_text
 from tacit.results.folder import RunFolder
 from tacit.views.curves import run_label
 from tacit.views.plots import figure, to_svg
-from tacit.views.sentences import result_sentences
+from tacit.views.sentences import is_declared, result_sentences
 from tacit.views.tables import (
     GROUP_HEADINGS,
     HEADINGS,
@@ -44,6 +44,7 @@ def render(folder: RunFolder, local: bool) -> str:
         name=folder.path.resolve().name,
         local=local and folder.local.is_dir(),
         summary=summary,
+        declared=is_declared(summary["data"]),
         sentences=result_sentences(summary),
         headings=HEADINGS,
         rows=result_rows(summary["runs"]),
@@ -64,7 +65,13 @@ def _certified(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:
     data = folder.read_config()["data"]
     own = [SOURCES[data].unprotected] if data in SOURCES and SOURCES[data].unprotected else []
     audits = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.path.glob("audit*.json"))]
-    return made | {"runs": dict(reversed(rows.items())), "unprotected": [*own, *made["unprotected"]], "audits": audits}
+    pure = any(row["pure"] is not None for row in made["runs"])
+    return made | {
+        "has_pure": pure,
+        "runs": dict(reversed(rows.items())),
+        "unprotected": [*own, *made["unprotected"]],
+        "audits": audits,
+    }
 
 
 def _paper(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:

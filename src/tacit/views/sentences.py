@@ -15,7 +15,7 @@ def result_sentences(summary: Mapping[str, Any]) -> tuple[str, str]:
     """What was trained and how well it does, and what it is compared with."""
     data, groups = summary["data"], by_label(summary["runs"])
     label, first = _headline(groups)
-    declared = " (as declared)" if data.get("declared") and not data["declared"]["published"] else ""
+    declared = " (as declared)" if is_declared(data) else ""
     parties = f"{len(data['agents'])} parties with {data['records']:,} records in all{declared}"
     if first[0]["test_error"] is None:
         return (
@@ -32,6 +32,11 @@ def result_sentences(summary: Mapping[str, Any]) -> tuple[str, str]:
         tested = f"{data['test_records']:,} records that no party trained on"
         return opening, f"This is {label} after {first[0]['rounds']} rounds, on {tested}."
     return opening, f"That is {label}, an error of {_average(first)}; on the same records it is {'; '.join(others)}."
+
+
+def is_declared(data: Mapping[str, Any]) -> bool:
+    """Whether the number of records is the one that was declared, not one that was counted."""
+    return "declared" in data and not data["declared"]["published"] and None in data["agents"].values()
 
 
 def _headline(
