@@ -62,13 +62,13 @@ def test_the_plan_is_what_a_run_does_by_default(tmp_path: Path) -> None:
 
 def test_the_ledger_over_studies(tmp_path: Path) -> None:
     run = ("run", *CERTIFIED, "--rounds", "3", "--noise", "hardened", "--ledger", "l")
-    tacit("ledger", "init", "l", "--total-epsilon", "1.5", cwd=tmp_path)
+    tacit("ledger", "init", "l", "--total-epsilon", "1.3", cwd=tmp_path)
     tacit(*run, "--out", "a", cwd=tmp_path)
     assert "used or set aside" in tacit("ledger", "l", cwd=tmp_path).stdout
     assert "is exhausted" in refused(*run, "--out", "b", cwd=tmp_path)
     state = tacit_json("ledger", "l", cwd=tmp_path)
     tacit(*run, "--out", "b", "--total-epsilon", str(0.99 * state["epsilon_next"]), cwd=tmp_path)
-    assert tacit_json("ledger", "l", cwd=tmp_path)["epsilon_used"] <= 1.5
+    assert tacit_json("ledger", "l", cwd=tmp_path)["epsilon_used"] <= 1.3
 
 
 def test_a_ledger_that_was_tampered_with_is_found(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"))
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (("--total-epsilom", "1", *DECLARED), "no such option: --total-epsilom"),
+        (("--total-epsilom", "1", *DECLARED), "no such option '--total-epsilom'"),
         (("--total-epsilon", "0", *DECLARED), "total-epsilon is 0: it must be above 0, or inf"),
         (("--total-epsilon", "-2", *DECLARED), "total-epsilon is -2: it must be above 0, or inf"),
         (("--delta", "0", *DECLARED), "delta is 0: it must be above 0 and below 1"),

@@ -22,7 +22,7 @@ from tacit.types import Array, Shard
 class LastIterate(Consensus):
     """E noisy contractions of z; the last iterate is sent and is all that is kept, so nothing hidden survives a round.
 
-    docs/hidden-state.md proves what this is worth, under the conditions that `check_conditions` asks for.
+    docs/hidden-state.md proves what this is worth, under the conditions that `largest_eta` and `check_eta` ask for.
     """
 
     problem: Problem
@@ -54,17 +54,22 @@ class LastIterate(Consensus):
         )
 
 
-def check_conditions(problem: Problem, largest_eta: float, bound: float, records_max: int) -> None:
-    """Refuse what the proof does not cover; everything here is public."""
+def largest_eta(problem: Problem, bound: float, records_max: int) -> float:
+    """2 / L, where every update contracts whatever the data; what the proof does not cover is refused."""
     smoothness = problem.public_smoothness(bound, records_max)
     if not math.isfinite(smoothness):
         raise InputError("hidden needs a smooth loss and regulariser: there are softmax and squared, with l2")
     if not math.isfinite(problem.loss.residual_bound):
         raise InputError("hidden needs a loss whose gradient is bounded for bounded records: there is softmax")
-    if largest_eta * smoothness > 2.0:
+    return 2.0 / smoothness
+
+
+def check_eta(eta: float, largest: float) -> None:
+    """Refuse steps that might not contract."""
+    if eta > largest:
         raise InputError(
-            f"hidden needs eta L <= 2 for its updates to contract: eta is {largest_eta:g} and L is {smoothness:g} by "
-            f"the public bounds (records-max, record-bound), so eta can be at most {2.0 / smoothness:g}"
+            f"hidden needs eta L <= 2 for its updates to contract: eta is {eta:g}, and with L from the public bounds "
+            f"(records-max, record-bound) it can be at most {largest:g}"
         )
 
 

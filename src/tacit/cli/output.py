@@ -49,4 +49,7 @@ def print_result(run: api.Run) -> None:
         stdout.print(f"{name:8} {ALGORITHMS[name].summary}", soft_wrap=True, highlight=False)
     privacy = PAPER_HEADLINE if run.summary["mode"] == "paper" else headline(run.summary["privacy"])
     stdout.print(f"privacy  {privacy}", soft_wrap=True, highlight=False)
+    planned, done = run.folder.read_config()["rounds"], min(entry["rounds"] for entry in run.runs)
+    if done < planned:
+        stdout.print(f"stopped  after {done} of {planned} rounds: the budget allows no more", highlight=False)
     stdout.print(f"report   {run.folder.report}", soft_wrap=True, highlight=False)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tacit.algorithms import ALGORITHMS
+from tacit.algorithms.hidden import largest_eta
 from tacit.algorithms.schedules import Constant, LinearEta, Schedule
 from tacit.data import Facts, check_facts, declared_facts, load, source_for
 from tacit.errors import InputError
@@ -120,7 +121,7 @@ def _steps(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> 
     first = [settings.eta_scale * made[epsilon].eta for epsilon in batch.budgets]
     falling: Schedule = LinearEta(batch.epsilon, int(settings.rounds), first)
     if ALGORITHMS[batch.algorithm].hidden:
-        largest = HIDDEN_MARGIN * 2.0 / problem.public_smoothness(float(settings.record_bound), facts.largest)
+        largest = HIDDEN_MARGIN * largest_eta(problem, float(settings.record_bound), facts.largest)
         first = [min(eta, largest) for eta in first]
         falling = Constant(first, batch.epsilon)
     rho = Constant([1.0 / eta for eta in first], batch.epsilon)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacit.algorithms import ALGORITHMS, Method
-from tacit.algorithms.hidden import check_conditions
+from tacit.algorithms.hidden import check_eta, largest_eta
 from tacit.algorithms.releases import Release
 from tacit.algorithms.releases.certified import CertifiedRelease
 from tacit.algorithms.releases.hardened import HardenedRelease
@@ -158,5 +158,5 @@ def _check_hidden(settings: Settings, facts: Facts, problem: Problem, eta: Sched
         raise InputError("hidden needs noise seeded: its proof does not cover the rounding between hidden updates")
     if settings.mechanism != "gaussian":
         raise InputError(f"hidden needs mechanism gaussian: its proof does not cover {settings.mechanism} noise")
-    largest = max(float(eta(t).max()) for t in range(1, int(settings.rounds) + 1))
-    check_conditions(problem, largest, float(settings.record_bound), facts.largest)
+    used = max(float(eta(t).max()) for t in range(1, int(settings.rounds) + 1))
+    check_eta(used, largest_eta(problem, float(settings.record_bound), facts.largest))

@@ -1,0 +1,62 @@
+"""The privacy officer's page: what it must say, and of which runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tacit
+from tacit.privacy.guarantee import guarantee, headline
+from tests.data.test_femnist import shard, writer
+
+CLINICS: dict[str, Any] = {
+    "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "rounds": 2,
+    "total_records": 600, "agents": 3,
+}  # fmt: skip
+
+
+def page(out: Path, **changes: Any) -> str:
+    return tacit.run(**(CLINICS | {"out": str(out)} | changes)).folder.report.read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentences"),
+    [
+        ({}, ["Simulated: every record is protected with total epsilon 1 at delta 1e-06 against those who do not know",
+              "Against whoever knows the seed", "Neighbours (add-remove)", "Gaussian noise scaled to that amount"]),
+        ({"noise": "hardened", "adjacency": "replace-one"},
+         ["Every record is protected with total epsilon 1 at delta 1e-06.", "Neighbours (replace-one)",
+          "discrete Gaussian noise", "zero-concentrated DP"]),
+        ({"mechanism": "laplace"}, ["Laplace noise", "at δ = 0"]),
+        ({"total_epsilon": "inf"}, ["No guarantee: the run was made without noise"]),
+        ({"total_epsilon": "1,inf"}, ["(the run without noise protects nobody)", "has no finite total epsilon"]),
+        ({"seeds": 2}, ["showing somebody the models of all 2 runs costs epsilon"]),
+        ({"algorithm": "hidden"}, ["every record is scaled to length", "hidden updates deserve"]),
+        ({}, ["total_records 600 and records_max 600: declared by the parties, not counted", "The 3 parties",
+              "A person with several records", "tacit audit --run"]),
+    ],
+)  # fmt: skip
+def test_it_says_what_holds(tmp_path: Path, changes: dict[str, Any], sentences: list[str]) -> None:
+    text = page(tmp_path / "r", **changes).replace("&#39;", "'")
+    for sentence in sentences:
+        assert sentence in text, sentence
+
+
+def test_on_femnist_the_writer_is_not_protected(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        shard(tmp_path / "femnist" / part / "a.json", {"ann": writer(3, 1), "bob": writer(3, 2)})
+    text = page(
+        tmp_path / "r", data="femnist", data_dir=str(tmp_path), schema="", total_records="auto", agents=10, rounds=1
+    )
+    assert "The writer: every party is one writer" in text
+    assert "the published data set's own sizes" in text.replace("&#39;", "'")
+
+
+def test_the_headline_is_made_of_the_ledger_alone(tmp_path: Path) -> None:
+    run = tacit.run(**(CLINICS | {"out": str(tmp_path / "r"), "noise": "hardened"}))
+    made = guarantee(run.folder.read_ledger(), run.summary["privacy"])
+    assert made["headline"] == headline(run.summary["privacy"])
+    assert made["good"]
+    assert set(made) == {"headline", "good", "protected", "runs", "together", "public", "unprotected"}
