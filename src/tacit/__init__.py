@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 from tacit.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from tacit.api import Run, open_run, resume, run
+    from tacit.api import Run, open_run, plan, resume, run
     from tacit.errors import InputError
 
-__all__ = ["InputError", "Run", "__version__", "open_run", "resume", "run"]
+__all__ = ["InputError", "Run", "__version__", "open_run", "plan", "resume", "run"]
 
 
 def __dir__() -> list[str]:

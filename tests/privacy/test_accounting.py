@@ -135,6 +135,8 @@ def test_what_nobody_can_add_up_is_infinite() -> None:
     assert tightest({NON_PRIVATE: 0}, DELTA).epsilon == 0.0
     with pytest.raises(InputError, match="no finite guarantee"):
         calibrate(lambda s: {NON_PRIVATE: 1}, 1.0, DELTA)
+    with pytest.raises(InputError, match="no finite guarantee"):
+        calibrate(lambda s: {Noise("gaussian", s, math.inf, math.inf): 1}, 1.0, DELTA)
     with pytest.raises(InputError, match="use inf"):
         calibrate(lambda s: {Noise("gaussian", s, math.inf, 1e-12): 1}, 1e6, DELTA)
 

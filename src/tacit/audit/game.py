@@ -133,8 +133,8 @@ def _settings(claim: Claim, rho: float, eta: float) -> Settings:
             raise InputError(f"{claim.noise} {claim.mechanism} noise needs mode certified: paper has seeded laplace")
         return resolve(common, {"epsilon": claim.epsilon})
     certified = {"mechanism": claim.mechanism, "adjacency": claim.adjacency, "noise": claim.noise, "clip": CLIP}
-    settings = resolve(common, {"total_epsilon": claim.epsilon}, certified)
-    return replace(settings, clip_l1=CLIP if claim.mechanism == "laplace" else math.inf)
+    clip_l1 = CLIP if claim.mechanism == "laplace" else math.inf
+    return resolve(common, {"total_epsilon": claim.epsilon, "clip_l1": clip_l1}, certified)
 
 
 def _shares(claim: Claim) -> Sequence[float]:

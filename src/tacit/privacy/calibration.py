@@ -17,6 +17,7 @@ CountsAt: TypeAlias = Callable[[float], Counts]
 SLOW_LAST = ("gdp", "pure", "zcdp", "pld")
 TOLERANCE = {"pld": 2e-4}  # relative, of the scale; what takes long is searched less finely
 FINE = 1e-6
+LARGEST = 1e15  # scales beyond it stand for a sensitivity without a bound
 
 
 def calibrate(events: CountsAt, total_epsilon: float, delta: float) -> float:
@@ -49,6 +50,8 @@ def _smallest(cost: Callable[[float], float | None], total: float, start: float,
     high = start if math.isfinite(start) else 1.0
     while not affordable(high):
         high *= 4.0
+        if high > LARGEST:
+            return math.inf
     low = high / 2.0
     while affordable(low):
         low, high = low / 2.0, low

@@ -99,6 +99,8 @@ def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
     if settings.clip_l1 == "auto":
         wide = math.sqrt(facts.features) * float(settings.clip)
         settings = replace(settings, clip_l1=wide if settings.mechanism == "laplace" else math.inf)
+    if settings.mechanism == "laplace" and math.isinf(float(settings.clip_l1)):
+        raise InputError("clip-l1 is inf, but laplace noise is scaled to the L1 sensitivity: it needs a finite bound")
     if settings.eta == "smooth" and settings.smoothness == "auto":
         smoothness = problem.public_smoothness(float(settings.record_bound), facts.largest)
         if not math.isfinite(smoothness):
