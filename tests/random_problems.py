@@ -13,7 +13,8 @@ from tacit.algorithms.releases.certified import CertifiedRelease
 from tacit.algorithms.releases.paper import PaperRelease
 from tacit.algorithms.schedules import NonsmoothEta
 from tacit.engine.simulate import Round, simulate, start
-from tacit.privacy.mechanisms.calibrated import calibrated
+from tacit.privacy.events import NON_PRIVATE, Noise
+from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.privacy.noise import SeededNoise
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
@@ -67,8 +68,8 @@ def release_for(name: str, budget: Array) -> Release:
     """The paper's release, or for a method that only certified mode has, noise that grows as the budget shrinks."""
     if "paper" in ALGORITHMS[name].modes:
         return PaperRelease(LaplaceDataDependent(budget))
-    scales, ones = [0.01 / float(epsilon) for epsilon in budget], [1.0] * len(budget)
-    return CertifiedRelease(BoundRecords(1.5), calibrated("gaussian", scales, ones, ones))
+    events = [Noise("gaussian", 0.01 / float(e), 1.0, 1.0) if np.isfinite(e) else NON_PRIVATE for e in budget]
+    return CertifiedRelease(BoundRecords(1.5), Calibrated("gaussian", tuple(events)))
 
 
 def run(

@@ -13,6 +13,7 @@ from typing import Any
 
 from tacit.data import fingerprint
 from tacit.errors import InputError
+from tacit.results.account import Account
 from tacit.results.folder import RunFolder
 from tacit.settings import Settings, resolve
 from tacit.study import Progress, Study, finish, train
@@ -99,6 +100,9 @@ def resume(
     begun = folder.read_start()
     if digest(folder.config.read_text(encoding="utf-8")) != begun["config"]:
         raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
+    if settings.ledger:
+        Account.open(Path(settings.ledger)).check_open(begun["reservation"])
+    folder.check_at_home()
     study = prepare(settings)
     if fingerprint(study.dataset) != begun["records"]:
         raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")

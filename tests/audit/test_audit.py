@@ -86,12 +86,9 @@ def half_the_noise(claim: Claim) -> Game:
     game = games(claim)[-1]
     algorithm = game.algorithm
     assert isinstance(algorithm, DpIadmm | LastIterate)
-    if isinstance(algorithm.release, HardenedRelease):
-        broken: Any = replace(algorithm.release, events=halved(algorithm.release.events))
-    else:
-        assert isinstance(algorithm.release, CertifiedRelease)
-        mechanism = replace(algorithm.release.mechanism, events=halved(algorithm.release.mechanism.events))
-        broken = replace(algorithm.release, mechanism=mechanism)
+    assert isinstance(algorithm.release, CertifiedRelease | HardenedRelease)
+    mechanism = replace(algorithm.release.mechanism, events=halved(algorithm.release.mechanism.events))
+    broken: Any = replace(algorithm.release, mechanism=mechanism)
     return game._replace(algorithm=replace(algorithm, release=broken))
 
 

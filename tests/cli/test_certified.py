@@ -144,7 +144,7 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"))
         (("--algorithm", "hidden", "--noise", "hardened", *DECLARED), "rounding between hidden updates"),
         (("--algorithm", "hidden", "--mechanism", "laplace", *DECLARED), "hidden needs mechanism gaussian"),
         (("--algorithm", "hidden", "--eta", "100", *DECLARED), "hidden needs eta L <= 2"),
-        (("--algorithm", "hidden", "--loss", "squared", *DECLARED), "hidden needs a loss whose gradient is bounded"),
+        (("--algorithm", "hidden", "--loss", "squared", *DECLARED), "hidden needs a smooth loss with bounded gradient"),
         (("--algorithm", "hidden", "--loss", "hinge", *DECLARED), "hidden needs a smooth loss"),
         (("--mechanism", "laplace", "--clip-l1", "inf", *DECLARED), "clip-l1 is inf, but laplace noise is scaled"),
         (("--ledger", "none", "--noise", "hardened", *DECLARED), "there is no ledger none"),

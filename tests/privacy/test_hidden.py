@@ -15,9 +15,9 @@ from tacit.algorithms.schedules import Constant
 from tacit.algorithms.steps import linearised_step
 from tacit.errors import InputError
 from tacit.privacy.accounting import tightest
-from tacit.privacy.events import Hidden, Noise
+from tacit.privacy.events import NON_PRIVATE, Hidden, Noise
 from tacit.privacy.hidden import contraction, hidden_factor
-from tacit.privacy.mechanisms.calibrated import calibrated
+from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.noise import SeededNoise
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.problems.limits import BoundRecords
@@ -46,6 +46,7 @@ def test_one_update_costs_one_and_no_contraction_costs_all() -> None:
     assert hidden_factor(1.0, 25) == pytest.approx(25.0)
     assert hidden_factor(1.0 - 1e-12, 25) == pytest.approx(25.0)
     assert hidden_factor(0.99, 20_000) == pytest.approx(1.99 / 0.01)
+    assert hidden_factor(1.0, 20_000) == pytest.approx(20_000.0)
 
 
 @pytest.mark.parametrize("updates", [1, 3, 10])
@@ -119,7 +120,9 @@ def test_a_clipped_gradient_can_expand() -> None:
 def test_the_step_sends_its_last_iterate_and_names_its_event() -> None:
     parts = shards(0)
     of, budget = problem(parts), np.array([1.0, math.inf])
-    release = CertifiedRelease(BoundRecords(1.0), calibrated("gaussian", [0.3, 0.0], [math.inf] * 2, [0.1, 0.1]))
+    release = CertifiedRelease(
+        BoundRecords(1.0), Calibrated("gaussian", (Noise("gaussian", 0.3, math.inf, 0.1), NON_PRIVATE))
+    )
     method = LastIterate(of, Constant(0.5, budget), Constant(2.0, budget), release, 4)
     zero = np.zeros((4, 2, 3))
     from tacit.algorithms.base import Agent
@@ -142,7 +145,7 @@ def test_conditions_that_fail_are_refused() -> None:
         largest_eta(of_loss("hinge"), 1.0, 50)
     with pytest.raises(InputError, match="smooth loss"):
         largest_eta(of_loss("softmax", "l1"), 1.0, 50)
-    with pytest.raises(InputError, match="gradient is bounded"):
+    with pytest.raises(InputError, match="bounded gradient"):
         largest_eta(of_loss("squared"), 1.0, 50)
     check_eta(2.0, 2.0)
     with pytest.raises(InputError, match=r"eta L <= 2.*at most 3.33"):

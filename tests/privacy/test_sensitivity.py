@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tacit.algorithms.releases.hardened import BELOW, HardenedRelease
 from tacit.errors import InputError
 from tacit.privacy.events import NON_PRIVATE
+from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.sensitivity import ADJACENCIES, sensitivity
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.problems.limits import BoundRecords, ClipGradients, Limit, rounding_slack
@@ -140,7 +141,7 @@ def test_single_precision_is_kept_and_stays_within_the_bound() -> None:
 
 
 def hardened(l2: float, l1: float = math.inf, most: int = 100) -> HardenedRelease:
-    return HardenedRelease(ClipGradients(np.array([l2]), np.array([l1])), "gaussian", (NON_PRIVATE,), most)
+    return HardenedRelease(ClipGradients(np.array([l2]), np.array([l1])), Calibrated("gaussian", (NON_PRIVATE,)), most)
 
 
 @settings(max_examples=80, deadline=None)

@@ -8,7 +8,8 @@ import pytest
 
 from tacit.errors import InputError
 from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
-from tacit.results.account import Account, state_folder
+from tacit.results.account import Account
+from tacit.results.chain import state_folder
 
 DELTA = 1e-6
 
@@ -76,3 +77,19 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path, account: Account) -> None:
         Account.create(account.path, "x", 1.0, DELTA)
     with pytest.raises(InputError, match="no folder"):
         Account.create(tmp_path / "a" / "b", "x", 1.0, DELTA)
+
+
+def test_studies_of_another_relation_or_unit_are_refused(account: Account) -> None:
+    with pytest.raises(InputError, match="counts for adjacency add-remove, and the study's is replace-one"):
+        account.reserve("other", 0.001, "replace-one")
+    with pytest.raises(InputError, match="counts for unit record, and the study's is patient"):
+        account.reserve("other", 0.001, unit="patient")
+
+
+def test_only_an_open_reservation_goes_on(account: Account) -> None:
+    name = account.reserve("one", 0.01)
+    account.check_open(name)
+    account.settle(name, 0.01)
+    for gone in (name, "unknown"):
+        with pytest.raises(InputError, match="no open reservation"):
+            account.check_open(gone)

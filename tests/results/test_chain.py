@@ -59,7 +59,7 @@ def test_a_cut_tail_and_a_restored_backup_are_found(chain: Chain) -> None:
     chain.append(ROWS)
     whole = chain.path.read_text()
     chain.path.write_text("".join(whole.splitlines(keepends=True)[:-1]))
-    with pytest.raises(InputError, match=r"has 4 lines, but .*ledger.head knows of 5: its tail was cut off"):
+    with pytest.raises(InputError, match=r"has 3 lines, but .*ledger.head knows of 5: its tail was cut off"):
         reopened(chain).read()
     chain.path.write_text(backup)
     with pytest.raises(InputError, match="an old copy was put back"):
@@ -102,3 +102,33 @@ def test_a_crash_between_the_line_and_the_head_loses_nothing(chain: Chain) -> No
     reopened(chain).append([{"agent": "next", "count": 1}])
     assert [row["agent"] for row in reopened(chain).read()] == ["north", "south", "west", "late", "next"]
     assert json.loads(chain.head.read_text())["lines"] == 5
+
+
+def test_an_append_is_made_whole_or_not_at_all(chain: Chain) -> None:
+    """A crash in the middle of three lines: the whole lines among them count no more than the half one."""
+    before, head = chain.path.read_bytes(), chain.head.read_text()
+    chain.append([{"agent": name, "count": 1} for name in "abc"])
+    whole = chain.path.read_bytes()
+    chain.head.write_text(head)
+    lines = whole[len(before) :].splitlines(keepends=True)
+    for torn in (lines[0], lines[0] + lines[1], lines[0] + lines[1] + lines[2][:30]):
+        chain.path.write_bytes(before + torn)
+        assert [row["agent"] for row in reopened(chain).read()] == ["north", "south", "west"]
+        reopened(chain).append([{"agent": "next", "count": 1}])
+        assert [row["agent"] for row in reopened(chain).read()] == ["north", "south", "west", "next"]
+        chain.head.write_text(head)
+
+
+def test_a_head_elsewhere_tells_copies_apart(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "state" / "id.json"
+    one = Chain(tmp_path / "a", tmp_path / "a.head", elsewhere)
+    one.create()
+    one.append(ROWS)
+    copy = Chain(tmp_path / "b", tmp_path / "b.head", elsewhere)
+    copy.path.write_bytes(one.path.read_bytes())
+    copy.head.write_bytes(one.head.read_bytes())
+    one.append(ROWS)
+    with pytest.raises(InputError, match="an old copy was put back"):
+        copy.append(ROWS)
+    elsewhere.unlink()
+    assert len(copy.read()) == 2  # on another machine only the head beside it is known

@@ -101,10 +101,8 @@ def test_what_is_no_release_does_not_depend_on_the_records(tmp_path: Path) -> No
     assert {"config.toml", "schema.toml", "start.json"} <= public - RELEASED
     for name in public - RELEASED:
         assert (made["a"].path / name).read_bytes() == (made["b"].path / name).read_bytes(), name
-    timeless = [
-        [{k: v for k, v in row.items() if k != "time"} for row in run.folder.read_ledger()] for run in made.values()
-    ]
-    assert timeless[0] == timeless[1]
+    ledgers = [run.folder.ledger.read_bytes() for run in made.values()]
+    assert ledgers[0] == ledgers[1]
 
 
 def test_what_is_computed_without_noise_stays_in_its_folder(tmp_path: Path) -> None:
@@ -156,7 +154,7 @@ def test_a_unit_with_several_records_needs_as_many_times_the_noise(tmp_path: Pat
     record = train(tmp_path / "r")
     scales = [float(run.summary["privacy"]["events"][0]["scale"]) for run in (unit, record)]
     assert scales[0] == pytest.approx(3.0 * scales[1])
-    assert "unit of column patient" in unit.folder.report.read_text()
+    assert "Simulated: every patient (its records at one party) is protected" in unit.folder.report.read_text()
 
 
 def test_a_run_stops_before_the_round_that_would_exceed_its_budget(tmp_path: Path) -> None:
@@ -206,7 +204,7 @@ def test_what_was_drawn_twice_is_charged_twice(tmp_path: Path) -> None:
         train(tmp_path / "r", noise="hardened", rounds=8, stop=lambda: next(asked, True))
     folder = tacit.open_run(tmp_path / "r").folder
     last = [row for row in folder.read_ledger() if row["kind"] == "release"][-3:]
-    folder.chain.append([row | {"first": 4, "last": 4, "time": 0.0} for row in last])
+    folder.chain.append([row | {"first": 4, "last": 4, "session": 9} for row in last])
     run = tacit.resume(tmp_path / "r")
     assert run.runs[0]["rounds"] == 7
     totals = ledger_totals(folder.read_ledger())
@@ -218,7 +216,7 @@ def test_seeded_rounds_made_again_are_charged_once(tmp_path: Path) -> None:
         train(tmp_path / "r", rounds=8, stop=lambda: True)
     folder = tacit.open_run(tmp_path / "r").folder
     last = [row for row in folder.read_ledger() if row["kind"] == "release"][-3:]
-    folder.chain.append([row | {"first": 2, "last": 2, "time": 0.0} for row in last])  # charged, then killed
+    folder.chain.append([row | {"first": 2, "last": 2, "session": 1} for row in last])  # charged, then killed
     assert tacit.resume(tmp_path / "r").summary["privacy"]["events"][0]["count"] == 8
 
 
@@ -241,3 +239,88 @@ def test_a_study_is_set_aside_and_settled(tmp_path: Path) -> None:
         train(tmp_path / "b", records_max=50, **hardened)
     assert account.state()["epsilon_used"] == pytest.approx(1.0, rel=1e-3)  # what never began costs nothing
     assert not (tmp_path / "b").exists()
+
+
+def test_no_two_runs_of_a_seed_share_their_noise(tmp_path: Path) -> None:
+    """Else the difference of two budgets' models would be the gradient without noise."""
+    run = train(
+        tmp_path / "r", total_epsilon="0.1,0.2", algorithm="objp,objt", rounds=1, rho=1.0, eta=1.0, radius_scale=1e9
+    )
+    flat = run.w.reshape(4, -1)
+    correlation = np.corrcoef(flat)[np.triu_indices(4, 1)]
+    assert np.abs(correlation).max() < 0.75  # 22 numbers with independent noise far above the gradient
+    again = train(
+        tmp_path / "s", total_epsilon="0.2,0.1", algorithm="objt,objp", rounds=1, rho=1.0, eta=1.0, radius_scale=1e9
+    )
+    np.testing.assert_array_equal(run.w, again.w[::-1])  # and each run's own does not depend on the others
+
+
+def test_two_copies_of_a_folder_cannot_both_go_on(tmp_path: Path) -> None:
+    import shutil
+
+    asked = iter([False, True])
+    with pytest.raises(tacit.study.Interrupted):
+        train(tmp_path / "r", noise="hardened", rounds=8, stop=lambda: next(asked, True))
+    shutil.copytree(tmp_path / "r", tmp_path / "copy")
+    tacit.resume(tmp_path / "r")
+    with pytest.raises(InputError, match="an old copy was put back"):
+        tacit.resume(tmp_path / "copy")
+    from tacit.results.chain import state_folder
+
+    for head in (state_folder() / "ledgers").glob("*.json"):
+        head.unlink()
+    with pytest.raises(InputError, match="begun on another machine"):
+        tacit.resume(tmp_path / "copy")
+
+
+def test_a_method_with_one_update_is_calibrated_for_one(tmp_path: Path) -> None:
+    privacy = train(tmp_path / "r", algorithm="objp,objt", local_updates=10).summary["privacy"]
+    assert [run["spent_epsilon"] for run in privacy["runs"]] == pytest.approx([1.0, 1.0], rel=1e-3)
+    assert {event["count"] for event in privacy["events"]} == {50, 5}
+
+
+def test_when_the_budget_went_into_lost_rounds_the_last_kept_one_is_the_result(tmp_path: Path) -> None:
+    with pytest.raises(tacit.study.Interrupted):
+        train(tmp_path / "r", noise="hardened", rounds=2, evaluate_every=100, stop=lambda: True)
+    folder = tacit.open_run(tmp_path / "r").folder
+    rows = [row for row in folder.read_ledger() if row["kind"] == "release"][-3:]
+    folder.chain.append([row | {"first": 2, "last": 2, "session": 1} for row in rows])  # charged, then killed
+    run = tacit.resume(tmp_path / "r")
+    assert run.runs[0]["rounds"] == 1
+    assert run.summary["privacy"]["total_epsilon"] <= 1.0
+
+
+def test_when_nothing_is_left_of_a_budget_it_is_said(tmp_path: Path) -> None:
+    with pytest.raises(tacit.study.Interrupted):
+        train(tmp_path / "r", noise="hardened", rounds=2, stop=lambda: True)
+    folder = tacit.open_run(tmp_path / "r").folder
+    (folder.checkpoints / "objp.npz").unlink()
+    rows = [row for row in folder.read_ledger() if row["kind"] == "release"][-3:]
+    folder.chain.append([row | {"first": 2, "last": 2, "session": 1} for row in rows])
+    with pytest.raises(InputError, match="whole budget went into rounds that a crash lost"):
+        tacit.resume(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"eta_scale": 2.0}, {"algorithm": "hidden"}, {"algorithm": "hidden", "eta": 0.7}, {"rho": 0.3}]
+)
+def test_a_plan_written_down_is_the_plan(tmp_path: Path, changes: dict[str, Any]) -> None:
+    import tomli_w
+
+    from tacit.study.tradeoff import plan_facts, planned_settings
+
+    given = CLINICS | {"total_epsilon": 2.0} | changes
+    view = tacit.plan(**given)
+    (tmp_path / "plan.toml").write_text(tomli_w.dumps(planned_settings(view, given)))
+    direct, planned = (
+        tacit.run(out=str(tmp_path / "a"), **given),
+        tacit.run(tmp_path / "plan.toml", out=str(tmp_path / "b")),
+    )
+    np.testing.assert_allclose(direct.w, planned.w, rtol=1e-9)
+    facts, first = plan_facts(view), direct.folder.read_metrics()[0]
+    assert (facts["rho"], facts["eta"]) == pytest.approx((first["rho"], first["eta"]))
+    chosen = next(pace for pace in facts["paces"] if pace["chosen"])
+    if "eta" not in changes:
+        assert chosen["noise_multiplier"] == pytest.approx(
+            facts["noise"]["scale"] / facts["noise"]["l2_sensitivity"], rel=1e-3
+        )

@@ -40,6 +40,8 @@ from tacit.settings.settings import FIELDS
         ({"adjacency": "replace"}, r"no adjacency 'replace' \(did you mean 'replace-one'\?\)"),
         ({"mechanism": "gausian"}, r"no mechanism 'gausian' \(did you mean 'gaussian'\?\)"),
         ({"noise": "hardend"}, r"no noise 'hardend' \(did you mean 'hardened'\?\)"),
+        ({"noise": "hardened", "total_epsilon": "1,inf"}, "total-epsilon has inf beside a budget"),
+        ({"noise_multiplier": 9, "total_epsilon": "1,2"}, "noise-multiplier is given"),
         ({"noise": "hardened", "seeds": 2}, "seeds is 2, but hardened noise has no seeds"),
         ({"total_records": 0}, "total-records is 0: it must be a whole number of at least 1"),
         ({"records_max": "a=3,b=0"}, "records-max of b is 0"),
@@ -142,7 +144,7 @@ def test_every_preset_keeps_the_rules(name: str) -> None:
     "given",
     [
         {"mode": "paper", "epsilon": [0.5, "inf"], "algorithm": "objp,outp", "eta": 2, "out": "x"},
-        {"total_epsilon": [0.5, "inf"], "records_max": "a=3,b=4", "clip_l1": "inf", "noise": "hardened", "out": "x"},
+        {"total_epsilon": [0.5, 2], "records_max": "a=3,b=4", "clip_l1": "inf", "noise": "hardened", "out": "x"},
     ],
 )
 def test_the_written_configuration_is_complete_and_reads_back(given: dict[str, object]) -> None:

@@ -57,10 +57,8 @@ class LastIterate(Consensus):
 def largest_eta(problem: Problem, bound: float, records_max: int) -> float:
     """2 / L, where every update contracts whatever the data; what the proof does not cover is refused."""
     smoothness = problem.public_smoothness(bound, records_max)
-    if not math.isfinite(smoothness):
-        raise InputError("hidden needs a smooth loss and regulariser: there are softmax and squared, with l2")
-    if not math.isfinite(problem.loss.residual_bound):
-        raise InputError("hidden needs a loss whose gradient is bounded for bounded records: there is softmax")
+    if not math.isfinite(smoothness * problem.loss.residual_bound):
+        raise InputError("hidden needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
     return 2.0 / smoothness
 
 

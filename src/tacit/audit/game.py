@@ -28,7 +28,7 @@ from tacit.study.protect import protect
 from tacit.study.schedules import eta_schedule, rho_schedule
 from tacit.types import Array, Shard
 
-AUDITED = ("objp", "objpm", "hidden")
+AUDITED = ("objp", "objpm", "objt", "hidden")
 CLIP = 0.1  # far below any canary's gradient, so that clipping always binds
 FACTS = Facts(
     name="audit",
@@ -127,6 +127,7 @@ def _settings(claim: Claim, rho: float, eta: float) -> Settings:
     common: dict[str, Any] = {
         "mode": claim.mode, "algorithm": claim.algorithm, "local_updates": claim.local_updates, "delta": claim.delta,
         "loss": "softmax", "regulariser": "l2", "beta": 0.0, "rounds": 1, "rho": rho, "eta": eta, "record_bound": 1.0,
+        "radius_scale": 1e9,  # objt: a trust region that never binds
     }  # fmt: skip
     if claim.mode == "paper":
         if (claim.mechanism, claim.noise) != ("laplace", "seeded"):

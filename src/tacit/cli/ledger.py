@@ -12,11 +12,12 @@ from tacit.cli.output import print_json, print_table, stdout
 from tacit.errors import InputError
 from tacit.privacy.accounting import EXPLAINED
 from tacit.privacy.guarantee import headline
+from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.privacy.totals import ledger_totals
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder
-from tacit.settings.rules import real
+from tacit.settings.rules import one_of, real
 from tacit.views.tables import format_epsilon
 
 SHOWN_DELTAS = (1e-5, 1e-7, 1e-9)
@@ -69,8 +70,10 @@ def show(path: Path, as_json: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--total-epsilon", required=True, metavar="NUMBER", help="what all studies together may spend")
 @click.option("--delta", default="1e-6", metavar="NUMBER", help="at this delta [default: 1e-6]")
+@click.option("--adjacency", default="add-remove", metavar="VALUE", help="of all its studies [default: add-remove]")
+@click.option("--unit", default="record", metavar="TEXT", help="record, or a schema's unit column [default: record]")
 @click.option("--data", "name", default="", metavar="TEXT", help="what the ledger is of, for its readers")
-def init(file: Path, total_epsilon: str, delta: str, name: str) -> None:
+def init(file: Path, total_epsilon: str, delta: str, adjacency: str, unit: str, name: str) -> None:
     """Begin the ledger of a data set over all studies; every run that names it reserves its whole plan there.
 
     \b
@@ -78,7 +81,8 @@ def init(file: Path, total_epsilon: str, delta: str, name: str) -> None:
       tacit ledger init patients.ledger --total-epsilon 3 --delta 1e-6
     """
     budget = real(0.0)("total-epsilon", total_epsilon)
-    Account.create(file, name or file.stem, budget, real(0.0, 1.0)("delta", delta))
+    relation = one_of("adjacency", lambda: ADJACENCIES)("adjacency", adjacency)
+    Account.create(file, name or file.stem, budget, real(0.0, 1.0)("delta", delta), relation, unit)
     stdout.print(f"{file}: use it with 'tacit run --noise hardened --ledger {file}'", soft_wrap=True, highlight=False)
 
 

@@ -98,7 +98,7 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="the picture (.png, .svg, .pdf); default: curves.png in the run folder, or ./curves.png for several",
+    help="the picture (.png, .svg, .pdf); default: curves.png in the run folder or its local-only, else in .",
 )
 def plot(runs: tuple[Path, ...], out: Path | None) -> None:
     """Draw test error, objective, residual and noise against rounds.
@@ -109,11 +109,18 @@ def plot(runs: tuple[Path, ...], out: Path | None) -> None:
       tacit plot runs/a runs/b --out both.svg
     """
     folders = [RunFolder.open(path) for path in runs]
-    path = out or (folders[0].path / "curves.png" if len(folders) == 1 else Path("curves.png"))
+    path = out or _picture_place(folders)
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to put {path.name} into")
     save(figure(folders), path)
     stdout.print(str(path), soft_wrap=True, highlight=False)
+
+
+def _picture_place(folders: list[RunFolder]) -> Path:
+    """In the run folder; with figures that are local-only, in the folder for those."""
+    if len(folders) > 1:
+        return Path("curves.png")
+    return (folders[0].local if folders[0].local.is_dir() else folders[0].path) / "curves.png"
 
 
 @click.command()

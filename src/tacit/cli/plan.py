@@ -67,7 +67,7 @@ def _print(view: PlanView, facts: dict[str, Any]) -> None:
         f"{public.outputs} outputs{'' if public.published else ' (as declared)'}; protected: one {public.unit}",
         f"total epsilon {facts['total_epsilon']:g} at delta {facts['delta']:g}: {facts['algorithm']}, "
         f"{facts['rounds']} rounds, {facts['local_updates']} local update{'s' * (facts['local_updates'] > 1)} each",
-        f"clip {facts['clip']:.4g}, rho {facts['rho']:.4g}, eta {facts['eta']:.4g} falling linearly; "
+        f"clip {facts['clip']:.4g}, rho {facts['rho']:.4g}, eta {facts['eta']:.4g} to {facts['eta_last']:.3g}; "
         f"noise of standard deviation {facts['noise']['std']:.3g} on every update's gradient",
         f"noise to signal of the model {facts['noise_to_signal']:.2g}: {facts['verdict']}; "
         f"the run will spend {format_epsilon(facts['planned_epsilon'])} by {facts['accountant']}",

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.privacy.accounting import EXPLAINED
+from tacit.privacy.events import Hidden
+
+HIDDEN = ", of rounds bounded as docs/hidden-state.md proves"
 
 NEIGHBOURS = {
     "add-remove": "two data sets are neighbours when one of them has one {unit} more than the other",
@@ -17,26 +20,28 @@ NEIGHBOURS = {
 def guarantee(ledger: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) -> dict[str, Any]:
     """The certified mode's statement, from the ledger and its totals alone."""
     study = next(entry for entry in ledger if entry["kind"] == "study")
-    unit = _unit(study["public"])
+    unit = _unit(study["public"]["unit"])
     return {
-        "headline": headline(totals, unit),
+        "headline": headline(totals),
         "good": math.isfinite(float(totals["total_epsilon"])) and totals["noise"] == "hardened",
-        "protected": _protected(study, unit),
-        "runs": [_run_row(run, study["delta"]) for run in totals["runs"]],
+        "protected": _protected(study, totals, unit),
+        "runs": [_run_row(run, totals) for run in totals["runs"]],
         "together": _together(totals),
         "public": public_facts(study),
         "unprotected": _unprotected(study, totals, unit),
     }
 
 
-def headline(totals: Mapping[str, Any], unit: str = "record") -> str:
+def headline(totals: Mapping[str, Any]) -> str:
     """The guarantee in one sentence."""
+    unit = _unit(totals["unit"])
     budgets = [float(run["total_epsilon"]) for run in totals["runs"]]
     kept = sorted({b for b in budgets if math.isfinite(b)})
     if not kept:
         return "No guarantee: the run was made without noise, so its total epsilon is infinite."
+    each = " in each run by itself" if len(budgets) > 1 else ""
     shown = " or ".join(f"{b:g}" for b in kept)
-    sentence = f"Every {unit} is protected with total epsilon {shown} at delta {totals['delta']:g}"
+    sentence = f"Every {unit} is protected with total epsilon {shown} at delta {totals['delta']:g}{each}"
     but = " (the run without noise protects nobody)" if len(kept) < len(set(budgets)) else ""
     if totals["noise"] == "hardened":
         return f"{sentence}{but}."
@@ -62,17 +67,16 @@ def public_facts(study: Mapping[str, Any]) -> list[str]:
     return facts
 
 
-def _unit(public: Mapping[str, Any]) -> str:
-    return "record" if public["unit"] == "record" else f"unit of column {public['unit']}"
+def _unit(name: str) -> str:
+    return "record" if name == "record" else f"{name} (its records at one party)"
 
 
-def _protected(study: Mapping[str, Any], unit: str) -> list[str]:
+def _protected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str) -> list[str]:
     p = study["public"]
-    contribution = f"with at most {p['max_records']} records at a party; further records of it are not used"
+    bounded = f": of its records at most {p['max_records']} are used, and further ones are not"
     return [
-        f"Protected: every single {unit} of every party{'' if unit == 'record' else ', ' + contribution}.",
-        "Against: the server, all other parties together, and whoever sees everything that was sent, the model and "
-        "this folder (without local-only).",
+        f"Protected: every single {unit} of every party{'' if p['unit'] == 'record' else bounded}.",
+        f"Against: the server, all other parties together, and whoever sees {_seen(totals)}.",
         f"Neighbours ({study['adjacency']}): {NEIGHBOURS[study['adjacency']].format(unit=unit)}.",
         "Meaning: whatever somebody concludes from all of it, they would have concluded nearly as likely without that "
         f"{unit}: odds change by at most a factor e^epsilon, except with probability delta.",
@@ -80,8 +84,17 @@ def _protected(study: Mapping[str, Any], unit: str) -> list[str]:
     ]
 
 
+def _seen(totals: Mapping[str, Any]) -> str:
+    """All that an attacker may see while the figures hold."""
+    if totals["noise"] != "hardened":
+        return "all that one run sent and its model, but neither the seed (it is in config.toml) nor other runs of it"
+    if len(totals["runs"]) > 1:
+        return "all that one run sent and its model; whoever sees several, as in this folder, is told of below"
+    return "everything that was sent, the model and this folder (without local-only)"
+
+
 def _how(study: Mapping[str, Any]) -> str:
-    unit, clip = _unit(study["public"]), float(study["clip"])
+    unit, clip = _unit(study["public"]["unit"]), float(study["clip"])
     kind = {"gaussian": "Gaussian", "laplace": "Laplace"}[study["mechanism"]]
     noise = f"discrete {kind}" if study["noise"] == "hardened" else kind
     hidden = study["algorithm"] == ["hidden"]
@@ -95,14 +108,15 @@ def _how(study: Mapping[str, Any]) -> str:
     )
 
 
-def _run_row(run: Mapping[str, Any], delta: float) -> dict[str, Any]:
+def _run_row(run: Mapping[str, Any], totals: Mapping[str, Any]) -> dict[str, Any]:
     worst = max(run["agents"], key=lambda agent: float(agent["epsilon"]))
+    hidden = any(e["run"] == run["run"] and e["mechanism"] == Hidden.mechanism for e in totals["events"])
     return {
         "run": run["run"],
         "budget": float(run["total_epsilon"]),
         "spent": float(run["spent_epsilon"]),
         "planned": float(run["planned_epsilon"]),
-        "accountant": EXPLAINED[run["accountant"]],
+        "accountant": EXPLAINED[run["accountant"]] + (HIDDEN if hidden else ""),
         "by_delta": worst["by_delta"],
         "pure": worst["pure_epsilon"],
     }
@@ -122,7 +136,7 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
         "A person with several records: each record by itself is protected, all of them together are not. "
         "A unit column in the schema protects persons."
         if unit == "record"
-        else f"A {unit} that several parties know: each party's budget counts on its own, and they add up for it."
+        else "Whoever several parties know: each party's budget counts by itself, and for such a person they add up."
     )
     lines = [
         several,

@@ -15,5 +15,5 @@ def hidden_factor(c: float, updates: int) -> float:
 
     Written as a sum that stays exact near c = 1: (1-c^E)/(1-c) = 1 + c + ... + c^(E-1).
     """
-    partial = math.fsum(c**e for e in range(updates)) if updates < 10_000 else (1.0 - c**updates) / (1.0 - c)
+    partial = math.fsum(c**e for e in range(updates))
     return (1.0 + c) * partial / (1.0 + c**updates)

@@ -40,12 +40,14 @@ class SeededNoise:
     """Noise keyed by (seed, agent, round, update): the same numbers whatever is batched with them.
 
     The key goes into a counter-based generator (Philox), so any draw can be made again without the ones before it;
-    whoever knows the seed can take the noise off again.
+    whoever knows the seed can take the noise off again. `streams` keep runs of one seed apart: two budgets with the
+    same noise in different sizes would give the gradient away.
     """
 
     seeds: tuple[int, ...]  # [R]
     agent: int
     round: int
+    streams: tuple[int, ...] = ()  # [R], 0 where there are none
 
     def laplace(self, update: int, scale: Array, like: Array) -> Array:
         """scale * standard Laplace, run by run."""
@@ -58,8 +60,14 @@ class SeededNoise:
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Exact samples from reproducible words."""
         return _integers(
-            lambda run: SeededEntropy(self.seeds[run], self.agent, self.round, update), mechanism, scale, like
+            lambda run: SeededEntropy(self.seeds[run], self.agent, self.round, update, self._stream(run)),
+            mechanism,
+            scale,
+            like,
         )
+
+    def _stream(self, run: int) -> int:
+        return self.streams[run] if self.streams else 0
 
     def _draw(
         self, update: int, scale: Array, like: Array, standard: Callable[[Generator, tuple[int, int]], Array]
@@ -69,7 +77,7 @@ class SeededNoise:
         for run, seed in enumerate(self.seeds):
             if scale[run] > 0:
                 key = np.array([seed, self.agent], np.uint64)
-                generator = Generator(Philox(key=key, counter=[0, 0, update, self.round]))
+                generator = Generator(Philox(key=key, counter=[0, self._stream(run), update, self.round]))
                 xi[:, run] = scale[run] * standard(generator, (features, classes))
         return xi
 

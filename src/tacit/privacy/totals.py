@@ -25,6 +25,7 @@ def ledger_totals(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "mode": study["mode"],
         "noise": study["noise"],
+        "unit": study.get("public", {}).get("unit", "record"),
         "delta": study["delta"],
         "total_epsilon": max((run["spent_epsilon"] for run in runs), default=0.0),
         "planned_epsilon": max((_number(plan["planned_epsilon"]) for plan in plans.values()), default=math.inf),

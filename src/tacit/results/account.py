@@ -7,7 +7,6 @@ earlier ones released; the minimum over accountants would not.
 from __future__ import annotations
 
 import fcntl
-import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
-from tacit.results.chain import Chain
+from tacit.results.chain import Chain, head_elsewhere
 from tacit.results.folder import read_lines
 
 KIND = "tacit data ledger"
@@ -32,8 +31,16 @@ class Account:
     identity: str
 
     @classmethod
-    def create(cls, path: Path, name: str, total_epsilon: float, delta: float) -> Account:
-        """A new ledger with its budget."""
+    def create(
+        cls,
+        path: Path,
+        name: str,
+        total_epsilon: float,
+        delta: float,
+        adjacency: str = "add-remove",
+        unit: str = "record",
+    ) -> Account:
+        """A new ledger with its budget, for one relation of neighbours: sums over several would hold for none."""
         if path.exists():
             raise InputError(f"{path} exists: a ledger is never begun anew")
         if not path.parent.is_dir():
@@ -42,7 +49,7 @@ class Account:
         account._chain.head.parent.mkdir(parents=True, exist_ok=True)
         account._chain.create()
         first = {"kind": KIND, "id": account.identity, "data": name, "total_epsilon": total_epsilon, "delta": delta}
-        account._chain.append([first | {"time": _now()}])
+        account._chain.append([first | {"adjacency": adjacency, "unit": unit, "time": _now()}])
         return account
 
     @classmethod
@@ -71,10 +78,13 @@ class Account:
         account._chain.append([{"kind": "adopted", "time": _now()}])
         return account
 
-    def reserve(self, study: str, rho: float) -> str:
+    def reserve(self, study: str, rho: float, adjacency: str = "add-remove", unit: str = "record") -> str:
         """Set a study's whole plan aside, and give the reservation's name; what does not fit is refused."""
         with self._locked():
             state = self.state()
+            for what, given in (("adjacency", adjacency), ("unit", unit)):
+                if given != state[what]:
+                    raise InputError(f"{self.path} counts for {what} {state[what]}, and the study's is {given}")
             if rho > state["zcdp_left"]:
                 after = zcdp_epsilon(state["zcdp_used"] + rho, state["delta"])
                 raise InputError(
@@ -93,6 +103,12 @@ class Account:
             if not any(row["kind"] == "settle" and row["reservation"] == reservation for row in self._chain.read()):
                 self._chain.append([{"kind": "settle", "reservation": reservation, "zcdp": rho, "time": _now()}])
 
+    def check_open(self, reservation: str) -> None:
+        """Refuse to go on under a reservation that was given back or settled."""
+        study = next((s for s in self.state()["studies"] if s["reservation"] == reservation), None)
+        if study is None or "settled" in study:
+            raise InputError(f"{self.path} has no open reservation for this run: start a new one")
+
     def state(self) -> dict[str, Any]:
         """Budget, what is used or set aside, what is left, and the studies."""
         rows = self._chain.read()
@@ -104,6 +120,8 @@ class Account:
         left = zcdp_budget(first["total_epsilon"], first["delta"]) - used
         return {
             "data": first["data"],
+            "adjacency": first["adjacency"],
+            "unit": first["unit"],
             "total_epsilon": first["total_epsilon"],
             "delta": first["delta"],
             "zcdp_used": used,
@@ -115,19 +133,13 @@ class Account:
 
     @property
     def _chain(self) -> Chain:
-        return Chain(self.path, state_folder() / "ledgers" / f"{self.identity}.json")
+        return Chain(self.path, head_elsewhere(self.identity))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with self.path.open("r") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-
-def state_folder() -> Path:
-    """Where Tacit keeps what must outlive a run: tacit in the user's state folder."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(given) if given else Path.home() / ".local" / "state") / "tacit"
 
 
 def _now() -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError
-from tacit.results.chain import Chain
+from tacit.results.chain import Chain, head_elsewhere
 from tacit.results.files import read_arrays, to_json, write_text
 from tacit.types import Array
 
@@ -43,17 +43,15 @@ class RunFolder:
         try:
             folder.checkpoints.mkdir()
             folder.metrics.touch()
-            folder.chain.create()
-            folder.chain.append(ledger)
             if local:
                 folder.local.mkdir()
                 folder.local_metrics.touch()
                 write_text(folder.local / "README.txt", LOCAL_ONLY)
-            for name, text in (
-                *files.items(),
-                *((f"{folder.local.name}/{name}", text) for name, text in local.items()),
-            ):
-                write_text(path / name, text)
+            for place, texts in ((path, files), (folder.local, local)):
+                for name, text in texts.items():
+                    write_text(place / name, text)
+            folder.chain.create()
+            folder.chain.append(ledger)
         except BaseException:
             shutil.rmtree(path)
             raise
@@ -93,8 +91,21 @@ class RunFolder:
 
     @property
     def chain(self) -> Chain:
-        """The ledger as a hash chain; its head is kept a second time in ledger.head."""
-        return Chain(self.ledger, self.path / "ledger.head")
+        """The ledger as a hash chain; its head is kept a second time in ledger.head.
+
+        A run with fresh noise has an identity, under which the head is kept in the user's state folder too: two copies
+        of the folder cannot both go on, for their rounds would be releases that neither ledger charges.
+        """
+        identity = _read_json(self.start).get("id") if self.start.is_file() else None
+        return Chain(self.ledger, self.path / "ledger.head", head_elsewhere(identity) if identity else None)
+
+    def check_at_home(self) -> None:
+        """Refuse to go on with a run of fresh noise whose ledger this machine does not know."""
+        elsewhere = self.chain.elsewhere
+        if elsewhere is not None and not elsewhere.exists():
+            raise InputError(
+                f"{self.path} was begun on another machine: it can go on only there, where its ledger's head is"
+            )
 
     @property
     def local(self) -> Path:
@@ -143,9 +154,9 @@ class RunFolder:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.config} is damaged: {error}") from None
 
-    def read_start(self) -> dict[str, Any]:
-        """What the run began with, of this folder and of its local-only part."""
-        return self._read_both(self.start)
+    def read_start(self, local: bool = True) -> dict[str, Any]:
+        """What the run began with; with what is local-only unless told otherwise."""
+        return self._read_both(self.start, local)
 
     def _read_both(self, path: Path, local: bool = True) -> dict[str, Any]:
         kept = self.local / path.name
@@ -209,8 +220,8 @@ class RunFolder:
 
 
 LOCAL_ONLY = """LOCAL ONLY. The files in this folder are computed from private records without noise.
-No privacy budget covers them. They are for the owner of the records and must not leave the house;
-everything else in the run folder may.
+No privacy budget covers them. They are for the owner of the records and must not leave the house.
+What the rest of the run folder tells, and to whom, is said in its report.html.
 """
 
 

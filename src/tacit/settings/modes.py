@@ -55,6 +55,12 @@ def _certified(settings: Settings) -> Settings:
                 f"total-epsilon is {min(settings.total_epsilon):g}, but {name} adds no noise and cannot keep it: "
                 f"use inf, or one of {known}"
             )
+    if settings.noise_multiplier != "auto" and len(settings.total_epsilon) > 1:
+        raise InputError("noise-multiplier is given: then several total-epsilon would be the same run; give one")
+    if settings.noise == "hardened" and len({math.isinf(epsilon) for epsilon in settings.total_epsilon}) > 1:
+        raise InputError(
+            "total-epsilon has inf beside a budget: with hardened noise that would put a model without noise beside it"
+        )
     if settings.noise == "hardened" and settings.seeds > 1:
         raise InputError(
             f"seeds is {settings.seeds}, but hardened noise has no seeds: every run of it releases the data once more"

@@ -114,7 +114,10 @@ class Settings:
     )
     eta_scale: float = setting(1.0, real(0.0), "Algorithm", "a, which multiplies eta")
     smoothness: float | str = setting(
-        "auto", optional(real(0.0)), "Algorithm", "L of eta smooth; auto: computed from the data"
+        "auto",
+        optional(real(0.0)),
+        "Algorithm",
+        "L of eta smooth; auto: from public bounds, in mode paper from data",
     )
     strong_convexity: float | str = setting(
         "auto", optional(real(0.0)), "Algorithm", "alpha of eta strong; auto: the regulariser's"
@@ -207,7 +210,7 @@ class Settings:
         "auto",
         optional(real(0.0)),
         "Privacy",
-        "outp calibrated, hidden: public bound on a record's length; auto: what the features' ranges allow",
+        "public bound on a record's length (hidden, outp calibrated); auto: as the ranges allow, hidden a quarter",
     )
 
     seeds: int = setting(1, integer(1, 10**6), "Engine", "number of noise seeds, run side by side")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -33,12 +34,21 @@ class Batch:
         """The budgets in the run's precision, [R]."""
         return np.array(self.budgets, dtype=self.precision)
 
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """A number of its own for every algorithm and budget, so that no two runs of a seed share their noise, [R]."""
+        return tuple(_digest(f"{self.algorithm} {budget!r}") for budget in self.budgets)
+
     def labels(self) -> list[dict[str, Any]]:
         """What each run is called in metrics, ledger and summary."""
         return [
             {"run": self.first + r, "algorithm": self.algorithm, "epsilon": epsilon, "seed": seed}
             for r, (epsilon, seed) in enumerate(zip(self.budgets, self.seeds, strict=True))
         ]
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def batches(settings: Settings) -> list[Batch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,7 +45,9 @@ def reserved(settings: Settings) -> Iterator[tuple[Study, str]]:
         yield prepare(settings), ""
         return
     account, plan = Account.open(Path(settings.ledger)), outline(settings)
-    reservation = account.reserve(settings.name or Path(settings.data).stem, _cost(plan))
+    reservation = account.reserve(
+        settings.name or Path(settings.data).stem, _cost(plan), settings.adjacency, plan.facts.unit
+    )
     try:
         yield complete(plan), reservation
     except BaseException:
@@ -65,8 +68,7 @@ def _cost(plan: Outline) -> float:
 def beginning(study: Study, reservation: str = "") -> Beginning:
     """The first files and ledger lines of a run."""
     config = kept(study.settings).to_toml()
-    data = describe(study.dataset) | {"target": dataclasses.asdict(study.dataset.target)}
-    private = {"records": fingerprint(study.dataset), "data": data}
+    private = {"records": fingerprint(study.dataset), "data": _description(study)}
     files = {"config.toml": config}
     if study.settings.schema:
         files["schema.toml"] = Path(study.settings.schema).read_text(encoding="utf-8")
@@ -74,6 +76,8 @@ def beginning(study: Study, reservation: str = "") -> Beginning:
     if study.facts is None:
         return {"files": files | {"start.json": _json(facts | private)}, "ledger": [_opening(study)], "local": {}}
     facts |= {"data": public_description(study), "reservation": reservation}
+    if study.settings.noise == "hardened":
+        facts["id"] = uuid.uuid4().hex
     plans = [
         {"kind": "plan", **label, **plan.entry()}
         for part in study.parts
@@ -88,7 +92,7 @@ def public_description(study: Study) -> dict[str, Any]:
     facts, dataset = study.facts, study.dataset
     if facts is None:
         raise TypeError("a study in mode paper has no public facts")
-    full = describe(dataset) | {"target": dataclasses.asdict(dataset.target)}
+    full = _description(study)
     declared = {
         "agents": dict.fromkeys(dataset.agents),
         "records": facts.total_records,
@@ -98,6 +102,10 @@ def public_description(study: Study) -> dict[str, Any]:
     names = PUBLIC_DATA if facts.test != "held-out" else tuple(n for n in PUBLIC_DATA if n != "test_records")
     shown = {name: full[name] for name in names if name in full}
     return {"test_records": None} | shown | declared
+
+
+def _description(study: Study) -> dict[str, Any]:
+    return describe(study.dataset) | {"target": dataclasses.asdict(study.dataset.target)}
 
 
 def _opening(study: Study) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class Part(NamedTuple):
     batch: Batch
     algorithm: Algorithm
     rounds: int  # T, or the fewer that the budget allows
+    eta: Schedule
     plans: tuple[Plan, ...] = ()  # [R]  what each run means to spend; none in mode paper
 
 
@@ -56,8 +57,8 @@ def build_problem(settings: Settings, name: str, classes: bool, records: int, ag
 
 def local_updates(settings: Settings, algorithm: str) -> int:
     """E of an algorithm: its own unless the settings say otherwise."""
-    own = ALGORITHMS[algorithm].local_updates or 1
-    return own if settings.local_updates == "auto" else int(settings.local_updates)
+    own = ALGORITHMS[algorithm].local_updates
+    return (own or 1) if own is None or settings.local_updates == "auto" else int(settings.local_updates)
 
 
 def build_algorithm(

@@ -16,9 +16,9 @@ from tacit.settings import Settings
 from tacit.study.batches import Batch, batches
 from tacit.study.build import Part, Study, build_algorithm, build_problem, local_updates
 from tacit.study.paper import fill_in_strong_convexity
-from tacit.study.propose import Asked, Proposal, propose
+from tacit.study.propose import Asked, Proposal, propose, wide_l1
 from tacit.study.protect import protect
-from tacit.study.schedules import eta_schedule, rho_schedule
+from tacit.study.schedules import checked_smoothness, eta_schedule, rho_schedule
 from tacit.types import Dataset
 
 HIDDEN_MARGIN = 1.0 - 1e-6  # so that rounding keeps eta L <= 2
@@ -97,15 +97,13 @@ def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
     if settings.clip == "auto":
         settings = replace(settings, clip=made[0].clip)
     if settings.clip_l1 == "auto":
-        wide = math.sqrt(facts.features) * float(settings.clip)
+        wide = wide_l1(facts) * float(settings.clip)
         settings = replace(settings, clip_l1=wide if settings.mechanism == "laplace" else math.inf)
     if settings.mechanism == "laplace" and math.isinf(float(settings.clip_l1)):
         raise InputError("clip-l1 is inf, but laplace noise is scaled to the L1 sensitivity: it needs a finite bound")
     if settings.eta == "smooth" and settings.smoothness == "auto":
-        smoothness = problem.public_smoothness(float(settings.record_bound), facts.largest)
-        if not math.isfinite(smoothness):
-            raise InputError(f"eta smooth needs a smooth f: {settings.loss} with {settings.regulariser} is not")
-        settings = replace(settings, smoothness=smoothness)
+        smoothness = problem.public_smoothness(facts.bound, facts.largest)
+        settings = replace(settings, smoothness=checked_smoothness(settings, smoothness))
     return fill_in_strong_convexity(settings, problem)
 
 
@@ -114,13 +112,14 @@ def _part(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> P
     updates = local_updates(settings, batch.algorithm)
     protection = protect(settings, facts, problem, batch, rho, eta, updates)
     algorithm = build_algorithm(settings, problem, batch, rho, eta, protection.release)
-    return Part(batch, algorithm, protection.rounds, protection.plans)
+    return Part(batch, algorithm, protection.rounds, eta, protection.plans)
 
 
 def _steps(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> tuple[Schedule, Schedule]:
     """rho and eta: the planner's for each run where they are auto; hidden updates need a constant eta within 2 / L."""
     made = {epsilon: proposal(settings, facts, batch.algorithm, epsilon) for epsilon in set(batch.budgets)}
-    first = [settings.eta_scale * made[epsilon].eta for epsilon in batch.budgets]
+    scale = settings.eta_scale if settings.eta == "auto" else 1.0  # of the planner's eta, not of another
+    first = [scale * made[epsilon].eta for epsilon in batch.budgets]
     falling: Schedule = LinearEta(batch.epsilon, int(settings.rounds), first)
     if ALGORITHMS[batch.algorithm].hidden:
         largest = HIDDEN_MARGIN * largest_eta(problem, float(settings.record_bound), facts.largest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
@@ -44,7 +43,7 @@ def finish(study: Study, folder: RunFolder) -> None:
         "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "mode": settings.mode,
         "privacy": ledger_totals(folder.read_ledger()),
-        "data": json.loads(folder.start.read_text(encoding="utf-8"))["data"],
+        "data": folder.read_start(local=False)["data"],
         "runs": runs,
     }
     write_text(folder.summary, to_json(summary) + "\n")

@@ -13,7 +13,7 @@ from tacit.problems import LOSSES, Problem
 from tacit.settings import Settings
 from tacit.study.batches import Batch, batches
 from tacit.study.build import Part, Study, build_algorithm, build_problem, check_record_bound
-from tacit.study.schedules import eta_schedule, rho_schedule
+from tacit.study.schedules import checked_smoothness, eta_schedule, rho_schedule
 from tacit.types import Classes, Dataset
 
 
@@ -34,7 +34,7 @@ def _part(settings: Settings, problem: Problem, dataset: Dataset, batch: Batch) 
         check_record_bound(float(settings.record_bound), dataset)
     rho, eta = rho_schedule(settings, batch.epsilon), eta_schedule(settings, batch.epsilon)
     release = PaperRelease(LaplaceDataDependent(batch.epsilon))
-    return Part(batch, build_algorithm(settings, problem, batch, rho, eta, release), int(settings.rounds))
+    return Part(batch, build_algorithm(settings, problem, batch, rho, eta, release), int(settings.rounds), eta)
 
 
 def fill_in(settings: Settings, dataset: Dataset) -> Settings:
@@ -63,10 +63,7 @@ def fill_in(settings: Settings, dataset: Dataset) -> Settings:
 def fill_in_constants(settings: Settings, problem: Problem, dataset: Dataset) -> Settings:
     """The constants of the theorems' eta, where it asks for them: L comes from the data, alpha from the regulariser."""
     if settings.eta == "smooth" and settings.smoothness == "auto":
-        smoothness = problem.smoothness(dataset.train)
-        if not math.isfinite(smoothness):
-            raise InputError(f"eta smooth needs a smooth f: {settings.loss} with {settings.regulariser} is not")
-        return replace(settings, smoothness=smoothness)
+        return replace(settings, smoothness=checked_smoothness(settings, problem.smoothness(dataset.train)))
     return fill_in_strong_convexity(settings, problem)
 
 

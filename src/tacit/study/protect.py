@@ -38,14 +38,14 @@ class Plan:
     total_epsilon: float
     delta: float
     event: Event  # of one noise draw
-    rounds: Counter[Event]  # all events of the run
-    affordable: int  # rounds the budget allows, at most those planned
-    bound: Bound  # of all of them
+    events: Counter[Event]  # of the whole run
+    rounds: int  # that the budget allows, at most those asked for
+    bound: Bound  # of all events
 
     @property
     def zcdp(self) -> float:
         """What it costs a ledger over studies."""
-        cost = zcdp_sum(self.rounds)
+        cost = zcdp_sum(self.events)
         return math.inf if cost is None else cost
 
     def entry(self) -> dict[str, Any]:
@@ -55,8 +55,8 @@ class Plan:
             "delta": self.delta,
             "planned_epsilon": self.bound.epsilon,
             "accountant": self.bound.accountant,
-            "rounds": self.affordable,
-            "events": [{**asdict(event), "count": count} for event, count in self.rounds.items()],
+            "rounds": self.rounds,
+            "events": [{**asdict(event), "count": count} for event, count in self.events.items()],
         }
 
 
@@ -70,7 +70,7 @@ class Protection:
     @property
     def rounds(self) -> int:
         """The rounds that every run of the batch can afford."""
-        return min(plan.affordable for plan in self.plans)
+        return min(plan.rounds for plan in self.plans)
 
 
 def protect(
@@ -140,17 +140,17 @@ def _plan(
 def _release(
     settings: Settings, facts: Facts, problem: Problem, method: Method, batch: Batch, plans: tuple[Plan, ...]
 ) -> Release:
-    events = tuple(plan.event for plan in plans)
-    if method.hidden:
-        return CertifiedRelease(BoundRecords(float(settings.record_bound)), Calibrated(settings.mechanism, events))
+    mechanism = Calibrated(settings.mechanism, tuple(plan.event for plan in plans))
     slack = rounding_slack(facts.features, facts.outputs, batch.precision)
+    if method.hidden:
+        return CertifiedRelease(BoundRecords(float(settings.record_bound) * slack), mechanism)
     bounds = [np.full(batch.size, float(clip) * slack, batch.precision) for clip in (settings.clip, settings.clip_l1)]
     limit = ClipGradients(*bounds)
     if settings.noise == "hardened":
-        release = HardenedRelease(limit, settings.mechanism, events, facts.largest)
+        release = HardenedRelease(limit, mechanism, facts.largest)
         release.bits(problem)  # what does not fit its integers is refused now
         return release
-    return CertifiedRelease(limit, Calibrated(settings.mechanism, events))
+    return CertifiedRelease(limit, mechanism)
 
 
 def _check_hidden(settings: Settings, facts: Facts, problem: Problem, eta: Schedule) -> None:

@@ -36,6 +36,7 @@ class Recorder:
     events: Counter[tuple[int, BatchEvent]] = field(default_factory=Counter)  # since the ledger's last lines
     charged: int = 0  # the last round the ledger has
     first: int = 1  # the first round the events are of
+    session: int = 1  # counts the processes that worked on the batch
     due: float = 0.0  # when the next checkpoint is to be written
     chain: Chain = field(init=False)
 
@@ -50,8 +51,9 @@ class Recorder:
     def begin(self, done: int, rounds: int, limited: bool) -> int:
         """Take the ledger up where it stands, and say how many rounds the budget allows from there."""
         mine = [e for e in self.chain.read() if e["kind"] == "release" and e["run"] == self.batch.first]
-        spans = {(entry["first"], entry["last"], entry["time"]) for entry in mine}
+        spans = {(entry["first"], entry["last"], entry["session"]) for entry in mine}
         self.charged = max((last for _, last, _ in spans), default=0)
+        self.session = 1 + max((session for _, _, session in spans), default=0)
         self.first = done + 1
         self.schedule()
         if not (self.fresh and limited):
@@ -82,7 +84,7 @@ class Recorder:
 
     def _write(self, last: int) -> None:
         first = self.first if self.fresh else max(self.first, self.charged + 1)
-        span = {"first": first, "last": last, "time": time.time()}
+        span = {"first": first, "last": last, "session": self.session}
         self.chain.append(entry | span for entry in entries(self.events, self.batch.labels(), self.agents))
         self.events.clear()
         self.first, self.charged = last + 1, max(self.charged, last)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from tacit.algorithms.schedules import Constant, DynamicRho, LinearEta, NonsmoothEta, Schedule, SmoothEta, StrongEta
 from tacit.errors import InputError
 from tacit.settings import Settings
 from tacit.types import Array
+
+
+def checked_smoothness(settings: Settings, smoothness: float) -> float:
+    """L of eta smooth, which must exist."""
+    if not math.isfinite(smoothness):
+        raise InputError(f"eta smooth needs a smooth f: {settings.loss} with {settings.regulariser} is not")
+    return smoothness
 
 
 def rho_schedule(settings: Settings, epsilon: Array) -> Schedule:

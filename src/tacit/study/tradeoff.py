@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from tacit.algorithms import ALGORITHMS
 from tacit.data import Facts
+from tacit.errors import InputError
 from tacit.privacy.events import Noise
+from tacit.privacy.hidden import hidden_factor
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.problems import LOSSES
 from tacit.settings import Settings
@@ -19,6 +21,7 @@ from tacit.study.propose import NOISE_STD, Proposal, agent_noise, propose, relea
 BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 ROUNDS = (50, 100, 200, 300)
 UPDATES = (1, 5, 10)
+HIDDEN_CONTRACTION = 0.5  # with the planner's rho = 1 / eta
 
 
 class Budget(NamedTuple):
@@ -55,6 +58,8 @@ def plan_view(settings: Settings) -> PlanView:
     """The plan of the first algorithm and budget, with its alternatives."""
     study = outline(settings)
     part, algorithm, epsilon = study.parts[0], settings.algorithm[0], settings.total_epsilon[0]
+    if len(settings.total_epsilon) > 1:
+        raise InputError("a plan is for one total-epsilon: others are shown beside it")
     filled, facts = study.settings, study.facts
     question = asked(filled, algorithm, epsilon)
     loss = LOSSES[filled.loss]()
@@ -65,6 +70,7 @@ def plan_view(settings: Settings) -> PlanView:
 
     spread = release_noise(facts, question)
     per_unit = NOISE_STD[filled.mechanism] * ADJACENCIES[filled.adjacency] * facts.max_records
+    hidden = ALGORITHMS[algorithm].hidden
     chosen = int(filled.rounds), local_updates(filled, algorithm)
     size = facts.features * facts.outputs * (8 if filled.precision == "float64" else 4)
     pairs = sorted({(t, e) for t in ROUNDS for e in UPDATES} | {chosen})
@@ -73,13 +79,16 @@ def plan_view(settings: Settings) -> PlanView:
         part,
         propose(facts, loss, question),
         [at(total) for total in sorted({*BUDGETS, *settings.total_epsilon}) if math.isfinite(total)],
-        [_pace(facts, spread, per_unit, pair, size, pair == chosen) for pair in pairs],
+        [_pace(facts, spread, per_unit, pair, size, pair == chosen, hidden) for pair in pairs],
     )
 
 
-def _pace(facts: Facts, spread: float, per_unit: float, pair: tuple[int, int], size: int, chosen: bool) -> Pace:
+def _pace(
+    facts: Facts, spread: float, per_unit: float, pair: tuple[int, int], size: int, chosen: bool, hidden: bool
+) -> Pace:
     rounds, updates = pair
-    noise = spread * math.sqrt(rounds * updates)  # standard deviation over C / I
+    charged = hidden_factor(HIDDEN_CONTRACTION, updates) if hidden else updates
+    noise = spread * math.sqrt(rounds * charged)  # standard deviation over C / I
     return Pace(rounds, updates, noise / per_unit, agent_noise(facts, noise), rounds * size, chosen)
 
 
@@ -92,10 +101,12 @@ def planned_settings(view: PlanView, given: Iterable[str]) -> dict[str, Any]:
     chosen["local_updates"] = local_updates(settings, settings.algorithm[0])
     if settings.rho == "auto":
         chosen["rho"] = float(part.algorithm.rho(1)[0, 0])
+    hidden = ALGORITHMS[settings.algorithm[0]].hidden
     if settings.eta == "auto":
-        chosen |= {"eta": "linear", "eta_scale": view.proposal.eta}
-    if ALGORITHMS[settings.algorithm[0]].hidden:
-        chosen |= {"eta": 1.0 / chosen["rho"], "eta_scale": 1.0, "record_bound": settings.record_bound}
+        first = float(part.eta(1)[0, 0])
+        chosen |= {"eta": first, "eta_scale": 1.0} if hidden else {"eta": "linear", "eta_scale": first}
+    if hidden:
+        chosen["record_bound"] = settings.record_bound
     if settings.mechanism == "laplace":
         chosen["clip_l1"] = settings.clip_l1
     return {name: value for name, value in chosen.items() if value != ""}
@@ -117,7 +128,8 @@ def plan_facts(view: PlanView) -> dict[str, Any]:
         "local_updates": local_updates(settings, settings.algorithm[0]),
         "clip": settings.clip,
         "rho": float(view.part.algorithm.rho(1)[0, 0]),
-        "eta": view.proposal.eta,
+        "eta": float(view.part.eta(1)[0, 0]),
+        "eta_last": float(view.part.eta(view.part.rounds)[0, 0]),
         "noise": noise | {"std": std},
         "noise_to_signal": view.proposal.noise_to_signal,
         "verdict": view.proposal.verdict,

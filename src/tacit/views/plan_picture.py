@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from tacit.views.plots import COLOURS, STYLE
 
-BANDS = ((0.001, "nearly free"), (0.005, "good"), (0.02, "visible loss"), (0.06, "heavy loss"), (0.3, "poor"))
+BANDS = ((0.001, "nearly free"), (0.003, "small loss"), (0.02, "visible loss"), (0.06, "heavy loss"), (0.3, "poor"))
 
 
 def plan_figure(plan: Mapping[str, Any]) -> Figure:

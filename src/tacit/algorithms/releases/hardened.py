@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from tacit.algorithms.releases import Released
 from tacit.errors import InputError
-from tacit.privacy.events import BatchEvent, Event, Noise
-from tacit.privacy.mechanisms.calibrated import MEAN_SIZE
+from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
 from tacit.problems.limits import ClipGradients
@@ -33,17 +31,16 @@ class HardenedRelease:
     """(sum_i x_i r_i^T in integers + discrete noise) / (I GRID 2^bits) + (beta/P) r'(z)."""
 
     limit: ClipGradients
-    kind: str  # gaussian or laplace
-    events: tuple[Event, ...]  # [R]  in the gradient's unit
+    mechanism: Calibrated  # scales in the gradient's unit
     records_max: int  # no agent has more; public
 
     def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> Released:
         """The integer sum with its noise, back in the gradient's unit; rounded to the run's precision last."""
         bits = self.bits(problem)
         unit = problem.records * GRID * 2.0**bits
-        xi = noise.integers(update, f"discrete-{self.kind}", self.scale * unit, z)
-        noisy = (self.sum(problem, z, shard, bits) + xi) / unit
-        return Released(noisy.astype(z.dtype) + problem.shrinkage(z), self._event, MEAN_SIZE[self.kind] * self.scale)
+        xi = noise.integers(update, f"discrete-{self.mechanism.kind}", self.mechanism.scale * unit, z)
+        noisy = ((self.sum(problem, z, shard, bits) + xi) / unit).astype(z.dtype)
+        return Released(noisy + problem.shrinkage(z), self.mechanism.event, self.mechanism.magnitude)
 
     def sum(self, problem: Problem, z: Array, shard: Shard, bits: int) -> Array:
         """sum_i x_i r_i^T over the grids, exact, [J, R, K] of whole numbers."""
@@ -59,7 +56,7 @@ class HardenedRelease:
     def bits(self, problem: Problem) -> int:
         """As fine as sums and noise allow: from public numbers only."""
         sums = EXACT / (self.records_max * float(self.limit.l2.max()) * GRID)
-        noise = LARGEST_NOISE / (float(self.scale.max()) * problem.records * GRID or 1.0)
+        noise = LARGEST_NOISE / (float(self.mechanism.scale.max()) * problem.records * GRID or 1.0)
         bits = min(MOST_BITS, math.floor(math.log2(min(sums, noise))))
         if bits < FEWEST_BITS:
             raise InputError(
@@ -67,15 +64,6 @@ class HardenedRelease:
                 f"{self.records_max} records: it needs {FEWEST_BITS}; use a smaller clip or more budget"
             )
         return bits
-
-    @cached_property
-    def scale(self) -> Array:
-        """The scale of every run in the gradient's unit, 0 without noise, [R]."""
-        return np.array([event.scale if isinstance(event, Noise) else 0.0 for event in self.events])
-
-    @cached_property
-    def _event(self) -> BatchEvent:
-        return BatchEvent(self.events)
 
 
 def exact_scores(z: Array, x: Array) -> Array:

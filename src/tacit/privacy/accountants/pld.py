@@ -23,7 +23,7 @@ def pld(counts: Counts, delta: float) -> float | None:
 
 
 def pld_epsilon(counts: Counts, delta: float) -> float:
-    """Laplace events by their L1, Gaussian ones by their L2 sensitivity."""
+    """Laplace events by their L1, Gaussian ones by their L2 sensitivity, as dp-accounting defines its events."""
     events = frozenset((event, n) for event, n in counts.items() if isinstance(event, Noise))
     return float(_composed(events).get_epsilon(delta))
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from tacit.errors import no_such
-from tacit.privacy.events import CONTINUOUS, NON_PRIVATE, BatchEvent, Draw, Event, Noise
+from tacit.privacy.events import CONTINUOUS, BatchEvent, Draw, Event, Noise
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array
 
@@ -20,7 +18,7 @@ MEAN_SIZE = {"gaussian": math.sqrt(2.0 / math.pi), "laplace": 1.0}  # E|xi| / sc
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """xi ~ N(0, scale^2) or Lap(0, scale); a run whose event is NON_PRIVATE gets none."""
+    """xi ~ N(0, scale^2) or Lap(0, scale), or their discrete forms; a run whose event is not Noise gets none."""
 
     kind: str  # gaussian or laplace
     events: tuple[Event, ...]  # [R]  Noise, or NON_PRIVATE
@@ -28,7 +26,7 @@ class Calibrated:
     def draw(self, update: int, like: Array, noise: NoiseSource) -> Draw:
         """Noise in the shape and precision of `like` [J, R, K]."""
         draw = {"gaussian": noise.gaussian, "laplace": noise.laplace}[self.kind]
-        return Draw(draw(update, self.scale, like), self._event)
+        return Draw(draw(update, self.scale, like), self.event)
 
     @cached_property
     def scale(self) -> Array:
@@ -41,13 +39,6 @@ class Calibrated:
         return MEAN_SIZE[self.kind] * self.scale
 
     @cached_property
-    def _event(self) -> BatchEvent:
+    def event(self) -> BatchEvent:
+        """The events of one update."""
         return BatchEvent(self.events)
-
-
-def calibrated(kind: str, scales: Sequence[float], l1: Sequence[float], l2: Sequence[float]) -> Calibrated:
-    """The mechanism for scales and sensitivities of every run; a scale of 0 is a release without noise."""
-    if kind not in MECHANISMS:
-        raise no_such("mechanism", kind, MECHANISMS)
-    triples = zip(scales, l1, l2, strict=True)
-    return Calibrated(kind, tuple(Noise(kind, s, a, b) if s > 0.0 else NON_PRIVATE for s, a, b in triples))

@@ -26,8 +26,7 @@ class Loss(Protocol):
         """The largest ||dl/ds||_2 over all scores and labels (inf where there is none)."""
         ...
 
-    @property
-    def score_scale(self) -> float:
+    def score_scale(self, outputs: int) -> float:
         """The size of scores that a fitted model has, roughly: the planner allows noise of that size in a score."""
         ...
 

@@ -18,7 +18,6 @@ class Hinge:
 
     curvature: float = math.inf
     residual_bound: float = math.sqrt(2.0)  # e_k* - y has at most two entries, +1 and -1
-    score_scale: float = 2.0  # a margin of 1 either way
     needs_classes: bool = True
 
     def value(self, scores: Array, y: Array) -> Array:
@@ -37,3 +36,7 @@ class Hinge:
     def probabilities(self, scores: Array) -> None:
         """The hinge loss fits a decision, not probabilities."""
         return
+
+    def score_scale(self, outputs: int) -> float:
+        """A margin of 1 either way."""
+        return 2.0

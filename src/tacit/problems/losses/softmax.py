@@ -18,7 +18,6 @@ class Softmax:
 
     curvature: float = 0.5  # diag(h) - h h^T <= I / 2
     residual_bound: float = math.sqrt(2.0)  # ||h - y||_2 <= sqrt(2) (1 - h_y)
-    score_scale: float = 8.0  # scores of 8 decide
     needs_classes: bool = True
 
     def value(self, scores: Array, y: Array) -> Array:
@@ -36,3 +35,7 @@ class Softmax:
         h: Array = np.exp(scores - scores.max(axis=-1, keepdims=True))
         h /= h.sum(axis=-1, keepdims=True)
         return h
+
+    def score_scale(self, outputs: int) -> float:
+        """6, and in proportion to ln K beyond ten classes: it takes a lead of ln K to outweigh K others."""
+        return 6.0 * max(1.0, math.log10(outputs))

@@ -16,7 +16,6 @@ class Squared:
 
     curvature: float = 1.0
     residual_bound: float = math.inf
-    score_scale: float = 1.0  # values lie in [0, 1]
     needs_classes: bool = False
 
     def value(self, scores: Array, y: Array) -> Array:
@@ -31,3 +30,7 @@ class Squared:
     def probabilities(self, scores: Array) -> None:
         """Least squares fits values, not probabilities."""
         return
+
+    def score_scale(self, outputs: int) -> float:
+        """Labels lie in [0, 1]."""
+        return 1.0
