@@ -104,6 +104,8 @@ def resume(
         Account.open(Path(settings.ledger)).check_open(begun["reservation"])
     folder.check_at_home()
     study = prepare(settings)
+    if "records" not in begun:
+        raise InputError(f"{folder.local} is gone: a run goes on only where its local-only folder is")
     if fingerprint(study.dataset) != begun["records"]:
         raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")
     return _work(study, folder, watch, stop)

@@ -61,7 +61,7 @@ def without_seconds(row: dict[str, Any]) -> dict[str, Any]:
 def ledger_counts(folder: Path) -> dict[tuple[Any, ...], int]:
     counts: dict[tuple[Any, ...], int] = {}
     for entry in (entry for entry in read(folder / "ledger.jsonl") if entry["kind"] == "release"):
-        passing = {"count", "line", "previous", "first", "last", "time"}
+        passing = {"count", "line", "previous", "more", "first", "last", "session"}
         key = tuple(value for name, value in entry.items() if name not in passing)
         counts[key] = counts.get(key, 0) + entry["count"]
     return counts

@@ -154,7 +154,7 @@ def test_the_sizes_of_a_table_are_not_read_off_it(folder: Path) -> None:
         ({"a": 2, "b": 2}, r"^agent 'b' has more training records than records-max declares, 2: "),
         ({"a": 2, "c": 3}, r"^records-max: no agent 'c': there are a, b$"),
         ({"a": 2}, r"^records-max leaves out agent 'b': "),
-        (5, r"^10 agents are declared, but the data has 2: set agents to their number, or name them in records-max$"),
+        (5, r"^agents is 10, but the data has 2: set agents to their number, or name them in records-max$"),
     ],
 )
 def test_data_that_contradict_the_declaration(folder: Path, most: Sizes, sentence: str) -> None:
@@ -173,9 +173,9 @@ def test_features_and_outputs_must_be_those_declared(folder: Path) -> None:
     chosen = options(folder, agents=2)
     facts, dataset = declared_facts(chosen, 5, None), load(chosen)
     check_facts(facts, dataset)
-    with pytest.raises(InputError, match=r"^9 features are declared, but the data has 3: load it with the schema"):
+    with pytest.raises(InputError, match=r"^features is 9, but the data has 3: load it with the schema"):
         check_facts(facts._replace(features=9), dataset)
-    with pytest.raises(InputError, match=r"^9 outputs are declared, but the data has 3: load it with the schema"):
+    with pytest.raises(InputError, match=r"^outputs is 9, but the data has 3: load it with the schema"):
         check_facts(facts._replace(outputs=9), dataset)
 
 

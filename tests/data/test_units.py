@@ -164,7 +164,7 @@ def test_every_row_needs_its_unit() -> None:
 
 
 def test_there_must_be_a_unit_for_each_agent() -> None:
-    with pytest.raises(InputError, match=r"^agents is 3: it must be at least 1 and at most 2, the number of units$"):
+    with pytest.raises(InputError, match=r"^agents is 3: it must be at least 1 and at most the number of units$"):
         read(enumerate("AAAB"), 1, agents=3)
 
 

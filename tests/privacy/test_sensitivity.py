@@ -180,7 +180,7 @@ def test_integer_sums_are_the_clipped_gradient_to_the_grid() -> None:
 
 def test_what_does_not_fit_the_integers_is_refused() -> None:
     release = hardened(1e9, most=10**9)
-    with pytest.raises(InputError, match="bits for a residual"):
+    with pytest.raises(InputError, match="no integers for a clip"):
         release.bits(make_problem("softmax", 10))
     many = Shard(np.zeros((3, J)), np.eye(K))
     with pytest.raises(InputError, match="records-max declares 2"):

@@ -93,3 +93,25 @@ def test_only_an_open_reservation_goes_on(account: Account) -> None:
     for gone in (name, "unknown"):
         with pytest.raises(InputError, match="no open reservation"):
             account.check_open(gone)
+
+
+def test_an_adoption_that_cannot_be_written_down_is_none(account: Account) -> None:
+    head = state_folder() / "ledgers" / f"{account.identity}.json"
+    head.unlink()
+    whole = account.path.read_bytes()
+    account.path.unlink()
+    account.path.mkdir()  # which nobody can write to, whatever his rights
+    with pytest.raises((OSError, InputError)):
+        Account.adopt(account.path)
+    assert not head.exists()
+    account.path.rmdir()
+    account.path.write_bytes(whole)
+    assert len(Account.adopt(account.path).state()["adopted"]) == 1
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[1]\n", b"", b"radius,texture\n", b'{"kind": 3}\n'])
+def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "f").write_bytes(content)
+    for opening in (Account.open, Account.adopt):
+        with pytest.raises(InputError, match="is not a ledger over studies"):
+            opening(tmp_path / "f")

@@ -321,3 +321,43 @@ def test_a_plan_written_down_is_the_plan(tmp_path: Path, changes: dict[str, Any]
         assert chosen["noise_multiplier"] == pytest.approx(
             facts["noise"]["scale"] / facts["noise"]["l2_sensitivity"], rel=1e-3
         )
+
+
+def test_a_run_goes_on_only_with_its_local_only_folder(tmp_path: Path) -> None:
+    import shutil
+
+    with pytest.raises(tacit.study.Interrupted):
+        train(tmp_path / "r", stop=lambda: True)
+    shutil.rmtree(tmp_path / "r" / "local-only")
+    with pytest.raises(InputError, match="local-only is gone"):
+        tacit.resume(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"noise_multiplier": 1e-300}, "the budget is exhausted before the first round"),
+        ({"noise": "hardened", "clip": 1e-300}, "hardened noise has no integers"),
+        ({"noise": "hardened", "noise_multiplier": 1e300}, "hardened noise has no integers"),
+        ({"algorithm": "hidden", "rounds": 10**9}, "hidden plans at most 100,000"),
+    ],
+)
+def test_numbers_far_from_any_use_are_refused(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        train(tmp_path / "r", **changes)
+    assert not (tmp_path / "r").exists()
+
+
+def test_the_longest_plan_takes_no_time() -> None:
+    view = tacit.plan(**(CLINICS | {"rounds": 10**9, "mechanism": "laplace"}))
+    assert view.part.plans[0].bound.epsilon == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_given_noise_is_what_the_verdict_is_about() -> None:
+    def noise(**changes: Any) -> float:
+        return tacit.plan(**(CLINICS | {"rounds": 300, "total_epsilon": 3.0} | changes)).proposal.noise_to_signal
+
+    multiplier = tacit.plan(**(CLINICS | {"rounds": 300, "total_epsilon": 3.0})).paces
+    planned = next(pace.noise_multiplier for pace in multiplier if pace.chosen)
+    assert noise(noise_multiplier=planned) == pytest.approx(noise(), rel=1e-3)
+    assert noise(noise_multiplier=4.0 * planned) == pytest.approx(4.0 * noise(), rel=1e-3)

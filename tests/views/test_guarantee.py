@@ -60,3 +60,22 @@ def test_the_headline_is_made_of_the_ledger_alone(tmp_path: Path) -> None:
     assert made["headline"] == headline(run.summary["privacy"])
     assert made["good"]
     assert set(made) == {"headline", "good", "protected", "runs", "together", "public", "unprotected"}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1e-6, "1e-06"),
+        (0.99999912, "1"),
+        (3.2166, "3.2166"),
+        (1.00001, "1.0001"),
+        (0.000123456, "0.0001235"),
+        (0.0, "0"),
+    ],
+)
+def test_epsilons_are_rounded_upwards(value: float, text: str) -> None:
+    from tacit.views.tables import format_epsilon
+
+    assert format_epsilon(value) == text
+    assert format_epsilon("inf") == "infinite"
+    assert format_epsilon(None) == "–"

@@ -33,7 +33,7 @@ def cli() -> None:
       tacit run                            train on embedded data, with and without noise
       tacit plan --total-epsilon 1         what a privacy budget buys, before it is spent
       tacit run --total-epsilon 1          train within it
-      tacit ledger runs/*                  what a run spent
+      tacit ledger runs/a                  what a run spent
     """
 
 

@@ -62,6 +62,8 @@ def show(path: Path, as_json: bool) -> None:
         state = Account.open(path).state()
         print_json(state) if as_json else _print_account(path, state)
         return
+    if not path.exists():
+        raise InputError(f"there is no run folder or ledger {path}")
     totals = ledger_totals(RunFolder.open(path).read_ledger())
     print_json({"run": str(path), **totals}) if as_json else _print_run(totals)
 
@@ -130,10 +132,13 @@ def _names(names: list[str]) -> str:
 def _print_account(path: Path, state: Mapping[str, Any]) -> None:
     stdout.print(
         f"{state['data']}: epsilon {format_epsilon(state['epsilon_used'])} of {state['total_epsilon']:g} used or set "
-        f"aside at delta {state['delta']:g}; one more study of up to {state['epsilon_next']:.4g} fits",
+        f"aside at delta {state['delta']:g}; one more study of up to {state['epsilon_next']:.4g} fits "
+        "(budgets add up as zCDP, by which two halves are less than a whole)",
         soft_wrap=True,
         highlight=False,
     )
+    for when in state["adopted"]:
+        stdout.print(f"adopted as it was on {when}: what came before was not checked here", highlight=False)
     rows = [(s["study"], s["time"], s.get("settled", "set aside"), f"{s['zcdp']:.4g}") for s in state["studies"]]
     if rows:
         print_table(("study", "begun", "ended", "zCDP"), rows, left=3)

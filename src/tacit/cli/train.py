@@ -66,6 +66,8 @@ def train(config: Path | None, as_json: bool, **flags: Any) -> None:
 def resume(run: Path, as_json: bool) -> None:
     """Go on with a run that was interrupted or killed; it ends as if nothing had happened.
 
+    With hardened noise, rounds that were drawn and lost stay charged, so that it may end some rounds earlier.
+
     \b
     Examples:
       tacit resume runs/20260101-120000-mnist14-objpm

@@ -101,7 +101,7 @@ def check_facts(facts: Facts, dataset: Dataset) -> None:
 
 def _same(what: str, declared: int, there: int, advice: str) -> None:
     if declared != there:
-        raise InputError(f"{declared} {what} are declared, but the data has {there}: {advice}")
+        raise InputError(f"{what} is {declared}, but the data has {there}: {advice}")
 
 
 def _table_facts(options: DataOptions, total_records: int | None, records_max: Sizes | None) -> Facts:

@@ -107,4 +107,4 @@ def agent_names(agents: int) -> tuple[str, ...]:
 
 def _check_agents(n: int, agents: int) -> None:
     if not 1 <= agents <= n:
-        raise InputError(f"agents is {agents}: it must be at least 1 and at most {n}, the number of records")
+        raise InputError(f"agents is {agents}: it must be at least 1 and at most the number of records")

@@ -41,7 +41,7 @@ def deal_units(options: DataOptions, units: Units, labels: NDArray[Any], target:
     """The partition over units, each with its first row's label: all rows of a unit go to one agent."""
     count = len(units.names)
     if not 1 <= options.agents <= count:
-        raise InputError(f"agents is {options.agents}: it must be at least 1 and at most {count}, the number of units")
+        raise InputError(f"agents is {options.agents}: it must be at least 1 and at most the number of units")
     first = np.unique(units.of, return_index=True)[1]  # [units]
     dealt = split(options, labels[first], target)
     owners = np.empty(count, dtype=np.intp)

@@ -9,6 +9,7 @@ from typing import Any
 from tacit.privacy.accounting import EXPLAINED
 from tacit.privacy.events import Hidden
 
+LITTLE = " (an epsilon above 10 protects little in practice)"
 HIDDEN = ", of rounds bounded as docs/hidden-state.md proves"
 
 NEIGHBOURS = {
@@ -43,6 +44,7 @@ def headline(totals: Mapping[str, Any]) -> str:
     shown = " or ".join(f"{b:g}" for b in kept)
     sentence = f"Every {unit} is protected with total epsilon {shown} at delta {totals['delta']:g}{each}"
     but = " (the run without noise protects nobody)" if len(kept) < len(set(budgets)) else ""
+    but += LITTLE if max(kept) > 10.0 else ""
     if totals["noise"] == "hardened":
         return f"{sentence}{but}."
     return f"Simulated: {sentence[0].lower()}{sentence[1:]} against those who do not know the noise's seed{but}."

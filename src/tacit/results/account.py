@@ -7,6 +7,7 @@ earlier ones released; the minimum over accountants would not.
 from __future__ import annotations
 
 import fcntl
+import json
 import time
 import uuid
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from typing import Any
 from tacit.errors import InputError
 from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
 from tacit.results.chain import Chain, head_elsewhere
-from tacit.results.folder import read_lines
 
 KIND = "tacit data ledger"
 
@@ -57,25 +57,18 @@ class Account:
         """An existing ledger."""
         if not path.is_file():
             raise InputError(f"there is no ledger {path}: 'tacit ledger init {path}' begins one")
-        first = next(read_lines(path), {})
-        if first.get("kind") != KIND:
-            raise InputError(f"{path} is not a ledger over studies: 'tacit ledger init' begins one")
-        account = cls(path, str(first["id"]))
+        account = cls(path, _identity(path))
         account._chain.read()
         return account
 
     @classmethod
     def adopt(cls, path: Path) -> Account:
         """Take a ledger that was moved here from another machine as it is, and say so in it."""
-        first = next(read_lines(path), {}) if path.is_file() else {}
-        if first.get("kind") != KIND:
-            raise InputError(f"{path} is not a ledger over studies: 'tacit ledger init' begins one")
-        account = cls(path, str(first["id"]))
+        account = cls(path, _identity(path))
         if account._chain.head.exists():
             raise InputError(f"{path} is known on this machine already: there is nothing to adopt")
         account._chain.head.parent.mkdir(parents=True, exist_ok=True)
-        account._chain.adopt()
-        account._chain.append([{"kind": "adopted", "time": _now()}])
+        account._chain.adopt([{"kind": "adopted", "time": _now()}])
         return account
 
     def reserve(self, study: str, rho: float, adjacency: str = "add-remove", unit: str = "record") -> str:
@@ -128,6 +121,7 @@ class Account:
             "zcdp_left": left,
             "epsilon_used": zcdp_epsilon(used, first["delta"]),
             "epsilon_next": zcdp_epsilon(left, first["delta"]),  # of one more study that uses all that is left
+            "adopted": [row["time"] for row in rows if row["kind"] == "adopted"],
             "studies": list(studies.values()),
         }
 
@@ -140,6 +134,17 @@ class Account:
         with self.path.open("r") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _identity(path: Path) -> str:
+    """The name in the first line of a ledger over studies."""
+    try:
+        first = json.loads(path.read_bytes().partition(b"\n")[0])
+        if first["kind"] == KIND:
+            return str(first["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise InputError(f"{path} is not a ledger over studies: 'tacit ledger init' begins one")
 
 
 def _now() -> str:

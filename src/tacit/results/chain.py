@@ -37,10 +37,11 @@ class Chain:
             self.elsewhere.parent.mkdir(parents=True, exist_ok=True)
         self._keep_head(0, BEGINNING)
 
-    def adopt(self) -> None:
-        """Keep the head of a chain that came from elsewhere, as it stands."""
-        self._keep_head(0, BEGINNING)
-        self._keep_head(*self._verified())
+    def adopt(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Take a chain that came from elsewhere as it stands; the rows that say so come before its head is kept."""
+        hashes = self._hashes()
+        self._tip = (len(hashes) - 1, hashes[-1], self.path.stat().st_size)
+        self.append(rows)
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows, all or none: they are on the disk before the new head is."""
@@ -82,14 +83,19 @@ class Chain:
 
     def _verified(self) -> tuple[int, str]:
         """The number of lines and the last one's hash; lines beyond the kept head were written just before a crash."""
+        hashes = self._hashes()
+        for head in self._heads():
+            self._check_head(head, hashes)
+        return len(hashes) - 1, hashes[-1]
+
+    def _hashes(self) -> list[str]:
+        """The hash of every line after the beginning's, where each follows from the one before."""
         hashes = [BEGINNING]
         for number, line in enumerate(self._lines(), 1):
             if _previous(line) != (number, hashes[-1]):
                 raise InputError(f"line {number} of {self.path} does not follow from the one before: it was changed")
             hashes.append(_hash(line))
-        for head in self._heads():
-            self._check_head(head, hashes)
-        return len(hashes) - 1, hashes[-1]
+        return hashes
 
     def _check_head(self, head: Path, hashes: list[str]) -> None:
         count, kept = _read_head(head)

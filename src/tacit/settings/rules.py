@@ -70,7 +70,10 @@ def real(low: float = -math.inf, high: float = math.inf, *, open_low: bool = Tru
         inside = (low < number if open_low else low <= number) and number < high
         if not inside:
             parts = [f"above {low:g}" if open_low else f"at least {low:g}"] if low > -math.inf else ["finite"]
-            parts += [f"below {high:g}"] if high < math.inf else []
+            if high < math.inf:
+                parts.append(f"below {high:g}")
+            elif number == math.inf and low > -math.inf:
+                parts.append("finite")
             raise InputError(f"{name} is {given}: it must be {' and '.join(parts)}{', or inf' if infinite else ''}")
         return number
 

@@ -47,7 +47,10 @@ class Settings:
     schema: str = setting("", path, "Data", "schema file of a table")
     test: str = setting("", path, "Data", "table to test on, under the same schema")
     test_share: float = setting(
-        0.0, real(0.0, 1.0, open_low=False), "Data", "share of each agent's records held out for testing"
+        0.0,
+        real(0.0, 1.0, open_low=False),
+        "Data",
+        "about this share of the records is held out for testing",
     )
     agents: int = setting(10, integer(1), "Data", "number of agents, where the data set leaves it open")
     partition: str = setting(

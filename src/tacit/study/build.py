@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from tacit.algorithms import ALGORITHMS, Algorithm, Recipe
 from tacit.algorithms.releases import Release
 from tacit.algorithms.schedules import Schedule
-from tacit.data import Facts
+from tacit.data import Facts, source_for
 from tacit.errors import InputError
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.settings import Settings
@@ -81,6 +82,12 @@ def build_algorithm(
         record_bound=float(settings.record_bound),
     )
     return ALGORITHMS[batch.algorithm].build(recipe)
+
+
+def with_agents(settings: Settings, dataset: Dataset) -> Settings:
+    """The settings with the number of agents there are, where a table's own agents go before the setting."""
+    takes = "agents" in source_for(settings.data).takes
+    return replace(settings, agents=len(dataset.agents)) if takes else settings
 
 
 def check_record_bound(bound: float, dataset: Dataset) -> None:

@@ -14,7 +14,7 @@ from tacit.errors import InputError
 from tacit.problems import LOSSES, Problem
 from tacit.settings import Settings
 from tacit.study.batches import Batch, batches
-from tacit.study.build import Part, Study, build_algorithm, build_problem, local_updates
+from tacit.study.build import Part, Study, build_algorithm, build_problem, local_updates, with_agents
 from tacit.study.paper import fill_in_strong_convexity
 from tacit.study.propose import Asked, Proposal, propose, wide_l1
 from tacit.study.protect import protect
@@ -58,7 +58,7 @@ def complete(plan: Outline) -> Study:
     """Read the records, and refuse those that contradict what was declared."""
     dataset = plan.dataset or load(plan.settings.data_options())
     check_facts(plan.facts, dataset)
-    return Study(plan.settings, dataset, plan.problem, plan.parts, plan.facts)
+    return Study(with_agents(plan.settings, dataset), dataset, plan.problem, plan.parts, plan.facts)
 
 
 def public_facts(settings: Settings, published: Dataset | None = None) -> Facts:
@@ -84,6 +84,7 @@ def asked(settings: Settings, algorithm: str, epsilon: float) -> Asked:
         settings.noise == "hardened",
         None if settings.rounds == "auto" else int(settings.rounds),
         None if settings.clip == "auto" else float(settings.clip),
+        None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
     )
 
 
@@ -116,16 +117,20 @@ def _part(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> P
 
 
 def _steps(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> tuple[Schedule, Schedule]:
-    """rho and eta: the planner's for each run where they are auto; hidden updates need a constant eta within 2 / L."""
+    """rho and eta: the planner's for each run where they are auto; hidden updates need a constant eta within 2 / L.
+
+    E local updates pull towards w as often, so that each pulls E times more weakly; hidden ones live by that pull.
+    """
     made = {epsilon: proposal(settings, facts, batch.algorithm, epsilon) for epsilon in set(batch.budgets)}
     scale = settings.eta_scale if settings.eta == "auto" else 1.0  # of the planner's eta, not of another
     first = [scale * made[epsilon].eta for epsilon in batch.budgets]
     falling: Schedule = LinearEta(batch.epsilon, int(settings.rounds), first)
+    pulls = local_updates(settings, batch.algorithm)
     if ALGORITHMS[batch.algorithm].hidden:
         largest = HIDDEN_MARGIN * largest_eta(problem, float(settings.record_bound), facts.largest)
-        first = [min(eta, largest) for eta in first]
+        first, pulls = [min(eta, largest) for eta in first], 1
         falling = Constant(first, batch.epsilon)
-    rho = Constant([1.0 / eta for eta in first], batch.epsilon)
+    rho = Constant([1.0 / (pulls * eta) for eta in first], batch.epsilon)
     return (
         rho if settings.rho == "auto" else rho_schedule(settings, batch.epsilon),
         falling if settings.eta == "auto" else eta_schedule(settings, batch.epsilon),

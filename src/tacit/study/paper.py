@@ -12,7 +12,7 @@ from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.problems import LOSSES, Problem
 from tacit.settings import Settings
 from tacit.study.batches import Batch, batches
-from tacit.study.build import Part, Study, build_algorithm, build_problem, check_record_bound
+from tacit.study.build import Part, Study, build_algorithm, build_problem, check_record_bound, with_agents
 from tacit.study.schedules import checked_smoothness, eta_schedule, rho_schedule
 from tacit.types import Classes, Dataset
 
@@ -26,7 +26,8 @@ def prepare_paper(settings: Settings) -> Study:
     classes = isinstance(dataset.target, Classes)
     problem = build_problem(settings, dataset.name, classes, dataset.records, len(dataset.agents))
     settings = fill_in_constants(settings, problem, dataset)
-    return Study(settings, dataset, problem, [_part(settings, problem, dataset, batch) for batch in batches(settings)])
+    parts = [_part(settings, problem, dataset, batch) for batch in batches(settings)]
+    return Study(with_agents(settings, dataset), dataset, problem, parts)
 
 
 def _part(settings: Settings, problem: Problem, dataset: Dataset, batch: Batch) -> Part:

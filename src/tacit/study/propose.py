@@ -20,6 +20,7 @@ from tacit.problems import Loss
 
 MOST_ROUNDS, FEWEST_ROUNDS = 300, 50
 CLIP_SHARE = 1.0 / 40.0  # of the bound on a record's length: the error is flat from 1/80 to 1/20
+SMALLEST_ETA = 1e-100  # of noise beyond any use
 QUIET = 4.0  # rounds beyond QUIET / nu gain nothing
 NOISE_STD = {"gaussian": 1.0, "laplace": math.sqrt(2.0)}  # standard deviation over scale
 VERDICTS = (
@@ -44,6 +45,7 @@ class Asked(NamedTuple):
     hardened: bool = False
     rounds: int | None = None  # where they are given
     clip: float | None = None
+    noise_multiplier: float | None = None
 
 
 class Proposal(NamedTuple):
@@ -65,16 +67,21 @@ def propose(facts: Facts, loss: Loss, asked: Asked) -> Proposal:
     """The rule, from public facts alone."""
     spread = release_noise(facts, asked)
     nu = facts.outputs * math.sqrt(facts.agents) * spread / facts.total_records
-    rounds = asked.rounds or _rounds(facts, nu)
+    rounds = asked.rounds or (_rounds(facts, nu) if asked.noise_multiplier is None else MOST_ROUNDS)
     clip = asked.clip or float(f"{CLIP_SHARE * facts.bound:.4g}")
-    eta = 3.0 * path_step(facts, loss, nu, spread, rounds * asked.updates) * facts.agents / (facts.bound * clip)
-    return Proposal(rounds, clip, 1.0 / eta, eta, nu)
+    step = path_step(facts, loss, nu, spread, rounds * asked.updates)
+    eta = max(3.0 * step * facts.agents / (facts.bound * clip), SMALLEST_ETA)
+    return Proposal(rounds, clip, 1.0 / (asked.updates * eta), eta, nu)
 
 
 def release_noise(facts: Facts, asked: Asked) -> float:
     """sigma_1: the standard deviation of a single release's noise over C / I, if all of the budget went into it."""
     if math.isinf(asked.total_epsilon):
         return 0.0
+    if asked.noise_multiplier is not None:  # given for each of the updates, which are then all there are
+        one = sensitivity(1.0, 1.0, 1, asked.adjacency, facts.max_records).l2
+        updates = (asked.rounds or MOST_ROUNDS) * asked.updates
+        return NOISE_STD[asked.mechanism] * asked.noise_multiplier * one / math.sqrt(updates)
     kind = f"discrete-{asked.mechanism}" if asked.hardened else asked.mechanism
     moved = sensitivity(wide_l1(facts), 1.0, 1, asked.adjacency, facts.max_records)  # of clip 1, I = 1
     many = 100  # for many releases noise grows as the root of their number; so many are asked, and one is returned

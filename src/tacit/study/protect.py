@@ -30,6 +30,8 @@ from tacit.problems.limits import BoundRecords, ClipGradients, rounding_slack
 from tacit.settings import Settings
 from tacit.study.batches import Batch
 
+MOST_HIDDEN_ROUNDS = 100_000
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -82,7 +84,7 @@ def protect(
         _check_hidden(settings, facts, problem, eta)
     delta_of = _sensitivity(settings, facts, problem, method)
     by_budget = {  # seeds of one budget share its plan, and its rho and eta
-        epsilon: _plan(settings, delta_of, method, epsilon, _rates(settings, rho, eta, r), updates)
+        epsilon: _plan(settings, delta_of, method, epsilon, _rates(settings, method, rho, eta, r), updates)
         for epsilon, r in {epsilon: r for r, epsilon in enumerate(batch.budgets)}.items()
     }
     plans = tuple(by_budget[epsilon] for epsilon in batch.budgets)
@@ -97,16 +99,16 @@ def _sensitivity(settings: Settings, facts: Facts, problem: Problem, method: Met
     return sensitivity(clip_l1, clip_l2, facts.total_records, settings.adjacency, facts.max_records)
 
 
-def _rates(settings: Settings, rho: Schedule, eta: Schedule, run: int) -> list[float]:
-    """The contraction of every round of one run."""
-    times = range(1, int(settings.rounds) + 1)
+def _rates(settings: Settings, method: Method, rho: Schedule, eta: Schedule, run: int) -> list[float]:
+    """The contraction of every round of one run, where its updates are hidden."""
+    times = range(1, int(settings.rounds) + 1) if method.hidden else ()
     return [contraction(float(rho(t)[run, 0]), float(eta(t)[run, 0])) for t in times]
 
 
 def _plan(
     settings: Settings, moved: Sensitivity, method: Method, epsilon: float, rates: list[float], updates: int
 ) -> Plan:
-    rounds = len(rates)
+    rounds = int(settings.rounds)
     kind = f"discrete-{settings.mechanism}" if settings.noise == "hardened" else settings.mechanism
     if math.isinf(epsilon):
         return Plan(
@@ -154,6 +156,8 @@ def _release(
 
 
 def _check_hidden(settings: Settings, facts: Facts, problem: Problem, eta: Schedule) -> None:
+    if int(settings.rounds) > MOST_HIDDEN_ROUNDS:
+        raise InputError(f"rounds is {settings.rounds}: hidden plans at most {MOST_HIDDEN_ROUNDS:,}, one by one")
     if settings.noise == "hardened":
         raise InputError("hidden needs noise seeded: its proof does not cover the rounding between hidden updates")
     if settings.mechanism != "gaussian":

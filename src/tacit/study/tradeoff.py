@@ -14,6 +14,7 @@ from tacit.privacy.hidden import hidden_factor
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.problems import LOSSES
 from tacit.settings import Settings
+from tacit.study.begin import kept
 from tacit.study.build import Part, local_updates
 from tacit.study.certified import Outline, asked, outline
 from tacit.study.propose import NOISE_STD, Proposal, agent_noise, propose, release_noise
@@ -94,7 +95,7 @@ def _pace(
 
 def planned_settings(view: PlanView, given: Iterable[str]) -> dict[str, Any]:
     """A config file's settings: those that were given, and every one the planner chose."""
-    settings, part = view.study.settings, view.part
+    settings, part = kept(view.study.settings), view.part
     names = {"mode", "data", "algorithm", "delta", "mechanism", "adjacency", "clip", "rounds", *given} - {"out", "name"}
     chosen = {name: getattr(settings, name) for name in sorted(names)}
     chosen |= {"total_epsilon": list(settings.total_epsilon[:1]), "algorithm": list(settings.algorithm[:1])}

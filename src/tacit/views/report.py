@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -53,7 +54,7 @@ def render(folder: RunFolder, local: bool) -> str:
         picture=to_svg(figure([folder], local)),
         privacy=_certified(folder, summary) if summary["mode"] == "certified" else _paper(folder, summary),
         quality=_quality(summary),
-        config=_config(folder),
+        config=_config(folder, local),
     )
 
 
@@ -100,5 +101,9 @@ def _quality(summary: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _config(folder: RunFolder) -> list[tuple[str, str]]:
-    return [(key.replace("_", "-"), format_setting(value)) for key, value in folder.read_config().items()]
+def _config(folder: RunFolder, local: bool) -> list[tuple[str, str]]:
+    """Every setting; of paths only the last part where anybody may look."""
+    found = folder.read_config()
+    if not local:
+        found |= {key: Path(found[key]).name for key in ("data", "data_dir", "schema", "test", "ledger") if found[key]}
+    return [(key.replace("_", "-"), format_setting(value)) for key, value in found.items()]

@@ -25,11 +25,15 @@ def format_share(error: float, regression: bool, sign: str = "") -> str:
 
 
 def format_epsilon(value: float | str | None) -> str:
-    """An epsilon as people read it, rounded upwards where it is rounded."""
+    """An epsilon as people read it: four digits, the last one rounded upwards."""
     if value is None:
         return "–"
     number = float(value)
-    return "infinite" if math.isinf(number) else f"{math.ceil(number * 1e4 - 1e-6) / 1e4:g}"
+    if math.isinf(number) or number <= 0.0:
+        return "infinite" if number > 0.0 else "0"
+    unit = 10.0 ** min(math.floor(math.log10(number)) - 3, -4)
+    unit = max(unit, 1e-300)
+    return f"{math.ceil(number / unit - 1e-6) * unit:.12g}"
 
 
 def format_number(value: float | None, form: str) -> str:

@@ -56,12 +56,12 @@ class HardenedRelease:
     def bits(self, problem: Problem) -> int:
         """As fine as sums and noise allow: from public numbers only."""
         sums = EXACT / (self.records_max * float(self.limit.l2.max()) * GRID)
-        noise = LARGEST_NOISE / (float(self.mechanism.scale.max()) * problem.records * GRID or 1.0)
-        bits = min(MOST_BITS, math.floor(math.log2(min(sums, noise))))
-        if bits < FEWEST_BITS:
+        scales = self.mechanism.scale[self.mechanism.scale > 0.0] * problem.records * GRID  # in units of 2^-bits
+        bits = min(MOST_BITS, math.floor(math.log2(min(sums, LARGEST_NOISE / float(scales.max(initial=1e-300))))))
+        if bits < FEWEST_BITS or float(scales.min(initial=1.0)) * 2.0**bits < 1.0:
             raise InputError(
-                f"hardened noise has {bits} bits for a residual with clip {float(self.limit.l2.max()):g} and "
-                f"{self.records_max} records: it needs {FEWEST_BITS}; use a smaller clip or more budget"
+                "hardened noise has no integers for a clip, noise-multiplier, records-max or total-records like this: "
+                f"it has {bits} bits for a residual's fraction, and can use {FEWEST_BITS} to {MOST_BITS}"
             )
         return bits
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tacit.privacy.accountants import ACCOUNTANTS, Counts
 from tacit.privacy.events import Event, Hidden, Noise
 from tacit.privacy.hidden import hidden_factor
@@ -18,13 +20,19 @@ def gdp(counts: Counts, delta: float) -> float | None:
     from dp_accounting.gaussian_mechanism import get_epsilon_gaussian  # noqa: PLC0415  a second to import
 
     mu = math.sqrt(math.fsum(parts))
-    return float(get_epsilon_gaussian(1.0 / mu, delta)) if mu > 0.0 else 0.0
+    with np.errstate(divide="ignore", over="ignore"):  # of budgets far from any use
+        return float(get_epsilon_gaussian(1.0 / mu, delta)) if mu > 0.0 else 0.0
 
 
 def mu_squared(event: Event) -> float | None:
     """mu^2 of one event, where it is Gaussian."""
     if isinstance(event, Hidden):
-        return hidden_factor(event.contraction, event.updates) * (event.l2 / event.scale) ** 2
+        return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale)
     if isinstance(event, Noise) and event.mechanism == "gaussian":
-        return (event.l2 / event.scale) ** 2
+        return square(event.l2 / event.scale)
     return None
+
+
+def square(ratio: float) -> float:
+    """ratio^2, infinite where ** would overflow."""
+    return ratio * ratio

@@ -10,6 +10,7 @@ from tacit.privacy.accountants import ACCOUNTANTS, Counts
 from tacit.privacy.events import CONTINUOUS, Noise
 
 INTERVAL = 1e-4  # of the discretised loss, which is rounded upwards: the result is a bound at any interval
+MOST = 10**6  # releases; beyond them it would take minutes
 POINTS = 10**6  # the most of them, so that thousands of large epsilons do not take minutes
 
 
@@ -32,7 +33,7 @@ def _worthwhile(events: list[Noise], count: int) -> bool:
     """For Gaussians alone gdp is exact; many small Laplace releases behave as Gaussian ones, where zcdp wins by L2."""
     laplaces = [event for event in events if event.mechanism == "laplace"]
     small = all(event.l1 < 0.1 * event.scale and event.l2 < 0.8 * event.l1 for event in laplaces)
-    return bool(laplaces) and not (small and count >= 100)
+    return bool(laplaces) and not (small and count >= 100) and count <= MOST
 
 
 @lru_cache(maxsize=16)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tacit.privacy.accountants import ACCOUNTANTS, Counts
+from tacit.privacy.accountants.gdp import square
 from tacit.privacy.events import Event, Hidden, Noise
 from tacit.privacy.hidden import hidden_factor
 
@@ -33,8 +34,8 @@ def zcdp_rho(event: Event) -> float | None:
     Laplace coordinate that moves by d is d/b-private, so d^2/(2 b^2)-zCDP, and the coordinates add up to the same.
     """
     if isinstance(event, Hidden):
-        return hidden_factor(event.contraction, event.updates) * (event.l2 / event.scale) ** 2 / 2.0
-    return (event.l2 / event.scale) ** 2 / 2.0 if isinstance(event, Noise) else None
+        return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale) / 2.0
+    return square(event.l2 / event.scale) / 2.0 if isinstance(event, Noise) else None
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
