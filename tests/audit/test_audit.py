@@ -49,6 +49,10 @@ def test_gaussian_noise_keeps_its_claim(updates: int, adjacency: str) -> None:
     assert 0.55 < attack(adjacency=adjacency, local_updates=updates, delta=SHARP).epsilon_lower <= 1.0
 
 
+def test_the_trust_region_keeps_its_claim() -> None:
+    assert 0.8 < attack(algorithm="objt", mechanism="laplace").epsilon_lower <= 1.0
+
+
 def test_hardened_gaussian_noise_keeps_its_claim_over_several_updates() -> None:
     assert 0.3 < attack(local_updates=4, noise="hardened", delta=SHARP).epsilon_lower <= 1.0
 

@@ -23,7 +23,7 @@ from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.settings import Settings
 from tacit.settings.settings import resolve
 from tacit.study.batches import batches
-from tacit.study.build import build_algorithm, build_problem
+from tacit.study.build import build_algorithm, build_problem, local_updates
 from tacit.study.protect import protect
 from tacit.study.schedules import eta_schedule, rho_schedule
 from tacit.types import Array, Shard
@@ -117,7 +117,8 @@ def build(claim: Claim, rho: float, eta: float) -> Algorithm:
     schedules = rho_schedule(settings, batch.epsilon), eta_schedule(settings, batch.epsilon)
     release: Release = PaperRelease(LaplaceDataDependent(batch.epsilon))
     if claim.mode == "certified":
-        release = protect(settings, FACTS, problem, batch, *schedules, int(settings.local_updates)).release
+        updates = local_updates(settings, claim.algorithm)
+        release = protect(settings, FACTS, problem, batch, *schedules, updates).release
     return build_algorithm(settings, problem, batch, *schedules, release)
 
 
@@ -125,10 +126,12 @@ def _settings(claim: Claim, rho: float, eta: float) -> Settings:
     if not 0.0 < claim.epsilon < math.inf:
         raise InputError(f"claim is {claim.epsilon:g}: it must be above 0 and finite")
     common: dict[str, Any] = {
-        "mode": claim.mode, "algorithm": claim.algorithm, "local_updates": claim.local_updates, "delta": claim.delta,
+        "mode": claim.mode, "algorithm": claim.algorithm, "delta": claim.delta,
         "loss": "softmax", "regulariser": "l2", "beta": 0.0, "rounds": 1, "rho": rho, "eta": eta, "record_bound": 1.0,
         "radius_scale": 1e9,  # objt: a trust region that never binds
     }  # fmt: skip
+    if ALGORITHMS[claim.algorithm].local_updates or claim.local_updates != 1:
+        common["local_updates"] = claim.local_updates
     if claim.mode == "paper":
         if (claim.mechanism, claim.noise) != ("laplace", "seeded"):
             raise InputError(f"{claim.noise} {claim.mechanism} noise needs mode certified: paper has seeded laplace")
