@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,15 @@ def tacit_json(*args: str | Path, cwd: Path | None = None) -> dict[str, Any]:
     """Run a command with --json; stdout must be one JSON object and nothing else."""
     found: dict[str, Any] = json.loads(tacit(*args, "--json", cwd=cwd).stdout)
     return found
+
+
+def wait_for_rows(out: Path, rows: int) -> None:
+    """Until the run has written that many evaluations."""
+    for _ in range(3000):
+        if (out / "metrics.jsonl").is_file() and (out / "metrics.jsonl").read_bytes().count(b"\n") >= rows:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{out} never got to {rows} rows")
 
 
 def environment(**changes: str) -> dict[str, str]:

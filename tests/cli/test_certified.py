@@ -7,14 +7,24 @@ import math
 import os
 import signal
 import subprocess
-import time
 import tomllib
 from pathlib import Path
 
 import pytest
 from dp_accounting.gaussian_mechanism import get_epsilon_gaussian
 
-from tests.cli.helpers import CERTIFIED, COMMAND, DECLARED, EXAMPLE, TABLE, environment, refused, tacit, tacit_json
+from tests.cli.helpers import (
+    CERTIFIED,
+    COMMAND,
+    DECLARED,
+    EXAMPLE,
+    TABLE,
+    environment,
+    refused,
+    tacit,
+    tacit_json,
+    wait_for_rows,
+)
 
 
 def test_the_whole_journey(tmp_path: Path) -> None:
@@ -89,7 +99,7 @@ def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
     out = tmp_path / "r"
     process = subprocess.Popen([*COMMAND, *HARDENED, "--out", str(out)], env=environment(), stderr=subprocess.DEVNULL)
     for target in (30, 60):
-        _wait(out, target)
+        wait_for_rows(out, target)
         process.kill()
         process.communicate()
         before = (out / "ledger.jsonl").read_text()
@@ -102,14 +112,6 @@ def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
     assert tacit_json("show", out)["runs"][0]["rounds"] >= 398  # a round for each kill at most
 
 
-def _wait(out: Path, rows: int) -> None:
-    for _ in range(3000):
-        if (out / "metrics.jsonl").is_file() and (out / "metrics.jsonl").read_bytes().count(b"\n") >= rows:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{out} never got to {rows} rows")
-
-
 def test_a_stopped_certified_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
     run = ("run", *CERTIFIED, "--rounds", "1500", "--total-epsilon", "1,3")
     tacit(*run, "--out", tmp_path / "a")
@@ -117,7 +119,7 @@ def test_a_stopped_certified_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
         [*COMMAND, *run, "--out", str(tmp_path / "b"), "--checkpoint-seconds", "0.1"],
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    _wait(tmp_path / "b", 600)
+    wait_for_rows(tmp_path / "b", 600)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     tacit("resume", tmp_path / "b")

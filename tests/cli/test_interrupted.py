@@ -7,13 +7,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.helpers import CLINICS, COMMAND, DECLARED, EXAMPLE, environment, refused, tacit, tacit_json
+from tests.cli.helpers import (
+    CLINICS,
+    COMMAND,
+    DECLARED,
+    EXAMPLE,
+    environment,
+    refused,
+    tacit,
+    tacit_json,
+    wait_for_rows,
+)
 
 LONG = ("run", *CLINICS, "--rounds", "600", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
 
@@ -31,15 +40,6 @@ def begin(out: Path, *more: str) -> subprocess.Popen[str]:
         [*COMMAND, *LONG, *more, "--out", str(out)],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-
-
-def wait_for_rows(out: Path, rows: int) -> None:
-    """Until the run has written that many evaluations."""
-    for _ in range(2000):
-        if (out / "metrics.jsonl").is_file() and (out / "metrics.jsonl").read_bytes().count(b"\n") >= rows:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{out} never got to {rows} rows")
 
 
 def same_end(out: Path, straight: Path) -> None:

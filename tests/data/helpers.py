@@ -14,6 +14,17 @@ from numpy.typing import NDArray
 IDX_CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
 
+COLUMNS = """
+[columns.age]
+kind = "numeric"
+bounds = [0, 100]
+[columns.sex]
+kind = "categorical"
+categories = ["f", "m"]
+"""
+AGENT = '[agent]\ncolumn = "site"\n'
+
+
 def real_data(*parts: str) -> Path:
     """A file or folder below TACIT_DATA, or a visible skip."""
     root = os.environ.get("TACIT_DATA", "")

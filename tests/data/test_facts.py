@@ -13,21 +13,10 @@ from tacit.data import DataOptions, check_facts, declared_facts, facts_of, load
 from tacit.data.facts import Facts, Sizes
 from tacit.errors import InputError
 
-from .helpers import write
+from .helpers import AGENT, COLUMNS, write
 
 GARBAGE = b"\x00\xff\xfe not a table \x9d"
-SCHEMA = """
-[label]
-column = "y"
-classes = ["yes", "no", "perhaps"]
-[columns.age]
-kind = "numeric"
-bounds = [0, 100]
-[columns.sex]
-kind = "categorical"
-categories = ["f", "m"]
-"""
-AGENT = '[agent]\ncolumn = "site"\n'
+SCHEMA = '[label]\ncolumn = "y"\nclasses = ["yes", "no", "perhaps"]\n' + COLUMNS
 UNIT = '[unit]\ncolumn = "patient"\nmax_records = 3\n'
 ROWS = "age,sex,site,y\n0,f,b,yes\n50,m,a,no\n100,f,b,no\n25,m,a,yes\n7,m,b,yes\n"
 

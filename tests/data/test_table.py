@@ -10,20 +10,9 @@ from tacit.data import DataOptions, encode, load, parse_schema, read_table, refu
 from tacit.errors import InputError
 from tacit.types import Dataset, Range
 
-from .helpers import stack_x, write
+from .helpers import AGENT, COLUMNS, stack_x, write
 
-SCHEMA = """
-[label]
-column = "y"
-classes = ["yes", "no"]
-[columns.age]
-kind = "numeric"
-bounds = [0, 100]
-[columns.sex]
-kind = "categorical"
-categories = ["f", "m"]
-"""
-AGENT = '[agent]\ncolumn = "site"\n'
+SCHEMA = '[label]\ncolumn = "y"\nclasses = ["yes", "no"]\n' + COLUMNS
 ROWS = "age,sex,site,y\n0,f,b,yes\n50,m,a,no\n100,f,b,no\n25,m,a,yes\n"
 
 

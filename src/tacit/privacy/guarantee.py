@@ -92,7 +92,7 @@ def _seen(totals: Mapping[str, Any]) -> str:
         return "all that one run sent and its model, but neither the seed (it is in config.toml) nor other runs of it"
     if len(totals["runs"]) > 1:
         return "all that one run sent and its model; whoever sees several, as in this folder, is told of below"
-    return "everything that was sent, the model and this folder (without local-only)"
+    return "everything that was sent, the model and this folder (without local-only and checkpoint)"
 
 
 def _how(study: Mapping[str, Any]) -> str:
@@ -145,7 +145,7 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
         "What is true of the population: a model is made to learn that, and it may be unwelcome news about a person.",
         "That a party takes part, and the public facts above.",
         "Who holds which record: that is taken as given, also where one table was dealt out among simulated parties.",
-        "The local-only folder: it is computed without noise and must stay in the house.",
+        "The folders local-only, which is computed without noise, and checkpoint: they must stay in the house.",
     ]
     if totals["noise"] != "hardened":
         lines.insert(

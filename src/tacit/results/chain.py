@@ -40,7 +40,9 @@ class Chain:
     def adopt(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Take a chain that came from elsewhere as it stands; the rows that say so come before its head is kept."""
         hashes = self._hashes()
-        self._tip = (len(hashes) - 1, hashes[-1], self.path.stat().st_size)
+        size = _whole_appends(self.path.read_bytes())
+        os.truncate(self.path, size)
+        self._tip = (len(hashes) - 1, hashes[-1], size)
         self.append(rows)
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:

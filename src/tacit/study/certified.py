@@ -117,21 +117,20 @@ def _part(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> P
 
 
 def _steps(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> tuple[Schedule, Schedule]:
-    """rho and eta: the planner's for each run where they are auto; hidden updates need a constant eta within 2 / L.
+    """rho and eta: the planner's for each run where they are auto.
 
-    E local updates pull towards w as often, so that each pulls E times more weakly; hidden ones live by that pull.
+    Hidden updates need a constant eta within 2 / L, and live by a strong pull: their price falls with rho eta.
     """
     made = {epsilon: proposal(settings, facts, batch.algorithm, epsilon) for epsilon in set(batch.budgets)}
     scale = settings.eta_scale if settings.eta == "auto" else 1.0  # of the planner's eta, not of another
     first = [scale * made[epsilon].eta for epsilon in batch.budgets]
     falling: Schedule = LinearEta(batch.epsilon, int(settings.rounds), first)
-    pulls = local_updates(settings, batch.algorithm)
+    rho = [made[epsilon].rho / scale for epsilon in batch.budgets]
     if ALGORITHMS[batch.algorithm].hidden:
         largest = HIDDEN_MARGIN * largest_eta(problem, float(settings.record_bound), facts.largest)
-        first, pulls = [min(eta, largest) for eta in first], 1
-        falling = Constant(first, batch.epsilon)
-    rho = Constant([1.0 / (pulls * eta) for eta in first], batch.epsilon)
+        first = [min(eta, largest) for eta in first]
+        falling, rho = Constant(first, batch.epsilon), [1.0 / eta for eta in first]
     return (
-        rho if settings.rho == "auto" else rho_schedule(settings, batch.epsilon),
+        Constant(rho, batch.epsilon) if settings.rho == "auto" else rho_schedule(settings, batch.epsilon),
         falling if settings.eta == "auto" else eta_schedule(settings, batch.epsilon),
     )

@@ -71,7 +71,7 @@ def propose(facts: Facts, loss: Loss, asked: Asked) -> Proposal:
     clip = asked.clip or float(f"{CLIP_SHARE * facts.bound:.4g}")
     step = path_step(facts, loss, nu, spread, rounds * asked.updates)
     eta = max(3.0 * step * facts.agents / (facts.bound * clip), SMALLEST_ETA)
-    return Proposal(rounds, clip, 1.0 / (asked.updates * eta), eta, nu)
+    return Proposal(rounds, clip, 1.0 / (asked.updates * eta), eta, nu)  # E pulls towards w, each E times weaker
 
 
 def release_noise(facts: Facts, asked: Asked) -> float:

@@ -111,9 +111,8 @@ def _plan(
     rounds = int(settings.rounds)
     kind = f"discrete-{settings.mechanism}" if settings.noise == "hardened" else settings.mechanism
     if math.isinf(epsilon):
-        return Plan(
-            epsilon, settings.delta, NON_PRIVATE, Counter({NON_PRIVATE: rounds}), rounds, Bound(math.inf, "none")
-        )
+        planned: Counter[Event] = Counter({NON_PRIVATE: rounds * (1 if method.hidden else updates)})
+        return Plan(epsilon, settings.delta, NON_PRIVATE, planned, rounds, tightest(planned, settings.delta))
 
     def events(scale: float) -> Callable[[int], Counter[Event]]:
         """The events of the first rounds, at this scale."""

@@ -17,7 +17,7 @@ from tacit.settings import Settings
 from tacit.study.begin import kept
 from tacit.study.build import Part, local_updates
 from tacit.study.certified import Outline, asked, outline
-from tacit.study.propose import NOISE_STD, Proposal, agent_noise, propose, release_noise
+from tacit.study.propose import NOISE_STD, VERDICTS, Proposal, agent_noise, propose, release_noise
 
 BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 ROUNDS = (50, 100, 200, 300)
@@ -135,6 +135,7 @@ def plan_facts(view: PlanView) -> dict[str, Any]:
         "noise_to_signal": view.proposal.noise_to_signal,
         "verdict": view.proposal.verdict,
         "public": view.study.facts._asdict(),
+        "verdicts": [{"noise_to_signal": limit, "verdict": words} for limit, words in VERDICTS],
         "budgets": [budget._asdict() for budget in view.budgets],
         "paces": [pace._asdict() for pace in view.paces],
     }

@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 
 from tacit.views.plots import COLOURS, STYLE
 
-BANDS = ((0.001, "nearly free"), (0.003, "small loss"), (0.02, "visible loss"), (0.06, "heavy loss"), (0.3, "poor"))
-
 
 def plan_figure(plan: Mapping[str, Any]) -> Figure:
     """Left: what a budget does to the model. Right: what rounds and local updates do to one upload."""
@@ -33,7 +31,8 @@ def _budgets(axes: Axes, plan: Mapping[str, Any]) -> None:
             axes.plot(row["total_epsilon"], row["noise_to_signal"], "o", color=COLOURS[1], markersize=9)
     low, high = min(noise) / 2.0, max(noise) * 2.0
     axes.set_ylim(low, high)
-    for limit, words in BANDS:
+    for band in plan["verdicts"]:
+        limit, words = band["noise_to_signal"], band["verdict"]
         if low < limit < high:
             axes.axhline(limit, color="#999999", linewidth=0.8, linestyle=":")
             axes.text(max(epsilon), limit * 0.97, words, ha="right", va="top", color="#666666", fontsize=8)
