@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 
 from tacit.views.plots import COLOURS, STYLE
 
+PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # so that a line behind a word does not cross it
+
 
 def plan_figure(plan: Mapping[str, Any]) -> Figure:
     """Left: what a budget does to the model. Right: what rounds and local updates do to one upload."""
@@ -35,7 +37,7 @@ def _budgets(axes: Axes, plan: Mapping[str, Any]) -> None:
         limit, words = band["noise_to_signal"], band["verdict"]
         if low < limit < high:
             axes.axhline(limit, color="#999999", linewidth=0.8, linestyle=":")
-            axes.text(max(epsilon), limit * 0.97, words, ha="right", va="top", color="#666666", fontsize=8)
+            axes.text(max(epsilon), limit * 0.97, words, ha="right", va="top", color="#666666", fontsize=8, bbox=PAPER)
     axes.set_xticks(epsilon, [f"{value:g}" for value in epsilon], minor=False)
     axes.minorticks_off()
     axes.set_title("What a budget buys", loc="left", fontweight="bold")
