@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tacit.algorithms.releases import Release
 from tacit.algorithms.releases.certified import CertifiedRelease
 from tacit.algorithms.releases.paper import PaperRelease
 from tacit.algorithms.schedules import NonsmoothEta
+from tacit.arrays import namespace
 from tacit.engine.simulate import Round, simulate, start
 from tacit.privacy.events import NON_PRIVATE, Noise
 from tacit.privacy.mechanisms.calibrated import Calibrated
@@ -48,19 +50,29 @@ def varying(base: float) -> Callable[[int], float]:
     return lambda t: base * 1.3 ** (t % 7)
 
 
+@dataclass(frozen=True, eq=False)
+class Varying:
+    """The varying penalty of every run."""
+
+    epsilon: Array  # [R]
+    base: float
+
+    def __call__(self, t: int) -> Array:
+        rho: Array = namespace(self.epsilon).full_like(self.epsilon, varying(self.base)(t))
+        return rho[:, None]
+
+
 def build(
     name: str, of: Problem, epsilon: list[float], rho: float = 0.5, eta: float = 1.0, **changes: Any
 ) -> Algorithm:
     """An algorithm with plain schedules, its penalty varying about rho."""
     budget = np.array(epsilon, dtype=changes.pop("dtype", np.float64))
-
-    def penalty(t: int) -> Array:
-        return np.full_like(budget, varying(rho)(t))[:, None]
-
     method = ALGORITHMS[name]
     updates = changes.pop("local_updates", method.local_updates or 1)
     release = changes.pop("release", None) or release_for(name, budget)
-    recipe = Recipe(of, budget, penalty, NonsmoothEta(budget, eta), release, local_updates=updates, **changes)
+    recipe = Recipe(
+        of, budget, Varying(budget, rho), NonsmoothEta(budget, eta), release, local_updates=updates, **changes
+    )
     return method.build(recipe)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[np.floating[Any]]
+from tacit import arrays
+from tacit.arrays import namespace
+
+Array: TypeAlias = arrays.Array
 
 GRID = 4080  # 16 * 255: pixels of 8 and of 4 bits are multiples of 1/GRID, and so are 0, 1/2 and 1
 
@@ -24,13 +26,14 @@ class Shard:
     @cached_property
     def norm1(self) -> Array:
         """||x_pi||_1 of every record, [I_p]."""
-        norms: Array = np.abs(self.x).sum(axis=1)
+        norms: Array = namespace(self.x).abs(self.x).sum(axis=1)
         return norms
 
     @cached_property
     def norm2(self) -> Array:
         """||x_pi||_2 of every record, [I_p]."""
-        norms: Array = np.sqrt(np.einsum("ij,ij->i", self.x, self.x))
+        xp = namespace(self.x)
+        norms: Array = xp.sqrt(xp.einsum("ij,ij->i", self.x, self.x))
         return norms
 
     @cached_property

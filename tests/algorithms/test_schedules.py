@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit.algorithms.schedules import Constant, DynamicRho, NonsmoothEta, SmoothEta, StrongEta
+from tacit.algorithms.schedules import Constant, DynamicRho, LinearEta, NonsmoothEta, SmoothEta, StrongEta
 
 EPSILON = np.array([0.05, 1.0, np.inf])
 
@@ -34,10 +34,17 @@ def test_etas_are_the_theorems() -> None:
     assert Constant(3.0, EPSILON)(t).tolist() == [[3.0]] * 3
 
 
+def test_every_run_may_have_its_own() -> None:
+    assert Constant([1.0, 2.0, 3.0], EPSILON)(7).tolist() == [[1.0], [2.0], [3.0]]
+    assert LinearEta(EPSILON, 8, [1.0, 2.0, 4.0])(7).tolist() == [[0.25], [0.5], [1.0]]  # a (1 - 6/8)
+    assert LinearEta(EPSILON, 8, 2.0)(9).tolist() == [[0.25]] * 3  # after the last round as in it
+
+
 @pytest.mark.parametrize(
     "schedule",
     [
         Constant(1.0, EPSILON.astype(np.float32)),
+        LinearEta(EPSILON.astype(np.float32), 9, [1.0, 2.0, 4.0]),
         DynamicRho(EPSILON.astype(np.float32)),
         SmoothEta(EPSILON.astype(np.float32), 1.0),
         NonsmoothEta(EPSILON.astype(np.float32)),

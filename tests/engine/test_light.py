@@ -8,7 +8,9 @@ import sys
 PROGRAM = """
 import sys
 
-MISSING = {"scipy", "dp_accounting", "click", "rich", "rich_click", "matplotlib", "jinja2", "tomli_w", "pyarrow"}
+MISSING = {
+    "scipy", "dp_accounting", "click", "rich", "rich_click", "matplotlib", "jinja2", "tomli_w", "pyarrow", "torch",
+}
 
 class OnlyNumpy:
     def find_spec(self, name, path=None, target=None):
@@ -17,7 +19,7 @@ class OnlyNumpy:
 
 sys.meta_path.insert(0, OnlyNumpy())
 import numpy as np
-import tacit.engine.checkpoint, tacit.engine.evaluate
+import tacit.engine.checkpoint, tacit.engine.evaluate, tacit.engine.torch_backend
 from tacit.algorithms import ALGORITHMS, Recipe
 from tacit.algorithms.releases.paper import PaperRelease
 from tacit.algorithms.schedules import Constant

@@ -140,6 +140,24 @@ def test_single_precision_is_kept_and_stays_within_the_bound() -> None:
     assert (lengths > 0.0999).any()
 
 
+def upwards(values: Any) -> Any:
+    """Away from zero to 11 significant bits: as long as a TF32 product could make its factors."""
+    fraction, exponent = np.frexp(values.astype(float))
+    return np.ldexp(np.sign(fraction) * np.ceil(np.abs(fraction) * 2.0**11), exponent - 11)
+
+
+def test_factors_rounded_to_tf32_stay_within_the_bound() -> None:
+    rng = np.random.default_rng(1)
+    shard, problem = make_shard(rng, 50, "softmax", np.float32), make_problem("softmax", 50)
+    z = (50.0 * rng.normal(size=(J, 1, K))).astype(np.float32)
+    for tf32, kept in ((True, True), (False, False)):
+        bound = np.array([0.1 * rounding_slack(J, K, "float32", tf32)], np.float32)
+        residual = problem.gradient(z, shard, ClipGradients(bound, np.array([math.inf], np.float32))).residual[:, 0]
+        lengths = np.linalg.norm(upwards(shard.x), axis=1) * np.linalg.norm(upwards(residual), axis=1)
+        assert (lengths.max() <= 0.1) == kept
+        assert (lengths > 0.0995).any()
+
+
 def hardened(l2: float, l1: float = math.inf, most: int = 100) -> HardenedRelease:
     return HardenedRelease(ClipGradients(np.array([l2]), np.array([l1])), Calibrated("gaussian", (NON_PRIVATE,)), most)
 

@@ -52,6 +52,12 @@ def test_constants_bound_the_residual_and_the_curvature(name: str, seed: int) ->
         assert (change <= loss.curvature * np.linalg.norm(s - v, axis=-1) + 1e-12).all()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_single_precision_is_kept(name: str) -> None:
+    loss, scores, y = LOSSES[name](), np.ones((2, 3, 4), np.float32), np.eye(4, dtype=np.float32)[:2]
+    assert loss.value(scores, y).dtype == loss.residual(scores, y).dtype == np.float32
+
+
 def test_softmax_stays_finite_and_exact_at_large_scores() -> None:
     loss = LOSSES["softmax"]()
     scores = np.array([[[1e4, 0.0, -1e4]], [[1e4, 0.0, -1e4]]])

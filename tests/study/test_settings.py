@@ -67,6 +67,15 @@ from tacit.settings.settings import FIELDS
         ({"rho_growth": 0.5}, "rho-growth is 0.5: it must be at least 1"),
         ({"seed": -1}, "seed is -1"),
         ({"mode": "paper", "algorithm": "iadmm,admm", "epsilon": 1}, "epsilon is 1, but iadmm, admm adds no noise"),
+        ({"backend": "pytorch"}, r"no backend 'pytorch' \(did you mean 'torch'\?\): there are numpy, torch"),
+        ({"device": "gpu"}, "device is 'gpu': it must be cpu, cuda or cuda:N"),
+        ({"device": "cuda:"}, "device is 'cuda:': it must be cpu, cuda or cuda:N"),
+        ({"device": "cuda", "backend": "numpy"}, "device is cuda, but backend numpy knows only cpu: use"),
+        ({"backend": "torch", "algorithm": "admm", "mode": "paper"}, "admm needs a solver that knows only numpy"),
+        ({"backend": "torch", "noise": "hardened"}, "hardened noise is added to exact integer sums"),
+        ({"device": "cuda:1", "noise": "hardened"}, "hardened noise is added to exact integer sums"),
+        ({"tf32": True, "precision": "float32"}, "tf32 is for float32 matrix products on a GPU"),
+        ({"tf32": True, "device": "cuda"}, "it needs --device cuda and --precision float32"),
         ({"rounds": math.inf}, "rounds is inf: it must be a whole number"),
         ({"rounds": "1" + "0" * 30}, "it must be a whole number from 1 to 1000000000"),
     ],
@@ -84,6 +93,13 @@ def test_methods_without_noise_have_no_budget() -> None:
     written = tomllib.loads(resolve(paper | {"algorithm": "iadmm"}).to_toml())
     assert resolve(written).epsilon == (math.inf,)  # a run's own configuration runs again
     assert resolve({"algorithm": "iadmm", "total_epsilon": "inf"}).total_epsilon == (math.inf,)
+
+
+def test_a_device_of_torchs_own_implies_torch() -> None:
+    assert (resolve({}).backend, resolve({}).device) == ("numpy", "cpu")
+    implied = resolve({"device": "cuda:1", "precision": "float32", "tf32": "true"})
+    assert (implied.backend, implied.device, implied.tf32) == ("torch", "cuda:1", True)
+    assert resolve(tomllib.loads(implied.to_toml())) == implied  # to be read where there is neither torch nor a GPU
 
 
 def test_certified_mode_is_the_default() -> None:

@@ -118,5 +118,6 @@ ALGORITHMS.register("admm")(
         _build,
         noisy=False,
         modes=("certified", "paper"),
+        backends=("numpy",),
     )
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from tacit.algorithms.base import Agent, Upload
+from tacit.arrays import namespace
 from tacit.types import Array
 
 
@@ -26,7 +25,7 @@ class Averages(NamedTuple):
 
 def no_averages(zero: Array, agents: int) -> Averages:
     """Before the first round, of the shape and precision of `zero` [J, R, K]."""
-    z = np.zeros((agents, *zero.shape), zero.dtype)
+    z = namespace(zero).zeros((agents, *zero.shape), dtype=zero.dtype, device=zero.device)
     return Averages(zero, zero, z, z, z)
 
 
@@ -43,8 +42,9 @@ def average(
 
     (1/E) sum_e z^{t,e} = (1/E) sum_e z^{t,e+1} + (z^{t,1} - z^{t,E+1}) / E.
     """
-    sent = np.stack([upload.z for upload in uploads])
-    earlier = np.stack([u.z + (a.z - b.z) / updates for u, a, b in zip(uploads, old, new, strict=True)])
+    xp = namespace(w)
+    sent = xp.stack([upload.z for upload in uploads])
+    earlier = xp.stack([u.z + (a.z - b.z) / updates for u, a, b in zip(uploads, old, new, strict=True)])
     plain, weighted = 1.0 / t, 2.0 / (t + 1)
     return Averages(
         before.w_plain + plain * (w - before.w_plain),

@@ -37,7 +37,7 @@ class Step(NamedTuple):
     agent: Agent
     upload: Upload
     events: tuple[BatchEvent, ...]  # one for each noise draw
-    noise: Array  # [R]  mean |xi|, and
+    noise: Array  # [R]  mean |xi|, in numpy, and
     eta: Array  # [R, 1]  the proximity used: diagnostics that stay with the agent
 
 
@@ -120,6 +120,7 @@ class Method:
     local_updates: int | None = None  # its own E, for a method that takes several local updates
     noisy: bool = True  # whether epsilon means anything to it
     modes: tuple[str, ...] = ("paper",)  # the modes that know what its noise is worth
+    backends: tuple[str, ...] = ("numpy", "torch")  # the array libraries its steps run on
     hidden: bool = False  # whether the local iterates before the last stay hidden
 
 

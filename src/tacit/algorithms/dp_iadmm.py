@@ -10,6 +10,7 @@ from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, 
 from tacit.algorithms.releases import Release
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step, linearised_step
+from tacit.arrays import namespace
 from tacit.privacy.events import BatchEvent
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
@@ -35,7 +36,7 @@ class DpIadmm(Consensus):
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """Lines 15-23."""
         rho, eta, z = self.rho(t), self.eta(t), agent.z  # line 16: z^{t,1} = z^{t-1,E+1}
-        total = np.zeros_like(z)
+        total = namespace(z).zeros_like(z)
         events: list[BatchEvent] = []
         magnitude = np.zeros(z.shape[1])
         for e in range(self.local_updates):

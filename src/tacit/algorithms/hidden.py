@@ -9,6 +9,7 @@ from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, 
 from tacit.algorithms.releases.certified import CertifiedRelease
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step, linearised_step
+from tacit.arrays import to_numpy
 from tacit.errors import InputError
 from tacit.privacy.events import BatchEvent, Hidden, Noise
 from tacit.privacy.hidden import contraction
@@ -44,7 +45,7 @@ class LastIterate(Consensus):
 
     def event(self, rho: Array, eta: Array) -> BatchEvent:
         """One event for the round's E updates, of every run."""
-        rates = [contraction(float(r), float(e)) for r, e in zip(rho[:, 0], eta[:, 0], strict=True)]
+        rates = [contraction(float(r), float(e)) for r, e in zip(to_numpy(rho)[:, 0], to_numpy(eta)[:, 0], strict=True)]
         drawn = zip(self.release.mechanism.events, rates, strict=True)
         return BatchEvent(
             tuple(

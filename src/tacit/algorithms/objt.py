@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, Step, Upload
 from tacit.algorithms.releases import Release
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step
+from tacit.arrays import namespace
 from tacit.errors import InputError, no_such
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
@@ -32,12 +31,12 @@ class TrustRegion(Consensus):
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """z = clip((rho w + lambda - g - xi) / rho, z - d, z + d), and the dual."""
-        rho, d = self.rho(t), self.radius_at(t)
+        xp, rho, d = namespace(w), self.rho(t), self.radius_at(t)
         noisy, event, size = self.release(0, self.problem, agent.z, shard, noise)
-        z: Array = np.clip((rho * w + agent.lam - noisy) / rho, agent.z - d, agent.z + d)
+        z: Array = xp.clip((rho * w + agent.lam - noisy) / rho, agent.z - d, agent.z + d)
         z = self.problem.feasible.project(z)  # exact for a box, which meets the trust region in a box
         lam = dual_step(agent.lam, rho, w, z)
-        return Step(Agent(z, lam), Upload(z), (event,), size, np.full_like(rho, d))
+        return Step(Agent(z, lam), Upload(z), (event,), size, xp.full_like(rho, d))
 
     def radius_at(self, t: int) -> float:
         """The radius d of round t."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from tacit.algorithms.base import ALGORITHMS, Agent, Method, Recipe, S, Step, Upload
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.server import Server
 from tacit.algorithms.steps import dual_step, linearised_step
+from tacit.arrays import namespace, to_numpy
 from tacit.errors import InputError, no_such
 from tacit.privacy.mechanisms.gaussian_classic import GaussianClassic
 from tacit.privacy.noise import NoiseSource
@@ -21,10 +20,10 @@ from tacit.types import Array, Shard
 
 
 class Constants(NamedTuple):
-    """Huang's constants for an agent with I_p records."""
+    """Huang's constants for an agent with I_p records, or for several agents at once."""
 
-    c1: float  # bound on the norm of one record's gradient
-    c3: float  # smoothness of the agent's mean loss
+    c1: Any  # bound on the norm of one record's gradient
+    c3: Any  # smoothness of the agent's mean loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +37,7 @@ class OutputPerturbation:
     problem: Problem
     rho: Schedule
     mechanism: GaussianClassic
-    constants: Callable[[int], Constants]  # of I_p
+    constants: Callable[[Any], Constants]  # of I_p
     iterates_sent: int = 1
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
@@ -49,13 +48,14 @@ class OutputPerturbation:
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """The dual that w closes, the step, the noise on z itself."""
         lam = dual_step(agent.lam, self.rho(t - 1), w, agent.z)
-        rho, eta, records = self.rho(t), self.eta(t, shard), len(shard.x)
+        records = len(shard.x)
+        rho, eta = self.rho(t), self.eta(t, records)[:, None]
         local = replace(self.problem, records=records, agents=1)  # normalised by I_p, where f_p has 1/I
         g = local.gradient(agent.z, shard).value
         z = linearised_step(self.problem.feasible, rho, eta, w, lam, agent.z, g)
-        sensitivity = 2.0 * self.constants(records).c1 / (records * (rho + 1.0 / eta))  # one record replaced
-        xi, event = self.mechanism.draw(0, sensitivity[:, 0], z, noise)
-        return Step(Agent(z + xi, lam), Upload(z + xi), (event,), np.abs(xi).mean(axis=(0, 2)), eta)
+        xi, event = self.mechanism.draw(0, self.sensitivity(records, rho[:, 0], eta[:, 0]), z, noise)
+        size = to_numpy(namespace(xi).abs(xi).mean(axis=(0, 2)))
+        return Step(Agent(z + xi, lam), Upload(z + xi), (event,), size, eta)
 
     def server_receive(self, t: int, w: Array, server: S, uploads: Sequence[Upload]) -> S:
         """The uploads wait for the next w."""
@@ -65,15 +65,20 @@ class OutputPerturbation:
         """w after the uploads of round t."""
         return server.consensus(self.rho(t))
 
-    def eta(self, t: int, shard: Shard) -> Array:
-        """1/eta = c3 + 4 c1 sqrt(JK t ln(1.25/delta)) / (I_p epsilon c_w), c_w = sqrt(4 JK); [R, 1]."""
-        records = len(shard.x)
+    def eta(self, t: int, records: Any) -> Array:
+        """1/eta = c3 + 4 c1 sqrt(JK t ln(1.25/delta)) / (I_p epsilon c_w), c_w = sqrt(4 JK), so that JK cancels.
+
+        [R] for an agent of I_p records; [P, R] for those of several agents, [P, 1].
+        """
         c1, c3 = self.constants(records)
-        size = shard.x.shape[1] * shard.y.shape[1]  # JK
-        c_w = math.sqrt(4.0 * size)
-        growth = 4.0 * c1 * math.sqrt(size * t * math.log(1.25 / self.mechanism.delta)) / (records * c_w)
+        growth = 2.0 * c1 * math.sqrt(t * math.log(1.25 / self.mechanism.delta)) / records
         eta: Array = 1.0 / (c3 + growth / self.mechanism.epsilon)
-        return eta[:, None]
+        return eta
+
+    def sensitivity(self, records: Any, rho: Array, eta: Array) -> Array:
+        """2 c1 / (I_p (rho + 1/eta)): one record replaced; [R], or [P, R] as for eta."""
+        sensitivity: Array = 2.0 * self.constants(records).c1 / (records * (rho + 1.0 / eta))
+        return sensitivity
 
 
 NOISE_LEVELS = ("published", "published-formula", "calibrated")
@@ -87,10 +92,10 @@ def _build(recipe: Recipe) -> OutputPerturbation:
         raise InputError("outp-noise calibrated needs a loss with bounded gradient and curvature: there is softmax")
     mechanism = GaussianClassic(recipe.epsilon, recipe.delta, squared=level == "published")
 
-    def published(records: int) -> Constants:
+    def published(records: Any) -> Constants:
         return Constants(c1=records, c3=records / 4.0)
 
-    def calibrated(records: int) -> Constants:
+    def calibrated(records: Any) -> Constants:
         return Constants(c1=loss.residual_bound * bound, c3=loss.curvature * bound**2)
 
     constants = calibrated if level == "calibrated" else published

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
-import numpy as np
-
+from tacit.arrays import namespace, spread
 from tacit.types import Array
 
 Schedule: TypeAlias = Callable[[int], Array]
@@ -24,7 +24,11 @@ class Constant:
 
     def __call__(self, t: int) -> Array:
         """The constant, for every run."""
-        return np.full_like(self.epsilon, self.value)[:, None]
+        return self._values
+
+    @cached_property
+    def _values(self) -> Array:
+        return spread(self.value, self.epsilon)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +46,7 @@ class DynamicRho:
         """The penalty of every run."""
         steps = t // self.tc
         grown = self.c1 * self.growth**steps if steps * math.log(self.growth) < 700.0 else math.inf
-        rho: Array = np.minimum(self.cap, grown + self.c2 / self.epsilon)
+        rho: Array = namespace(self.epsilon).clip(grown + self.c2 / self.epsilon, None, self.cap)
         return rho[:, None]
 
 
@@ -68,7 +72,8 @@ class NonsmoothEta:
 
     def __call__(self, t: int) -> Array:
         """The proximity of every run."""
-        return np.full_like(self.epsilon, self.scale / math.sqrt(t))[:, None]
+        eta: Array = namespace(self.epsilon).full_like(self.epsilon, self.scale / math.sqrt(t))
+        return eta[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +86,11 @@ class LinearEta:
 
     def __call__(self, t: int) -> Array:
         """The proximity of every run."""
-        return (np.full_like(self.epsilon, self.scale) * (1.0 - (min(t, self.rounds) - 1) / self.rounds))[:, None]
+        return self._first * (1.0 - (min(t, self.rounds) - 1) / self.rounds)
+
+    @cached_property
+    def _first(self) -> Array:
+        return spread(self.scale, self.epsilon)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,4 +103,18 @@ class StrongEta:
 
     def __call__(self, t: int) -> Array:
         """The proximity of every run."""
-        return np.full_like(self.epsilon, 2.0 * self.scale / (self.strong_convexity * (t + 2)))[:, None]
+        eta = 2.0 * self.scale / (self.strong_convexity * (t + 2))
+        found: Array = namespace(self.epsilon).full_like(self.epsilon, eta)
+        return found[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Schedules of several groups of runs, side by side."""
+
+    groups: tuple[Schedule, ...]  # each for its own runs
+
+    def __call__(self, t: int) -> Array:
+        """The numbers of all runs, group after group."""
+        parts = [group(t) for group in self.groups]
+        return parts[0] if len(parts) == 1 else namespace(parts[0]).concatenate(parts)

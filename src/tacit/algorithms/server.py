@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, Self
 
-import numpy as np
-
 from tacit.algorithms.steps import consensus, dual_step
+from tacit.arrays import namespace
 from tacit.errors import no_such
 from tacit.types import Array
 
@@ -40,7 +39,7 @@ class Full(NamedTuple):
 
     def take(self, uploads: Sequence[Array]) -> Self:
         """Line 7."""
-        return self._replace(z=np.stack(uploads))
+        return self._replace(z=namespace(self.z).stack(uploads))
 
     def dual(self, rho: Array, w: Array) -> Self:
         """Line 8."""
@@ -74,7 +73,8 @@ def new_server(kind: str, zero: Array, agents: int) -> Full | Sums:
     """A server before the first round, with z = lambda = 0 of the shape and precision of `zero` [J, R, K]."""
     match kind:
         case "full":
-            return Full(np.stack([zero] * agents), np.stack([zero] * agents))
+            zeros = namespace(zero).stack([zero] * agents)
+            return Full(zeros, zeros)
         case "sums":
             return Sums(zero, zero, agents)
     raise no_such("server state", kind, SERVERS)

@@ -10,41 +10,42 @@ import numpy as np
 from tacit.algorithms.averages import Averages
 from tacit.algorithms.base import Agent
 from tacit.algorithms.server import Full, Sums
+from tacit.arrays import as_like, to_numpy
 from tacit.engine.simulate import State
 from tacit.errors import InputError
 from tacit.types import Array
 
 
 def to_arrays(state: State) -> dict[str, Any]:
-    """Everything a simulation needs to go on, by name."""
-    server = {f"server_{name}": value for name, value in state.server._asdict().items()}
-    averages = {} if state.averages is None else {f"mean_{k}": v for k, v in state.averages._asdict().items()}
+    """Everything a simulation needs to go on, by name, in numpy."""
+    server = {f"server_{name}": to_numpy(value) for name, value in state.server._asdict().items()}
+    averages = {} if state.averages is None else {f"mean_{k}": to_numpy(v) for k, v in state.averages._asdict().items()}
     return {
         "round": np.array(state.round),
-        "agents_z": np.stack([agent.z for agent in state.agents]),
-        "agents_lam": np.stack([agent.lam for agent in state.agents]),
+        "agents_z": np.stack([to_numpy(agent.z) for agent in state.agents]),
+        "agents_lam": np.stack([to_numpy(agent.lam) for agent in state.agents]),
         **server,
         **averages,
     }
 
 
 def from_arrays(arrays: Mapping[str, Array], like: State) -> State:
-    """The state those arrays hold, which must fit the run that `like` starts."""
+    """The state those arrays hold, which must fit the run that `like` starts; it is where `like` is."""
+
+    def read(name: str) -> Array:
+        return as_like(arrays[name], like.agents[0].z)
+
     try:
-        agents = tuple(Agent(z, lam) for z, lam in zip(arrays["agents_z"], arrays["agents_lam"], strict=True))
+        agents = tuple(Agent(z, lam) for z, lam in zip(read("agents_z"), read("agents_lam"), strict=True))
+        z, lam = read("server_z"), read("server_lam")
         state = State(
             int(arrays["round"]),
-            _server(arrays, like),
+            Full(z, lam) if isinstance(like.server, Full) else Sums(z, lam, like.server.agents),
             agents,
-            None if like.averages is None else Averages(*(arrays[f"mean_{name}"] for name in Averages._fields)),
+            None if like.averages is None else Averages(*(read(f"mean_{name}") for name in Averages._fields)),
         )
     except KeyError as error:
         raise InputError(f"the checkpoint lacks the array {error}: it was made under other settings") from None
     if len(agents) != len(like.agents) or agents[0].z.shape != like.agents[0].z.shape:
         raise InputError("the checkpoint's shapes differ from the run's: the data or the settings have changed")
     return state
-
-
-def _server(arrays: Mapping[str, Array], like: State) -> Full | Sums:
-    z, lam = arrays["server_z"], arrays["server_lam"]
-    return Full(z, lam) if isinstance(like.server, Full) else Sums(z, lam, like.server.agents)

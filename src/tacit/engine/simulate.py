@@ -11,6 +11,7 @@ import numpy as np
 from tacit.algorithms.averages import Averages, average, no_averages
 from tacit.algorithms.base import Agent, Algorithm
 from tacit.algorithms.server import Full, Sums, new_server
+from tacit.arrays import namespace
 from tacit.privacy.events import BatchEvent
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array, Shard
@@ -41,7 +42,7 @@ class Round(NamedTuple):
 def start(shards: Sequence[Shard], runs: int, server: str = "full", averages: bool = True) -> State:
     """The state before round 1: z = lambda = 0 everywhere."""
     x, y = shards[0].x, shards[0].y
-    zero = np.zeros((x.shape[1], runs, y.shape[1]), x.dtype)
+    zero = namespace(x).zeros((x.shape[1], runs, y.shape[1]), dtype=x.dtype, device=x.device)
     return State(
         0,
         new_server(server, zero, len(shards)),
@@ -76,7 +77,7 @@ def simulate(
             t,
             state,
             model,
-            np.sqrt(sum(((model - upload.z) ** 2).sum(axis=(0, 2)) for upload in uploads)),
+            namespace(w).sqrt(sum(((model - upload.z) ** 2).sum(axis=(0, 2)) for upload in uploads)),
             np.mean([step.noise for step in steps], axis=0),
             algorithm.rho(t)[:, 0],
             steps[0].eta[:, 0],

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+from tacit.arrays import to_numpy
 from tacit.errors import InputError
 from tacit.types import Array
 
@@ -74,7 +75,7 @@ class BatchEvent:
 
 def nominal_event(mechanism: str, epsilon: Array, delta: float = 0.0) -> BatchEvent:
     """The events of one update with these nominal budgets [R]; inf is a release without noise."""
-    budgets = [float(str(e)) for e in epsilon]  # 0.05 as it was given, not as single precision stores it
+    budgets = [float(str(e)) for e in to_numpy(epsilon)]  # 0.05 as it was given, not as single precision stores it
     return BatchEvent(tuple(NON_PRIVATE if math.isinf(e) else Nominal(mechanism, e, delta) for e in budgets))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import Generator, Philox
 from numpy.typing import NDArray
 
+from tacit.arrays import as_like, to_numpy
 from tacit.errors import InputError
 from tacit.privacy.discrete import discrete_gaussian, discrete_laplace
 from tacit.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
@@ -37,7 +38,7 @@ class NoiseSource(Protocol):
 
 @dataclass(frozen=True)
 class SeededNoise:
-    """Noise keyed by (seed, agent, round, update): the same numbers whatever is batched with them.
+    """Noise keyed by (seed, agent, round, update): the same numbers whatever is batched with them, on every device.
 
     The key goes into a counter-based generator (Philox), so any draw can be made again without the ones before it;
     whoever knows the seed can take the noise off again. `streams` keep runs of one seed apart: two budgets with the
@@ -73,13 +74,13 @@ class SeededNoise:
         self, update: int, scale: Array, like: Array, standard: Callable[[Generator, tuple[int, int]], Array]
     ) -> Array:
         features, _, classes = like.shape
-        xi = np.zeros_like(like)
+        scale, xi = to_numpy(scale), np.zeros(tuple(like.shape))
         for run, seed in enumerate(self.seeds):
             if scale[run] > 0:
                 key = np.array([seed, self.agent], np.uint64)
                 generator = Generator(Philox(key=key, counter=[0, self._stream(run), update, self.round]))
                 xi[:, run] = scale[run] * standard(generator, (features, classes))
-        return xi
+        return as_like(xi, like)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ two norms a record, and no per-record gradient is ever formed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
+from tacit.arrays import namespace
 from tacit.types import Array, Shard
 
 
@@ -52,13 +54,18 @@ class ClipGradients:
 
     def residual(self, residual: Array, shard: Shard) -> Array:
         """r min(1, l2 / (||x||_2 ||r||_2), l1 / (||x||_1 ||r||_1))."""
-        factor = self.l2 / np.maximum(shard.norm2[:, None] * np.sqrt((residual**2).sum(axis=-1)), self.l2)
-        if np.isfinite(self.l1).any():
-            l1 = np.minimum(self.l1, np.finfo(self.l1.dtype).max)  # inf stands for no bound
-            length = shard.norm1[:, None] * np.abs(residual).sum(axis=-1)
-            factor = np.minimum(factor, l1 / np.maximum(length, l1))
+        xp = namespace(residual)
+        factor = self.l2 / xp.maximum(shard.norm2[:, None] * xp.sqrt((residual**2).sum(axis=-1)), self.l2)
+        if self._bounds_l1:
+            l1 = xp.clip(self.l1, None, xp.finfo(self.l1.dtype).max)  # inf stands for no bound
+            length = shard.norm1[:, None] * xp.abs(residual).sum(axis=-1)
+            factor = xp.minimum(factor, l1 / xp.maximum(length, l1))
         clipped: Array = residual * factor[..., None]
         return clipped
+
+    @cached_property
+    def _bounds_l1(self) -> bool:
+        return bool(namespace(self.l1).isfinite(self.l1).any())
 
 
 @dataclass(frozen=True)
@@ -76,13 +83,18 @@ class BoundRecords:
         return residual * self._scale(shard)
 
     def _scale(self, shard: Shard) -> Array:
-        scale: Array = self.bound / np.maximum(shard.norm2, self.bound)
+        scale: Array = self.bound / namespace(shard.norm2).clip(shard.norm2, self.bound, None)
         return scale[:, None, None]
 
 
 NO_LIMIT = NoLimit()
 
 
-def rounding_slack(features: int, outputs: int, precision: str) -> float:
-    """A factor a little below 1 for a clip bound, so that norms rounded in this precision still keep it."""
-    return 1.0 - (features + outputs + 8) * float(np.finfo(precision).eps)
+def rounding_slack(features: int, outputs: int, precision: str, tf32: bool = False) -> float:
+    """A factor a little below 1 for a clip bound, so that norms rounded in this precision still keep it.
+
+    TF32 rounds x and r to 11 bits before it multiplies them, which makes x r^T longer by a factor of at most
+    (1 + 2^-10)^2.
+    """
+    slack = 1.0 - (features + outputs + 8) * float(np.finfo(precision).eps)
+    return slack / (1.0 + 2.0**-10) ** 2 if tf32 else slack

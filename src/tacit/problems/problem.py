@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
+from tacit.arrays import namespace
 from tacit.problems.limits import NO_LIMIT, Limit
 from tacit.problems.losses import Loss
 from tacit.problems.regularisers import Regulariser
@@ -41,7 +40,7 @@ class Problem:
 
     def total(self, w: Array, shards: Sequence[Shard]) -> Array:
         """F(w) = sum_p f_p(w) of every run, [R]."""
-        total: Array = np.stack([self.objective(w, shard) for shard in shards]).sum(axis=0)
+        total: Array = namespace(w).stack([self.objective(w, shard) for shard in shards]).sum(axis=0)
         return total
 
     def gradient(self, z: Array, shard: Shard, limit: Limit = NO_LIMIT) -> Gradient:
@@ -80,4 +79,4 @@ def scores(w: Array, x: Array) -> Array:
 def _largest_eigenvalue(x: Array) -> float:
     """||X||_2^2, from the smaller of the two Gram matrices."""
     gram = x.T @ x if x.shape[0] > x.shape[1] else x @ x.T
-    return float(np.linalg.eigvalsh(gram)[-1])
+    return float(namespace(x).linalg.eigvalsh(gram)[-1])

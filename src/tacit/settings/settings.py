@@ -19,6 +19,7 @@ from tacit.privacy.mechanisms.calibrated import MECHANISMS
 from tacit.privacy.noise import SOURCES as NOISE_SOURCES
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.problems import LOSSES, REGULARISERS, SETS
+from tacit.settings.backends import BACKENDS, check_backend, device
 from tacit.settings.modes import BY_MODE, MODES, check_mode
 from tacit.settings.rules import Rule, boolean, counts, integer, number_or, one_of, optional, path, real, several, text
 
@@ -221,6 +222,11 @@ class Settings:
     precision: str = setting(
         "float64", one_of("precision", lambda: ("float32", "float64")), "Engine", "float64 (reference) or float32"
     )
+    backend: str = setting(
+        "numpy", one_of("backend", lambda: BACKENDS), "Engine", "numpy, or torch (pip install 'tacit[torch]')"
+    )
+    device: str = setting("cpu", device, "Engine", "torch: where it computes, cpu, cuda or cuda:N")
+    tf32: bool = setting(False, boolean, "Engine", "torch on a GPU: float32 matrix products in TF32, of 11 bits")
     server: str = setting(
         "full",
         one_of("server state", lambda: SERVERS),
@@ -277,7 +283,7 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
     if "eta" in chosen:
         preset.pop("eta_scale", None)  # it belongs to the preset's own eta
     settings = Settings(**{**BY_MODE[mode], **preset, **chosen})
-    settings = check_mode(settings, chosen)
+    settings = check_backend(check_mode(settings, chosen), chosen)
     if settings.local_updates != "auto" and not any(ALGORITHMS[name].local_updates for name in settings.algorithm):
         takers = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].local_updates)
         raise InputError(

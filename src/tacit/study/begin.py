@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from tacit.data import SOURCES, describe, fingerprint
+from tacit.engine.torch_backend import check_device
 from tacit.errors import InputError
 from tacit.results.account import Account
 from tacit.results.files import to_json
@@ -35,6 +36,8 @@ class Beginning(TypedDict):
 
 def prepare(settings: Settings) -> Study:
     """Everything a run needs, checked; in certified mode all that promises something before a record is read."""
+    if settings.backend == "torch":
+        check_device(settings.device)
     return complete(outline(settings)) if settings.mode == "certified" else prepare_paper(settings)
 
 

@@ -142,7 +142,7 @@ def _release(
     settings: Settings, facts: Facts, problem: Problem, method: Method, batch: Batch, plans: tuple[Plan, ...]
 ) -> Release:
     mechanism = Calibrated(settings.mechanism, tuple(plan.event for plan in plans))
-    slack = rounding_slack(facts.features, facts.outputs, batch.precision)
+    slack = rounding_slack(facts.features, facts.outputs, batch.precision, settings.tf32)
     if method.hidden:
         return CertifiedRelease(BoundRecords(float(settings.record_bound) * slack), mechanism)
     bounds = [np.full(batch.size, float(clip) * slack, batch.precision) for clip in (settings.clip, settings.clip_l1)]

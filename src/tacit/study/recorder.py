@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tacit.arrays import to_numpy
 from tacit.engine.checkpoint import to_arrays
 from tacit.engine.simulate import Round
 from tacit.privacy.events import BatchEvent
@@ -74,7 +75,7 @@ class Recorder:
         self._write(done.t)
         files = [self.folder.metrics, self.folder.local_metrics]
         place = [flushed_size(path) if path.exists() else 0 for path in files]
-        books = {"seconds": np.array(self.seconds), "place": np.array(place), "w": done.w}
+        books = {"seconds": np.array(self.seconds), "place": np.array(place), "w": to_numpy(done.w)}
         write_arrays(self.file, to_arrays(done.state) | books)
         self.schedule(time.monotonic() - began)
 

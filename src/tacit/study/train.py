@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.arrays import to_numpy
 from tacit.engine.checkpoint import from_arrays
 from tacit.engine.evaluate import test_error
 from tacit.engine.simulate import Round, State, simulate, start
+from tacit.engine.torch_backend import matrix_products, on_device
 from tacit.errors import InputError
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from tacit.results.files import read_arrays
@@ -43,8 +46,21 @@ def train(
 ) -> None:
     """Run every batch to its end, from the folder's checkpoints where there are any."""
     _rewind(folder, [part.batch for part in study.parts])
-    for part in study.parts:
-        _train_part(study, folder, part, watch, stop)
+    with _placed(study) as there:
+        for part in there.parts:
+            _train_part(there, folder, part, watch, stop)
+
+
+@contextmanager
+def _placed(study: Study) -> Iterator[Study]:
+    """The study where its settings want it computed."""
+    if study.settings.backend == "numpy":
+        yield study
+        return
+    place = study.settings.device
+    parts = [part._replace(algorithm=on_device(part.algorithm, place)) for part in study.parts]
+    with matrix_products(study.settings.tf32):
+        yield study._replace(dataset=on_device(study.dataset, place), parts=parts)
 
 
 def _train_part(
@@ -71,7 +87,7 @@ def _train_part(
         last = done.t == rounds
         if last or fresh or done.t % settings.evaluate_every == 0:  # any fresh round may turn out to be the last
             error = test_error(done.w, dataset.test, dataset.target)
-            objective = study.problem.total(done.w, dataset.train)
+            objective = to_numpy(study.problem.total(done.w, dataset.train))
             if study.facts is None:  # a private figure must not decide whether a certified run goes on
                 _check_finite(objective, recorder, done)
             _write_rows(study, folder, _rows(done, batch, recorder.seconds, error, objective))
@@ -109,12 +125,19 @@ def _timed(recorder: Recorder, rounds: Iterator[Round]) -> Iterator[Round]:
     while True:
         began = time.perf_counter()
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found below, and said
-            done = next(rounds, None)
+            done = _read(next(rounds, None))
         recorder.seconds += time.perf_counter() - began
         if done is None:
             return
         _check_finite(done.residual, recorder, done)
         yield done
+
+
+def _read(done: Round | None) -> Round | None:
+    """The round with its figures in numpy; what a GPU is still working at is waited for."""
+    if done is None:
+        return None
+    return done._replace(residual=to_numpy(done.residual), rho=to_numpy(done.rho), eta=to_numpy(done.eta))
 
 
 def _check_finite(values: Array, recorder: Recorder, done: Round) -> None:
@@ -126,7 +149,7 @@ def _check_finite(values: Array, recorder: Recorder, done: Round) -> None:
 
 
 def _rows(done: Round, batch: Batch, seconds: float, error: Array, objective: Array) -> list[dict[str, Any]]:
-    parameters = done.w[:, 0].size * done.w.itemsize * len(done.state.agents) * done.t
+    parameters = done.w[:, 0].nbytes * len(done.state.agents) * done.t
     return [
         {
             **label,

@@ -15,7 +15,7 @@ class Released(NamedTuple):
 
     gradient: Array  # [J, R, K]  f'_p(z) + xi
     event: BatchEvent
-    magnitude: Array  # [R]  mean |xi|, measured or expected: a diagnostic
+    magnitude: Array  # [R]  mean |xi|, measured or expected, in numpy: a diagnostic
 
 
 class Release(Protocol):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from tacit.algorithms.releases import Released
+from tacit.arrays import namespace, to_numpy
 from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent, data_dependent_sensitivity
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
@@ -24,4 +23,4 @@ class PaperRelease:
         g, residual = problem.gradient(z, shard)
         delta = data_dependent_sensitivity(shard, residual, problem.records)
         xi, event = self.mechanism.draw(update, delta, z, noise)
-        return Released(g + xi, event, np.abs(xi).mean(axis=(0, 2)))
+        return Released(g + xi, event, to_numpy(namespace(xi).abs(xi).mean(axis=(0, 2))))

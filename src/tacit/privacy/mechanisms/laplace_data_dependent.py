@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
+from tacit.arrays import namespace
 from tacit.privacy.events import NON_PRIVATE, BatchEvent, Draw, nominal_event
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array, Shard
@@ -37,5 +36,6 @@ class LaplaceDataDependent:
 
 def data_dependent_sensitivity(shard: Shard, residual: Array, records: int) -> Array:
     """Delta = max_i ||x_i r_i^T||_1 / I = max_i ||x_i||_1 ||r_i||_1 / I (eq. Delta, one record removed), [R]."""
-    largest: Array = (shard.norm1[:, None] * np.abs(residual).sum(axis=-1)).max(axis=0) / records
+    xp = namespace(residual)
+    largest: Array = xp.amax(shard.norm1[:, None] * xp.abs(residual).sum(axis=-1), axis=0) / records
     return largest

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
+from tacit.arrays import namespace
 from tacit.problems.losses import LOSSES
 from tacit.types import Array
 
@@ -23,14 +22,16 @@ class Hinge:
     def value(self, scores: Array, y: Array) -> Array:
         """Zero exactly when the true class leads every other one by at least 1."""
         y = y[:, None, :]
-        value: Array = (scores + 1.0 - y).max(axis=-1) - (scores * y).sum(axis=-1)
+        worst = namespace(scores).amax(scores + 1.0 - y, axis=-1)
+        value: Array = worst - (scores * y).sum(axis=-1)
         return value
 
     def residual(self, scores: Array, y: Array) -> Array:
         """e_k* - y: zero where the true class is itself the maximiser."""
         y = y[:, None, :]
         worst = (scores + 1.0 - y).argmax(axis=-1)
-        residual: Array = np.eye(scores.shape[-1], dtype=scores.dtype)[worst] - y
+        unit = namespace(scores).eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)
+        residual: Array = unit[worst] - y
         return residual
 
     def probabilities(self, scores: Array) -> None:

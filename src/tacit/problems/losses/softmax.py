@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
+from tacit.arrays import namespace
 from tacit.problems.losses import LOSSES
 from tacit.types import Array
 
@@ -22,8 +21,9 @@ class Softmax:
 
     def value(self, scores: Array, y: Array) -> Array:
         """The logarithm is taken of the normaliser, never of a probability, so it stays finite."""
-        shifted = scores - scores.max(axis=-1, keepdims=True)
-        value: Array = np.log(np.exp(shifted).sum(axis=-1)) - (shifted * y[:, None, :]).sum(axis=-1)
+        xp = namespace(scores)
+        shifted = scores - xp.amax(scores, axis=-1, keepdims=True)
+        value: Array = xp.log(xp.exp(shifted).sum(axis=-1)) - (shifted * y[:, None, :]).sum(axis=-1)
         return value
 
     def residual(self, scores: Array, y: Array) -> Array:
@@ -32,7 +32,8 @@ class Softmax:
 
     def probabilities(self, scores: Array) -> Array:
         """h_k = exp(s_k) / sum_k' exp(s_k'), shifted by the largest score so that nothing overflows."""
-        h: Array = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        xp = namespace(scores)
+        h: Array = xp.exp(scores - xp.amax(scores, axis=-1, keepdims=True))
         h /= h.sum(axis=-1, keepdims=True)
         return h
 

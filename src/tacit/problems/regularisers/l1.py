@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
+from tacit.arrays import namespace
 from tacit.problems.regularisers import REGULARISERS
 from tacit.types import Array
 
@@ -21,10 +20,10 @@ class L1:
 
     def value(self, w: Array) -> Array:
         """The sum of absolute values of every run."""
-        value: Array = np.abs(w).sum(axis=(0, 2))
+        value: Array = namespace(w).abs(w).sum(axis=(0, 2))
         return value
 
     def gradient(self, w: Array) -> Array:
         """The sign of every parameter."""
-        sign: Array = np.sign(w)
+        sign: Array = namespace(w).sign(w)
         return sign

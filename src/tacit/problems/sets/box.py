@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from tacit.arrays import namespace
 from tacit.problems.sets import SETS
 from tacit.types import Array
 
@@ -19,7 +18,7 @@ class Box:
 
     def project(self, z: Array) -> Array:
         """Clip every coordinate."""
-        clipped: Array = np.clip(z, self.low, self.high)
+        clipped: Array = namespace(z).clip(z, self.low, self.high)
         return clipped
 
 

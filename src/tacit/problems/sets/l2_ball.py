@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from tacit.arrays import namespace
 from tacit.problems.sets import SETS
 from tacit.types import Array
 
@@ -18,8 +17,9 @@ class L2Ball:
 
     def project(self, z: Array) -> Array:
         """z * min(1, radius / ||z||)."""
-        length = np.sqrt((z**2).sum(axis=(0, 2), keepdims=True))
-        scaled: Array = z * np.minimum(1.0, self.radius / np.maximum(length, np.finfo(z.dtype).tiny))
+        xp = namespace(z)
+        length = xp.clip(xp.sqrt((z**2).sum(axis=(0, 2), keepdims=True)), xp.finfo(z.dtype).tiny, None)
+        scaled: Array = z * xp.clip(self.radius / length, None, 1.0)
         return scaled
 
 

@@ -1,0 +1,52 @@
+"""The array libraries a run can use, and the settings that only one of them knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tacit.algorithms import ALGORITHMS
+from tacit.errors import InputError
+from tacit.settings.rules import text
+
+if TYPE_CHECKING:
+    from tacit.settings.settings import Settings
+
+BACKENDS = ("numpy", "torch")
+
+
+def device(name: str, given: Any) -> str:
+    """A place to compute: cpu, cuda, or one of several, cuda:N."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", text(name, given)):
+        raise InputError(f"{name} is {given!r}: it must be cpu, cuda or cuda:N")
+    return str(given)
+
+
+def check_backend(settings: Settings, chosen: Mapping[str, Any]) -> Settings:
+    """The settings, where their backend can keep them; a device that only torch has implies torch."""
+    if settings.device != "cpu" and "backend" not in chosen:
+        settings = replace(settings, backend="torch")
+    if settings.device != "cpu" and settings.backend == "numpy":
+        raise InputError(f"device is {settings.device}, but backend numpy knows only cpu: use --backend torch")
+    if settings.tf32 and (settings.device == "cpu" or settings.precision != "float32"):
+        raise InputError("tf32 is for float32 matrix products on a GPU: it needs --device cuda and --precision float32")
+    if settings.backend == "torch":
+        _refuse_numpy_only(settings)
+    return settings
+
+
+def _refuse_numpy_only(settings: Settings) -> None:
+    for name in settings.algorithm:
+        if "torch" not in ALGORITHMS[name].backends:
+            known = ", ".join(other for other in ALGORITHMS if "torch" in ALGORITHMS[other].backends)
+            raise InputError(
+                f"backend is torch, but {name} needs a solver that knows only numpy: there are {known}, "
+                "or --backend numpy"
+            )
+    if settings.noise == "hardened":
+        raise InputError(
+            "backend is torch, but hardened noise is added to exact integer sums, which are made with numpy alone: "
+            "use --backend numpy, or noise seeded"
+        )
