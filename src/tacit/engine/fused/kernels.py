@@ -1,0 +1,191 @@
+"""The two hot operations, each one pass over its arrays: the residual of every record, and the update with its noise.
+
+A run's own parameters lie together, [P, R, J, K]: in the order its noise is drawn. The matrix products take and give
+them as [P, J, C], where one product serves all runs: C columns, as many as suit
+it, in which run r begins at column r STRIDE.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from tacit.engine.fused.words import standard_laplace, standard_normal, words
+
+
+@triton.jit
+def softmax_residual(
+    scores,  # [P, n, C]  s
+    residual,  # [P, n, C]  out: r = softmax(s) - y
+    labels,  # [P, n]  class numbers
+    norm1,  # [P, n]  ||x||_1, 0 for a row that is only there to fill up
+    largest,  # [P, R]  max_i ||x_i||_1 ||r_i||_1, raised from 0
+    n: tl.constexpr,
+    R: tl.constexpr,
+    K: tl.constexpr,
+    C: tl.constexpr,
+    STRIDE: tl.constexpr,  # columns from one run to the next
+    WIDTH: tl.constexpr,  # K rounded up to a power of two
+    RECORDS: tl.constexpr,  # a program works on this many records
+    RUNS: tl.constexpr,  # of this many runs
+):
+    """r = softmax(s) - y (eq. gradient), and what the data-dependent sensitivity is made of (eq. Delta)."""
+    p, first = tl.program_id(2), tl.program_id(1) * RUNS
+    q = tl.arange(0, RECORDS * RUNS)
+    i, run, k = tl.program_id(0) * RECORDS + q // RUNS, first + q % RUNS, tl.arange(0, WIDTH)
+    start = p.to(tl.int64) * (n * C)
+    place = (i * C + run * STRIDE)[:, None] + k[None, :]
+    inside = ((i < n) & (run < R))[:, None] & (k < K)[None, :]
+    s = tl.load(scores + start + place, mask=inside, other=-1e30) * 1.4426950408889634  # 1 / ln 2
+    label = tl.load(labels + p * n + i, mask=i < n, other=0)
+    norm = tl.load(norm1 + p * n + i, mask=i < n, other=0.0)
+    h = tl.exp2(s - tl.max(s, axis=1)[:, None])
+    r = h * (1.0 / tl.sum(h, axis=1))[:, None] - (k[None, :] == label[:, None]).to(tl.float32)
+    tl.store(residual + start + place, r, mask=inside)
+    size = norm * (-2.0 * tl.min(r, axis=1))  # ||r||_1: r sums to 0, and only the true class's entry is negative
+    runs = first + tl.arange(0, RUNS)
+    tl.atomic_max(largest + p * R + runs, tl.max(tl.reshape(size, (RECORDS, RUNS)), axis=0), mask=runs < R)
+
+
+@triton.jit(do_not_specialize=["t", "update"])
+def objective_update(
+    z,  # [P, R, J, K]  in and out
+    lam,  # [P, R, J, K]  in; out after the last local update
+    total,  # [P, R, J, K]  sum of the local iterates so far
+    factor,  # [P, J, C]  out: z for the next matrix product
+    gradient,  # [P, J, C]  sum_i x_i r_i^T
+    w,  # [R, J, K]
+    z_sum,  # [R, J, K]  out, after the last local update
+    lam_sum,  # [R, J, K]  out, after the last local update
+    largest,  # [P, R]  I Delta
+    rho,  # [R]
+    eta,  # [R]
+    epsilon,  # [R]
+    seeds,  # [R]
+    agents,  # [P]  what the noise of each is keyed by
+    noise,  # [groups, tiles, R]  out: sum |xi| of the update
+    silent,  # [1]  raised where noise is drawn for a sensitivity of 0, and so is none
+    t,
+    update,
+    records,  # I
+    shrinkage,  # 2 beta / P
+    updates,  # E
+    P: tl.constexpr,
+    R: tl.constexpr,
+    JK: tl.constexpr,
+    K: tl.constexpr,
+    C: tl.constexpr,
+    STRIDE: tl.constexpr,
+    AGENTS: tl.constexpr,  # a program works for this many agents, in the last local update for all of them
+    FIRST: tl.constexpr,
+    LAST: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """Lines 18-19 for one local update, with the noise drawn here; the last update closes lines 21-23 too."""
+    tile, run, group = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    m = tile * (4 * BLOCKS) + tl.arange(0, 4 * BLOCKS)
+    there = m < JK
+    own = run * JK + m
+    wide = (m // K) * C + run * STRIDE + m % K
+    rho_t, per_eta, eps = tl.load(rho + run), 1.0 / tl.load(eta + run), tl.load(epsilon + run)
+    seed, per_record, step = tl.load(seeds + run), 1.0 / records, 1.0 / (rho_t + per_eta)
+    w_here = tl.load(w + own, mask=there, other=0.0)
+    z_all = tl.zeros_like(w_here)
+    lam_all = tl.zeros_like(w_here)
+    size = tl.zeros_like(w_here)
+    for a in range(AGENTS):
+        p = group * AGENTS + a
+        plane, sheet = tl.full((), R * JK, tl.int64) * p, tl.full((), JK // K * C, tl.int64) * p
+        z_p = tl.load(z + plane + own, mask=there, other=0.0)
+        lam_p = tl.load(lam + plane + own, mask=there, other=0.0)
+        g = tl.load(gradient + sheet + wide, mask=there, other=0.0)
+        out = z_p
+        if not FIRST:
+            out = tl.load(total + plane + own, mask=there, other=0.0)
+        force = rho_t * w_here + lam_p - g * per_record - shrinkage * z_p + z_p * per_eta
+        if eps < float("inf"):
+            word = words(tile * BLOCKS, tl.zeros_like(seed), update, t, seed, tl.load(agents + p), BLOCKS)
+            delta = tl.load(largest + p * R + run) * per_record
+            if delta == 0.0:
+                tl.store(silent, 1)
+            xi = delta / eps * standard_laplace(word)
+            force -= xi
+            size += tl.abs(xi)
+        z_p = force * step
+        tl.store(z + plane + own, z_p, mask=there)
+        tl.store(factor + sheet + wide, z_p, mask=there)
+        out = z_p if FIRST else out + z_p
+        if LAST:
+            out = out / updates
+            lam_p += rho_t * (w_here - out)
+            tl.store(lam + plane + own, lam_p, mask=there)
+            z_all += out
+            lam_all += lam_p
+        else:
+            tl.store(total + plane + own, out, mask=there)
+    if LAST:
+        tl.store(z_sum + own, z_all, mask=there)
+        tl.store(lam_sum + own, lam_all, mask=there)
+    tl.store(noise + (group * tl.num_programs(0) + tile) * R + run, tl.sum(tl.where(there, size, 0.0)))
+
+
+@triton.jit(do_not_specialize=["t"])
+def output_update(
+    z,  # [P, R, J, K]  in and out
+    lam,  # [P, R, J, K]  in and out
+    factor,  # [P, J, C]  out: z for the next matrix product
+    gradient,  # [P, J, C]  sum_i x_i r_i^T
+    w,  # [R, J, K]
+    z_sum,  # [R, J, K]  out
+    lam_sum,  # [R, J, K]  out
+    rho,  # [R]
+    rho_before,  # [R]  of the round before
+    eta,  # [P, R]
+    std,  # [P, R]
+    seeds,  # [R]
+    records,  # [P]  I_p
+    agents,  # [P]  what the noise of each is keyed by
+    noise,  # [tiles, R]  out: sum |xi|
+    t,
+    shrinkage,  # 2 beta
+    P: tl.constexpr,
+    R: tl.constexpr,
+    JK: tl.constexpr,
+    K: tl.constexpr,
+    C: tl.constexpr,
+    STRIDE: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """The dual that w closes, the linearised step on the agent's mean loss, and noise on its result."""
+    tile, run = tl.program_id(0), tl.program_id(1)
+    m = tile * (4 * BLOCKS) + tl.arange(0, 4 * BLOCKS)
+    there = m < JK
+    own = run * JK + m
+    wide = (m // K) * C + run * STRIDE + m % K
+    rho_t, rho_last, seed = tl.load(rho + run), tl.load(rho_before + run), tl.load(seeds + run)
+    w_here = tl.load(w + own, mask=there, other=0.0)
+    z_all = tl.zeros_like(w_here)
+    lam_all = tl.zeros_like(w_here)
+    size = tl.zeros_like(w_here)
+    for p in range(P):
+        plane, sheet = tl.full((), R * JK, tl.int64) * p, tl.full((), JK // K * C, tl.int64) * p
+        z_p = tl.load(z + plane + own, mask=there, other=0.0)
+        lam_p = tl.load(lam + plane + own, mask=there, other=0.0) + rho_last * (w_here - z_p)
+        g = tl.load(gradient + sheet + wide, mask=there, other=0.0)
+        per_record, per_eta = 1.0 / tl.load(records + p), 1.0 / tl.load(eta + p * R + run)
+        force = rho_t * w_here + lam_p - g * per_record - shrinkage * z_p + z_p * per_eta
+        z_p = force * (1.0 / (rho_t + per_eta))
+        std_p = tl.load(std + p * R + run)
+        if std_p > 0.0:
+            word = words(tile * BLOCKS, tl.zeros_like(seed), tl.zeros_like(seed), t, seed, tl.load(agents + p), BLOCKS)
+            xi = std_p * standard_normal(word)
+            z_p += xi
+            size += tl.abs(xi)
+        tl.store(z + plane + own, z_p, mask=there)
+        tl.store(factor + sheet + wide, z_p, mask=there)
+        tl.store(lam + plane + own, lam_p, mask=there)
+        z_all += z_p
+        lam_all += lam_p
+    tl.store(z_sum + own, z_all, mask=there)
+    tl.store(lam_sum + own, lam_all, mask=there)
+    tl.store(noise + tile * R + run, tl.sum(tl.where(there, size, 0.0)))

@@ -1,0 +1,70 @@
+"""The computing part of a reproduction alone, for a machine that has numpy, torch and triton and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from tacit.errors import InputError
+from tacit.reproduction import Interrupted, Progress, ReproductionFolder
+from tacit.reproduction.plan import DATA, FIGURES, make_plan
+from tacit.reproduction.reproduce import reproduce
+
+
+def main() -> int:
+    """Compute, and say where the results are."""
+    parser = argparse.ArgumentParser(prog="python -m tacit.reproduction", description=__doc__)
+    parser.add_argument("data", choices=tuple(DATA))
+    parser.add_argument("--out", type=Path, required=True, help="the folder; one that was begun is gone on with")
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
+    parser.add_argument("--products", default="half", help="on a GPU: half, tf32 or float32")
+    parser.add_argument("--data-dir", default="", help="where the data sets lie; else $TACIT_DATA")
+    parser.add_argument("--figures", default=",".join(map(str, FIGURES)))
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    try:
+        plan = make_plan(given.data, figures_of(given.figures), given.quick, given.rounds, given.seeds)
+        reproduce(plan, ReproductionFolder(given.out), given.device, given.products, given.data_dir, _Lines())
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except (Interrupted, KeyboardInterrupt):
+        print("stopped: the same command goes on from here", file=sys.stderr)
+        return 130
+    print(f"done: draw it with 'tacit reproduce --from {given.out}'", file=sys.stderr)
+    return 0
+
+
+class _Lines:
+    """A line now and then."""
+
+    def __init__(self) -> None:
+        self.spoke = 0.0
+        self.began: dict[str, tuple[float, int]] = {}
+
+    def __call__(self, progress: Progress) -> None:
+        name, now = progress.stage.name, time.monotonic()
+        since, first = self.began.setdefault(name, (now, progress.t))
+        if progress.test_error is None or (now - self.spoke < 10.0 and progress.t < progress.rounds):
+            return
+        self.spoke = now
+        left = (now - since) / max(1, progress.t - first) * (progress.rounds - progress.t)
+        best = 100.0 * min(progress.test_error)
+        said = f"{name}: round {progress.t} of {progress.rounds}, lowest test error {best:.2f} %, {left:.0f} s left"
+        print(said, file=sys.stderr, flush=True)
+
+
+def figures_of(text: str) -> tuple[int, ...]:
+    """1,2 as numbers."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"figures is {text}: it must be numbers of 1 to 4 with commas between") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

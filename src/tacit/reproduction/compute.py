@@ -1,0 +1,129 @@
+"""Playing the stages of a plan into the folder; stopped at any moment, it can go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.errors import InputError
+from tacit.reproduction.build import build_algorithm
+from tacit.reproduction.engines import Engine, Played
+from tacit.reproduction.folder import ReproductionFolder
+from tacit.reproduction.plan import DATA, Plan, Stage
+from tacit.results.files import read_arrays, write_arrays
+from tacit.types import Array, Dataset
+
+CHECKPOINT_SECONDS = 120.0
+LOOK_SECONDS = 0.5  # between two reports of progress
+
+
+class Interrupted(Exception):
+    """Asked to stop; everything done is on the disk."""
+
+
+class Progress(NamedTuple):
+    """How far a reproduction is, for whoever watches."""
+
+    stage: Stage
+    t: int
+    rounds: int
+    test_error: Array | None  # [R], of the last evaluation
+
+
+@dataclass
+class Traces:
+    """The numbers of a stage so far."""
+
+    rounds: list[int] = field(default_factory=list)
+    numbers: list[tuple[Array, Array]] = field(default_factory=list)  # test error [R] and noise [R] of each
+
+    def add(self, t: int, error: Array, noise: Array) -> None:
+        """Take note of an evaluated round."""
+        if not np.isfinite(error + noise).all():
+            raise InputError(f"diverged by round {t}: its numbers are no longer finite")
+        self.rounds.append(t)
+        self.numbers.append((error, noise))
+
+    def arrays(self) -> dict[str, Array]:
+        """As they are written."""
+        error, noise = (np.array(column, np.float32) for column in zip(*self.numbers, strict=True))
+        return {"rounds": np.array(self.rounds), "test_error": error, "noise": noise}
+
+
+def compute(
+    plan: Plan,
+    dataset: Dataset,
+    engine: Engine,
+    folder: ReproductionFolder,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Play every stage that has not ended, from its checkpoint where there is one."""
+    for stage in plan.stages:
+        if not folder.traces(stage.name).is_file():
+            _play(plan, stage, dataset, engine, folder, watch, stop)
+
+
+def _play(
+    plan: Plan,
+    stage: Stage,
+    dataset: Dataset,
+    engine: Engine,
+    folder: ReproductionFolder,
+    watch: Callable[[Progress], None],
+    stop: Callable[[], bool],
+) -> None:
+    algorithm = build_algorithm(stage, DATA[plan.data], dataset, engine.precision)
+    clock = _Clock(stage, plan.rounds, folder)
+    evaluated = set(plan.evaluations())
+    watch(Progress(stage, clock.done, plan.rounds, None))
+    seeds = tuple(case.seed for case in stage.cases)
+    for played in engine.play(algorithm, seeds, plan.rounds, clock.saved):
+        if played.t in evaluated:
+            clock.traces.add(played.t, *played.measure())
+        stopping = stop() and played.t < plan.rounds
+        clock.look(played, watch, stopping)
+        if stopping:
+            raise Interrupted
+    folder.end_stage(stage.name, clock.traces.arrays() | {"seconds": np.array(clock.seconds())})
+
+
+class _Clock:
+    """When to look at a stage's numbers and when to write them down."""
+
+    def __init__(self, stage: Stage, rounds: int, folder: ReproductionFolder) -> None:
+        self.stage, self.rounds, self.folder = stage, rounds, folder
+        self.traces, self.before, self.done = Traces(), 0.0, 0
+        self.saved = self._read()
+        self.began = self.looked = self.written = time.monotonic()
+
+    def _read(self) -> dict[str, Array] | None:
+        file = self.folder.checkpoint(self.stage.name)
+        if not file.is_file():
+            return None
+        saved = read_arrays(file)
+        self.traces.rounds = [int(t) for t in saved["rounds"]]
+        self.traces.numbers = list(zip(saved["test_error"], saved["noise"], strict=True))
+        self.before, self.done = float(saved["seconds"]), int(saved["round"])
+        return saved
+
+    def seconds(self) -> float:
+        """How long the stage has been played, over all sessions."""
+        return self.before + time.monotonic() - self.began
+
+    def look(self, played: Played, watch: Callable[[Progress], None], stopping: bool) -> None:
+        """Show progress now and then, and write a checkpoint when one is due."""
+        now, last = time.monotonic(), played.t == self.rounds
+        if not (last or stopping or now - self.looked > LOOK_SECONDS):
+            return
+        error = self.traces.numbers[-1][0] if self.traces.rounds else None
+        if stopping or (now - self.written > CHECKPOINT_SECONDS and not last):
+            arrays = played.arrays() | self.traces.arrays() | {"seconds": np.array(self.seconds())}
+            write_arrays(self.folder.checkpoint(self.stage.name), arrays)
+            self.written = time.monotonic()
+        watch(Progress(self.stage, played.t, self.rounds, error))
+        self.looked = time.monotonic()

@@ -1,0 +1,86 @@
+"""The folder of a reproduction: its plan, one file of traces for each stage that has ended, and the summary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InputError
+from tacit.results.files import read_arrays, to_json, write_arrays, write_text
+from tacit.types import Array
+
+
+@dataclass(frozen=True)
+class ReproductionFolder:
+    """Everything a reproduction writes."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        """What is computed, on which records and where."""
+        return self.path / "plan.json"
+
+    @property
+    def summary(self) -> Path:
+        """The results in compact form, from which every figure and table is made."""
+        return self.path / "summary.json"
+
+    @property
+    def figures(self) -> Path:
+        """The pictures."""
+        return self.path / "figures"
+
+    def traces(self, stage: str) -> Path:
+        """Test error and noise of every run of a stage at every evaluated round; present when it has ended."""
+        return self.path / "stages" / f"{stage}.npz"
+
+    def checkpoint(self, stage: str) -> Path:
+        """Where an interrupted stage goes on from."""
+        return self.path / "checkpoint" / f"{stage}.npz"
+
+    def begin(self, plan: Mapping[str, Any]) -> None:
+        """Write the plan, or go on with the same one."""
+        text = to_json(plan) + "\n"
+        if self.plan.is_file():
+            if self.plan.read_text(encoding="utf-8") != text:
+                raise InputError(f"{self.path} holds another reproduction than this one: choose another --out")
+        elif self.path.is_dir() and any(self.path.iterdir()):
+            raise InputError(f"{self.path} exists and is no reproduction: choose another --out")
+        for place in (self.path, self.path / "stages", self.path / "checkpoint"):
+            place.mkdir(parents=True, exist_ok=True)
+        write_text(self.plan, text)
+
+    def read_plan(self) -> dict[str, Any]:
+        """The plan as written."""
+        return _read(self.plan)
+
+    def read_summary(self) -> dict[str, Any]:
+        """The summary of a reproduction that has ended."""
+        if not self.summary.is_file():
+            raise InputError(f"{self.path} is no reproduction that has ended: it has no {self.summary.name}")
+        return _read(self.summary)
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """The last file of a reproduction."""
+        write_text(self.summary, to_json(summary) + "\n")
+
+    def end_stage(self, stage: str, traces: Mapping[str, Any]) -> None:
+        """Write a stage's traces; its checkpoint has served."""
+        write_arrays(self.traces(stage), traces)
+        self.checkpoint(stage).unlink(missing_ok=True)
+
+    def read_traces(self, stage: str) -> dict[str, Array]:
+        """`rounds` [n], `test_error` [n, R], `noise` [n, R], and how long it took."""
+        return read_arrays(self.traces(stage))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    return found

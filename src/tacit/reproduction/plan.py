@@ -1,0 +1,117 @@
+"""The runs behind the paper's figures, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tacit.errors import InputError, no_such
+
+EPSILONS = (0.05, 0.1, 1.0, 5.0)
+DYNAMIC = "dynamic"
+PENALTIES = ("0.1", "1", "10", "dynamic/100")  # of the appendix, beside the one all algorithms are run with
+FIGURES = (1, 2, 3, 4)  # testing errors, best errors, noise, OutP under other penalties
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the paper sets for a data set, and the step scale its sample needs."""
+
+    c1: float  # of rho-hat^t = min(10^9, c1 1.2^floor(t / Tc) + c2 / epsilon)  (eq. dynamic_rho)
+    c2: float
+    tc: int
+    scales: tuple[float, ...] = (1.0,)  # a of eta^t = a / sqrt(t): the one that is drawn, then others for the table
+    levels: tuple[str, ...] = ("published-formula", "calibrated")  # other noise of OutP, for the table
+    quick_rounds: int = 60
+
+
+DATA: Mapping[str, Constants] = {
+    "mnist": Constants(2.0, 5.0, 10000),
+    "femnist": Constants(0.005, 0.05, 2000, scales=(100.0, 1.0), levels=(), quick_rounds=12),
+}
+
+
+class Case(NamedTuple):
+    """One run."""
+
+    epsilon: float
+    seed: int
+    penalty: str = DYNAMIC
+    eta_scale: float = 1.0  # a
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Runs of one algorithm that go side by side."""
+
+    name: str
+    algorithm: str
+    cases: tuple[Case, ...]
+    outp_noise: str = ""  # of OutP
+    local_updates: int = 1  # E
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides what a reproduction computes."""
+
+    data: str
+    rounds: int  # T
+    seeds: int
+    quick: bool
+    stages: tuple[Stage, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it is written down."""
+        return dataclasses.asdict(self)
+
+    def evaluations(self) -> list[int]:
+        """The rounds whose model is tested: the first hundred, then every tenth, and the last."""
+        return sorted({*range(1, min(100, self.rounds) + 1), *range(10, self.rounds + 1, 10), self.rounds})
+
+
+def make_plan(
+    data: str,
+    figures: Sequence[int] = FIGURES,
+    quick: bool = False,
+    rounds: int | None = None,
+    seeds: int | None = None,
+) -> Plan:
+    """The runs that the figures ask for; quick: fewer rounds, one seed, and only the comparison of the algorithms."""
+    if data not in DATA:
+        raise no_such("reproduction of the data set", data, DATA)
+    for figure in figures:
+        if figure not in FIGURES:
+            raise InputError(f"figures has {figure}: the paper's figures are 1, 2, 3 and 4")
+    constants = DATA[data]
+    rounds = rounds or (constants.quick_rounds if quick else 20000)
+    seeds = seeds or (1 if quick else 10)
+    return Plan(data, rounds, seeds, quick, tuple(_stages(constants, frozenset(figures), quick, seeds)))
+
+
+def _stages(constants: Constants, figures: frozenset[int], quick: bool, seeds: int) -> list[Stage]:
+    main, *others = constants.scales
+    grid = _grid(EPSILONS, seeds)
+    silent = Case(math.inf, 1)
+    found = []
+    if figures & {1, 2, 3}:
+        cases = (*grid, silent)
+        aside = [c._replace(eta_scale=a) for a in ([] if quick else others) for c in (*_grid((0.05, 1.0), 1), silent)]
+        scaled = (*(case._replace(eta_scale=main) for case in cases), *aside)
+        found += [Stage("outp", "outp", cases, "published"), Stage("objp", "objp", scaled)]
+        found += [Stage("objpm", "objpm", scaled, local_updates=10)]
+    elif figures:
+        found += [Stage("outp", "outp", grid, "published")]
+    if 2 in figures and not quick:
+        found += [Stage(f"outp-{level}", "outp", grid, level) for level in constants.levels]
+    if 4 in figures and not quick:
+        penalised = tuple(case._replace(penalty=penalty) for penalty in PENALTIES for case in grid)
+        found += [Stage("outp-penalties", "outp", penalised, "published")]
+    return found
+
+
+def _grid(epsilons: Sequence[float], seeds: int) -> tuple[Case, ...]:
+    return tuple(Case(epsilon, seed) for epsilon in epsilons for seed in range(1, seeds + 1))

@@ -1,0 +1,65 @@
+"""One data set's part of the paper: from a plan to a folder with its summary."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+from tacit.data import DataOptions, load
+from tacit.errors import InputError, no_such
+from tacit.reproduction.compute import Progress, compute
+from tacit.reproduction.engines import PRODUCTS, Engine, FusedEngine, PlainEngine
+from tacit.reproduction.folder import ReproductionFolder
+from tacit.reproduction.plan import Plan
+from tacit.reproduction.summary import summarise
+from tacit.types import Dataset
+from tacit.version import VERSION
+
+NEEDS = "a GPU needs torch with CUDA, and triton"
+
+
+def reproduce(
+    plan: Plan,
+    folder: ReproductionFolder,
+    device: str = "cpu",
+    products: str = "half",
+    data_dir: str = "",
+    watch: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Compute what is not there yet, and write the summary."""
+    check_device(device, products)
+    dataset = load(DataOptions(data=plan.data, data_dir=data_dir, precision="float32"))
+    engine: Engine = PlainEngine(dataset) if device == "cpu" else FusedEngine(dataset, device, products)
+    folder.begin(_facts(dataset, engine) | plan.as_dict())
+    compute(plan, dataset, engine, folder, watch, stop)
+    summary = summarise(folder)
+    folder.write_summary(summary)
+    return summary
+
+
+def check_device(device: str, products: str) -> None:
+    """Refuse a device that is not there."""
+    if products not in PRODUCTS:
+        raise no_such("products", products, PRODUCTS)
+    if device == "cpu":
+        return
+    if not device.startswith("cuda"):
+        raise InputError(f"device is {device}: it must be cpu, cuda or cuda:N")
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("triton") is None:
+        raise InputError(f"device is {device}, but torch or triton is not installed: {NEEDS}")
+    import torch  # noqa: PLC0415
+
+    if not torch.cuda.is_available():
+        raise InputError(f"device is {device}, but torch finds no GPU here: {NEEDS}")
+
+
+def _facts(dataset: Dataset, engine: Engine) -> dict[str, Any]:
+    return {
+        "tacit": VERSION,
+        "device": engine.place,
+        "agents": len(dataset.agents),
+        "records": dataset.records,
+        "test_records": 0 if dataset.test is None else len(dataset.test.x),
+    }
