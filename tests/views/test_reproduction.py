@@ -110,7 +110,11 @@ def test_best_errors_stand_beside_the_papers() -> None:
     made = drawn([whole("femnist"), whole()], 2)
     assert titles(made) == ["MNIST", "FEMNIST"]
     for axes, data in zip(made.axes, ("mnist", "femnist"), strict=True):
-        assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "ε̄, each round", "test error, %")
+        assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == (
+            "log",
+            "ε̄, each local update",
+            "test error, %",
+        )
         lines = {line.get_label(): line for line in axes.lines}
         np.testing.assert_allclose(lines["OutP"].get_xdata(), EPSILONS[:4])
         np.testing.assert_allclose(lines["ObjPM"].get_ydata()[0], 11.73)

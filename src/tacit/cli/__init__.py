@@ -14,6 +14,7 @@ from tacit.cli.group import NearestGroup
 from tacit.cli.ledger import ledger
 from tacit.cli.look import compare, plot, report, show
 from tacit.cli.plan import plan
+from tacit.cli.reproduce import reproduce
 from tacit.cli.train import resume, train
 from tacit.cli.use import evaluate, predict
 from tacit.errors import InputError
@@ -34,12 +35,13 @@ def cli() -> None:
       tacit plan --total-epsilon 1         what a privacy budget buys, before it is spent
       tacit run --total-epsilon 1          train within it
       tacit ledger runs/a                  what a run spent
+      tacit reproduce mnist --quick        the paper's comparison, in minutes
     """
 
 
 COMMANDS = (
     *(plan, train, resume, show, compare, plot, report, ledger, audit),
-    *(predict, evaluate, data, algorithms, config),
+    *(reproduce, predict, evaluate, data, algorithms, config),
 )
 for command in COMMANDS:
     cli.add_command(command)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import rich_click as click
@@ -15,13 +13,13 @@ from click.exceptions import Exit
 from tacit import api, study
 from tacit.cli.options import GROUPS, given_settings, setting_flags
 from tacit.cli.output import print_json, print_result, stderr
+from tacit.cli.stopping import stop_signals
 from tacit.cli.watch import Watcher
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.settings.settings import SHOWCASE
 
 OWN_STUDY = {"data", "algorithm", "mode", "epsilon", "total_epsilon", "noise", "noise_multiplier", "ledger"}
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command("run", context_settings={"show_default": True})
@@ -91,19 +89,11 @@ def _show(finished: api.Run, as_json: bool) -> None:
 @contextmanager
 def _watching() -> Iterator[tuple[Watcher, Callable[[], bool], Callable[[RunFolder], None]]]:
     """Progress on stderr, and a first Ctrl-C that ends the round before it stops."""
-    asked: list[int] = []
     places: list[RunFolder] = []
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-        stderr.print("stopping after this round (once more to stop at once)")
-
-    before = {number: signal.signal(number, ask) for number in STOP_SIGNALS}
     watcher = Watcher(stderr)
     try:
-        yield watcher, lambda: bool(asked), places.append
+        with stop_signals() as stop:
+            yield watcher, stop, places.append
     except (study.Interrupted, KeyboardInterrupt):
         watcher.close()
         place = f": continue with 'tacit resume {places[0].path}'" if places else ""
@@ -116,5 +106,3 @@ def _watching() -> Iterator[tuple[Watcher, Callable[[], bool], Callable[[RunFold
         raise InputError(f"stopped {where}; mend that, then 'tacit resume {places[0].path}'") from None
     finally:
         watcher.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,8 +1,9 @@
-"""How far a study is: bars on a terminal, a line now and then in a log."""
+"""How far training is: bars on a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import (
@@ -16,6 +17,7 @@ from rich.progress import (
 )
 
 from tacit import study
+from tacit.types import Array
 
 LINE_SECONDS = 10.0  # between two lines where there is no terminal
 
@@ -42,17 +44,24 @@ class Watcher:
         self._loading.start()
 
     def __call__(self, progress: study.Progress) -> None:
-        """Take note of a round."""
-        name, errors = progress.batch.algorithm, _errors(progress)
+        """Take note of a round of a study."""
+        batch = progress.batch
+        self.show(batch.algorithm, progress.t, progress.rounds, batch.budgets, progress.test_error)
+
+    def show(self, name: str, t: int, rounds: int, budgets: Sequence[float], errors: Array | None) -> None:
+        """Take note of a round of the runs called `name`, with their budgets and last test errors [R]."""
+        said = _errors(budgets, errors)
         if not self._tasks:
             self._loading.stop()
             self._bars.start()
         if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=progress.rounds, errors=errors)
-        self._bars.update(self._tasks[name], completed=progress.t, errors=errors)
+            self._tasks[name] = self._bars.add_task(name, total=rounds, errors=said)
+        self._bars.update(self._tasks[name], completed=t, errors=said)
         if not self._console.is_terminal and time.monotonic() - self._spoke > LINE_SECONDS:
             self._spoke = time.monotonic()
-            self._console.print(f"{name}: round {progress.t} of {progress.rounds}  {errors}", soft_wrap=True)
+            left = self._bars.tasks[self._tasks[name]].time_remaining
+            wait = "" if left is None else f"  {left:.0f} s left"
+            self._console.print(f"{name}: round {t} of {rounds}  {said}{wait}", soft_wrap=True)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -60,13 +69,12 @@ class Watcher:
         self._bars.stop()
 
 
-def _errors(progress: study.Progress) -> str:
+def _errors(budgets: Sequence[float], errors: Array | None) -> str:
     """The mean test error of every epsilon."""
-    if progress.test_error is None:
+    if errors is None:
         return ""
-    budgets = progress.batch.budgets
     parts = []
     for budget in dict.fromkeys(budgets):
-        mine = [error for error, other in zip(progress.test_error, budgets, strict=True) if other == budget]
+        mine = [error for error, other in zip(errors, budgets, strict=True) if other == budget]
         parts.append(f"ε {budget:g}: {sum(mine) / len(mine):.4g}")
     return "test error  " + "  ".join(parts)

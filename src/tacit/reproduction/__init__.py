@@ -7,6 +7,7 @@ is installed, `tacit reproduce --from` draws anywhere.
 from tacit.reproduction.compute import Interrupted, Progress, compute
 from tacit.reproduction.folder import ReproductionFolder
 from tacit.reproduction.plan import Plan, make_plan
+from tacit.reproduction.reproduce import reproduce
 from tacit.reproduction.summary import summarise
 
-__all__ = ["Interrupted", "Plan", "Progress", "ReproductionFolder", "compute", "make_plan", "summarise"]
+__all__ = ["Interrupted", "Plan", "Progress", "ReproductionFolder", "compute", "make_plan", "reproduce", "summarise"]

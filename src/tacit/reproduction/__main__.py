@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tacit.errors import InputError
 from tacit.reproduction import Interrupted, Progress, ReproductionFolder
-from tacit.reproduction.plan import DATA, FIGURES, make_plan
+from tacit.reproduction.plan import DATA, FIGURES, figures_of, make_plan
 from tacit.reproduction.reproduce import reproduce
 
 
@@ -56,14 +56,6 @@ class _Lines:
         best = 100.0 * min(progress.test_error)
         said = f"{name}: round {progress.t} of {progress.rounds}, lowest test error {best:.2f} %, {left:.0f} s left"
         print(said, file=sys.stderr, flush=True)
-
-
-def figures_of(text: str) -> tuple[int, ...]:
-    """1,2 as numbers."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"figures is {text}: it must be numbers of 1 to 4 with commas between") from None
 
 
 if __name__ == "__main__":

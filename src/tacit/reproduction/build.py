@@ -9,8 +9,11 @@ from itertools import groupby
 import numpy as np
 
 from tacit.algorithms import ALGORITHMS, Algorithm, Recipe
+from tacit.algorithms.dp_iadmm import DpIadmm
+from tacit.algorithms.outp import OutputPerturbation
 from tacit.algorithms.releases.paper import PaperRelease
 from tacit.algorithms.schedules import Beside, Constant, DynamicRho, NonsmoothEta, Schedule
+from tacit.privacy.events import Event
 from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.reproduction.plan import DYNAMIC, Case, Constants, Stage
@@ -62,3 +65,12 @@ def _rho(case: Case, constants: Constants, epsilon: Array) -> Schedule:
 def _record_bound(dataset: Dataset) -> float:
     """sqrt(J): every pixel is within 0 and 1. A public bound, so larger than the longest record."""
     return math.sqrt(len(dataset.features))
+
+
+def events(algorithm: Algorithm) -> tuple[Event, ...]:
+    """What every local update of a run stands for: a nominal budget, or no noise at all, [R]."""
+    if isinstance(algorithm, OutputPerturbation):
+        return algorithm.mechanism.event.runs
+    if isinstance(algorithm, DpIadmm) and isinstance(algorithm.release, PaperRelease):
+        return algorithm.release.mechanism.event.runs
+    raise TypeError(f"no events of {type(algorithm).__name__} are known")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from tacit.errors import InputError
-from tacit.reproduction.build import build_algorithm
+from tacit.reproduction.build import build_algorithm, events
 from tacit.reproduction.engines import Engine, Played
 from tacit.reproduction.folder import ReproductionFolder
 from tacit.reproduction.plan import DATA, Plan, Stage
-from tacit.results.files import read_arrays, write_arrays
+from tacit.results.files import read_arrays, to_json, write_arrays
 from tacit.types import Array, Dataset
 
 CHECKPOINT_SECONDS = 120.0
@@ -89,7 +89,8 @@ def _play(
         clock.look(played, watch, stopping)
         if stopping:
             raise Interrupted
-    folder.end_stage(stage.name, clock.traces.arrays() | {"seconds": np.array(clock.seconds())})
+    kept = {"seconds": np.array(clock.seconds()), "events": np.array([to_json(asdict(e)) for e in events(algorithm)])}
+    folder.end_stage(stage.name, clock.traces.arrays() | kept)
 
 
 class _Clock:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,16 +44,27 @@ class ReproductionFolder:
         """Where an interrupted stage goes on from."""
         return self.path / "checkpoint" / f"{stage}.npz"
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process works in a folder; the lock goes with the process, however it ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(f"{self.path} is being worked on by another process") from None
+            yield
+
     def begin(self, plan: Mapping[str, Any]) -> None:
         """Write the plan, or go on with the same one."""
         text = to_json(plan) + "\n"
         if self.plan.is_file():
             if self.plan.read_text(encoding="utf-8") != text:
                 raise InputError(f"{self.path} holds another reproduction than this one: choose another --out")
-        elif self.path.is_dir() and any(self.path.iterdir()):
+        elif any(file.name != ".lock" for file in self.path.iterdir()):
             raise InputError(f"{self.path} exists and is no reproduction: choose another --out")
-        for place in (self.path, self.path / "stages", self.path / "checkpoint"):
-            place.mkdir(parents=True, exist_ok=True)
+        for name in ("stages", "checkpoint"):
+            (self.path / name).mkdir(exist_ok=True)
         write_text(self.plan, text)
 
     def read_plan(self) -> dict[str, Any]:

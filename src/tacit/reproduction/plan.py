@@ -73,6 +73,14 @@ class Plan:
         return sorted({*range(1, min(100, self.rounds) + 1), *range(10, self.rounds + 1, 10), self.rounds})
 
 
+def figures_of(text: str) -> tuple[int, ...]:
+    """1,2 as numbers, each of them a figure of the paper."""
+    names = [part.strip() for part in text.split(",")]
+    if not set(names) <= {str(figure) for figure in FIGURES}:
+        raise InputError(f"figures is {text}: it must be numbers of 1 to 4, with commas between")
+    return tuple(sorted({int(name) for name in names}))
+
+
 def make_plan(
     data: str,
     figures: Sequence[int] = FIGURES,
@@ -83,9 +91,6 @@ def make_plan(
     """The runs that the figures ask for; quick: fewer rounds, one seed, and only the comparison of the algorithms."""
     if data not in DATA:
         raise no_such("reproduction of the data set", data, DATA)
-    for figure in figures:
-        if figure not in FIGURES:
-            raise InputError(f"figures has {figure}: the paper's figures are 1, 2, 3 and 4")
     constants = DATA[data]
     rounds = rounds or (constants.quick_rounds if quick else 20000)
     seeds = seeds or (1 if quick else 10)

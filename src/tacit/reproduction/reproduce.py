@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-from tacit.data import DataOptions, load
+from tacit.data import DataOptions, fingerprint, load
+from tacit.engine import torch_backend
 from tacit.errors import InputError, no_such
 from tacit.reproduction.compute import Progress, compute
 from tacit.reproduction.engines import PRODUCTS, Engine, FusedEngine, PlainEngine
@@ -15,8 +17,6 @@ from tacit.reproduction.plan import Plan
 from tacit.reproduction.summary import summarise
 from tacit.types import Dataset
 from tacit.version import VERSION
-
-NEEDS = "a GPU needs torch with CUDA, and triton"
 
 
 def reproduce(
@@ -32,11 +32,19 @@ def reproduce(
     check_device(device, products)
     dataset = load(DataOptions(data=plan.data, data_dir=data_dir, precision="float32"))
     engine: Engine = PlainEngine(dataset) if device == "cpu" else FusedEngine(dataset, device, products)
-    folder.begin(_facts(dataset, engine) | plan.as_dict())
-    compute(plan, dataset, engine, folder, watch, stop)
-    summary = summarise(folder)
-    folder.write_summary(summary)
+    with folder.locked():
+        folder.begin(_facts(dataset, engine) | plan.as_dict())
+        compute(plan, dataset, engine, folder, watch, stop)
+        summary = summarise(folder)
+        folder.write_summary(summary)
     return summary
+
+
+def has_gpu() -> bool:
+    """Whether the fused engine can run here."""
+    if any(importlib.util.find_spec(name) is None for name in ("torch", "triton")):
+        return False
+    return bool(importlib.import_module("torch").cuda.is_available())
 
 
 def check_device(device: str, products: str) -> None:
@@ -47,18 +55,16 @@ def check_device(device: str, products: str) -> None:
         return
     if not device.startswith("cuda"):
         raise InputError(f"device is {device}: it must be cpu, cuda or cuda:N")
-    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("triton") is None:
-        raise InputError(f"device is {device}, but torch or triton is not installed: {NEEDS}")
-    import torch  # noqa: PLC0415
-
-    if not torch.cuda.is_available():
-        raise InputError(f"device is {device}, but torch finds no GPU here: {NEEDS}")
+    if importlib.util.find_spec("triton") is None:
+        raise InputError(f"device is {device}, which needs triton beside torch: pip install 'tacit[torch]'")
+    torch_backend.check_device(device)
 
 
 def _facts(dataset: Dataset, engine: Engine) -> dict[str, Any]:
     return {
         "tacit": VERSION,
         "device": engine.place,
+        "digest": fingerprint(dataset),
         "agents": len(dataset.agents),
         "records": dataset.records,
         "test_records": 0 if dataset.test is None else len(dataset.test.x),

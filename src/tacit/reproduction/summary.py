@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,6 +54,7 @@ def _group(
         "local_updates": stage["local_updates"],
         "eta_scale": eta_scale if stage["algorithm"] != "outp" else None,
         "seeds": len(runs),
+        "event": json.loads(str(traces["events"][runs[0]])) | {"updates": int(rounds[-1]) * stage["local_updates"]},
         "final": {
             "round": int(rounds[-1]),
             **{name: _short(value) for name, value in _spread(last).items()},

@@ -29,9 +29,10 @@ class GaussianClassic:
 
     def draw(self, update: int, sensitivity: Array, like: Array, noise: NoiseSource) -> Draw:
         """Gaussian noise of that standard deviation."""
-        return Draw(noise.gaussian(update, self.std(sensitivity), like), self._event)
+        return Draw(noise.gaussian(update, self.std(sensitivity), like), self.event)
 
     @cached_property
-    def _event(self) -> BatchEvent:
+    def event(self) -> BatchEvent:
+        """The events of one update."""
         name = "gaussian-published" if self.squared else "gaussian-classic"
         return nominal_event(name, self.epsilon, self.delta)

@@ -25,12 +25,13 @@ class LaplaceDataDependent:
         """Laplace noise of scale Delta / epsilon; where Delta is 0 nothing is added, and the event says so."""
         xi = noise.laplace(update, sensitivity / self.epsilon, like)
         if (sensitivity > 0).all():
-            return Draw(xi, self._event)
-        noisy = zip(self._event.runs, sensitivity > 0, strict=True)
+            return Draw(xi, self.event)
+        noisy = zip(self.event.runs, sensitivity > 0, strict=True)
         return Draw(xi, BatchEvent(tuple(event if any_noise else NON_PRIVATE for event, any_noise in noisy)))
 
     @cached_property
-    def _event(self) -> BatchEvent:
+    def event(self) -> BatchEvent:
+        """The events of one update."""
         return nominal_event("laplace-data-dependent", self.epsilon)
 
 

@@ -119,7 +119,7 @@ def _best_axes(axes: Axes, summary: Summary) -> None:
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.set_xlabel("ε̄, each round")
+    axes.set_xlabel("ε̄, each local update")
     axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=STEPS))
     axes.set_ylabel(ERROR.unit)
 

@@ -1,0 +1,97 @@
+"""Which runs the paper's figures are made of."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tacit.algorithms.dp_iadmm import DpIadmm
+from tacit.algorithms.outp import OutputPerturbation
+from tacit.data import SOURCES, DataOptions, load
+from tacit.errors import InputError
+from tacit.privacy.events import NON_PRIVATE, Nominal
+from tacit.reproduction.build import build_algorithm, events
+from tacit.reproduction.plan import DATA, EPSILONS, PENALTIES, Case, Stage, figures_of, make_plan
+from tacit.types import Dataset
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return load(DataOptions(precision="float32"))
+
+
+def test_the_whole_grid() -> None:
+    plan = make_plan("mnist")
+    assert (plan.rounds, plan.seeds) == (20000, 10)
+    stages = {stage.name: stage for stage in plan.stages}
+    for name in ("outp", "objp", "objpm"):
+        cases = set(stages[name].cases)
+        assert cases == {Case(e, s) for e in EPSILONS for s in range(1, 11)} | {Case(math.inf, 1)}
+    assert stages["objpm"].local_updates == 10
+    assert {s.local_updates for name, s in stages.items() if name != "objpm"} == {1}
+    assert {case.penalty for case in stages["outp-penalties"].cases} == set(PENALTIES)
+    assert len(stages["outp-penalties"].cases) == len(PENALTIES) * len(EPSILONS) * 10
+    assert {s.outp_noise for s in plan.stages if s.algorithm == "outp"} == {
+        "published", "published-formula", "calibrated"
+    }  # fmt: skip
+
+
+def test_figures_ask_only_for_their_own_runs() -> None:
+    assert [stage.name for stage in make_plan("mnist", (1,)).stages] == ["outp", "objp", "objpm"]
+    assert [stage.name for stage in make_plan("mnist", (4,)).stages] == ["outp", "outp-penalties"]
+    assert [stage.name for stage in make_plan("mnist", quick=True).stages] == ["outp", "objp", "objpm"]
+
+
+def test_femnist_has_the_paper_s_step_beside_the_drawn_one() -> None:
+    objpm = next(stage for stage in make_plan("femnist").stages if stage.name == "objpm")
+    assert {case.eta_scale for case in objpm.cases} == {1.0, 100.0}
+    assert {case.epsilon for case in objpm.cases if case.eta_scale == 1.0} == {0.05, 1.0, math.inf}
+
+
+def test_evaluations_are_dense_first_and_end_with_the_last_round() -> None:
+    rounds = make_plan("mnist", rounds=1234).evaluations()
+    assert rounds[:100] == list(range(1, 101))
+    assert rounds[100:103] == [110, 120, 130]
+    assert rounds[-1] == 1234
+    assert make_plan("mnist", rounds=3).evaluations() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_the_constants_are_those_of_the_data_set_s_own_preset(data: str) -> None:
+    paper, constants = SOURCES[data].paper, DATA[data]
+    assert (paper["rho_c1"], paper["rho_c2"], paper["rho_tc"]) == (constants.c1, constants.c2, constants.tc)
+
+
+def test_every_case_has_its_own_penalty_and_step(dataset: Dataset) -> None:
+    cases = (
+        Case(0.05, 1), Case(5.0, 1), Case(1.0, 2, "dynamic/100"), Case(1.0, 1, "0.1"), Case(0.1, 1, "10", 100.0)
+    )  # fmt: skip
+    built = build_algorithm(Stage("x", "objp", cases), DATA["mnist"], dataset, "float64")
+    assert isinstance(built, DpIadmm)
+    np.testing.assert_allclose(built.rho(1)[:, 0], [102.0, 3.0, 0.07, 0.1, 10.0])
+    np.testing.assert_allclose(built.rho(10000)[:, 0], [102.4, 3.4, 0.074, 0.1, 10.0])
+    np.testing.assert_allclose(built.eta(4)[:, 0], [0.5, 0.5, 0.5, 0.5, 50.0])
+
+
+def test_every_update_has_an_event(dataset: Dataset) -> None:
+    cases = (Case(0.05, 1), Case(math.inf, 1))
+    objp = build_algorithm(Stage("x", "objp", cases), DATA["mnist"], dataset, "float32")
+    assert events(objp) == (Nominal("laplace-data-dependent", 0.05), NON_PRIVATE)
+    for level, name in (("published", "gaussian-published"), ("calibrated", "gaussian-classic")):
+        outp = build_algorithm(Stage("x", "outp", cases, level), DATA["mnist"], dataset, "float32")
+        assert isinstance(outp, OutputPerturbation)
+        assert events(outp) == (Nominal(name, 0.05, 1e-6), NON_PRIVATE)
+
+
+@pytest.mark.parametrize("text", ["0", "5", "1,,2", "one", "", "1;2"])
+def test_figures_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="1 to 4"):
+        figures_of(text)
+
+
+def test_figures_and_data_sets() -> None:
+    assert figures_of("4, 1,1") == (1, 4)
+    with pytest.raises(InputError, match="there are femnist, mnist"):
+        make_plan("cifar")
