@@ -42,7 +42,7 @@ def test_a_quick_one_shows_table_figures_and_ordering(data: Path, tmp_path: Path
 
 
 def test_killed_or_stopped_the_same_command_goes_on(data: Path, tmp_path: Path) -> None:
-    grid = ("mnist", "--rounds", "60", "--seeds", "2", "--figures", "1", "--device", "cpu")
+    grid = ("mnist", "--rounds", "40", "--seeds", "1", "--figures", "1", "--device", "cpu")
     arguments = ("reproduce", *grid, "--data-dir", str(data), "--out")
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
         process = subprocess.Popen(

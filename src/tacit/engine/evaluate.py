@@ -17,5 +17,10 @@ def test_error(w: Array, test: Shard | None, target: Target) -> Array:
     if isinstance(target, Range):
         rmse: Array = namespace(w).sqrt(((predicted - test.y[:, None, :]) ** 2).mean(axis=(0, 2)))
         return (target.high - target.low) * to_numpy(rmse)
+    return to_numpy(mistakes(predicted, test)) / len(test.x)
+
+
+def mistakes(predicted: Array, test: Shard) -> Array:
+    """How many records each run gives a wrong class, from its scores [n, R, K], in their own library."""
     wrong: Array = (predicted.argmax(axis=-1) != test.y.argmax(axis=-1)[:, None]).sum(axis=0)
-    return to_numpy(wrong) / len(test.x)
+    return wrong

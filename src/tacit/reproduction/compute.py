@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.arrays import to_numpy
 from tacit.errors import InputError
 from tacit.reproduction.build import build_algorithm, events
 from tacit.reproduction.engines import Engine, Played
@@ -39,18 +40,20 @@ class Traces:
     """The numbers of a stage so far."""
 
     rounds: list[int] = field(default_factory=list)
-    numbers: list[tuple[Array, Array]] = field(default_factory=list)  # test error [R] and noise [R] of each
+    numbers: list[tuple[Any, Any]] = field(default_factory=list)  # test error [R] and noise [R] of each
 
-    def add(self, t: int, error: Array, noise: Array) -> None:
+    def add(self, t: int, error: Any, noise: Any) -> None:
         """Take note of an evaluated round."""
-        if not np.isfinite(error + noise).all():
-            raise InputError(f"diverged by round {t}: its numbers are no longer finite")
         self.rounds.append(t)
         self.numbers.append((error, noise))
 
     def arrays(self) -> dict[str, Array]:
-        """As they are written."""
+        """As they are written; waits for what a GPU is still working at."""
+        self.numbers = [(to_numpy(error), to_numpy(noise)) for error, noise in self.numbers]
         error, noise = (np.array(column, np.float32) for column in zip(*self.numbers, strict=True))
+        finite = np.isfinite(error + noise).all(axis=1)
+        if not finite.all():
+            raise InputError(f"diverged by round {self.rounds[int(finite.argmin())]}: its numbers are no longer finite")
         return {"rounds": np.array(self.rounds), "test_error": error, "noise": noise}
 
 
@@ -121,9 +124,11 @@ class _Clock:
         now, last = time.monotonic(), played.t == self.rounds
         if not (last or stopping or now - self.looked > LOOK_SECONDS):
             return
-        error = self.traces.numbers[-1][0] if self.traces.rounds else None
+        played.check()
+        traces = self.traces.arrays() if self.traces.rounds else {}
+        error = traces["test_error"][-1] if traces else None
         if stopping or (now - self.written > CHECKPOINT_SECONDS and not last):
-            arrays = played.arrays() | self.traces.arrays() | {"seconds": np.array(self.seconds())}
+            arrays = played.arrays() | traces | {"seconds": np.array(self.seconds())}
             write_arrays(self.folder.checkpoint(self.stage.name), arrays)
             self.written = time.monotonic()
         watch(Progress(self.stage, played.t, self.rounds, error))

@@ -8,22 +8,24 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from tacit.algorithms import Algorithm
-from tacit.arrays import to_numpy
 from tacit.engine import checkpoint, simulate
-from tacit.engine.evaluate import test_error
+from tacit.engine.evaluate import mistakes
 from tacit.engine.torch_backend import matrix_products
 from tacit.errors import InputError
 from tacit.privacy.noise import SeededNoise
+from tacit.problems.problem import scores
 from tacit.types import Array, Dataset, Shard
 
 PRODUCTS = ("half", "tf32", "float32")
 
 
 class Played(NamedTuple):
-    """A round that was played; what it came to is computed when somebody asks, before the next one."""
+    """A round that was played; whoever wants to know what it came to asks before the next one."""
 
     t: int
-    measure: Callable[[], tuple[Array, Array]]  # test error [R], nan where the model is not finite, and mean |xi| [R]
+    measure: Callable[[], tuple[Any, Any]]  # test error [R], nan where the model is not finite, and mean |xi| [R]; a
+    # GPU may still be working at them
+    check: Callable[[], None]  # that every noise so far was drawn as its event says; waits for a GPU
     arrays: Callable[[], dict[str, Any]]  # what the stage goes on from
 
 
@@ -70,7 +72,8 @@ class PlainEngine:
     def _played(self, done: simulate.Round) -> Played:
         return Played(
             done.t,
-            lambda: (_error(done.w, self.dataset.test, self.dataset), done.noise),
+            lambda: (_error(done.w, self.dataset.test), done.noise),
+            lambda: None,
             lambda: checkpoint.to_arrays(done.state),
         )
 
@@ -120,17 +123,20 @@ class FusedEngine:
     def _played(self, done: Any) -> Played:
         from tacit.engine.fused import to_arrays  # noqa: PLC0415
 
-        def measure() -> tuple[Array, Array]:
+        def check() -> None:
             if int(done.state.silent):
                 raise InputError(
                     f"by round {done.t} an agent's sensitivity was 0, so that its update got no noise and epsilon is"
                     " not kept: such a run belongs on the CPU, whose ledger says so"
                 )
-            return _error(done.model(), self._test, self.dataset), to_numpy(done.noise())
 
-        return Played(done.t, measure, lambda: to_arrays(done.state))
+        return Played(
+            done.t, lambda: (_error(done.model(), self._test), done.noise()), check, lambda: to_arrays(done.state)
+        )
 
 
-def _error(w: Any, test: Shard | None, dataset: Dataset) -> Array:
-    """The test error of every run; a model that is not finite has none, whatever class its scores point to."""
-    return test_error(w, test, dataset.target) + to_numpy(0.0 * w.sum(axis=(0, 2)))
+def _error(w: Any, test: Shard | None) -> Any:
+    """The share of wrong classes of every run; a model that is not finite has none, whatever its scores point to."""
+    if test is None:
+        raise InputError("the data set has no test records: without them there is nothing to compare")
+    return mistakes(scores(w, test.x), test) / len(test.x) + 0.0 * w.sum(axis=(0, 2))

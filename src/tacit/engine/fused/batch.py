@@ -15,7 +15,7 @@ from tacit.engine.fused.kernels import softmax_residual
 from tacit.engine.fused.stack import Stack
 
 COLUMNS = 128  # the matrix products are fastest with a multiple of this many columns
-NARROW, WIDE = (16, 8, 4), (8, 4, 4)  # records, runs and warps of a program of the softmax, with few and many classes
+NARROW, WIDE = (8, 8, 4), (8, 4, 4)  # records, runs and warps of a program of the softmax, with few and many classes
 BLOCKS = 64  # Philox blocks, of four numbers each, that one program of an update draws
 
 
