@@ -40,9 +40,10 @@ def softmax_residual(
     label = tl.load(labels + p * n + i, mask=i < n, other=0)
     norm = tl.load(norm1 + p * n + i, mask=i < n, other=0.0)
     h = tl.exp2(s - tl.max(s, axis=1)[:, None])
-    r = h * (1.0 / tl.sum(h, axis=1))[:, None] - (k[None, :] == label[:, None]).to(tl.float32)
+    share, true = 1.0 / tl.sum(h, axis=1), k[None, :] == label[:, None]
+    r = h * share[:, None] - true.to(tl.float32)
     tl.store(residual + start + place, r, mask=inside)
-    size = norm * (-2.0 * tl.min(r, axis=1))  # ||r||_1: r sums to 0, and only the true class's entry is negative
+    size = norm * share * (2.0 * tl.sum(tl.where(true, 0.0, h), axis=1))  # ||r||_1: what the other classes get, twice
     runs = first + tl.arange(0, RUNS)
     tl.atomic_max(largest + p * R + runs, tl.max(tl.reshape(size, (RECORDS, RUNS)), axis=0), mask=runs < R)
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from tacit.arrays import to_numpy
 from tacit.engine.fused.batch import Batch
-from tacit.engine.fused.rounds import State
+from tacit.engine.fused.rounds import State, start
 from tacit.errors import InputError
 from tacit.types import Array
 
@@ -17,14 +18,18 @@ ARRAYS = tuple(name for name in State._fields if name != "round")
 
 
 def to_arrays(state: State) -> dict[str, Any]:
-    """Everything a batch needs to go on, by name."""
-    return {"round": np.array(state.round), **{name: to_numpy(getattr(state, name)) for name in ARRAYS}}
+    """Everything a batch needs to go on, by name; the next round does not touch it."""
+    return {"round": np.array(state.round), **{name: np.array(to_numpy(getattr(state, name))) for name in ARRAYS}}
 
 
 def from_arrays(arrays: Mapping[str, Array], batch: Batch) -> State:
     """The state those arrays hold, which must fit the batch."""
-    shape = (len(batch.stack.x), batch.runs, batch.stack.x.shape[2], batch.stack.classes)
-    lacking = [name for name in ARRAYS if name not in arrays]
-    if lacking or arrays["z"].shape != shape:
+    state = start(batch)
+    fits = "round" in arrays and all(
+        name in arrays and arrays[name].shape == tuple(getattr(state, name).shape) for name in ARRAYS
+    )
+    if not fits:
         raise InputError("the checkpoint does not fit the run: it was made under other settings or on another device")
-    return State(int(arrays["round"]), *(batch.put(arrays[name]) for name in ARRAYS))
+    for name in ARRAYS:
+        getattr(state, name).copy_(torch.from_numpy(arrays[name]))
+    return state._replace(round=int(arrays["round"]))

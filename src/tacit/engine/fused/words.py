@@ -20,11 +20,11 @@ def _philox(block, stream, update, round, seed, agent):  # noqa: A002
     c3 = tl.zeros_like(c0) + round.to(tl.uint64)
     k0 = seed.to(tl.uint64)
     k1 = agent.to(tl.uint64)
-    m0 = tl.full((), MULTIPLIER_0, tl.uint64)
-    m1 = tl.full((), MULTIPLIER_1, tl.uint64)
+    m0 = tl.zeros_like(c0) + tl.full((), MULTIPLIER_0, tl.uint64)
+    m1 = tl.zeros_like(c0) + tl.full((), MULTIPLIER_1, tl.uint64)
     for _ in tl.static_range(10):
-        high0, low0 = tl.umulhi(c0, tl.zeros_like(c0) + m0), c0 * m0
-        high1, low1 = tl.umulhi(c2, tl.zeros_like(c0) + m1), c2 * m1
+        high0, low0 = tl.umulhi(c0, m0), c0 * m0
+        high1, low1 = tl.umulhi(c2, m1), c2 * m1
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
         k0 = k0 + tl.full((), WEYL_0, tl.uint64)
         k1 = k1 + tl.full((), WEYL_1, tl.uint64)
