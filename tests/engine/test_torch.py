@@ -289,3 +289,8 @@ def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"backend torch needs torch.*pip install 'tacit\[torch\]'"):
         check_device("cpu")
+
+
+def test_a_gpu_that_is_too_small_is_named() -> None:
+    with pytest.raises(InputError, match="fewer seeds"), matrix_products(tf32=False):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")

@@ -41,7 +41,8 @@ def test_the_whole_grid() -> None:
 def test_figures_ask_only_for_their_own_runs() -> None:
     assert [stage.name for stage in make_plan("mnist", (1,)).stages] == ["outp", "objp", "objpm"]
     assert [stage.name for stage in make_plan("mnist", (4,)).stages] == ["outp", "outp-penalties"]
-    assert [stage.name for stage in make_plan("mnist", quick=True).stages] == ["outp", "objp", "objpm"]
+    assert [stage.name for stage in make_plan("mnist", (1, 2, 3), quick=True).stages] == ["outp", "objp", "objpm"]
+    assert [stage.name for stage in make_plan("mnist", (4,), quick=True).stages] == ["outp", "outp-penalties"]
 
 
 def test_femnist_has_the_paper_s_step_beside_the_drawn_one() -> None:
@@ -88,10 +89,11 @@ def test_every_update_has_an_event(dataset: Dataset) -> None:
 @pytest.mark.parametrize("text", ["0", "5", "1,,2", "one", "", "1;2"])
 def test_figures_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="1 to 4"):
-        figures_of(text)
+        figures_of(text, quick=False)
 
 
 def test_figures_and_data_sets() -> None:
-    assert figures_of("4, 1,1") == (1, 4)
+    assert figures_of("4, 1,1", quick=True) == (1, 4)
+    assert (figures_of(None, quick=False), figures_of(None, quick=True)) == ((1, 2, 3, 4), (1, 2, 3))
     with pytest.raises(InputError, match="there are femnist, mnist"):
         make_plan("cifar")

@@ -44,12 +44,17 @@ def on_device(value: T, device: str) -> T:
 
 @contextmanager
 def matrix_products(tf32: bool) -> Iterator[None]:
-    """Within it, whether a GPU may round the factors of float32 matrix products to TF32's 11 bits."""
+    """Within it, whether a GPU may round the factors of float32 matrix products to TF32's 11 bits.
+
+    A GPU whose memory is too small is named in one sentence.
+    """
     torch = _torch()
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise InputError("the GPU's memory is too small for so many runs at once: use fewer seeds or budgets") from None
     finally:
         torch.set_float32_matmul_precision(before)
 

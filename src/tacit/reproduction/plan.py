@@ -74,8 +74,10 @@ class Plan:
         return sorted({*range(1, min(100, self.rounds) + 1), *range(10, self.rounds + 1, 10), self.rounds})
 
 
-def figures_of(text: str) -> tuple[int, ...]:
-    """1,2 as numbers, each of them a figure of the paper."""
+def figures_of(text: str | None, quick: bool) -> tuple[int, ...]:
+    """1,2 as numbers, each of them a figure of the paper; where none are named all, quick: those of the algorithms."""
+    if text is None:
+        return FIGURES[:3] if quick else FIGURES
     names = [part.strip() for part in text.split(",")]
     if not set(names) <= {str(figure) for figure in FIGURES}:
         raise InputError(f"figures is {text}: it must be numbers of 1 to 4, with commas between")
@@ -89,7 +91,7 @@ def make_plan(
     rounds: int | None = None,
     seeds: int | None = None,
 ) -> Plan:
-    """The runs that the figures ask for; quick: fewer rounds, one seed, and only the comparison of the algorithms."""
+    """The runs that the figures ask for; quick: fewer rounds and one seed, and nothing that only the table shows."""
     if data not in DATA:
         raise no_such("reproduction of the data set", data, DATA)
     constants = DATA[data]
@@ -113,7 +115,7 @@ def _stages(constants: Constants, figures: frozenset[int], quick: bool, seeds: i
         found += [Stage("outp", "outp", grid, "published")]
     if 2 in figures and not quick:
         found += [Stage(f"outp-{level}", "outp", grid, level) for level in constants.levels]
-    if 4 in figures and not quick:
+    if 4 in figures:
         penalised = tuple(case._replace(penalty=penalty) for penalty in PENALTIES for case in grid)
         found += [Stage("outp-penalties", "outp", penalised, "published")]
     return found
