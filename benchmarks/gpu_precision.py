@@ -3,7 +3,8 @@
     python -m benchmarks.gpu_precision play FILE      on a GPU: the models after 200 rounds, into an .npz file
     python -m benchmarks.gpu_precision compare FILE   anywhere: against numpy's float64, into gpu_precision.json
 
-The noise of ObjP and ObjPM is the same numbers on both sides; OutP's is of the same distribution only, so that it is
+Once with the pure steps on torch, in float32 and in TF32, and once with the fused engine and its products. The noise of
+ObjP and ObjPM is the same numbers everywhere; the fused OutP's is of the same distribution only, so that OutP is
 compared without noise.
 """
 
@@ -17,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import to_numpy
 from tacit.data import DataOptions, load
 from tacit.engine.evaluate import test_error
 from tacit.engine.simulate import simulate, start
-from tacit.engine.torch_backend import matrix_products
+from tacit.engine.torch_backend import matrix_products, on_device
 from tacit.privacy.noise import SeededNoise
 from tacit.reproduction.build import build_algorithm
 from tacit.reproduction.engines import PRODUCTS, FusedEngine
@@ -37,11 +39,17 @@ RESULTS = Path(__file__).parent / "results" / "gpu_precision.json"
 
 
 def play(path: Path) -> None:
-    """The models of every stage, for every kind of product."""
+    """The models of every stage: of the pure steps on the GPU, and of the fused engine for every kind of product."""
     from tacit.engine import fused  # noqa: PLC0415  there is triton only where a GPU is
 
     dataset = load(DataOptions(data="mnist", precision="float32"))
     found: dict[str, Any] = {}
+    for kind, tf32 in (("steps, float32", False), ("steps, tf32", True)):
+        for stage in STAGES:
+            built = build_algorithm(stage, DATA["mnist"], dataset, "float32")
+            there, shards = on_device(built, "cuda"), on_device(dataset.train, "cuda")
+            with matrix_products(tf32):
+                found[f"{kind} {stage.name}"] = to_numpy(_last(there, shards, stage))
     for products in PRODUCTS:
         engine = FusedEngine(dataset, products=products)
         for stage in STAGES:
@@ -60,7 +68,7 @@ def compare(path: Path) -> None:
     for stage in STAGES:
         w = _reference(dataset, stage)
         error = test_error(w, dataset.test, dataset.target)
-        for products in PRODUCTS:
+        for products in ("steps, float32", "steps, tf32", *PRODUCTS):
             other = stored[f"{products} {stage.name}"].astype(np.float64)
             other_error = test_error(other, dataset.test, dataset.target)
             for r, case in enumerate(stage.cases):
@@ -81,11 +89,15 @@ def compare(path: Path) -> None:
 
 
 def _reference(dataset: Any, stage: Stage) -> Any:
-    algorithm = build_algorithm(stage, DATA["mnist"], dataset, "float64")
+    return _last(build_algorithm(stage, DATA["mnist"], dataset, "float64"), dataset.train, stage)
+
+
+def _last(algorithm: Any, shards: Any, stage: Stage) -> Any:
+    """The model after all rounds of the pure steps, wherever the shards are."""
     seeds = tuple(case.seed for case in stage.cases)
-    state = start(dataset.train, len(seeds), "sums", averages=False)
+    state = start(shards, len(seeds), "sums", averages=False)
     last = None
-    for last in simulate(algorithm, dataset.train, lambda p, t: SeededNoise(seeds, p, t), ROUNDS, state):
+    for last in simulate(algorithm, shards, lambda p, t: SeededNoise(seeds, p, t), ROUNDS, state):
         if last.t % 20 == 0:
             print(f"{stage.name}: round {last.t} of {ROUNDS}", file=sys.stderr, flush=True)
     assert last is not None

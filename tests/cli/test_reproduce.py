@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.cli.helpers import COMMAND, ROOT, environment, refused, tacit, tacit_json
+from tests.data.helpers import real_data
 from tests.reproduction.helpers import small_mnist
 
 COMMITTED = ROOT / "docs" / "reproduction"
@@ -23,9 +24,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_quick_one_shows_table_figures_and_ordering(data: Path, tmp_path: Path) -> None:
-    quick = ("reproduce", "mnist", "--quick", "--rounds", "30", "--device", "cpu", "--data-dir", data)
+    quick = ("reproduce", "mnist", "--quick", "--rounds", "20", "--device", "cpu", "--data-dir", data)
     done = tacit(*quick, cwd=tmp_path)
-    assert "MNIST, 30 rounds, 1 seed" in done.stdout
+    assert "MNIST, 20 rounds, 1 seed" in done.stdout
     assert "only the ordering" in done.stdout
     assert "ObjPM < ObjP < OutP" in done.stdout
     table = [line for line in done.stdout.splitlines() if line.startswith(("OutP", "ObjP "))]
@@ -41,8 +42,24 @@ def test_a_quick_one_shows_table_figures_and_ordering(data: Path, tmp_path: Path
     assert (paper["objpm", 0.05], paper["outp", 0.05], paper["objp", 0.05]) == (11.74, 21.79, None)
 
 
+@pytest.mark.real_data
+def test_few_rounds_of_the_real_images_show_the_ordering(tmp_path: Path) -> None:
+    """After 8 rounds it is there but for epsilon 1; all rounds of --quick are a benchmark (benchmarks/quick.py)."""
+    folder = real_data("mnist").parent
+    quick = ("reproduce", "mnist", "--quick", "--rounds", "8", "--device", "cpu", "--data-dir", folder)
+    found = tacit_json(*quick, "--out", tmp_path / "r")["reproductions"][0]
+    assert {epsilon for epsilon, holds in found["ordering"].items() if holds} >= {"0.05", "0.1", "5"}
+
+
+def test_what_the_quick_benchmark_found() -> None:
+    found = json.loads((ROOT / "benchmarks" / "results" / "quick.json").read_text())
+    assert found["mnist"]["ordering"] == {"0.05": True, "0.1": True, "1": True, "5": True}
+    assert found["femnist"]["ordering"] == {"1": True, "5": True}
+    assert max(found[data]["seconds"] for data in ("mnist", "femnist")) < 180
+
+
 def test_killed_or_stopped_the_same_command_goes_on(data: Path, tmp_path: Path) -> None:
-    grid = ("mnist", "--rounds", "40", "--seeds", "1", "--figures", "1", "--device", "cpu")
+    grid = ("mnist", "--rounds", "16", "--seeds", "1", "--figures", "1", "--device", "cpu")
     arguments = ("reproduce", *grid, "--data-dir", str(data), "--out")
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
         process = subprocess.Popen(
@@ -109,10 +126,20 @@ def test_refusals(tmp_path: Path, data: Path) -> None:
     assert "mnist or femnist?" in refused("reproduce")
     assert "did you mean 'mnist'" in refused("reproduce", "mnst")
     assert "numbers of 1 to 4" in refused("reproduce", "mnist", "--figures", "5")
-    assert "no products 'int8'" in refused("reproduce", "mnist", "--products", "int8", "--device", "cpu")
-    assert "cpu, cuda or cuda:N" in refused("reproduce", "mnist", "--device", "tpu")
+    assert "no products 'int8'" in refused("reproduce", "mnist", "--products", "int8", "--device", "cuda")
+    for device in ("tpu", "cudafoo", "cuda:x"):
+        assert "cpu, cuda or cuda:N" in refused("reproduce", "mnist", "--device", device)
+    assert "a CPU has float32 alone" in refused("reproduce", "mnist", "--device", "cpu", "--products", "tf32")
     assert "no reproduction that has ended" in refused("reproduce", "--from", tmp_path / "none")
-    assert "takes no data set" in refused("reproduce", "mnist", "--from", COMMITTED / "mnist")
+    assert not (tmp_path / "none").exists()
+    for more in (("mnist",), ("--quick",), ("--rounds", "3"), ("--device", "cpu"), ("--products", "tf32")):
+        assert "--figures, --out and --json alone" in refused("reproduce", *more, "--from", COMMITTED / "mnist")
+    twice = ("--from", COMMITTED / "mnist", "--from", COMMITTED / "mnist")
+    assert "two folders of one data set" in refused("reproduce", *twice, "--out", tmp_path / "twice")
+    for name, text in (("run", '{"runs": []}'), ("list", "[]"), ("cut", '{"data": "mni')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text(text)
+        assert "summary.json" in refused("reproduce", "--from", tmp_path / name)
     assert "MNIST is not complete" in refused(
         "reproduce", "mnist", "--quick", "--device", "cpu", "--data-dir", tmp_path
     )

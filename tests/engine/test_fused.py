@@ -429,7 +429,7 @@ def test_the_engine_says_when_epsilon_is_not_kept() -> None:
     parts = nothing_to_hide()
     engine = FusedEngine(dataset(parts, parts[0]), DEVICE, "float32")
     (played,) = engine.play(made("objp", parts, [INF, 1.0]), (1, 2), 1, None)
-    with pytest.raises(InputError, match=r"by round 1 an agent's sensitivity was 0.*belongs on the CPU"):
+    with pytest.raises(InputError, match=r"by round 1 an agent's sensitivity was 0.*--mode paper"):
         played.check()
     (played,) = engine.play(made("objp", parts, [INF, INF]), (1, 2), 1, None)
     played.check()

@@ -66,15 +66,15 @@ def test_every_method_but_the_exact_one_is_here() -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("loss", "regulariser", "feasible"), PROBLEMS)
 @pytest.mark.parametrize(("name", "mode"), MODES)
-def test_twenty_rounds_agree_with_numpy(
+def test_some_rounds_agree_with_numpy(
     name: str, mode: str, loss: str, regulariser: str, feasible: str, device: str
 ) -> None:
     parts = shards(4)
     of = problem(parts, loss, regulariser, feasible="box" if name == "objt" and feasible == "l2-ball" else feasible)
     algorithm, there = made(name, mode, of), on_device(tuple(parts), device)
     for server in ("full", "sums"):
-        expected = run(algorithm, parts, SEEDS, 20, server)
-        found = run(on_device(algorithm, device), list(there), SEEDS, 20, server)
+        expected = run(algorithm, parts, SEEDS, 6, server)
+        found = run(on_device(algorithm, device), list(there), SEEDS, 6, server)
         assert found.w.device.type == device  # type: ignore[attr-defined]
         assert drawn(found) == drawn(expected)
         assert np.abs(expected.w).max() > 1e-3

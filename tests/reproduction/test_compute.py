@@ -23,7 +23,7 @@ from tacit.reproduction.plan import DATA
 from tests.cli.helpers import environment
 from tests.reproduction.helpers import small_mnist
 
-ROUNDS = 12
+ROUNDS = 8
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_interrupted_anywhere_it_ends_the_same(
 ) -> None:
     folder = ReproductionFolder(tmp_path / "r")
     seen: list[Progress] = []
-    for after in (3, 1, 25, 0):
+    for after in (3, 1, 17, 0):
         with pytest.raises(Interrupted):
             reproduce(plan, folder, data_dir=str(data_dir), watch=seen.append, stop=stop_after(after))
         assert not folder.summary.exists()
@@ -110,17 +110,43 @@ def test_an_ended_one_is_not_computed_again(straight: ReproductionFolder, plan: 
     assert (straight.traces("objp").stat().st_mtime_ns, seen) == (before, [])
 
 
-def test_another_plan_is_refused(straight: ReproductionFolder, data_dir: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="another reproduction"):
+def test_another_plan_is_refused(straight: ReproductionFolder, data_dir: Path) -> None:
+    with pytest.raises(InputError, match=f"its rounds is {ROUNDS}, not {ROUNDS + 1}"):
         reproduce(make_plan("mnist", rounds=ROUNDS + 1, seeds=3), straight, data_dir=str(data_dir))
-    (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match="is no reproduction"):
-        reproduce(make_plan("mnist", rounds=1, seeds=1), ReproductionFolder(tmp_path), data_dir=str(data_dir))
+    with pytest.raises(InputError, match="its stages differ"):
+        reproduce(make_plan("mnist", (1,), rounds=ROUNDS, seeds=3), straight, data_dir=str(data_dir))
 
 
 def test_only_one_process_works_in_a_folder(straight: ReproductionFolder, plan: Plan, data_dir: Path) -> None:
     with straight.locked(), pytest.raises(InputError, match="another process"):
         reproduce(plan, straight, data_dir=str(data_dir))
+
+
+def test_an_update_without_noise_stops_it(plan: Plan, tmp_path: Path) -> None:
+    """An agent whose images are black has no sensitivity: its event would be another than the one written down."""
+    root = small_mnist(tmp_path)
+    images = root / "mnist" / "train-images-idx3-ubyte"
+    raw = bytearray(images.read_bytes())
+    raw[16 : 16 + 30 * 784] = bytes(30 * 784)
+    images.write_bytes(bytes(raw))
+    folder = ReproductionFolder(tmp_path / "r")
+    with pytest.raises(InputError, match="by round 1 an agent's sensitivity was 0"):
+        reproduce(plan, folder, data_dir=str(root))
+    assert not folder.traces("objp").exists()
+
+
+def test_a_folder_of_somebody_else_is_not_touched(plan: Plan, data_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="is no reproduction"):
+        reproduce(plan, ReproductionFolder(tmp_path), data_dir=str(data_dir))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_progress_adds_up(plan: Plan) -> None:
+    done = [plan.done(stage, t) for stage in plan.stages for t in range(1, plan.rounds + 1)]
+    assert done == sorted(set(done))
+    whole = sum(plan.rounds * stage.local_updates * len(stage.cases) for stage in plan.stages)
+    assert done[-1] == whole
 
 
 def test_a_model_that_is_not_finite_stops_it(

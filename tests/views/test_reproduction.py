@@ -33,7 +33,8 @@ def group(algorithm: str, epsilon: float, **changes: Any) -> dict[str, Any]:
     return {
         "stage": algorithm, "algorithm": algorithm, "epsilon": epsilon, "penalty": "dynamic",
         "outp_noise": "published" if algorithm == "outp" else None,
-        "local_updates": {"outp": None, "objp": 1, "objpm": 10}[algorithm], "eta_scale": 1.0, "seeds": 10,
+        "local_updates": {"outp": 1, "objp": 1, "objpm": 10}[algorithm],
+        "eta_scale": None if algorithm == "outp" else 1.0, "seeds": 10,
         "final": {"round": 20000, "best": end, "mean": mean[-1], "low": mean[-1] - 0.001, "high": mean[-1] + 0.001,
                   "worst": mean[-1] + 0.002},
         "curve": {"round": ROUNDS, "mean": mean, "low": [m - 0.001 for m in mean], "high": [m + 0.001 for m in mean],
@@ -45,7 +46,7 @@ def summary(groups: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     """A summary as it is read from its file."""
     made = {
         "tacit": "0.1.0", "data": "mnist", "quick": False, "rounds": 20000, "seeds": 10, "agents": 10,
-        "records": 60000, "test_records": 10000, "device": "cpu", "products": "full", "sample": "as published",
+        "records": 60000, "test_records": 10000, "device": "CPU, float32", "digest": "0",
         "groups": groups, "stages": [],
     }  # fmt: skip
     read: dict[str, Any] = json.loads(to_json(made | changes))

@@ -11,11 +11,11 @@ from click.exceptions import Exit
 
 from tacit import reproduction
 from tacit.cli.output import print_json, print_table, stderr, stdout
-from tacit.cli.stopping import stop_signals
 from tacit.cli.watch import Watcher
 from tacit.errors import InputError
 from tacit.reproduction.plan import figures_of
-from tacit.reproduction.reproduce import check_device, has_gpu
+from tacit.reproduction.reproduce import check_place, has_gpu
+from tacit.stopping import stop_signals
 from tacit.views.reproduction.figures import draw
 from tacit.views.reproduction.table import HEADINGS, comparison, markdown, notes, ordering, rows
 
@@ -24,11 +24,11 @@ from tacit.views.reproduction.table import HEADINGS, comparison, markdown, notes
 @click.argument("data", required=False, metavar="mnist|femnist")
 @click.option("--quick", is_flag=True, help="fewer rounds, one seed: the ordering of the algorithms in minutes")
 @click.option("--figures", help="the paper's figures that are wanted  [default: 1,2,3,4; --quick: 1,2,3]")
-@click.option("--device", default="auto", show_default=True, help="cpu, cuda or cuda:N; auto: a GPU if there is one")
-@click.option("--products", default="half", show_default=True, help="matrix products on a GPU: half, tf32 or float32")
+@click.option("--device", help="cpu, cuda or cuda:N  [default: a GPU if there is one]")
+@click.option("--products", help="matrix products on a GPU: half, tf32 or float32  [default: half]")
 @click.option("--rounds", type=click.IntRange(1), help="T  [default: 20000, as in the paper]")
 @click.option("--seeds", type=click.IntRange(1), help="noise seeds  [default: 10, as in the paper]")
-@click.option("--data-dir", default="", help="where the data sets lie  [default: $TACIT_DATA]")
+@click.option("--data-dir", help="where the data sets lie  [default: $TACIT_DATA]")
 @click.option("--out", type=click.Path(path_type=Path), help="the folder  [default: runs/reproduce-DATA]")
 @click.option(
     "--from", "given", multiple=True, type=click.Path(path_type=Path), help="draw from folders computed elsewhere"
@@ -38,11 +38,11 @@ def reproduce(
     data: str | None,
     quick: bool,
     figures: str | None,
-    device: str,
-    products: str,
+    device: str | None,
+    products: str | None,
     rounds: int | None,
     seeds: int | None,
-    data_dir: str,
+    data_dir: str | None,
     out: Path | None,
     given: tuple[Path, ...],
     as_json: bool,
@@ -63,24 +63,25 @@ def reproduce(
     """
     wanted = figures_of(figures, quick)
     if given:
-        if data or quick or rounds or seeds:
-            raise InputError("--from draws what was computed: it takes no data set, --quick, --rounds or --seeds")
-        folders = [reproduction.ReproductionFolder(path) for path in given]
+        if data or quick or rounds or seeds or device or products or data_dir:
+            raise InputError("--from draws what was computed: of the others it takes --figures, --out and --json alone")
+        summaries = [reproduction.ReproductionFolder(path).read_summary() for path in given]
+        if len({summary["data"] for summary in summaries}) < len(summaries):
+            raise InputError("--from is given two folders of one data set: they would be drawn over each other")
         place = out or given[0] / "figures"
-        place.mkdir(parents=True, exist_ok=True)
     else:
-        folder = _compute(data, wanted, quick, device, products, rounds, seeds, data_dir, out)
-        folders, place = [folder], folder.figures
-        place.mkdir(exist_ok=True)
-    _show([folder.read_summary() for folder in folders], place, wanted, as_json)
+        folder = _compute(data, wanted, quick, device, products, rounds, seeds, data_dir or "", out)
+        summaries, place = [folder.read_summary()], folder.figures
+    place.mkdir(parents=True, exist_ok=True)
+    _show(summaries, place, wanted, as_json)
 
 
 def _compute(
     data: str | None,
     figures: Sequence[int],
     quick: bool,
-    device: str,
-    products: str,
+    device: str | None,
+    products: str | None,
     rounds: int | None,
     seeds: int | None,
     data_dir: str,
@@ -89,8 +90,8 @@ def _compute(
     if data is None:
         raise InputError("which data set is to be reproduced: mnist or femnist?")
     plan = reproduction.make_plan(data, figures, quick, rounds, seeds)
-    where = ("cuda" if has_gpu() else "cpu") if device == "auto" else device
-    check_device(where, products)
+    where = device or ("cuda" if has_gpu() else "cpu")
+    check_place(where, products)
     if where == "cpu" and not quick and rounds is None:
         stderr.print("without a GPU the whole grid takes days: --quick shows its ordering in minutes", highlight=False)
     folder = reproduction.ReproductionFolder(out or Path("runs") / f"reproduce-{data}{'-quick' if quick else ''}")
@@ -98,10 +99,11 @@ def _compute(
 
     def watch(progress: reproduction.Progress) -> None:
         budgets = [case.epsilon for case in progress.stage.cases]
+        watcher.show_whole(plan.done(progress.stage, progress.t), plan.done(plan.stages[-1], plan.rounds))
         watcher.show(progress.stage.name, progress.t, progress.rounds, budgets, progress.test_error)
 
     try:
-        with stop_signals() as stop:
+        with stop_signals(stderr.print) as stop:
             reproduction.reproduce(plan, folder, where, products, data_dir, watch, stop)
     except (reproduction.Interrupted, KeyboardInterrupt):
         watcher.close()

@@ -13,11 +13,11 @@ from click.exceptions import Exit
 from tacit import api, study
 from tacit.cli.options import GROUPS, given_settings, setting_flags
 from tacit.cli.output import print_json, print_result, stderr
-from tacit.cli.stopping import stop_signals
 from tacit.cli.watch import Watcher
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.settings.settings import SHOWCASE
+from tacit.stopping import stop_signals
 
 OWN_STUDY = {"data", "algorithm", "mode", "epsilon", "total_epsilon", "noise", "noise_multiplier", "ledger"}
 
@@ -92,7 +92,7 @@ def _watching() -> Iterator[tuple[Watcher, Callable[[], bool], Callable[[RunFold
     places: list[RunFolder] = []
     watcher = Watcher(stderr)
     try:
-        with stop_signals() as stop:
+        with stop_signals(stderr.print) as stop:
             yield watcher, stop, places.append
     except (study.Interrupted, KeyboardInterrupt):
         watcher.close()

@@ -19,6 +19,7 @@ from rich.progress import (
 from tacit import study
 from tacit.types import Array
 
+WHOLE = "whole"
 LINE_SECONDS = 10.0  # between two lines where there is no terminal
 
 
@@ -48,6 +49,14 @@ class Watcher:
         batch = progress.batch
         self.show(batch.algorithm, progress.t, progress.rounds, batch.budgets, progress.test_error)
 
+    def show_whole(self, done: int, total: int) -> None:
+        """Take note of how far everything together is; its time left goes into the lines of a log too."""
+        if WHOLE not in self._tasks:
+            self._loading.stop()
+            self._bars.start()
+            self._tasks[WHOLE] = self._bars.add_task(WHOLE, total=total, completed=done, errors="")
+        self._bars.update(self._tasks[WHOLE], completed=done)
+
     def show(self, name: str, t: int, rounds: int, budgets: Sequence[float], errors: Array | None) -> None:
         """Take note of a round of the runs called `name`, with their budgets and last test errors [R]."""
         said = _errors(budgets, errors)
@@ -59,8 +68,8 @@ class Watcher:
         self._bars.update(self._tasks[name], completed=t, errors=said)
         if not self._console.is_terminal and time.monotonic() - self._spoke > LINE_SECONDS:
             self._spoke = time.monotonic()
-            left = self._bars.tasks[self._tasks[name]].time_remaining
-            wait = "" if left is None else f"  {left:.0f} s left"
+            left = self._bars.tasks[self._tasks.get(WHOLE, self._tasks[name])].time_remaining
+            wait = "" if left is None else f"  {left:.0f} s left" + (" of the whole" if WHOLE in self._tasks else "")
             self._console.print(f"{name}: round {t} of {rounds}  {said}{wait}", soft_wrap=True)
 
     def close(self) -> None:

@@ -59,6 +59,16 @@ def matrix_products(tf32: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+@contextmanager
+def current(device: str) -> Iterator[None]:
+    """Within it, what is launched without naming a device goes to this one."""
+    if device == "cpu":
+        yield
+        return
+    with _torch().cuda.device(device):
+        yield
+
+
 def _torch() -> Any:
     try:
         return import_module("torch")

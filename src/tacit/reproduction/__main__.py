@@ -11,6 +11,7 @@ from tacit.errors import InputError
 from tacit.reproduction import Interrupted, Progress, ReproductionFolder
 from tacit.reproduction.plan import DATA, figures_of, make_plan
 from tacit.reproduction.reproduce import reproduce
+from tacit.stopping import stop_signals
 
 
 def main() -> int:
@@ -19,7 +20,7 @@ def main() -> int:
     parser.add_argument("data", choices=tuple(DATA))
     parser.add_argument("--out", type=Path, required=True, help="the folder; one that was begun is gone on with")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
-    parser.add_argument("--products", default="half", help="on a GPU: half, tf32 or float32")
+    parser.add_argument("--products", help="on a GPU: half (the default), tf32 or float32")
     parser.add_argument("--data-dir", default="", help="where the data sets lie; else $TACIT_DATA")
     parser.add_argument("--figures", help="the paper's figures that are wanted, 1,2,3,4")
     parser.add_argument("--rounds", type=int)
@@ -28,8 +29,10 @@ def main() -> int:
     given = parser.parse_args()
     try:
         plan = make_plan(given.data, figures_of(given.figures, given.quick), given.quick, given.rounds, given.seeds)
-        reproduce(plan, ReproductionFolder(given.out), given.device, given.products, given.data_dir, _Lines())
-    except InputError as error:
+        with stop_signals(lambda text: print(text, file=sys.stderr)) as stop:
+            folder = ReproductionFolder(given.out)
+            reproduce(plan, folder, given.device, given.products, given.data_dir, _Lines(), stop)
+    except (InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (Interrupted, KeyboardInterrupt):

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Protocol
 from tacit.algorithms import Algorithm
 from tacit.engine import checkpoint, simulate
 from tacit.engine.evaluate import mistakes
-from tacit.engine.torch_backend import matrix_products
+from tacit.engine.torch_backend import current, matrix_products, on_device
 from tacit.errors import InputError
 from tacit.privacy.noise import SeededNoise
 from tacit.problems.problem import scores
+from tacit.reproduction.build import events
 from tacit.types import Array, Dataset, Shard
 
 PRODUCTS = ("half", "tf32", "float32")
@@ -64,16 +65,19 @@ class PlainEngine:
         state = simulate.start(self.dataset.train, len(seeds), "sums", averages=False)
         if saved is not None:
             state = checkpoint.from_arrays(saved, state)
+        planned = events(algorithm)
         for done in simulate.simulate(
             algorithm, self.dataset.train, lambda p, t: SeededNoise(seeds, p, t), rounds, state
         ):
+            if any(event.runs != planned for _, event in done.events):
+                raise _silent(done.t)
             yield self._played(done)
 
     def _played(self, done: simulate.Round) -> Played:
         return Played(
             done.t,
             lambda: (_error(done.w, self.dataset.test), done.noise),
-            lambda: None,
+            lambda: None,  # every round was, before anybody saw it
             lambda: checkpoint.to_arrays(done.state),
         )
 
@@ -103,10 +107,7 @@ class FusedEngine:
 
     @cached_property
     def _test(self) -> Shard | None:
-        import torch  # noqa: PLC0415
-
-        test = self.dataset.test
-        return None if test is None else Shard(*(torch.from_numpy(a).to(self.device) for a in (test.x, test.y)))
+        return on_device(self.dataset.test, self.device)
 
     def play(
         self, algorithm: Algorithm, seeds: tuple[int, ...], rounds: int, saved: Mapping[str, Array] | None
@@ -114,9 +115,9 @@ class FusedEngine:
         """The rounds to come, queued on the device."""
         from tacit.engine import fused  # noqa: PLC0415
 
-        batch = fused.Batch(self.stack, seeds)
-        state = fused.start(batch) if saved is None else fused.from_arrays(saved, batch)
-        with matrix_products(self.products == "tf32"):
+        with current(self.device), matrix_products(self.products == "tf32"):
+            batch = fused.Batch(self.stack, seeds)
+            state = fused.start(batch) if saved is None else fused.from_arrays(saved, batch)
             for done in fused.simulate(algorithm, batch, rounds, state):
                 yield self._played(done)
 
@@ -125,14 +126,18 @@ class FusedEngine:
 
         def check() -> None:
             if int(done.state.silent):
-                raise InputError(
-                    f"by round {done.t} an agent's sensitivity was 0, so that its update got no noise and epsilon is"
-                    " not kept: such a run belongs on the CPU, whose ledger says so"
-                )
+                raise _silent(done.t)
 
         return Played(
             done.t, lambda: (_error(done.model(), self._test), done.noise()), check, lambda: to_arrays(done.state)
         )
+
+
+def _silent(t: int) -> InputError:
+    return InputError(
+        f"by round {t} an agent's sensitivity was 0, so that its update got no noise and epsilon is not kept:"
+        " 'tacit run --mode paper' can run this, and its ledger says which updates these were"
+    )
 
 
 def _error(w: Any, test: Shard | None) -> Any:

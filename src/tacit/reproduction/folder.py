@@ -14,6 +14,8 @@ from tacit.errors import InputError
 from tacit.results.files import read_arrays, to_json, write_arrays, write_text
 from tacit.types import Array
 
+LOCK = ".lock"
+
 
 @dataclass(frozen=True)
 class ReproductionFolder:
@@ -48,7 +50,9 @@ class ReproductionFolder:
     def locked(self) -> Iterator[None]:
         """Only one process works in a folder; the lock goes with the process, however it ends."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as file:
+        if not self.plan.is_file() and any(file.name != LOCK for file in self.path.iterdir()):
+            raise InputError(f"{self.path} exists and is no reproduction: choose another --out")
+        with (self.path / LOCK).open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -59,10 +63,13 @@ class ReproductionFolder:
         """Write the plan, or go on with the same one."""
         text = to_json(plan) + "\n"
         if self.plan.is_file():
-            if self.plan.read_text(encoding="utf-8") != text:
-                raise InputError(f"{self.path} holds another reproduction than this one: choose another --out")
-        elif any(file.name != ".lock" for file in self.path.iterdir()):
-            raise InputError(f"{self.path} exists and is no reproduction: choose another --out")
+            there, here = self.read_plan(), json.loads(text)
+            differ = [name for name in here if there.get(name) != here[name]]
+            if differ:
+                raise InputError(
+                    f"{self.path} holds another reproduction than this one ({_difference(there, here, differ)}):"
+                    " choose another --out"
+                )
         for name in ("stages", "checkpoint"):
             (self.path / name).mkdir(exist_ok=True)
         write_text(self.plan, text)
@@ -75,7 +82,10 @@ class ReproductionFolder:
         """The summary of a reproduction that has ended."""
         if not self.summary.is_file():
             raise InputError(f"{self.path} is no reproduction that has ended: it has no {self.summary.name}")
-        return _read(self.summary)
+        found = _read(self.summary)
+        if not {"data", "quick", "rounds", "seeds", "stages", "groups"} <= found.keys():
+            raise InputError(f"{self.summary} is not the summary of a reproduction")
+        return found
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """The last file of a reproduction."""
@@ -91,9 +101,19 @@ class ReproductionFolder:
         return read_arrays(self.traces(stage))
 
 
+def _difference(there: Mapping[str, Any], here: Mapping[str, Any], names: list[str]) -> str:
+    """The first difference in words: a value that is short, or what it is about."""
+    name = names[0]
+    if isinstance(here[name], (str, int, float, bool)):
+        return f"its {name} is {there.get(name)}, not {here[name]}"
+    return f"its {name} differ"
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} cannot be read: it holds no table of values")
     return found

@@ -69,6 +69,12 @@ class Plan:
         """As it is written down."""
         return dataclasses.asdict(self)
 
+    def done(self, stage: Stage, t: int) -> int:
+        """How much is done after round t of a stage: local updates times runs, of the stages before it too."""
+        before = self.stages[: self.stages.index(stage)]
+        rounds = [*((other, self.rounds) for other in before), (stage, t)]
+        return sum(count * other.local_updates * len(other.cases) for other, count in rounds)
+
     def evaluations(self) -> list[int]:
         """The rounds whose model is tested: the first hundred, then every tenth, and the last."""
         return sorted({*range(1, min(100, self.rounds) + 1), *range(10, self.rounds + 1, 10), self.rounds})
@@ -95,8 +101,11 @@ def make_plan(
     if data not in DATA:
         raise no_such("reproduction of the data set", data, DATA)
     constants = DATA[data]
-    rounds = rounds or (constants.quick_rounds if quick else 20000)
-    seeds = seeds or (1 if quick else 10)
+    rounds = (constants.quick_rounds if quick else 20000) if rounds is None else rounds
+    seeds = (1 if quick else 10) if seeds is None else seeds
+    for name, value in (("rounds", rounds), ("seeds", seeds)):
+        if value < 1:
+            raise InputError(f"{name} is {value}: it must be at least 1")
     return Plan(data, rounds, seeds, quick, tuple(_stages(constants, frozenset(figures), quick, seeds)))
 
 

@@ -15,6 +15,7 @@ from tacit.reproduction.engines import PRODUCTS, Engine, FusedEngine, PlainEngin
 from tacit.reproduction.folder import ReproductionFolder
 from tacit.reproduction.plan import Plan
 from tacit.reproduction.summary import summarise
+from tacit.settings.backends import device as device_rule
 from tacit.types import Dataset
 from tacit.version import VERSION
 
@@ -23,15 +24,15 @@ def reproduce(
     plan: Plan,
     folder: ReproductionFolder,
     device: str = "cpu",
-    products: str = "half",
+    products: str | None = None,
     data_dir: str = "",
     watch: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Compute what is not there yet, and write the summary."""
-    check_device(device, products)
+    check_place(device, products)
     dataset = load(DataOptions(data=plan.data, data_dir=data_dir, precision="float32"))
-    engine: Engine = PlainEngine(dataset) if device == "cpu" else FusedEngine(dataset, device, products)
+    engine: Engine = PlainEngine(dataset) if device == "cpu" else FusedEngine(dataset, device, products or PRODUCTS[0])
     with folder.locked():
         folder.begin(_facts(dataset, engine) | plan.as_dict())
         compute(plan, dataset, engine, folder, watch, stop)
@@ -47,14 +48,14 @@ def has_gpu() -> bool:
     return bool(importlib.import_module("torch").cuda.is_available())
 
 
-def check_device(device: str, products: str) -> None:
-    """Refuse a device that is not there."""
-    if products not in PRODUCTS:
+def check_place(device: str, products: str | None) -> None:
+    """Refuse a device that is not there, and products where there is no choice of them."""
+    if products is not None and products not in PRODUCTS:
         raise no_such("products", products, PRODUCTS)
-    if device == "cpu":
+    if device_rule("device", device) == "cpu":
+        if products is not None:
+            raise InputError(f"products is {products}, which is for a GPU: a CPU has float32 alone")
         return
-    if not device.startswith("cuda"):
-        raise InputError(f"device is {device}: it must be cpu, cuda or cuda:N")
     if importlib.util.find_spec("triton") is None:
         raise InputError(f"device is {device}, which needs triton beside torch: pip install 'tacit[torch]'")
     torch_backend.check_device(device)

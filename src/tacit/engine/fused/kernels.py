@@ -1,8 +1,7 @@
 """The two hot operations, each one pass over its arrays: the residual of every record, and the update with its noise.
 
 A run's own parameters lie together, [P, R, J, K]: in the order its noise is drawn. The matrix products take and give
-them as [P, J, C], where one product serves all runs: C columns, as many as suit
-it, in which run r begins at column r STRIDE.
+them as [P, J, C], where one product serves all runs: of its C columns, as many as suit it, run r begins at r STRIDE.
 """
 
 from __future__ import annotations
@@ -77,7 +76,6 @@ def objective_update(
     K: tl.constexpr,
     C: tl.constexpr,
     STRIDE: tl.constexpr,
-    AGENTS: tl.constexpr,  # a program works for this many agents, in the last local update for all of them
     FIRST: tl.constexpr,
     LAST: tl.constexpr,
     BLOCKS: tl.constexpr,
@@ -94,8 +92,8 @@ def objective_update(
     z_all = tl.zeros_like(w_here)
     lam_all = tl.zeros_like(w_here)
     size = tl.zeros_like(w_here)
-    for a in range(AGENTS):
-        p = group * AGENTS + a
+    for a in range(P if LAST else 1):  # the last update adds all agents up, so that one program works for all of them
+        p = group + a
         plane, sheet = tl.full((), R * JK, tl.int64) * p, tl.full((), JK // K * C, tl.int64) * p
         z_p = tl.load(z + plane + own, mask=there, other=0.0)
         lam_p = tl.load(lam + plane + own, mask=there, other=0.0)

@@ -25,7 +25,6 @@ from tacit.types import Array
 
 TABLE = 500  # rounds whose schedules are put on the device at a time
 WARPS = 2  # of a program of an update
-TOGETHER = 1  # agents that a program of an update works for; in the last local update it is all of them
 
 
 class State(NamedTuple):
@@ -90,12 +89,11 @@ def _objective(algorithm: DpIadmm, budgets: Array, batch: Batch, rounds: int, st
         for e in range(updates):
             batch.differentiate(factor, largest[e])
             last = e == updates - 1
-            together = agents if last else TOGETHER
-            objective_update[(batch.tiles, runs, -(-agents // together))](
+            objective_update[(batch.tiles, runs, 1 if last else agents)](
                 *(state.z, state.lam, total, factor, batch.gradient, w, state.z_sum, state.lam_sum, largest[e]),
                 *(rho, eta, epsilon, batch.keys, stack.keys, sizes[e], state.silent),
                 *(t, e, float(problem.records), 2.0 * problem.beta / problem.agents, float(updates)),
-                *(*shape, together, e == 0, last, BLOCKS),
+                *(*shape, e == 0, last, BLOCKS),
                 num_warps=WARPS,
             )
         state = state._replace(round=t)

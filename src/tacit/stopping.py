@@ -7,21 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from tacit.cli.output import stderr
-
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Whether somebody has asked to stop."""
+def stop_signals(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+    """Whether somebody has asked to stop; what is said to them goes through `say`."""
     asked: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        stderr.print("stopping after this round (once more to stop at once)")
+        say("stopping after this round (once more to stop at once)")
 
     before = {number: signal.signal(number, ask) for number in STOP_SIGNALS}
     try:
