@@ -20,6 +20,7 @@ from tacit import study
 from tacit.types import Array
 
 WHOLE = "whole"
+FEW = 3  # budgets whose errors fit beside a bar
 LINE_SECONDS = 10.0  # between two lines where there is no terminal
 
 
@@ -79,11 +80,14 @@ class Watcher:
 
 
 def _errors(budgets: Sequence[float], errors: Array | None) -> str:
-    """The mean test error of every epsilon."""
+    """The mean test error of every epsilon; where there are many, the lowest and the highest."""
     if errors is None:
         return ""
-    parts = []
+    means = []
     for budget in dict.fromkeys(budgets):
         mine = [error for error, other in zip(errors, budgets, strict=True) if other == budget]
-        parts.append(f"ε {budget:g}: {sum(mine) / len(mine):.4g}")
-    return "test error  " + "  ".join(parts)
+        means.append((budget, sum(mine) / len(mine)))
+    if len(means) > FEW:
+        low, high = (pick(mean for _, mean in means) for pick in (min, max))
+        return f"test error  {low:.4g} to {high:.4g}"
+    return "test error  " + "  ".join(f"ε {budget:g}: {mean:.4g}" for budget, mean in means)
