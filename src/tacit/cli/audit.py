@@ -15,7 +15,6 @@ from click.exceptions import Exit
 
 from tacit.audit import Audit, Claim
 from tacit.audit import audit as refute
-from tacit.audit.picture import check_place, tradeoff
 from tacit.audit.run import Finding, Watch
 from tacit.cli.output import print_json, print_table, stderr, stdout
 from tacit.errors import InputError
@@ -23,7 +22,6 @@ from tacit.results.files import to_json, write_text
 from tacit.results.folder import RunFolder
 from tacit.settings import resolve
 from tacit.study.build import local_updates
-from tacit.views.plots import save
 from tacit.views.report import write_report
 
 SHOW_AFTER, LINE_SECONDS = 2.0, 10.0
@@ -75,6 +73,8 @@ def audit(
       tacit audit --run runs/a                       the setting of a run; its report tells the outcome
     """
     if plot is not None:
+        from tacit.audit.picture import check_place  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+
         check_place(plot)
     asked = (
         Claim(epsilon=claim, **{name: value for name, value in told.items() if value is not None})
@@ -84,6 +84,9 @@ def audit(
     with _watching() as watch:
         found = refute(asked, releases=releases, confidence=confidence, seed=seed, watch=watch)
     if plot is not None:
+        from tacit.audit.picture import tradeoff  # noqa: PLC0415
+        from tacit.views.plots import save  # noqa: PLC0415
+
         save(tradeoff(found), plot)
     if folder is not None:
         write_text(folder / "audit.json", to_json(found.summary()) + "\n")

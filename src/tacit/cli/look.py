@@ -12,7 +12,6 @@ from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.views.compare import differences, errors_side_by_side, predicts_numbers
 from tacit.views.curves import run_label
-from tacit.views.plots import figure, save
 from tacit.views.report import write_report
 from tacit.views.tables import format_error, format_setting, format_share
 
@@ -112,6 +111,8 @@ def plot(runs: tuple[Path, ...], out: Path | None) -> None:
     path = out or _picture_place(folders)
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+    from tacit.views.plots import figure, save  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+
     save(figure(folders), path)
     stdout.print(str(path), soft_wrap=True, highlight=False)
 

@@ -14,8 +14,6 @@ from tacit.cli.output import print_json, print_table, stdout
 from tacit.errors import InputError
 from tacit.results.files import write_text
 from tacit.study.tradeoff import PlanView, plan_facts, planned_settings
-from tacit.views.plan_picture import plan_figure
-from tacit.views.plots import save
 from tacit.views.tables import format_bytes, format_epsilon
 
 
@@ -44,6 +42,9 @@ def plan(config: Path | None, out: Path | None, plot: Path | None, as_json: bool
     if out is not None and out.exists():
         raise InputError(f"{out} exists: choose another name")
     if plot is not None:
+        from tacit.views.plan_picture import plan_figure  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+        from tacit.views.plots import save  # noqa: PLC0415
+
         save(plan_figure(facts), plot)
     if out is not None:
         write_text(out, _config(view, config, given))

@@ -16,7 +16,6 @@ from tacit.errors import InputError
 from tacit.reproduction.plan import figures_of
 from tacit.reproduction.reproduce import check_place, has_gpu
 from tacit.stopping import stop_signals
-from tacit.views.reproduction.figures import draw
 from tacit.views.reproduction.table import HEADINGS, comparison, markdown, notes, ordering, rows
 
 
@@ -115,6 +114,8 @@ def _compute(
 
 
 def _show(summaries: list[dict[str, Any]], place: Path, figures: Sequence[int], as_json: bool) -> None:
+    from tacit.views.reproduction.figures import draw  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+
     drawn = draw(summaries, place, figures)
     for summary in summaries:
         (place / f"table-{summary['data']}.md").write_text(markdown(summary), encoding="utf-8")

@@ -14,7 +14,6 @@ from tacit.privacy.statement import statement
 from tacit.results.files import write_text
 from tacit.results.folder import RunFolder
 from tacit.views.curves import run_label
-from tacit.views.plots import figure, to_svg
 from tacit.views.sentences import is_declared, result_sentences
 from tacit.views.tables import (
     GROUP_HEADINGS,
@@ -38,6 +37,8 @@ def write_report(folder: RunFolder) -> None:
 
 def render(folder: RunFolder, local: bool) -> str:
     """The page as text."""
+    from tacit.views.plots import figure, to_svg  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+
     summary = folder.read_summary(local)
     environment = Environment(loader=PackageLoader("tacit.views"), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"epsilon": format_epsilon}

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scipy.optimize import isotonic_regression
 
 from tacit.types import Array
 
@@ -38,6 +37,8 @@ def add_legend(figure: Figure, columns: int = 5) -> None:
 
 def places(ends: Array, apart: float) -> Array:
     """Where names go that belong at `ends` [n], rising: as near as they can be with `apart` between any two."""
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415  every command would wait for it
+
     steps = apart * np.arange(len(ends))
     return isotonic_regression(ends - steps).x + steps
 
