@@ -24,8 +24,9 @@ class Played(NamedTuple):
     """A round that was played; whoever wants to know what it came to asks before the next one."""
 
     t: int
-    measure: Callable[[], tuple[Any, Any]]  # test error [R], nan where the model is not finite, and mean |xi| [R]; a
-    # GPU may still be working at them
+    measure: Callable[
+        [], tuple[Any, Any]
+    ]  # test error [R], nan where w is not finite, and mean |xi| [R], wherever they are
     check: Callable[[], None]  # that every noise so far was drawn as its event says; waits for a GPU
     arrays: Callable[[], dict[str, Any]]  # what the stage goes on from
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.engine.fused.kernels import softmax_residual
 from tacit.engine.fused.stack import Stack
+from tacit.engine.torch_backend import on_device
 
 COLUMNS = 128  # the matrix products are fastest with a multiple of this many columns
 NARROW, WIDE = (8, 8, 4), (8, 4, 4)  # records, runs and warps of a program of the softmax, with few and many classes
@@ -80,7 +81,8 @@ class Batch:
 
     def put(self, values: NDArray[Any]) -> torch.Tensor:
         """Numbers on the device."""
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+        tensor: torch.Tensor = on_device(values, str(self.device))
+        return tensor
 
     def factor(self, z: torch.Tensor) -> torch.Tensor:
         """z [P, R, J, K] as the matrix products take it, [P, J, C]; the updates keep it so from then on."""

@@ -47,6 +47,25 @@ def softmax_residual(
     tl.atomic_max(largest + p * R + runs, tl.max(tl.reshape(size, (RECORDS, RUNS)), axis=0), mask=runs < R)
 
 
+@triton.jit
+def _places(tile, run, JK: tl.constexpr, K: tl.constexpr, C: tl.constexpr, STRIDE: tl.constexpr, BLOCKS: tl.constexpr):
+    """A tile of a run's parameters, in the order of its words: which are there, where in [R, J, K], where in [J, C]."""
+    m = tile * (4 * BLOCKS) + tl.arange(0, 4 * BLOCKS)
+    return m < JK, run * JK + m, (m // K) * C + run * STRIDE + m % K
+
+
+@triton.jit
+def _linearised_step(rho, per_eta, w, lam, z, g):
+    """(rho w + lambda - g + z / eta) / (rho + 1 / eta)  (eq. DPADMM-2-Prox, as algorithms/steps.py has it)."""
+    return (rho * w + lam - g + z * per_eta) * (1.0 / (rho + per_eta))
+
+
+@triton.jit
+def _dual_step(lam, rho, w, z):
+    """lambda + rho (w - z)  (eq. ADMM-3, as algorithms/steps.py has it)."""
+    return lam + rho * (w - z)
+
+
 @triton.jit(do_not_specialize=["t", "update"])
 def objective_update(
     z,  # [P, R, J, K]  in and out
@@ -82,12 +101,9 @@ def objective_update(
 ):
     """Lines 18-19 for one local update, with the noise drawn here; the last update closes lines 21-23 too."""
     tile, run, group = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    m = tile * (4 * BLOCKS) + tl.arange(0, 4 * BLOCKS)
-    there = m < JK
-    own = run * JK + m
-    wide = (m // K) * C + run * STRIDE + m % K
+    there, own, wide = _places(tile, run, JK, K, C, STRIDE, BLOCKS)
     rho_t, per_eta, eps = tl.load(rho + run), 1.0 / tl.load(eta + run), tl.load(epsilon + run)
-    seed, per_record, step = tl.load(seeds + run), 1.0 / records, 1.0 / (rho_t + per_eta)
+    seed, per_record = tl.load(seeds + run), 1.0 / records
     w_here = tl.load(w + own, mask=there, other=0.0)
     z_all = tl.zeros_like(w_here)
     lam_all = tl.zeros_like(w_here)
@@ -97,26 +113,24 @@ def objective_update(
         plane, sheet = tl.full((), R * JK, tl.int64) * p, tl.full((), JK // K * C, tl.int64) * p
         z_p = tl.load(z + plane + own, mask=there, other=0.0)
         lam_p = tl.load(lam + plane + own, mask=there, other=0.0)
-        g = tl.load(gradient + sheet + wide, mask=there, other=0.0)
-        out = z_p
+        g = tl.load(gradient + sheet + wide, mask=there, other=0.0) * per_record + shrinkage * z_p
         if not FIRST:
-            out = tl.load(total + plane + own, mask=there, other=0.0)
-        force = rho_t * w_here + lam_p - g * per_record - shrinkage * z_p + z_p * per_eta
+            before = tl.load(total + plane + own, mask=there, other=0.0)
         if eps < float("inf"):
             word = words(tile * BLOCKS, tl.zeros_like(seed), update, t, seed, tl.load(agents + p), BLOCKS)
             delta = tl.load(largest + p * R + run) * per_record
             if delta == 0.0:
                 tl.store(silent, 1)
             xi = delta / eps * standard_laplace(word)
-            force -= xi
+            g += xi
             size += tl.abs(xi)
-        z_p = force * step
+        z_p = _linearised_step(rho_t, per_eta, w_here, lam_p, z_p, g)
         tl.store(z + plane + own, z_p, mask=there)
         tl.store(factor + sheet + wide, z_p, mask=there)
-        out = z_p if FIRST else out + z_p
+        out = z_p if FIRST else before + z_p
         if LAST:
             out = out / updates
-            lam_p += rho_t * (w_here - out)
+            lam_p = _dual_step(lam_p, rho_t, w_here, out)
             tl.store(lam + plane + own, lam_p, mask=there)
             z_all += out
             lam_all += lam_p
@@ -157,10 +171,7 @@ def output_update(
 ):
     """The dual that w closes, the linearised step on the agent's mean loss, and noise on its result."""
     tile, run = tl.program_id(0), tl.program_id(1)
-    m = tile * (4 * BLOCKS) + tl.arange(0, 4 * BLOCKS)
-    there = m < JK
-    own = run * JK + m
-    wide = (m // K) * C + run * STRIDE + m % K
+    there, own, wide = _places(tile, run, JK, K, C, STRIDE, BLOCKS)
     rho_t, rho_last, seed = tl.load(rho + run), tl.load(rho_before + run), tl.load(seeds + run)
     w_here = tl.load(w + own, mask=there, other=0.0)
     z_all = tl.zeros_like(w_here)
@@ -169,11 +180,10 @@ def output_update(
     for p in range(P):
         plane, sheet = tl.full((), R * JK, tl.int64) * p, tl.full((), JK // K * C, tl.int64) * p
         z_p = tl.load(z + plane + own, mask=there, other=0.0)
-        lam_p = tl.load(lam + plane + own, mask=there, other=0.0) + rho_last * (w_here - z_p)
-        g = tl.load(gradient + sheet + wide, mask=there, other=0.0)
+        lam_p = _dual_step(tl.load(lam + plane + own, mask=there, other=0.0), rho_last, w_here, z_p)
         per_record, per_eta = 1.0 / tl.load(records + p), 1.0 / tl.load(eta + p * R + run)
-        force = rho_t * w_here + lam_p - g * per_record - shrinkage * z_p + z_p * per_eta
-        z_p = force * (1.0 / (rho_t + per_eta))
+        g = tl.load(gradient + sheet + wide, mask=there, other=0.0) * per_record + shrinkage * z_p
+        z_p = _linearised_step(rho_t, per_eta, w_here, lam_p, z_p, g)
         std_p = tl.load(std + p * R + run)
         if std_p > 0.0:
             word = words(tile * BLOCKS, tl.zeros_like(seed), tl.zeros_like(seed), t, seed, tl.load(agents + p), BLOCKS)

@@ -60,8 +60,8 @@ def simulate(algorithm: Algorithm, batch: Batch, rounds: int, state: State) -> I
     match algorithm:
         case OutputPerturbation(problem=problem) if _known(problem):
             return _output(algorithm, batch, rounds, state)
-        case DpIadmm(problem=problem, release=PaperRelease(), closing=False) if _known(problem):
-            return _objective(algorithm, algorithm.release.mechanism.epsilon, batch, rounds, state)  # type: ignore[attr-defined]
+        case DpIadmm(problem=problem, release=PaperRelease(mechanism=mechanism), closing=False) if _known(problem):
+            return _objective(algorithm, mechanism.epsilon, batch, rounds, state)
     raise InputError("the fused engine knows objp, objpm and outp in mode paper, with softmax, l2 and the set all")
 
 

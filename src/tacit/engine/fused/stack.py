@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from tacit.engine.torch_backend import on_device
 from tacit.types import Shard
 
 
@@ -32,15 +33,6 @@ def stack(shards: Sequence[Shard], device: str, half: bool) -> Stack:
     for p, (shard, count) in enumerate(zip(shards, counts, strict=True)):
         x[p, :count], labels[p, :count], norm1[p, :count] = shard.x, shard.y.argmax(axis=1), shard.norm1
 
-    def put(array: Any) -> torch.Tensor:
-        return torch.from_numpy(array).to(device)
-
     sizes, keys = np.array(counts, np.float32), np.arange(len(shards), dtype=np.int64)
-    return Stack(
-        put(x.astype(np.float16 if half else np.float32)),
-        put(labels),
-        put(norm1),
-        put(sizes),
-        put(keys),
-        shards[0].y.shape[1],
-    )
+    arrays = (x.astype(np.float16 if half else np.float32), labels, norm1, sizes, keys)
+    return Stack(*on_device(arrays, device), classes=shards[0].y.shape[1])
