@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -62,8 +62,8 @@ class Algorithm(Protocol):
         """What agent p does with w."""
         ...
 
-    def server_receive(self, t: int, w: Array, server: S, uploads: Sequence[Upload]) -> S:
-        """The server's state after every agent answered."""
+    def server_receive(self, t: int, w: Array, server: S, uploads: Mapping[int, Upload]) -> S:
+        """The server's state after the agents with these numbers answered."""
         ...
 
     def model(self, t: int, w: Array, server: Server) -> Array:
@@ -82,9 +82,10 @@ class Consensus:
         """Lines 5 and 6."""
         return server, server.consensus(self.rho(t))
 
-    def server_receive(self, t: int, w: Array, server: S, uploads: Sequence[Upload]) -> S:
+    def server_receive(self, t: int, w: Array, server: S, uploads: Mapping[int, Upload]) -> S:
         """Lines 7 and 8."""
-        return server.take([upload.z for upload in uploads]).dual(self.rho(t), w)
+        taken = server.take({p: upload.z for p, upload in uploads.items()})
+        return taken.dual(self.rho(t), w, uploads.keys())
 
     def model(self, t: int, w: Array, server: Server) -> Array:
         """w^{t+1} of line 5, as the paper evaluates it; closing: line 5 of the next round, after the uploads."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -57,9 +57,9 @@ class OutputPerturbation:
         size = to_numpy(namespace(xi).abs(xi).mean(axis=(0, 2)))
         return Step(Agent(z + xi, lam), Upload(z + xi), (event,), size, eta)
 
-    def server_receive(self, t: int, w: Array, server: S, uploads: Sequence[Upload]) -> S:
+    def server_receive(self, t: int, w: Array, server: S, uploads: Mapping[int, Upload]) -> S:
         """The uploads wait for the next w."""
-        return server.take([upload.z for upload in uploads])
+        return server.take({p: upload.z for p, upload in uploads.items()})
 
     def model(self, t: int, w: Array, server: Server) -> Array:
         """w after the uploads of round t."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol, Self
 
 from tacit.algorithms.steps import consensus, dual_step
 from tacit.arrays import namespace
-from tacit.errors import no_such
+from tacit.errors import InputError, no_such
 from tacit.types import Array
 
 
@@ -18,12 +18,12 @@ class Server(Protocol):
         """Line 5: the global w from what the server holds."""
         ...
 
-    def take(self, uploads: Sequence[Array]) -> Self:
-        """Line 7: the agents' new z, in the agents' order."""
+    def take(self, uploads: Mapping[int, Array]) -> Self:
+        """Line 7: the new z of the agents that answered, by their number."""
         ...
 
-    def dual(self, rho: Array, w: Array) -> Self:
-        """Line 8: the dual of every agent, from what it sent."""
+    def dual(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
+        """Line 8: the dual of every agent that answered, from what it sent; None: all of them."""
         ...
 
 
@@ -37,13 +37,17 @@ class Full(NamedTuple):
         """Line 5."""
         return consensus(rho, self.z.sum(axis=0), self.lam.sum(axis=0), len(self.z))
 
-    def take(self, uploads: Sequence[Array]) -> Self:
-        """Line 7."""
-        return self._replace(z=namespace(self.z).stack(uploads))
+    def take(self, uploads: Mapping[int, Array]) -> Self:
+        """Line 7; whoever is missing is not guessed."""
+        return self._replace(z=namespace(self.z).stack([uploads.get(p, z) for p, z in enumerate(self.z)]))
 
-    def dual(self, rho: Array, w: Array) -> Self:
-        """Line 8."""
-        return self._replace(lam=dual_step(self.lam, rho, w, self.z))
+    def dual(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
+        """Line 8; the duals of the others stay as they were on both sides."""
+        moved = dual_step(self.lam, rho, w, self.z)
+        if answered is not None and len(answered) < len(self.lam):
+            kept = [new if p in answered else old for p, (new, old) in enumerate(zip(moved, self.lam, strict=True))]
+            moved = namespace(moved).stack(kept)
+        return self._replace(lam=moved)
 
 
 class Sums(NamedTuple):
@@ -57,11 +61,14 @@ class Sums(NamedTuple):
         """Line 5."""
         return consensus(rho, self.z, self.lam, self.agents)
 
-    def take(self, uploads: Sequence[Array]) -> Self:
+    def take(self, uploads: Mapping[int, Array]) -> Self:
         """Line 7, added up."""
-        return self._replace(z=sum(uploads[1:], start=uploads[0]))
+        if len(uploads) < self.agents:
+            raise InputError(f"only {len(uploads)} of {self.agents} agents answered: sums need all, use server full")
+        first, *others = (uploads[p] for p in range(self.agents))
+        return self._replace(z=sum(others, start=first))
 
-    def dual(self, rho: Array, w: Array) -> Self:
+    def dual(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
         """Line 8, added up: sum lambda + rho (P w - sum z)."""
         return self._replace(lam=dual_step(self.lam, rho, self.agents * w, self.z))
 

@@ -16,7 +16,7 @@ from tacit.data.base import (
 from tacit.data.columns import read_table
 from tacit.data.draft import draft_schema
 from tacit.data.encode import encode
-from tacit.data.facts import Facts, check_facts, declared_facts, facts_of
+from tacit.data.facts import Facts, check_facts, declared_facts, facts_of, schema_facts
 from tacit.data.info import describe, fingerprint, refuse_unseen_classes
 from tacit.data.partition import check_partition
 from tacit.data.schema import Schema, Unit, parse_schema, read_schema
@@ -45,6 +45,7 @@ __all__ = [
     "read_schema",
     "read_table",
     "refuse_unseen_classes",
+    "schema_facts",
     "source_for",
 ]
 

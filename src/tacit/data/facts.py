@@ -114,19 +114,34 @@ def _table_facts(options: DataOptions, total_records: int | None, records_max: S
             "certified mode needs total-records: the number of records in all that the parties agree to state;"
             " it is a normaliser and need not be exact"
         )
-    unit = schema.unit or Unit("record", 1)
-    return Facts(
-        name=table_name(options),
-        features=len(schema.features) + options.intercept,
-        outputs=schema.target.width,
-        classes=isinstance(schema.target, Classes),
+    return schema_facts(
+        table_name(options),
+        schema,
+        intercept=options.intercept,
         agents=_agents(options, schema, records_max),
         total_records=total_records,
         records_max=total_records if records_max is None else records_max,
+        test="public" if options.test else "held-out" if options.test_share else "none",
+    )
+
+
+def schema_facts(
+    name: str, schema: Schema, *, intercept: bool, agents: int, total_records: int, records_max: Sizes, test: str
+) -> Facts:
+    """The facts that a schema and the declared numbers make, wherever the records are."""
+    unit = schema.unit or Unit("record", 1)
+    return Facts(
+        name=name,
+        features=len(schema.features) + intercept,
+        outputs=schema.target.width,
+        classes=isinstance(schema.target, Classes),
+        agents=agents,
+        total_records=total_records,
+        records_max=records_max,
         unit=unit.column,
         max_records=unit.max_records,
         published=False,
-        test="public" if options.test else "held-out" if options.test_share else "none",
+        test=test,
     )
 
 

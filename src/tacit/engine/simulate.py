@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -57,29 +57,36 @@ def simulate(
     noise: Callable[[int, int], NoiseSource],  # of agent and round
     rounds: int,
     state: State,
+    answering: Callable[[int], Collection[int]] | None = None,  # the agents that answer in a round; None: all
 ) -> Iterator[Round]:
-    """Rounds state.round + 1 to `rounds`, one at a time; agents work and are summed in their order."""
+    """Rounds state.round + 1 to `rounds`, one at a time; agents work and are summed in their order.
+
+    An agent that does not answer in a round keeps its state, and so does what the server knows of it. The theorems'
+    averages are defined for agents that all answer.
+    """
     for t in range(state.round + 1, rounds + 1):
         server, w = algorithm.server_send(t, state.server)
-        steps = [
-            algorithm.agent_step(t, w, agent, shard, noise(p, t))
-            for p, (agent, shard) in enumerate(zip(state.agents, shards, strict=True))
-        ]
-        uploads = [step.upload for step in steps]
+        steps = {
+            p: algorithm.agent_step(t, w, state.agents[p], shards[p], noise(p, t))
+            for p in (range(len(shards)) if answering is None else sorted(answering(t)))
+        }
+        uploads = {p: step.upload for p, step in steps.items()}
         server = algorithm.server_receive(t, w, server, uploads)
         model = algorithm.model(t, w, server)
-        agents = tuple(step.agent for step in steps)
+        agents = tuple(steps[p].agent if p in steps else agent for p, agent in enumerate(state.agents))
         averages = state.averages
         if averages is not None:
-            averages = average(t, averages, model, uploads, state.agents, agents, algorithm.iterates_sent)
+            averages = average(
+                t, averages, model, list(uploads.values()), state.agents, agents, algorithm.iterates_sent
+            )
         state = State(t, server, agents, averages)
         yield Round(
             t,
             state,
             model,
-            namespace(w).sqrt(sum(((model - upload.z) ** 2).sum(axis=(0, 2)) for upload in uploads)),
-            np.mean([step.noise for step in steps], axis=0),
+            namespace(w).sqrt(sum(((model - upload.z) ** 2).sum(axis=(0, 2)) for upload in uploads.values())),
+            np.mean([step.noise for step in steps.values()], axis=0),
             algorithm.rho(t)[:, 0],
-            steps[0].eta[:, 0],
-            Counter((p, event) for p, step in enumerate(steps) for event in step.events),
+            next(iter(steps.values())).eta[:, 0],
+            Counter((p, event) for p, step in steps.items() for event in step.events),
         )

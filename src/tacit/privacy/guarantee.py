@@ -24,7 +24,9 @@ def guarantee(ledger: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) ->
     unit = _unit(study["public"]["unit"])
     return {
         "headline": headline(totals),
-        "good": math.isfinite(float(totals["total_epsilon"])) and totals["noise"] == "hardened",
+        "good": math.isfinite(float(totals["total_epsilon"]))
+        and totals["noise"] == "hardened"
+        and not totals["non_private"],
         "protected": _protected(study, totals, unit),
         "runs": [_run_row(run, totals) for run in totals["runs"]],
         "together": _together(totals),
@@ -40,6 +42,11 @@ def headline(totals: Mapping[str, Any]) -> str:
     kept = sorted({b for b in budgets if math.isfinite(b)})
     if not kept:
         return "No guarantee: the run was made without noise, so its total epsilon is infinite."
+    if totals["non_private"]:
+        return (
+            f"No guarantee (non_private: {totals['non_private']}): noise came from a seed that somebody knows; "
+            f"the total epsilon {' or '.join(f'{b:g}' for b in kept)} is nominal."
+        )
     each = " in each run by itself" if len(budgets) > 1 else ""
     shown = " or ".join(f"{b:g}" for b in kept)
     sentence = f"Every {unit} is protected with total epsilon {shown} at delta {totals['delta']:g}{each}"

@@ -25,6 +25,7 @@ def ledger_totals(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "mode": study["mode"],
         "noise": study["noise"],
+        "non_private": next((entry["reason"] for entry in ledger if entry["kind"] == "non_private"), None),
         "unit": study.get("public", {}).get("unit", "record"),
         "delta": study["delta"],
         "total_epsilon": max((run["spent_epsilon"] for run in runs), default=0.0),

@@ -158,6 +158,10 @@ class RunFolder:
         """What the run began with; with what is local-only unless told otherwise."""
         return self._read_both(self.start, local)
 
+    def read_json(self, name: str) -> dict[str, Any]:
+        """A file of the folder that holds one JSON object."""
+        return _read_json(self.path / name)
+
     def _read_both(self, path: Path, local: bool = True) -> dict[str, Any]:
         kept = self.local / path.name
         return merged(_read_json(path), _read_json(kept)) if local and kept.is_file() else _read_json(path)

@@ -21,9 +21,8 @@ from tacit.settings import Settings
 from tacit.study.build import Study
 from tacit.study.certified import Outline, complete, outline
 from tacit.study.paper import prepare_paper
+from tacit.types import Dataset, Range
 from tacit.version import VERSION
-
-PUBLIC_DATA = ("name", "features", "test_records", "bounds", "target")  # what a description may say of private records
 
 
 class Beginning(TypedDict):
@@ -71,13 +70,16 @@ def _cost(plan: Outline) -> float:
 def beginning(study: Study, reservation: str = "") -> Beginning:
     """The first files and ledger lines of a run."""
     config = kept(study.settings).to_toml()
-    private = {"records": fingerprint(study.dataset), "data": _description(study)}
     files = {"config.toml": config}
     if study.settings.schema:
         files["schema.toml"] = Path(study.settings.schema).read_text(encoding="utf-8")
     facts: dict[str, Any] = {"config": digest(config)}
     if study.facts is None:
-        return {"files": files | {"start.json": _json(facts | private)}, "ledger": [_opening(study)], "local": {}}
+        return {
+            "files": files | {"start.json": _json(facts | _private(study))},
+            "ledger": [_opening(study)],
+            "local": {},
+        }
     facts |= {"data": public_description(study), "reservation": reservation}
     if study.settings.noise == "hardened":
         facts["id"] = uuid.uuid4().hex
@@ -87,7 +89,13 @@ def beginning(study: Study, reservation: str = "") -> Beginning:
         for label, plan in zip(part.batch.labels(), part.plans, strict=True)
     ]
     files["start.json"] = _json(facts)
-    return {"files": files, "ledger": [_opening(study), *plans], "local": {"start.json": _json(private)}}
+    local = {"start.json": _json(_private(study))} if study.dataset.train else {}  # who has no records has no secrets
+    return {"files": files, "ledger": [_opening(study), *plans], "local": local}
+
+
+def _private(study: Study) -> dict[str, Any]:
+    """What the records themselves say: for the house alone."""
+    return {"records": fingerprint(study.dataset), "data": describe(study.dataset) | _target(study.dataset)}
 
 
 def public_description(study: Study) -> dict[str, Any]:
@@ -95,20 +103,23 @@ def public_description(study: Study) -> dict[str, Any]:
     facts, dataset = study.facts, study.dataset
     if facts is None:
         raise TypeError("a study in mode paper has no public facts")
-    full = _description(study)
-    declared = {
+    bounds = {"bounds": [dataset.target.low, dataset.target.high]} if isinstance(dataset.target, Range) else {}
+    tested = 0 if dataset.test is None else len(dataset.test.x)
+    return {
+        "test_records": None if facts.test == "held-out" else tested,
+        "name": dataset.name,
+        "features": len(dataset.features),
+        **bounds,
+        **_target(dataset),
         "agents": dict.fromkeys(dataset.agents),
         "records": facts.total_records,
         "declared": facts._asdict() | {"bound": facts.bound},
         "notes": [],
     }
-    names = PUBLIC_DATA if facts.test != "held-out" else tuple(n for n in PUBLIC_DATA if n != "test_records")
-    shown = {name: full[name] for name in names if name in full}
-    return {"test_records": None} | shown | declared
 
 
-def _description(study: Study) -> dict[str, Any]:
-    return describe(study.dataset) | {"target": dataclasses.asdict(study.dataset.target)}
+def _target(dataset: Dataset) -> dict[str, Any]:
+    return {"target": dataclasses.asdict(dataset.target)}
 
 
 def _opening(study: Study) -> dict[str, Any]:

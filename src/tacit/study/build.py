@@ -41,7 +41,7 @@ class Study(NamedTuple):
     @property
     def private_metrics(self) -> tuple[str, ...]:
         """What is computed from private records without noise, and must stay in the house in certified mode."""
-        if self.facts is None:
+        if self.facts is None or not self.dataset.train:  # a coordinator computes nothing from records
             return ()
         own = ("train_objective", "seconds")  # how long it took tells how many records there are
         return (*own, "test_error") if self.facts.test == "held-out" else own

@@ -42,7 +42,11 @@ class Outline(NamedTuple):
 def outline(settings: Settings) -> Outline:
     """The whole study from its settings and public facts."""
     published = load(settings.data_options()) if source_for(settings.data).published else None
-    facts = public_facts(settings, published)
+    return outline_of(settings, public_facts(settings, published), published)
+
+
+def outline_of(settings: Settings, facts: Facts, published: Dataset | None = None) -> Outline:
+    """The whole study from its settings and the facts given."""
     loss = settings.loss if settings.loss != "auto" else "softmax" if facts.classes else "squared"
     hidden = any(ALGORITHMS[name].hidden for name in settings.algorithm)
     widest = facts.bound / 4.0 if hidden else facts.bound  # longer records are scaled down to it by hidden

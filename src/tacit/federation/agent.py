@@ -1,0 +1,97 @@
+"""What a site says to a message: it decides, journals what it is about to say, and only then says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacit.federation import wire
+from tacit.federation.agreement import agree, objections
+from tacit.federation.at_work import AtWork, Refused, begin
+from tacit.federation.journal import Experiment, Journal
+from tacit.federation.messages import Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
+from tacit.federation.policy import Site, read_site
+from tacit.federation.terms import read_terms
+
+OWN_AFFAIR = "this site cannot do that for a reason of its own, which is in its log"
+
+
+@dataclass
+class SiteAgent:
+    """One site. Every byte string it returns has been noted in its journal before."""
+
+    path: Path  # site.toml, which is read anew for every message: a site may change its mind
+    journal: Journal
+    seed: int | None = None  # noise from this seed: for tests, and of no protection
+    log: Callable[[str], None] = lambda line: None  # what stays in the house
+    _at_work: AtWork | None = None
+
+    def answer(self, data: bytes) -> bytes:
+        """The bytes that may leave, for the bytes that came."""
+        name, experiment = "", ""
+        try:
+            site = read_site(self.path)
+            name = site.name
+            message = wire.question(data, self._limit())
+            experiment = message.experiment
+            return self._consider(site, message)
+        except (Refused, wire.Malformed) as refused:
+            reason = str(refused)
+        except Exception as error:  # its words may tell of records
+            self.log(f"{type(error).__name__}: {error}")
+            reason = OWN_AFFAIR
+        self.log(f"refused: {reason}")
+        return self._leave(Refusal(experiment, name, reason))
+
+    def _consider(self, site: Site, message: Question) -> bytes:
+        if isinstance(message, Invitation):
+            self._at_work = self._take_part(site, message)
+            marked = "" if self.seed is None else "seeded"
+            return self._leave(Ready(message.experiment, site.name, marked))
+        if isinstance(message, Close) and self._has_closed(message):
+            return self._leave(Closed(message.experiment, site.name))
+        if self._at_work is None or self._at_work.experiment.id != message.experiment:
+            raise Refused("this study is not at work here: the coordinator has to invite this site first")
+        if isinstance(message, Round):
+            return self._at_work.answer(message)
+        self._at_work.close(message.w)
+        self._at_work = None
+        return self._leave(Closed(message.experiment, site.name))
+
+    def _take_part(self, site: Site, message: Invitation) -> AtWork:
+        """Hold the study against the site's own files; the message says only which study it is."""
+        agreement = agree(read_terms(site.study))
+        ours, theirs = agreement.terms.digest, message.terms
+        if ours != theirs:
+            raise Refused(
+                f"the coordinator's study is {theirs[:12]}…, and this site agreed to {agreement.terms.name} "
+                f"{ours[:12]}…: the two copies of federation.toml differ"
+            )
+        begun = self.journal.experiment(message.experiment)
+        if begun is not None:
+            self._check_same(begun, ours)
+        if reasons := objections(site, agreement, reserved=begun is not None):
+            raise Refused("; ".join(reasons))
+        return begin(site, self.journal, message.experiment, agreement, self.seed)
+
+    def _check_same(self, begun: Experiment, terms: str) -> None:
+        if begun.terms != terms:
+            raise Refused("this study was begun here under other terms")
+        if begun.closed:
+            raise Refused("this study has ended here")
+        if begun.non_private != ("" if self.seed is None else "seeded"):
+            raise Refused("this study was begun with the other kind of noise: seeded and hardened do not mix")
+
+    def _has_closed(self, message: Close) -> bool:
+        begun = self.journal.experiment(message.experiment)
+        return begun is not None and begun.closed is not None
+
+    def _limit(self) -> int:
+        """The longest message a site reads: a header and the parameters of the study at work."""
+        return wire.HEADER_LIMIT + 1024 + (self._at_work.agreement.zero.nbytes if self._at_work else 0)
+
+    def _leave(self, message: Reply) -> bytes:
+        data = wire.encode(message)
+        self.journal.depart(message.experiment, wire.KINDS[type(message)], None, data)
+        return data

@@ -1,0 +1,152 @@
+"""What both sides compute from the terms alone, and a site's reasons not to take part."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.algorithms import Algorithm
+from tacit.data import DataOptions, Facts, check_facts, load, read_schema
+from tacit.errors import InputError
+from tacit.federation import PROTOCOL
+from tacit.federation.policy import Site
+from tacit.federation.terms import Terms, read_terms, schema_hash
+from tacit.results.account import Account
+from tacit.study.build import Part
+from tacit.study.certified import Outline, outline_of
+from tacit.study.protect import Plan
+from tacit.types import Array, Dataset, Shard, Target
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """A study as its terms make it: algorithm, noise and plan, the same for everybody who computes them."""
+
+    terms: Terms
+    outline: Outline
+    features: tuple[str, ...]
+    target: Target
+
+    @property
+    def part(self) -> Part:
+        """The study's only run."""
+        return self.outline.parts[0]
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The pure steps."""
+        return self.part.algorithm
+
+    @property
+    def plan(self) -> Plan:
+        """What a site that answers every round spends."""
+        return self.part.plans[0]
+
+    @property
+    def facts(self) -> Facts:
+        """All that is public about the records."""
+        return self.outline.facts
+
+    @property
+    def zero(self) -> Array:
+        """Parameters before the first round, [J, 1, K]."""
+        return np.zeros((self.facts.features, 1, self.facts.outputs), dtype=self.terms.settings.precision)
+
+
+def agree(terms: Terms, published: Dataset | None = None) -> Agreement:
+    """Everything a study is, from its terms and public facts; no record is read for it."""
+    if terms.schema is None:
+        published = published or load(terms.options())
+        return Agreement(
+            terms, outline_of(terms.settings, terms.facts(published)), published.features, published.target
+        )
+    schema = read_schema(terms.schema)
+    features = (*schema.features, *(("intercept",) if terms.settings.intercept else ()))
+    return Agreement(terms, outline_of(terms.settings, terms.facts()), features, schema.target)
+
+
+def own_records(site: Site, agreement: Agreement) -> Shard:
+    """The site's records, encoded; those that contradict what was declared are refused."""
+    terms, s = agreement.terms, agreement.terms.settings
+    if site.published:
+        dataset = load(terms.options())
+        index = terms.agents.index(site.name)
+        shards, names = dataset.train[index : index + 1], terms.agents[index : index + 1]
+    else:
+        options = DataOptions(site.table, schema=site.schema, agents=1, intercept=s.intercept, precision=s.precision)
+        dataset = load(options)
+        shards, names = dataset.train, (site.name,)
+        if len(shards) != 1:
+            raise InputError(f"{site.table} holds the records of {len(shards)} agents: a site brings its own only")
+    facts = agreement.facts._replace(agents=1, records_max=site.records_max)
+    check_facts(facts, Dataset(terms.name, names, shards, None, dataset.features, dataset.target))
+    return shards[0]
+
+
+def objections(site: Site, agreement: Agreement, reserved: bool = False) -> list[str]:
+    """Why this site will not take part, each reason a sentence of public facts; none: it will.
+
+    `reserved`: the study's budget is set aside already.
+    """
+    terms, facts, plan, accepts = agreement.terms, agreement.facts, agreement.plan, site.accepts
+    s = agreement.outline.settings
+    found = _declarations(site, terms)
+    epsilon = plan.total_epsilon
+    if math.isinf(epsilon) or epsilon > accepts.study_epsilon_max:
+        found.append(f"total_epsilon is {epsilon:g}, and this site accepts at most {accepts.study_epsilon_max:g}")
+    if s.delta > accepts.delta_max:
+        found.append(f"delta is {s.delta:g}, and this site accepts at most {accepts.delta_max:g}")
+    for what, asked, accepted in (
+        ("mechanism", s.mechanism, accepts.mechanisms),
+        ("adjacency", s.adjacency, accepts.adjacency),
+        ("algorithm", s.algorithm[0], accepts.algorithms),
+    ):
+        if asked not in accepted:
+            found.append(f"{what} is {asked}, and this site accepts {', '.join(accepted)}")
+    if plan.rounds > accepts.rounds_max:
+        found.append(f"there are {plan.rounds} rounds, and this site accepts at most {accepts.rounds_max}")
+    return found + _ledger(site, facts.unit, s.adjacency, 0.0 if reserved else plan.zcdp)
+
+
+def _declarations(site: Site, terms: Terms) -> list[str]:
+    found = []
+    if site.protocol != PROTOCOL:
+        found.append(f"this site's file is of protocol {site.protocol}, and this Tacit speaks {PROTOCOL}")
+    if site.name not in terms.sites:
+        return [*found, f"there is no site {site.name} in the study: there are {', '.join(terms.sites)}"]
+    if site.schema_sha256 != terms.schema_sha256:
+        ours, theirs = site.schema_sha256[:12], terms.schema_sha256[:12]
+        found.append(f"the study's schema is {theirs}…, and this site agreed to {ours}…")
+    elif site.schema and schema_hash(read_schema(site.schema)) != site.schema_sha256:
+        found.append("this site's schema file is not the one it declares the hash of")
+    if bool(site.published) != bool(terms.data) or site.published != terms.data:
+        found.append("the study and this site name different data")
+    if site.total_records != terms.settings.total_records:
+        found.append(
+            f"the study declares total_records {terms.settings.total_records}, and this site {site.total_records}"
+        )
+    if site.records_max != terms.sites[site.name]:
+        found.append(
+            f"the study declares records_max {terms.sites[site.name]} for this site, and the site {site.records_max}"
+        )
+    return found
+
+
+def _ledger(site: Site, unit: str, adjacency: str, cost: float) -> list[str]:
+    """Whether the ledger counts for this study's neighbours and has room for it."""
+    state = Account.open(site.ledger).state()
+    found = [
+        f"{what} is {asked}, and this site's ledger counts for {state[what]}"
+        for what, asked in (("unit", unit), ("adjacency", adjacency))
+        if asked != state[what]
+    ]
+    if cost > state["zcdp_left"]:
+        found.append("this site's budget for these records is exhausted: what is left of it does not cover the study")
+    return found
+
+
+def own_terms(site: Site) -> Terms:
+    """The site's own copy of the terms."""
+    return read_terms(site.study)

@@ -1,0 +1,159 @@
+"""A study at work at a site: its records, its ledger and its journal, from the first round to the last."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tacit.federation import wire
+from tacit.federation.agreement import Agreement, own_records
+from tacit.federation.books import begin_books, close_books, record_round, round_row, study_of
+from tacit.federation.journal import Answered, Experiment, Journal
+from tacit.federation.messages import Answer, Round
+from tacit.federation.policy import Site
+from tacit.privacy.accountants.zcdp import zcdp_sum
+from tacit.privacy.ledger import entries, releases
+from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
+from tacit.results.account import Account
+from tacit.results.chain import Chain
+from tacit.results.folder import RunFolder
+from tacit.study.build import Study
+from tacit.types import Array, Shard
+
+
+class Refused(Exception):
+    """Something this site does not do; the reason is made of public facts, and may be told."""
+
+
+@dataclass
+class AtWork:
+    """One study, ready to answer rounds."""
+
+    site: Site
+    journal: Journal
+    experiment: Experiment
+    agreement: Agreement
+    shard: Shard
+    books: Study
+    folder: RunFolder
+    seed: int | None  # noise from this seed: for tests, and of no protection
+    chain: Chain = field(init=False)
+    charged: set[int] = field(init=False)  # the rounds that the ledger has
+
+    def __post_init__(self) -> None:
+        """Bring the ledger up to the journal: a crash may have come between the two."""
+        self.chain = self.folder.chain
+        self.charged = {entry["first"] for entry in self.chain.read() if entry["kind"] == "release"}
+        for row in self.journal.answered(self.experiment.id):
+            self._charge(row)
+
+    def answer(self, message: Round) -> bytes:
+        """Lines 14-23 of Algorithm 1 between journal and send; the same question gets the same bytes again."""
+        t, w, name = message.round, wire.array_digest(message.w), self.experiment.id
+        base = message.bases.get(self.site.name)
+        if base is None:
+            raise Refused("the message names no base for this site")
+        last = self.journal.last(name)
+        if last is not None and t <= last.round:
+            return self._again(last, t, w, base)
+        agent = self.journal.state(name, base, self.agreement.zero)
+        if agent is None or not base < t <= self.agreement.part.rounds:
+            raise Refused(f"round {t} from base {base} does not follow from what this site has answered")
+        self._check(message.w)
+        began = time.perf_counter()
+        step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
+        data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
+        drawn = entries(
+            Counter((0, event) for event in step.events), self.books.parts[0].batch.labels(), [self.site.name]
+        )
+        place = {"first": t, "last": t, "session": 1, "upload": wire.digest(data)}
+        row = Answered(t, base, w, [entry | place for entry in drawn], data)
+        self.journal.write(name, row, step.agent)
+        self._charge(row)
+        residual = float(np.linalg.norm(message.w - step.upload.z))
+        size = message.w.nbytes * len(self.charged)
+        record_round(
+            self.folder,
+            round_row(self.books, t, message.w, residual, time.perf_counter() - began, (size, size), None),
+        )
+        return data
+
+    def close(self, w: Array) -> None:
+        """The model comes home, and what was not spent goes back to the ledger over studies."""
+        self._check(w)
+        if self.charged and not self.folder.finished:
+            close_books(self.books, self.folder, w)
+        settle(self.site, self.journal, self.experiment, self.folder)
+
+    def _again(self, last: Answered, t: int, w: str, base: int) -> bytes:
+        if t < last.round:
+            raise Refused(f"round {t} is stale: this site has answered round {last.round}")
+        if (w, base) != (last.w, last.base):
+            raise Refused(f"round {t} was answered for another w or base: that would be a fork of the study")
+        if last.upload is None:
+            raise Refused(f"round {t} is behind what the server has accepted")
+        self.journal.depart(self.experiment.id, "answer again", t, last.upload)
+        return last.upload
+
+    def _charge(self, row: Answered) -> None:
+        """The round's events in the study's ledger, once."""
+        if row.round not in self.charged:
+            self.chain.append(row.events)
+            self.charged.add(row.round)
+
+    def _check(self, w: Array) -> None:
+        zero = self.agreement.zero
+        if w.shape != zero.shape or w.dtype != zero.dtype or not np.isfinite(w).all():
+            raise Refused("w has not the shape, the precision or the finite numbers of this study's parameters")
+
+    def _noise(self, t: int) -> NoiseSource:
+        if self.seed is None:
+            return SYSTEM_NOISE
+        index = self.agreement.terms.agents.index(self.site.name)
+        return SeededNoise((self.seed,), index, t, self.agreement.part.batch.streams)
+
+
+def begin(site: Site, journal: Journal, name: str, agreement: Agreement, seed: int | None) -> AtWork:
+    """Set the study's whole plan aside, begin its books, and load the records; a study that has begun goes on."""
+    shard = own_records(site, agreement)
+    books = study_of(agreement, [site.name], site.table or site.published)
+    begun = journal.experiment(name)
+    if begun is None:
+        reservation = _reserve(site, name, agreement)
+        folder = begin_books(study_folder(site, name), books, reservation)
+        marked = "" if seed is None else "seeded"
+        if marked:
+            folder.chain.append([{"kind": "non_private", "agent": site.name, "reason": marked}])
+        begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, reservation, marked)
+    else:
+        Account.open(site.ledger).check_open(begun.reservation)
+        folder = RunFolder.open(study_folder(site, name))
+        folder.check_at_home()
+    return AtWork(site, journal, begun, agreement, shard, books, folder, seed)
+
+
+def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFolder) -> None:
+    """Replace a study's reservation by what it has spent; afterwards nothing more is answered in it."""
+    spent = [zcdp_sum(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
+    cost = math.fsum(math.inf if one is None else one for one in spent)
+    Account.open(site.ledger).settle(experiment.reservation, cost)
+    journal.close(experiment.id)
+
+
+def study_folder(site: Site, name: str) -> Path:
+    """Where a study's ledger and report are."""
+    return site.state / "studies" / name
+
+
+def _reserve(site: Site, name: str, agreement: Agreement) -> str:
+    """The study's reservation; one that a process took before it died is taken up."""
+    account, study = Account.open(site.ledger), f"{agreement.terms.name}/{name}"
+    for entry in account.state()["studies"]:
+        if entry["study"] == study and "settled" not in entry:
+            return str(entry["reservation"])
+    return account.reserve(study, agreement.plan.zcdp, agreement.outline.settings.adjacency, agreement.facts.unit)

@@ -1,0 +1,79 @@
+"""The run folder of a federated study, at the coordinator and at every site: the same files as any other run's."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.engine.evaluate import test_error
+from tacit.federation.agreement import Agreement
+from tacit.results.files import write_arrays
+from tacit.results.folder import RunFolder, append_lines
+from tacit.study.begin import beginning
+from tacit.study.build import Study
+from tacit.study.outcome import finish
+from tacit.types import Array, Dataset, Shard
+from tacit.views.report import write_report
+
+
+def study_of(agreement: Agreement, agents: Sequence[str], data: str = "", test: Shard | None = None) -> Study:
+    """The study as the run folder knows it; nobody's records are in it."""
+    settings = agreement.outline.settings
+    if data:
+        settings = replace(settings, data=data)
+    dataset = Dataset(agreement.terms.name, tuple(agents), (), test, agreement.features, agreement.target)
+    return Study(settings, dataset, agreement.outline.problem, agreement.outline.parts, agreement.facts)
+
+
+def begin_books(path: Path, study: Study, reservation: str = "", files: Mapping[str, str] | None = None) -> RunFolder:
+    """A new run folder; what a crash left of one that had not begun is cleared away."""
+    if path.exists():
+        shutil.rmtree(path)
+    begun = beginning(study, reservation)
+    begun["files"] |= files or {}
+    return RunFolder.create(path, **begun)
+
+
+def round_row(
+    study: Study, t: int, w: Array, residual: float, seconds: float, sent: tuple[int, int], test: Shard | None
+) -> dict[str, Any]:
+    """One round's line of metrics; `sent` are the bytes of parameters up and down so far."""
+    part = study.parts[0]
+    algorithm = part.algorithm
+    return {
+        **part.batch.labels()[0],
+        "round": t,
+        "test_error": float(test_error(w, test, study.dataset.target)[0]) if test else None,
+        "train_objective": None,
+        "consensus_residual": residual,
+        "noise": float(_magnitude(algorithm)),
+        "rho": float(algorithm.rho(t)[0, 0]),
+        "eta": float(part.eta(t)[0, 0]),
+        "seconds": round(seconds, 4),
+        "bytes_up": sent[0],
+        "bytes_down": sent[1],
+    }
+
+
+def record_round(folder: RunFolder, row: Mapping[str, Any]) -> None:
+    """Add a round's line."""
+    append_lines(folder.metrics, [row])
+
+
+def close_books(study: Study, folder: RunFolder, w: Array) -> None:
+    """The model, the summary and the report of a study that has ended."""
+    file = folder.checkpoints / f"{study.parts[0].batch.algorithm}.npz"
+    if not file.exists():
+        write_arrays(file, {"w": w})
+    finish(study, folder)
+    write_report(folder)
+
+
+def _magnitude(algorithm: Any) -> float:
+    """The expected size of the noise in one number of a gradient."""
+    return float(np.asarray(algorithm.release.mechanism.magnitude)[0])

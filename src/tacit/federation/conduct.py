@@ -1,0 +1,52 @@
+"""A study at the coordinator, begun or taken up again from its run folder."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from tacit.data import encode, load, read_schema, read_table
+from tacit.errors import InputError
+from tacit.federation.agreement import Agreement, agree
+from tacit.federation.books import begin_books, study_of
+from tacit.federation.coordinator import Coordinator
+from tacit.federation.terms import Terms
+from tacit.results.files import to_json
+from tacit.results.folder import RunFolder
+from tacit.types import Shard
+
+TERMS = "federation.json"
+
+
+def open_study(terms: Terms, path: Path) -> Coordinator:
+    """The study of these terms in a run folder: a new one, or the one that is there."""
+    published = None if terms.schema else load(terms.options())
+    agreement = agree(terms, published)
+    test = published.test if published else _own_test(terms)
+    study = study_of(agreement, terms.agents, test=test)
+    if not (path / TERMS).exists():
+        if path.exists() and any(path.iterdir()) and not (path / "config.toml").exists():
+            raise InputError(f"{path} exists and is not a run folder: choose another --out")
+        experiment = uuid.uuid4().hex
+        begin_books(path, study, files={TERMS: to_json({"experiment": experiment, "terms": terms.digest}) + "\n"})
+    folder = RunFolder.open(path)
+    folder.check_at_home()
+    begun = folder.read_json(TERMS)
+    if begun["terms"] != terms.digest:
+        raise InputError(f"{path} was begun under other terms than {terms.path} has now: choose another --out")
+    return Coordinator(agreement, study, folder, begun["experiment"])
+
+
+def plan_of(terms: Terms) -> Agreement:
+    """The study these terms make, for whoever wants to look at it first."""
+    return agree(terms)
+
+
+def _own_test(terms: Terms) -> Shard | None:
+    if not terms.test or terms.schema is None:
+        return None
+    s = terms.settings
+    x, y = encode(read_table(terms.test), read_schema(terms.schema), s.intercept, s.precision, with_label=True)
+    if y is None:
+        raise TypeError("a test table has labels")
+    return Shard(x, y)

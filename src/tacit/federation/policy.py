@@ -1,0 +1,129 @@
+"""`site.toml`: a site's records, its budget over all studies, and what it lets a study ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.algorithms import ALGORITHMS
+from tacit.federation.sections import Key, check_sections, names, read_section, read_toml
+from tacit.privacy.mechanisms.calibrated import MECHANISMS
+from tacit.privacy.sensitivity import ADJACENCIES
+from tacit.settings.rules import integer, path, real, text
+
+ADVICE = "'tacit federation site init' writes one"
+LAYOUT: dict[str, dict[str, Key]] = {
+    "": {"protocol": Key(integer(1)), "site": Key(text), "kit": Key(path, "."), "study": Key(path, "federation.toml")},
+    "data": {
+        "table": Key(path, ""),
+        "published": Key(text, ""),
+        "schema": Key(path, ""),
+        "schema_sha256": Key(text),
+        "total_records": Key(integer(1)),
+        "records_max": Key(integer(1)),
+    },
+    "budget": {"ledger": Key(path), "state": Key(path, "state")},
+    "accept": {
+        "study_epsilon_max": Key(real(0.0)),
+        "delta_max": Key(real(0.0, 1.0)),
+        "mechanisms": Key(names(lambda: MECHANISMS), tuple(MECHANISMS)),
+        "adjacency": Key(names(lambda: ADJACENCIES)),
+        "algorithms": Key(names(lambda: ALGORITHMS)),
+        "rounds_max": Key(integer(1), 10_000),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Accepts:
+    """What a study may ask of this site; anything else is refused."""
+
+    study_epsilon_max: float  # of one study
+    delta_max: float
+    mechanisms: tuple[str, ...]
+    adjacency: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    rounds_max: int
+
+
+@dataclass(frozen=True)
+class Site:
+    """A site's own file: it decides."""
+
+    path: Path
+    protocol: int
+    name: str
+    kit: Path  # the start-up kit
+    study: Path  # this site's own copy of federation.toml
+    table: str
+    published: str
+    schema: str
+    schema_sha256: str
+    total_records: int
+    records_max: int
+    ledger: Path  # of these records, over all studies
+    state: Path  # journal and study folders: private
+    accepts: Accepts
+
+
+def read_site(where: Path) -> Site:
+    """The site in a file; paths in it are relative to its folder."""
+    document = read_toml(where, ADVICE)
+    check_sections(where, document, tuple(name for name in LAYOUT if name))
+    found = {name: read_section(where, document, name, layout) for name, layout in LAYOUT.items()}
+    here = where.resolve().parent
+    top, data, budget = found[""], found["data"], found["budget"]
+
+    def place(given: str) -> str:
+        return str(here / given) if given else ""
+
+    return Site(
+        path=where,
+        protocol=top["protocol"],
+        name=top["site"],
+        kit=here / top["kit"],
+        study=here / top["study"],
+        table=place(data["table"]),
+        published=data["published"],
+        schema=place(data["schema"]),
+        schema_sha256=data["schema_sha256"],
+        total_records=data["total_records"],
+        records_max=data["records_max"],
+        ledger=here / budget["ledger"],
+        state=here / budget["state"],
+        accepts=Accepts(**found["accept"]),
+    )
+
+
+def draft_site(values: dict[str, Any]) -> str:
+    """A first site.toml with remarks, for its owner to go through."""
+    return DRAFT.format(**values)
+
+
+DRAFT = """\
+# What {site} brings to the federation, and what it lets a study ask for. Only this file decides: whatever a
+# coordinator proposes beyond it is refused, and nothing leaves. Paths are relative to this file.
+protocol = {protocol}
+site = "{site}"
+kit = "{kit}"                # the start-up kit, with this site's certificate: keep it private
+study = "{study}"            # your own copy of the study's terms; read it before you accept it
+
+[data]
+{data}
+schema_sha256 = "{schema_sha256}"  # of the schema you agreed on
+total_records = {total_records}           # declared by the parties together, a normaliser
+records_max = {records_max}             # declared: this site brings no more; not counted
+
+[budget]
+ledger = "{ledger}"          # what all studies on these records may spend; never restore it from a backup
+state = "{state}"            # journal and study folders; private: it holds what noise hides
+
+[accept]
+study_epsilon_max = {study_epsilon_max}       # a single study may ask for no more than this total epsilon
+delta_max = {delta_max}
+mechanisms = ["gaussian"]      # gaussian, laplace
+adjacency = ["{adjacency}"]    # what neighbouring data sets are: add-remove or replace-one; the ledger counts for one
+algorithms = ["{algorithm}"]
+rounds_max = {rounds_max}
+"""

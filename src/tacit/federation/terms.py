@@ -1,0 +1,205 @@
+"""`federation.toml`: who takes part, what they train together, and what the coordinator proposes to spend."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tacit.data import SOURCES, DataOptions, Facts, Schema, declared_facts, load, read_schema, schema_facts
+from tacit.data.schema_text import dump_schema
+from tacit.errors import InputError, no_such
+from tacit.federation import PROTOCOL
+from tacit.federation.sections import Key, check_sections, read_section, read_toml
+from tacit.results.files import to_json
+from tacit.settings import Settings, resolve
+from tacit.settings.rules import integer, path, real, text
+from tacit.types import Dataset
+
+STUDY_KEYS = (  # settings that a study may fix; what it leaves out is planned from public facts
+    "loss",
+    "regulariser",
+    "beta",
+    "set",
+    "set_size",
+    "algorithm",
+    "rounds",
+    "local_updates",
+    "rho",
+    "eta",
+    "eta_scale",
+    "total_epsilon",
+    "delta",
+    "mechanism",
+    "adjacency",
+    "clip",
+    "clip_l1",
+    "noise_multiplier",
+    "intercept",
+    "precision",
+)
+OWN_KEYS = ("schema", "schema_sha256", "data", "total_records")
+SITE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
+ADVICE = "'tacit federation init' writes one"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all parties of a study must agree on, and how the coordinator runs it."""
+
+    path: Path
+    name: str
+    host: str
+    port: int
+    sites: Mapping[str, int]  # name -> the most records it may bring, as declared; the order is the agents'
+    settings: Settings
+    schema: Path | None  # of the sites' tables
+    data: str  # a published data set instead, dealt out to the sites in order
+    quorum: int
+    answer_seconds: float
+    test: str  # the coordinator's own public test table
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The sites' names, in order."""
+        return tuple(self.sites)
+
+    @cached_property
+    def schema_sha256(self) -> str:
+        """The hash of what the features mean."""
+        return schema_hash(read_schema(self.schema)) if self.schema else text_hash(self.data)
+
+    @cached_property
+    def digest(self) -> str:
+        """The hash of everything two parties must have in common."""
+        fields = dataclasses.asdict(self.settings)
+        shared = {name: fields[name] for name in (*STUDY_KEYS, "total_records", "noise", "mode")}
+        parts = (PROTOCOL, self.name, list(self.sites.items()), self.schema_sha256, self.data, shared)
+        return text_hash(to_json(parts))
+
+    def options(self) -> DataOptions:
+        """How a published data set is dealt out."""
+        s = self.settings
+        return DataOptions(self.data, agents=len(self.sites), intercept=s.intercept, precision=s.precision)
+
+    def facts(self, published: Dataset | None = None) -> Facts:
+        """All that is public about the records."""
+        test = "public" if self.test or self.data else "none"
+        if self.schema is None:
+            found = declared_facts(self.options(), _count(self.settings), None, published or load(self.options()))
+            return found._replace(records_max=dict(self.sites), test=test)
+        return schema_facts(
+            self.name,
+            read_schema(self.schema),
+            intercept=self.settings.intercept,
+            agents=len(self.sites),
+            total_records=_count(self.settings),
+            records_max=dict(self.sites),
+            test=test,
+        )
+
+
+def read_terms(where: Path) -> Terms:
+    """The terms in a file; paths in it are relative to its folder."""
+    document = read_toml(where, ADVICE)
+    check_sections(where, document, ("server", "sites", "study", "running"))
+    top = read_section(where, document, "", {"protocol": Key(integer(1)), "name": Key(text)})
+    if top["protocol"] != PROTOCOL:
+        raise InputError(f"{where} is of protocol {top['protocol']}, and this Tacit speaks {PROTOCOL}")
+    _check_name(where, "name", top["name"])
+    server = read_section(where, document, "server", {"host": Key(text), "port": Key(integer(1, 65535), 8002)})
+    sites = _sites(where, document)
+    running = read_section(
+        where,
+        document,
+        "running",
+        {
+            "quorum": Key(integer(1, len(sites)), len(sites) // 2 + 1),
+            "answer_seconds": Key(real(0.0), 30.0),
+            "test": Key(path, ""),
+        },
+        optional=True,
+    )
+    settings, schema, data, declared = _study(where, document, sites)
+    test = str(where.parent / running["test"]) if running["test"] else ""
+    terms = Terms(
+        where,
+        top["name"],
+        server["host"],
+        server["port"],
+        sites,
+        settings,
+        schema,
+        data,
+        running["quorum"],
+        running["answer_seconds"],
+        test,
+    )
+    if declared and declared != terms.schema_sha256:
+        raise InputError(
+            f"{where} declares schema_sha256 {declared[:12]}…, and {schema} has {terms.schema_sha256[:12]}…"
+        )
+    return terms
+
+
+def schema_hash(schema: Schema) -> str:
+    """The same for two schemas that mean the same; comments do not count."""
+    return text_hash(dump_schema(replace(schema, agent=None)))
+
+
+def text_hash(content: str) -> str:
+    """SHA-256 of a text."""
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _sites(where: Path, document: Mapping[str, Any]) -> dict[str, int]:
+    section = document.get("sites")
+    if not isinstance(section, dict) or not section:
+        raise InputError(f"{where} needs a section [sites] with a line 'name = records_max' for each")
+    for name in section:
+        _check_name(where, "the site", name)
+    return {name: integer(1)(f"{where}: the records_max of site {name}", most) for name, most in section.items()}
+
+
+def _check_name(where: Path, what: str, name: str) -> None:
+    if not SITE_NAME.fullmatch(name):
+        raise InputError(f"{where}: {what} {name!r} must be small letters, digits and hyphens, at most 41")
+
+
+def _study(
+    where: Path, document: Mapping[str, Any], sites: Mapping[str, int]
+) -> tuple[Settings, Path | None, str, str]:
+    section = document.get("study")
+    if not isinstance(section, dict):
+        raise InputError(f"{where} has no section [study]")
+    for key in section:
+        if key not in STUDY_KEYS + OWN_KEYS:
+            raise InputError(f"{where}: {no_such('key in [study]', key, STUDY_KEYS + OWN_KEYS)}")
+    if ("schema" in section) == ("data" in section):
+        raise InputError(f"{where}: [study] needs either schema (of the sites' tables) or data (a published data set)")
+    data = text("[study] data", section.get("data", ""))
+    if data and not SOURCES[data].published:
+        raise InputError(f"{where}: [study] data is {data}: only a published data set has public sizes; give a schema")
+    schema = None if data else where.parent / text("[study] schema", section["schema"])
+    given = {key: value for key, value in section.items() if key in STUDY_KEYS}
+    fixed = {"mode": "certified", "noise": "hardened", "averages": False, "records_max": dict(sites)}
+    place = {"data": data} if data else {"data": "sites.csv", "schema": str(schema)}
+    if "total_records" not in section:
+        raise InputError(f"{where}: [study] needs total_records: a round number of records that the parties agree on")
+    total = integer(1)("[study] total_records", section["total_records"])
+    settings = resolve(fixed | place | {"agents": len(sites), "total_records": total, "rounds": "auto"} | given)
+    for key in ("algorithm", "total_epsilon"):
+        if len(getattr(settings, key)) != 1:
+            raise InputError(f"{where}: [study] {key} must be one value: a federation runs one study at a time")
+    return settings, schema, data, text("[study] schema_sha256", section.get("schema_sha256", ""))
+
+
+def _count(settings: Settings) -> int:
+    if not isinstance(settings.total_records, int):
+        raise TypeError("the terms of a study have total_records")
+    return settings.total_records
