@@ -30,11 +30,15 @@ FINISHED, STOPPED, REGROUP, WAITING = "finished", "stopped", "regroup", "waiting
 PATIENCE = 3  # bad answers in a row, after which a site is left out until the sites are gathered anew
 
 
+class Lost(Exception):
+    """The engine has given up in the middle of a question."""
+
+
 class Exchange(Protocol):
     """An engine: it carries a message to sites, and brings back what they said in time."""
 
     def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        """The answers that came within some seconds, by site."""
+        """The answers that came within some seconds, by site; an engine that gives up raises Lost."""
         ...
 
 

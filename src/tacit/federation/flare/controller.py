@@ -16,7 +16,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from tacit.federation.conduct import open_study
-from tacit.federation.coordinator import WAITING
+from tacit.federation.coordinator import WAITING, Lost
 from tacit.federation.flare.names import PAYLOAD, RUN_VARIABLE, TASK, TERMS_VARIABLE
 from tacit.federation.flare.outcome import write_outcome
 from tacit.federation.flare.processes import die_with_parent
@@ -43,8 +43,11 @@ class StudyController(Controller):
         terms = read_terms(Path(os.environ[TERMS_VARIABLE]))
         coordinator = open_study(terms, Path(os.environ[RUN_VARIABLE]))
         with coordinator.folder.locked():
-            outcome = coordinator.conduct(FlareExchange(self, fl_ctx, abort_signal), self._sites)
-            write_outcome(coordinator.folder, self._leg, WAITING if abort_signal.triggered else outcome)
+            try:
+                outcome = coordinator.conduct(FlareExchange(self, fl_ctx, abort_signal), self._sites)
+            except Lost:
+                outcome = WAITING
+            write_outcome(coordinator.folder, self._leg, outcome)
 
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
@@ -75,4 +78,6 @@ class FlareExchange:
         self._controller.broadcast_and_wait(
             task, self._context, targets=list(sites), min_responses=len(sites), abort_signal=self._abort
         )
-        return replies if not self._abort.triggered else {}
+        if self._abort.triggered:
+            raise Lost
+        return replies
