@@ -10,6 +10,7 @@ import rich_click as click
 from tacit.cli.about import algorithms, config
 from tacit.cli.audit import audit
 from tacit.cli.data import data
+from tacit.cli.federation import federation
 from tacit.cli.group import NearestGroup
 from tacit.cli.ledger import ledger
 from tacit.cli.look import compare, plot, report, show
@@ -35,13 +36,14 @@ def cli() -> None:
       tacit plan --total-epsilon 1         what a privacy budget buys, before it is spent
       tacit run --total-epsilon 1          train within it
       tacit ledger runs/a                  what a run spent
+      tacit federation demo                sites on their own, over a network, through crashes
       tacit reproduce mnist --quick        the paper's comparison, in minutes
     """
 
 
 COMMANDS = (
     *(plan, train, resume, show, compare, plot, report, ledger, audit),
-    *(reproduce, predict, evaluate, data, algorithms, config),
+    *(federation, reproduce, predict, evaluate, data, algorithms, config),
 )
 for command in COMMANDS:
     cli.add_command(command)

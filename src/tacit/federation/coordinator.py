@@ -136,7 +136,14 @@ class Coordinator:
         record_round(self.folder, round_row(self.study, t, model, residual, seconds, sent, self.study.dataset.test))
         took = {"ms": round(1000.0 * (time.perf_counter() - began), 1), "bytes_up": size[1], "bytes_down": size[0]}
         missing = [site for site in agents if site not in uploads]
-        line = {"round": t, "answered": list(uploads), "missing": missing, "rejected": rejected, **took}
+        line = {
+            "round": t,
+            "of": self.agreement.part.rounds,
+            "answered": list(uploads),
+            "missing": missing,
+            "rejected": rejected,
+            **took,
+        }
         append_lines(lines_of(self.folder)[1], [line])
         self.state = ServerState(t, server, bases, model, seconds, sent)
         save(self.folder, self._name, self.state)

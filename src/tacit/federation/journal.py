@@ -168,9 +168,10 @@ class Journal:
         with self._connection:
             self._depart(name, kind, number, data)
 
-    def departures(self) -> list[Departure]:
-        """Every byte string that left, in order."""
-        return [Departure(*row) for row in self._connection.execute("select * from departures order by number")]
+    def departures(self, after: int = 0) -> list[Departure]:
+        """Every byte string that left, in order, after some number."""
+        query = "select * from departures where number > ? order by number"
+        return [Departure(*row) for row in self._connection.execute(query, (after,))]
 
     def has_departed(self, sha256: str) -> bool:
         """Whether these bytes were noted before."""

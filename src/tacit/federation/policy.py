@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tacit.algorithms import ALGORITHMS
 from tacit.federation.sections import Key, check_sections, names, read_section, read_toml
@@ -96,11 +95,6 @@ def read_site(where: Path) -> Site:
     )
 
 
-def draft_site(values: dict[str, Any]) -> str:
-    """A first site.toml with remarks, for its owner to go through."""
-    return DRAFT.format(**values)
-
-
 DRAFT = """\
 # What {site} brings to the federation, and what it lets a study ask for. Only this file decides: whatever a
 # coordinator proposes beyond it is refused, and nothing leaves. Paths are relative to this file.
@@ -122,7 +116,7 @@ state = "{state}"            # journal and study folders; private: it holds what
 [accept]
 study_epsilon_max = {study_epsilon_max}       # a single study may ask for no more than this total epsilon
 delta_max = {delta_max}
-mechanisms = ["gaussian"]      # gaussian, laplace
+mechanisms = ["{mechanism}"]   # gaussian, laplace
 adjacency = ["{adjacency}"]    # what neighbouring data sets are: add-remove or replace-one; the ledger counts for one
 algorithms = ["{algorithm}"]
 rounds_max = {rounds_max}

@@ -105,8 +105,10 @@ class Conductor:
         return None
 
     def _present(self, server: Server) -> list[str]:
-        heard = server.sites()
-        return [site for site in self.terms.agents if time.time() - heard.get(site, 0.0) < HEARD]
+        """The sites that were heard of lately, and since they were lost."""
+        heard, now = server.sites(), time.time()
+        alive = [site for site in self.terms.agents if now - heard.get(site, 0.0) < HEARD]
+        return [site for site in alive if heard[site] > self.away.get(site, 0.0)]
 
     def _leg(self, server: Server, process: Popen[bytes], leg: int, sites: list[str]) -> str:
         """One job; how it ended."""

@@ -1,0 +1,187 @@
+"""`tacit federation`: a study among sites on other machines. Here the coordinator's commands; `site` has the sites'."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from click.exceptions import Exit
+
+from tacit import api
+from tacit.cli.federation_watch import FederationWatch
+from tacit.cli.group import NearestGroup
+from tacit.cli.output import print_json, print_result, stderr, stdout
+from tacit.cli.site import site
+from tacit.errors import InputError
+from tacit.results.files import write_text
+from tacit.settings.rules import counts, integer, real
+from tacit.stopping import stop_signals
+
+
+@click.group(cls=NearestGroup)
+def federation() -> None:
+    """Train together over a network: one coordinator, an agent at every site.
+
+    Nothing but noisy parameters leaves a site, and each site decides for itself what it takes part in. The page
+    docs/federation.md goes through all of it.
+
+    \b
+    Examples:
+      tacit federation demo                               everything on this machine, crashes included
+      tacit federation init --schema schema.toml --sites north=250,south=200 --total-records 400
+      tacit federation provision federation.toml --out kits
+      tacit federation site init kits/north --data north.csv --total-epsilon 3
+      tacit federation run federation.toml --kits kits
+    """
+
+
+federation.add_command(site)
+
+
+@federation.command()
+@click.argument("file", default="federation.toml", type=click.Path(path_type=Path))
+@click.option("--name", default="study", help="what the study is called")
+@click.option("--schema", default="", help="schema file of the sites' tables")
+@click.option("--data", default="", help="a published data set instead of tables (tacit data list)")
+@click.option("--sites", required=True, metavar="NAME=N,...", help="the sites, each with the most records it may bring")
+@click.option("--total-records", required=True, metavar="NUMBER", help="of all sites together, a round number")
+@click.option("--total-epsilon", default="1", metavar="NUMBER", help="what the study may spend [default: 1]")
+@click.option("--delta", default="1e-6", metavar="NUMBER", help="at this delta [default: 1e-6]")
+@click.option("--host", default="localhost", help="how the sites reach the coordinator [default: localhost]")
+@click.option("--port", default="8002", metavar="NUMBER", help="on this port [default: 8002]")
+def init(file: Path, name: str, schema: str, data: str, **given: Any) -> None:
+    """Write the terms of a study, for everybody to read.
+
+    \b
+    Examples:
+      tacit federation init --schema schema.toml --sites north=250,south=200,west=200 --total-records 500
+      tacit federation init digits.toml --data mnist14 --sites a=20000,b=20000,c=20000 --total-records 60000
+    """
+    from tacit.federation.draft import draft_terms  # noqa: PLC0415  most commands need none of it
+    from tacit.federation.terms import read_terms  # noqa: PLC0415
+
+    if file.exists():
+        raise InputError(f"{file} exists: choose another name")
+    if bool(schema) == bool(data):
+        raise InputError("give either --schema, of the sites' tables, or --data, a published data set")
+    sites = counts("sites", given["sites"])
+    if isinstance(sites, int):
+        raise InputError(f"sites is {given['sites']}: it must name them, as in north=250,south=200")
+    text = draft_terms(
+        name,
+        schema,
+        data,
+        sites,
+        integer(1)("total-records", given["total_records"]),
+        real(0.0)("total-epsilon", given["total_epsilon"]),
+        real(0.0, 1.0)("delta", given["delta"]),
+        given["host"],
+        integer(1, 65535)("port", given["port"]),
+    )
+    write_text(file, text)
+    try:
+        read_terms(file)
+    except InputError:
+        file.unlink()
+        raise
+    stdout.print(f"{file}: read it, then 'tacit federation provision {file}'", soft_wrap=True, highlight=False)
+
+
+@federation.command()
+@click.argument("terms", type=click.Path(path_type=Path))
+@click.option("--out", default="kits", type=click.Path(path_type=Path), help="folder for the kits [default: kits]")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def provision(terms: Path, out: Path, as_json: bool) -> None:
+    """Make a start-up kit for the server, the coordinator and every site.
+
+    Every kit holds a certificate of its own and must reach its owner by a safe way. Run again, it adds the kits of new
+    sites and leaves the others alone. The folder kits/authority signs certificates: keep it, and keep it secret.
+
+    \b
+    Examples:
+      tacit federation provision federation.toml --out kits
+    """
+    needs_engine()
+    from tacit.federation.flare.provision import provision as make  # noqa: PLC0415
+    from tacit.federation.terms import read_terms  # noqa: PLC0415
+
+    made = make(read_terms(terms), out)
+    if as_json:
+        print_json({name: str(path) for name, path in made.items()})
+        return
+    for name, path in made.items():
+        stdout.print(f"{name:14} {path}", soft_wrap=True, highlight=False)
+
+
+@federation.command()
+@click.argument("terms", type=click.Path(path_type=Path))
+@click.option("--kits", default="kits", type=click.Path(path_type=Path), help="folder of the kits [default: kits]")
+@click.option("--out", type=click.Path(path_type=Path), help="the run folder [default: runs/federation-NAME]")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+def run(terms: Path, kits: Path, out: Path | None, as_json: bool) -> None:
+    """Run a study: wait for the sites, train, and go on after whatever happens.
+
+    The same command takes a study up again that was stopped (Ctrl-C) or killed, from its last round; no budget is
+    spent twice. A study that has ended is shown.
+
+    \b
+    Examples:
+      tacit federation run federation.toml --kits kits
+      tacit federation run federation.toml --kits kits --out runs/second --json
+    """
+    needs_engine()
+    from tacit.federation.coordinator import FINISHED  # noqa: PLC0415
+    from tacit.federation.flare.run import conduct  # noqa: PLC0415
+    from tacit.federation.summary import federated  # noqa: PLC0415
+    from tacit.federation.terms import read_terms  # noqa: PLC0415
+
+    read = read_terms(terms)
+    place = out or Path("runs") / f"federation-{read.name}"
+    with stop_signals(stderr.print) as stop, FederationWatch(stderr) as watch:
+        folder, outcome = conduct(read, kits, place, watch.say, stop, watch.line)
+    if outcome != FINISHED:
+        stderr.print("stopped: the same command goes on from here", soft_wrap=True, highlight=False)
+        raise Exit(130)
+    finished = api.Run(folder)
+    if as_json:
+        print_json({"outcome": outcome, **federated(folder), **finished.summary})
+    else:
+        print_result(finished)
+
+
+@federation.command()
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="keep everything in this folder [default: a temporary one]"
+)
+@click.option("--rounds", default="30", metavar="NUMBER", help="of the study [default: 30]")
+@click.option("--calm", is_flag=True, help="kill nobody")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
+    """A whole federation on this machine: one server, three sites, mutual TLS, a killed site and a killed server.
+
+    The sites' noise comes from a seed, so that the result can be compared with a simulation, number by number.
+
+    \b
+    Examples:
+      tacit federation demo
+      tacit federation demo --json --out demo
+    """
+    needs_engine()
+    from tacit.federation.demo import run_demo  # noqa: PLC0415
+
+    count = integer(4, 1000)("rounds", rounds)
+    with FederationWatch(stderr) as watch:
+        result = run_demo(out, count, calm, watch.say)
+    if as_json:
+        print_json(result)
+        return
+    for name, value in result.items():
+        stdout.print(f"[bold]{name.replace('_', ' '):24}[/] {value}", highlight=False, soft_wrap=True)
+
+
+def needs_engine() -> None:
+    """Say what is missing where the extra is not installed."""
+    if importlib.util.find_spec("nvflare") is None:
+        raise InputError("a federation needs NVFlare: pip install 'tacit[federation]'")

@@ -1,0 +1,79 @@
+"""A federated study as its coordinator sees it: rounds, who answered, time left, bytes."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from tacit.views.tables import format_bytes
+
+LINE_SECONDS = 5.0  # between two lines where there is no terminal
+
+
+class FederationWatch:
+    """Lines about sites, and a bar of rounds on a terminal or a line now and then in a log."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
+        self._bars = Progress(*columns, "left", TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+        self._task: TaskID | None = None
+        self._bytes, self._spoke, self._first, self._began = 0, 0.0, 0, time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def say(self, sentence: str) -> None:
+        """One line."""
+        self._console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+
+    def line(self, line: dict[str, Any]) -> None:
+        """A line of rounds.jsonl or sites.jsonl."""
+        if "event" not in line:
+            self._round(line)
+            return
+        rounds = f" in round {line['round']}" if line.get("round") else ""
+        match line["event"]:
+            case "ready":
+                self.say(f"{line['site']} takes part")
+            case "missing":
+                self.say(f"{line['site']} did not answer{rounds}: going on without it")
+            case "refused" | "rejected":
+                self.say(f"{line['site']} {line['event']}{rounds}: {line['reason']}")
+            case "waiting":
+                self.say(f"{len(line['ready'])} sites are too few: {line['quorum']} must answer; waiting")
+            case "closed" | "not closed":
+                self.say(f"{line['site']} has {'' if line['event'] == 'closed' else 'not '}closed its books")
+            case "job ended":
+                self.say(f"the engine ended the job ({line['status']}): going on from the last round")
+
+    def total(self, rounds: int) -> None:
+        """How many rounds there will be."""
+        if self._task is None:
+            self._task = self._bars.add_task("rounds", total=rounds, said="")
+
+    def _round(self, line: dict[str, Any]) -> None:
+        self.total(line["of"])
+        self._first = self._first or line["round"]
+        self._bytes += line["bytes_up"] + line["bytes_down"]
+        said = f"{len(line['answered'])} of {len(line['answered']) + len(line['missing'])} sites, {line['ms']:.0f} ms"
+        said += f", {format_bytes(self._bytes)}"
+        if self._task is not None:
+            self._bars.update(self._task, completed=line["round"], said=said)
+        if not self._console.is_terminal and (
+            time.monotonic() - self._spoke > LINE_SECONDS or line["round"] == line["of"]
+        ):
+            self._spoke = time.monotonic()
+            done = line["round"] - self._first + 1
+            left = (time.monotonic() - self._began) / done * (line["of"] - line["round"])
+            self.say(f"round {line['round']} of {line['of']}: {said}; about {left:.0f} s left")

@@ -1,0 +1,207 @@
+"""`tacit federation site`: what a site's engineer types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from tacit.cli.group import NearestGroup
+from tacit.cli.output import print_json, print_table, stderr, stdout
+from tacit.errors import InputError
+from tacit.results.files import write_text
+from tacit.settings.rules import real
+from tacit.stopping import stop_signals
+from tacit.views.tables import format_bytes, format_epsilon
+
+SITE = click.argument("site", default="site.toml", type=click.Path(path_type=Path))
+
+
+@click.group(cls=NearestGroup)
+def site() -> None:
+    """A site's own side: its records, its budget, its agent, and what left the house.
+
+    \b
+    Examples:
+      tacit federation site init kits/north --data north.csv --total-epsilon 3
+      tacit federation site check kits/north/site.toml
+      tacit federation site start kits/north/site.toml
+      tacit federation site status kits/north/site.toml
+      tacit federation site transcript kits/north/site.toml
+    """
+
+
+@site.command()
+@click.argument("kit", type=click.Path(path_type=Path))
+@click.option("--data", "table", default="", help="the site's table: a .csv or .parquet file")
+@click.option("--total-epsilon", required=True, metavar="NUMBER", help="what all studies on these records may spend")
+@click.option("--delta", default="1e-6", metavar="NUMBER", help="at this delta [default: 1e-6]")
+@click.option("--ledger", default="", help="the records' ledger, if there is one [default: a new one in the kit]")
+def init(kit: Path, table: str, total_epsilon: str, delta: str, ledger: str) -> None:
+    """Draft site.toml from the kit's federation.toml, and begin the ledger of these records.
+
+    \b
+    Examples:
+      tacit federation site init kits/north --data north.csv --total-epsilon 3
+      tacit federation site init kits/north --data north.csv --total-epsilon 3 --ledger /srv/tacit/patients.ledger
+    """
+    from tacit.federation.site_draft import draft  # noqa: PLC0415
+
+    budget = real(0.0)("total-epsilon", total_epsilon), real(0.0, 1.0)("delta", delta)
+    path = kit / "site.toml"
+    if path.exists():
+        raise InputError(f"{path} exists: it is the site's to change")
+    text = draft(kit, table, budget, ledger)
+    write_text(path, text)
+    stdout.print(f"{path}: go through it, then 'tacit federation site check {path}'", soft_wrap=True, highlight=False)
+
+
+@site.command()
+@SITE
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def check(site: Path, as_json: bool) -> None:
+    """Check everything there is before anything is released: files, schema, records, budget, certificate, locks.
+
+    \b
+    Examples:
+      tacit federation site check kits/north/site.toml
+    """
+    from tacit.federation.check import check_site  # noqa: PLC0415
+
+    found = check_site(site)
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        stdout.print(f"[bold]{name.replace('_', ' '):22}[/] {value}", highlight=False, soft_wrap=True)
+    stdout.print("nothing was released; 'tacit federation site start' takes part", highlight=False, soft_wrap=True)
+
+
+@site.command()
+@SITE
+@click.option("--seeded", default=None, metavar="SEED", help="noise from this seed, for tests: IT PROTECTS NOBODY")
+def start(site: Path, seeded: str | None) -> None:
+    """Start the site's agent, and keep it up until Ctrl-C.
+
+    It connects to the coordinator (nobody connects to it), answers what site.toml allows, and refuses the rest.
+
+    \b
+    Examples:
+      tacit federation site start kits/north/site.toml
+    """
+    from tacit.cli.federation import needs_engine  # noqa: PLC0415
+
+    needs_engine()
+    from tacit.federation.check import check_site  # noqa: PLC0415
+    from tacit.federation.flare.site import run_agent  # noqa: PLC0415
+    from tacit.federation.policy import read_site  # noqa: PLC0415
+    from tacit.settings.rules import integer  # noqa: PLC0415
+
+    seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
+    check_site(site, started=True)
+    stderr.print(f"{read_site(site).name}: the agent is up; Ctrl-C stops it", soft_wrap=True, highlight=False)
+    if seed is not None:
+        stderr.print("noise comes from a seed: this agent protects nobody (non_private: seeded)", style="bold red")
+    with stop_signals(lambda sentence: stderr.print("stopping")) as stop:
+        run_agent(read_site(site), seed, lambda s: stderr.print(s, soft_wrap=True, highlight=False), stop)
+
+
+@site.command()
+@SITE
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def status(site: Path, as_json: bool) -> None:
+    """The studies this site took part in: what each spent, and where its ledger and report are.
+
+    \b
+    Examples:
+      tacit federation site status kits/north/site.toml
+    """
+    from tacit.federation.site_status import site_status  # noqa: PLC0415
+
+    found = site_status(site)
+    if as_json:
+        print_json(found)
+        return
+    stdout.print(
+        f"{found['site']}: epsilon {format_epsilon(found['epsilon_used'])} of {found['total_epsilon']:g} used or set "
+        f"aside at delta {found['delta']:g} ({found['ledger']})",
+        soft_wrap=True,
+        highlight=False,
+    )
+    headings = ("study", "experiment", "begun", "ended", "rounds", "ε spent", "ε planned")
+    rows = [
+        (
+            study["study"] + (f" ({study['non_private']})" if study["non_private"] else ""),
+            study["experiment"][:8],
+            study["begun"],
+            study["closed"] or "open",
+            str(study["rounds"]),
+            format_epsilon(study["spent_epsilon"]),
+            format_epsilon(study["planned_epsilon"]),
+        )
+        for study in found["studies"]
+    ]
+    print_table(headings, rows, left=4)
+    for study in found["studies"]:
+        stdout.print(f"{study['experiment'][:8]}  {study['folder']}", soft_wrap=True, highlight=False)
+
+
+@site.command()
+@SITE
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def transcript(site: Path, as_json: bool) -> None:
+    """List every byte string that left this site, and verify that the ledgers cover all of it.
+
+    \b
+    Examples:
+      tacit federation site transcript kits/north/site.toml
+      tacit federation site transcript kits/north/site.toml --json > what-left.json
+    """
+    from tacit.federation.policy import read_site  # noqa: PLC0415
+    from tacit.federation.transcript import transcript as read  # noqa: PLC0415
+
+    found = read(read_site(site))
+    if as_json:
+        lines = [{**line.departure._asdict(), **line._asdict(), "departure": None} for line in found.lines]
+        for line in lines:
+            del line["departure"]
+        print_json({"covered": not found.faults, "faults": found.faults, "departures": lines})
+    else:
+        headings = ("", "time", "study", "what", "round", "bytes", "sha-256", "event")
+        rows = [
+            (
+                str(d.number),
+                d.time,
+                line.study or "–",
+                d.kind,
+                "–" if d.round is None else str(d.round),
+                format_bytes(d.bytes),
+                d.sha256[:12],
+                line.event,
+            )
+            for line in found.lines
+            for d in (line.departure,)
+        ]
+        print_table(headings, rows, left=4)
+        total = sum(line.departure.bytes for line in found.lines)
+        stdout.print(f"{len(rows)} byte strings, {format_bytes(total)} in all", highlight=False)
+    if found.faults:
+        raise InputError("; ".join(found.faults))
+    if not as_json:
+        stdout.print("the ledgers cover all of it", highlight=False)
+
+
+@site.command()
+@click.argument("experiment")
+@SITE
+def close(experiment: str, site: Path) -> None:
+    """Close a study whose coordinator never came back: what it did not spend is given back, and it cannot go on.
+
+    \b
+    Examples:
+      tacit federation site close 3f2a9c kits/north/site.toml
+    """
+    from tacit.federation.site_status import close_study  # noqa: PLC0415
+
+    name = close_study(site, experiment)
+    stdout.print(f"{name} is closed: nothing more is answered in it", soft_wrap=True, highlight=False)

@@ -1,0 +1,74 @@
+"""Everything a site can check before it takes part; nothing is released by it."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InputError
+from tacit.federation import PROTOCOL
+from tacit.federation.agreement import agree, objections, own_records
+from tacit.federation.flare.locks import check_locks
+from tacit.federation.policy import Site, read_site
+from tacit.federation.terms import read_terms
+from tacit.results.account import Account
+
+SOON = datetime.timedelta(days=30)
+
+
+def check_site(path: Path, started: bool = False) -> dict[str, Any]:
+    """What was found, by name; what would keep this site from taking part is one error that says all of it.
+
+    `started`: a study may be under way already, so that the budget for it is set aside.
+    """
+    site = read_site(path)
+    agreement = agree(read_terms(site.study))
+    if reasons := objections(site, agreement, reserved=started):
+        raise InputError("; ".join(reasons))
+    own_records(site, agreement)
+    expires = check_certificate(site)
+    check_locks(site.kit)
+    state, plan, terms = Account.open(site.ledger).state(), agreement.plan, agreement.terms
+    return {
+        "site": site.name,
+        "study": terms.name,
+        "terms": terms.digest,
+        "protocol": PROTOCOL,
+        "schema": f"{terms.schema_sha256[:12]}…, as agreed",
+        "records": "loaded; within records_max",
+        "server": f"{terms.host}:{terms.port}",
+        "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
+        "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
+        "budget": f"{state['epsilon_used']:.4g} of {state['total_epsilon']:g} used or set aside",
+        "certificate": f"valid until {expires:%Y-%m-%d}" + (": renew it soon" if _soon(expires) else ""),
+        "locks": "no submitted code, allow list, result filter: in place",
+    }
+
+
+def check_certificate(site: Site) -> datetime.datetime:
+    """When the kit's certificate ends; one that has ended, or is somebody else's, is refused."""
+    from cryptography import x509  # noqa: PLC0415  it comes with NVFlare
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
+    path = site.kit / "startup" / "client.crt"
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        authority = x509.load_pem_x509_certificate((path.parent / "rootCA.pem").read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} or the authority's certificate beside it cannot be read: {error}") from None
+    owner = str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    if owner != site.name:
+        raise InputError(f"{path} is the certificate of {owner}, and this site is {site.name}")
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except Exception:
+        raise InputError(f"{path} was not issued by the authority of this federation") from None
+    expires = min(certificate.not_valid_after_utc, authority.not_valid_after_utc)
+    if expires < datetime.datetime.now(datetime.UTC):
+        raise InputError(f"{path} has expired on {expires:%Y-%m-%d}: ask the coordinator for a new kit")
+    return expires
+
+
+def _soon(expires: datetime.datetime) -> bool:
+    return expires - datetime.datetime.now(datetime.UTC) < SOON

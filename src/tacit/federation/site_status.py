@@ -1,0 +1,64 @@
+"""What a site can read of its own: its studies, their cost, their folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InputError, no_such
+from tacit.federation.at_work import settle, study_folder
+from tacit.federation.journal import Experiment, Journal
+from tacit.federation.policy import Site, read_site
+from tacit.privacy.totals import ledger_totals
+from tacit.results.account import Account
+from tacit.results.folder import RunFolder
+
+
+def site_status(path: Path) -> dict[str, Any]:
+    """The budget over all studies, and every study."""
+    site = read_site(path)
+    account = Account.open(site.ledger).state()
+    experiments: list[Experiment] = []
+    answered: dict[str, int] = {}
+    if (site.state / "journal.sqlite").is_file():
+        with Journal.read(site.state) as journal:
+            experiments = journal.experiments()
+            answered = {begun.id: sum(1 for _ in journal.answered(begun.id)) for begun in experiments}
+    return {
+        "site": site.name,
+        "ledger": str(site.ledger),
+        **{name: account[name] for name in ("total_epsilon", "delta", "epsilon_used", "epsilon_next")},
+        "studies": [_study(site, begun, answered[begun.id]) for begun in experiments],
+    }
+
+
+def _study(site: Site, begun: Experiment, rounds: int) -> dict[str, Any]:
+    folder = study_folder(site, begun.id)
+    ledger = RunFolder.open(folder).read_ledger()
+    totals = ledger_totals(ledger)
+    planned = next(entry["planned_epsilon"] for entry in ledger if entry["kind"] == "plan")
+    return {
+        "study": begun.study,
+        "experiment": begun.id,
+        "begun": begun.begun,
+        "closed": begun.closed,
+        "non_private": begun.non_private,
+        "rounds": rounds,
+        "spent_epsilon": totals["total_epsilon"],
+        "planned_epsilon": float(planned),
+        "folder": str(folder),
+    }
+
+
+def close_study(path: Path, start: str) -> str:
+    """Close the study whose name begins like this."""
+    site = read_site(path)
+    with Journal.open(site.state, patience=2.0) as journal:
+        known = {begun.id: begun for begun in journal.experiments()}
+        found = [begun for name, begun in known.items() if name.startswith(start)]
+        if len(found) != 1:
+            raise no_such("study", start, [name[:8] for name in known])
+        if found[0].closed:
+            raise InputError(f"the study {start} was closed on {found[0].closed}")
+        settle(site, journal, found[0], RunFolder.open(study_folder(site, found[0].id)))
+    return f"{found[0].study} ({found[0].id[:8]})"

@@ -1,0 +1,262 @@
+"""A tiny federation on the disk, and an engine that is a function call."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from tacit.federation import wire
+from tacit.federation.agent import SiteAgent
+from tacit.federation.agreement import Agreement, agree, own_records
+from tacit.federation.at_work import study_folder
+from tacit.federation.conduct import open_study
+from tacit.federation.coordinator import Coordinator, duals
+from tacit.federation.journal import Journal
+from tacit.federation.messages import Answer, Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
+from tacit.federation.policy import Site, read_site
+from tacit.federation.terms import Terms, read_terms
+from tacit.results.account import Account
+from tacit.results.folder import RunFolder
+from tacit.types import Array, Shard
+
+SITES = ("north", "south", "west")
+SEED = 7
+LIMIT = 1 << 20
+EXPERIMENT = "0123456789abcdef0123456789abcdef"
+SCHEMA = """\
+[label]
+column = "ill"
+classes = ["no", "yes"]
+[columns.age]
+kind = "numeric"
+bounds = [0, 100]
+[columns.weight]
+kind = "numeric"
+bounds = [0, 200]
+"""
+STUDY: dict[str, Any] = {
+    "schema": "schema.toml", "total_records": 60, "algorithm": "objp", "rounds": 4, "total_epsilon": 1.0,
+    "noise_multiplier": 20.0, "precision": "float64",
+}  # fmt: skip
+TERMS: dict[str, Any] = {
+    "protocol": 1, "name": "tiny", "server": {"host": "localhost"}, "sites": dict.fromkeys(SITES, 20), "study": STUDY,
+    "running": {"quorum": 2},
+}  # fmt: skip
+ACCEPT: dict[str, Any] = {
+    "study_epsilon_max": 1.0, "delta_max": 1e-6, "mechanisms": ["gaussian"], "adjacency": ["add-remove"],
+    "algorithms": ["objp"], "rounds_max": 100,
+}  # fmt: skip
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings, the second one's where both have a value; None takes a key away."""
+    found = dict(first)
+    for key, value in second.items():
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(found.get(key), Mapping):
+            found[key] = merged(found[key], value)
+        else:
+            found[key] = value
+    return found
+
+
+def write_toml(path: Path, content: Mapping[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(tomli_w.dumps(dict(content)), encoding="utf-8")
+    return path
+
+
+def write_terms(folder: Path, changes: Mapping[str, Any] | None = None) -> Path:
+    """federation.toml and the schema beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "schema.toml").write_text(SCHEMA)
+    return write_toml(folder / "federation.toml", merged(TERMS, changes or {}))
+
+
+def write_table(path: Path, seed: int, rows: int = 12) -> Path:
+    """A few patients: the old and heavy are ill more often."""
+    rng = np.random.default_rng(seed)
+    lines = ["age,weight,ill"]
+    for _ in range(rows):
+        age, weight = rng.integers(20, 90), rng.integers(40, 160)
+        lines.append(f"{age},{weight},{'yes' if age + weight / 2 + rng.normal(0, 15) > 105 else 'no'}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def site_settings(name: str, schema_sha256: str) -> dict[str, Any]:
+    """site.toml as a site's owner would write it."""
+    declared = {"schema_sha256": schema_sha256, "total_records": 60, "records_max": 20}
+    return {
+        "protocol": 1,
+        "site": name,
+        "data": {"table": "table.csv", "schema": "schema.toml", **declared},
+        "budget": {"ledger": "patients.ledger"},
+        "accept": ACCEPT,
+    }
+
+
+@dataclass
+class Federation:
+    """Its files: the coordinator's in `root`, each site's in a folder of its name."""
+
+    root: Path
+
+    @property
+    def terms(self) -> Terms:
+        return read_terms(self.root / "federation.toml")
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        return agree(self.terms)
+
+    @property
+    def run(self) -> RunFolder:
+        return RunFolder.open(self.root / "run")
+
+    def file(self, site: str) -> Path:
+        return self.root / site / "site.toml"
+
+    def site(self, site: str) -> Site:
+        return read_site(self.file(site))
+
+    def change(self, site: str, changes: Mapping[str, Any]) -> None:
+        """The site's owner changes his mind."""
+        write_toml(self.file(site), merged(site_settings(site, self.terms.schema_sha256), changes))
+
+    def account(self, site: str) -> Account:
+        return Account.open(self.site(site).ledger)
+
+    def folder(self, site: str, experiment: str = EXPERIMENT) -> RunFolder:
+        """The study's run folder at a site."""
+        return RunFolder.open(study_folder(self.site(site), experiment))
+
+    def released(self, site: str, experiment: str = EXPERIMENT) -> list[dict[str, Any]]:
+        """The release lines of the study's ledger at a site."""
+        return [row for row in self.folder(site, experiment).read_ledger() if row["kind"] == "release"]
+
+    def shards(self) -> list[Shard]:
+        return [own_records(self.site(site), self.agreement) for site in self.terms.agents]
+
+    def journal(self, site: str) -> Any:
+        return Journal.read(self.site(site).state)
+
+    def coordinator(self) -> Coordinator:
+        return open_study(self.terms, self.root / "run")
+
+    @contextmanager
+    def agent(self, site: str, seed: int | None = SEED) -> Iterator[SiteAgent]:
+        """A site's process, from its start to its end."""
+        with Journal.open(self.site(site).state, patience=0.0) as journal:
+            yield SiteAgent(self.file(site), journal, seed)
+
+    @contextmanager
+    def agents(self, seed: int | None = SEED) -> Iterator[dict[str, SiteAgent]]:
+        with ExitStack() as stack:
+            yield {site: stack.enter_context(self.agent(site, seed)) for site in self.terms.agents}
+
+
+def make_federation(
+    root: Path, changes: Mapping[str, Any] | None = None, accept: Mapping[str, Any] | None = None, epsilon: float = 3.0
+) -> Federation:
+    """Three sites with their tables, ledgers (of a total epsilon) and files."""
+    write_terms(root, changes)
+    found = Federation(root)
+    for number, site in enumerate(found.terms.agents):
+        home = root / site
+        home.mkdir()
+        for name in ("federation.toml", "schema.toml"):
+            shutil.copy(root / name, home)
+        write_table(home / "table.csv", number)
+        Account.create(home / "patients.ledger", site, epsilon, 1e-6)
+        found.change(site, {"accept": accept or {}})
+    return found
+
+
+def ask(agent: SiteAgent, message: Question) -> Reply:
+    """What a site says to a message."""
+    return wire.reply(agent.answer(wire.encode(message)), LIMIT)
+
+
+def invite(agent: SiteAgent, federation: Federation, experiment: str = EXPERIMENT) -> Ready | Refusal:
+    found = ask(agent, Invitation(experiment, federation.terms.digest))
+    assert isinstance(found, (Ready, Refusal))
+    return found
+
+
+def question(federation: Federation, t: int, base: int | None = None, shift: float = 0.0) -> Round:
+    """Round t for every site, from the round before unless told otherwise, with a w of its own."""
+    w = federation.agreement.zero + 0.01 * t + shift
+    return Round(EXPERIMENT, t, dict.fromkeys(SITES, t - 1 if base is None else base), w)
+
+
+def answered(agent: SiteAgent, message: Round) -> Answer:
+    found = ask(agent, message)
+    assert isinstance(found, Answer), found
+    return found
+
+
+def refused(agent: SiteAgent, message: Question) -> str:
+    found = ask(agent, message)
+    assert isinstance(found, Refusal), found
+    return found.reason
+
+
+def closed(agent: SiteAgent, federation: Federation, t: int) -> Reply:
+    found = ask(agent, Close(EXPERIMENT, t, federation.agreement.zero))
+    assert isinstance(found, (Closed, Refusal))
+    return found
+
+
+Fault = Callable[[str, Question], str]
+"""What happens to a site's share of a message: "" nothing, "question" or "answer": it is lost on its way."""
+
+
+@dataclass
+class Local:
+    """An engine in one process, which may lose messages or bring other bytes than the site's."""
+
+    agents: Mapping[str, SiteAgent]
+    fault: Fault = lambda site, message: ""
+    forge: Callable[[str, Question, bytes], bytes] = lambda site, message, data: data
+    asked: list[Question] = field(default_factory=list)
+    left: dict[str, list[bytes]] = field(default_factory=dict)  # what every site's agent returned
+
+    def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
+        message = wire.question(data, LIMIT)
+        self.asked.append(message)
+        replies = {}
+        for site in sites:
+            lost = self.fault(site, message)
+            if lost == "question":
+                continue
+            answer = self.agents[site].answer(data)
+            self.left.setdefault(site, []).append(answer)
+            if not lost:
+                replies[site] = self.forge(site, message, answer)
+        return replies
+
+
+def site_duals(federation: Federation, coordinator: Coordinator) -> Array:
+    """The sites' copies of their duals after the rounds that the server accepted, [P, J, 1, K]."""
+    zero, kept = federation.agreement.zero, []
+    for site, base in zip(federation.terms.agents, coordinator.state.bases, strict=True):
+        with federation.journal(site) as journal:
+            state = journal.state(coordinator.experiment, base, zero)
+        assert state is not None, f"{site} has no state after round {base}"
+        kept.append(state.lam)
+    return np.stack(kept)
+
+
+def server_duals(federation: Federation) -> Array:
+    """The server's copies, from its checkpoint."""
+    return duals(federation.run, federation.agreement.part.batch.algorithm)
