@@ -7,14 +7,16 @@ from functools import cache
 import pytest
 
 from tacit.federation import books
-from tacit.privacy.accountants.zcdp import zcdp_budget
+from tacit.privacy.accountants import zcdp
 from tacit.results import account
 
-BUDGET = cache(zcdp_budget)
+BUDGET, EPSILON = cache(zcdp.zcdp_budget), cache(zcdp.zcdp_epsilon)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without what takes time and is tested elsewhere: drawing reports, and one pure function over and over."""
+    """Without what takes time and is tested elsewhere: drawing reports, and pure functions over and over."""
     monkeypatch.setattr(account, "zcdp_budget", BUDGET)
+    monkeypatch.setattr(account, "zcdp_epsilon", EPSILON)
+    monkeypatch.setattr(zcdp, "zcdp_epsilon", EPSILON)
     monkeypatch.setattr(books, "write_report", lambda folder: None)

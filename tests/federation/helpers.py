@@ -166,12 +166,16 @@ class Federation:
 
 
 def make_federation(
-    root: Path, changes: Mapping[str, Any] | None = None, accept: Mapping[str, Any] | None = None, epsilon: float = 3.0
+    root: Path,
+    changes: Mapping[str, Any] | None = None,
+    accept: Mapping[str, Any] | None = None,
+    epsilon: float = 3.0,
+    only: Sequence[str] = SITES,
 ) -> Federation:
-    """Three sites with their tables, ledgers (of a total epsilon) and files."""
+    """Three sites (or only some of them) with their tables, ledgers (of a total epsilon) and files."""
     write_terms(root, changes)
     found = Federation(root)
-    for number, site in enumerate(found.terms.agents):
+    for number, site in enumerate(only):
         home = root / site
         home.mkdir()
         for name in ("federation.toml", "schema.toml"):

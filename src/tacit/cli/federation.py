@@ -155,7 +155,7 @@ def run(terms: Path, kits: Path, out: Path | None, as_json: bool) -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path), help="keep everything in this folder [default: a temporary one]"
 )
-@click.option("--rounds", default="30", metavar="NUMBER", help="of the study [default: 30]")
+@click.option("--rounds", default="60", metavar="NUMBER", help="of the study [default: 60]")
 @click.option("--calm", is_flag=True, help="kill nobody")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
 def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
@@ -171,7 +171,7 @@ def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
     needs_engine()
     from tacit.federation.demo import run_demo  # noqa: PLC0415
 
-    count = integer(4, 1000)("rounds", rounds)
+    count = integer(10, 1000)("rounds", rounds)
     with FederationWatch(stderr) as watch:
         result = run_demo(out, count, calm, watch.say)
     if as_json:

@@ -64,7 +64,8 @@ class FederationWatch:
 
     def _round(self, line: dict[str, Any]) -> None:
         self.total(line["of"])
-        self._first = self._first or line["round"]
+        if not self._first:
+            self._first, self._began = line["round"], time.monotonic()
         self._bytes += line["bytes_up"] + line["bytes_down"]
         said = f"{len(line['answered'])} of {len(line['answered']) + len(line['missing'])} sites, {line['ms']:.0f} ms"
         said += f", {format_bytes(self._bytes)}"
@@ -74,6 +75,7 @@ class FederationWatch:
             time.monotonic() - self._spoke > LINE_SECONDS or line["round"] == line["of"]
         ):
             self._spoke = time.monotonic()
-            done = line["round"] - self._first + 1
-            left = (time.monotonic() - self._began) / done * (line["of"] - line["round"])
-            self.say(f"round {line['round']} of {line['of']}: {said}; about {left:.0f} s left")
+            done = line["round"] - self._first
+            left = (time.monotonic() - self._began) / done * (line["of"] - line["round"]) if done else None
+            wait = "" if left is None else f"; about {left:.0f} s left"
+            self.say(f"round {line['round']} of {line['of']}: {said}{wait}")

@@ -92,18 +92,20 @@ def start(site: Path, seeded: str | None) -> None:
     from tacit.cli.federation import needs_engine  # noqa: PLC0415
 
     needs_engine()
-    from tacit.federation.check import check_site  # noqa: PLC0415
+    from tacit.federation.agreement import objections  # noqa: PLC0415
+    from tacit.federation.check import check_own  # noqa: PLC0415
     from tacit.federation.flare.site import run_agent  # noqa: PLC0415
-    from tacit.federation.policy import read_site  # noqa: PLC0415
     from tacit.settings.rules import integer  # noqa: PLC0415
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
-    check_site(site, started=True)
-    stderr.print(f"{read_site(site).name}: the agent is up; Ctrl-C stops it", soft_wrap=True, highlight=False)
+    own, agreement, _ = check_own(site)
+    for reason in objections(own, agreement, reserved=True):
+        stderr.print(f"the study will be refused: {reason}", soft_wrap=True, highlight=False)
+    stderr.print(f"{own.name}: the agent is up; Ctrl-C stops it", soft_wrap=True, highlight=False)
     if seed is not None:
         stderr.print("noise comes from a seed: this agent protects nobody (non_private: seeded)", style="bold red")
     with stop_signals(lambda sentence: stderr.print("stopping")) as stop:
-        run_agent(read_site(site), seed, lambda s: stderr.print(s, soft_wrap=True, highlight=False), stop)
+        run_agent(own, seed, lambda s: stderr.print(s, soft_wrap=True, highlight=False), stop)
 
 
 @site.command()

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.federation import PROTOCOL
-from tacit.federation.agreement import agree, objections, own_records
+from tacit.federation.agreement import Agreement, agree, objections, own_records
 from tacit.federation.flare.locks import check_locks
 from tacit.federation.policy import Site, read_site
 from tacit.federation.terms import read_terms
@@ -17,18 +17,11 @@ from tacit.results.account import Account
 SOON = datetime.timedelta(days=30)
 
 
-def check_site(path: Path, started: bool = False) -> dict[str, Any]:
-    """What was found, by name; what would keep this site from taking part is one error that says all of it.
-
-    `started`: a study may be under way already, so that the budget for it is set aside.
-    """
-    site = read_site(path)
-    agreement = agree(read_terms(site.study))
-    if reasons := objections(site, agreement, reserved=started):
+def check_site(path: Path) -> dict[str, Any]:
+    """What was found, by name; what would keep this site from taking part is one error that says all of it."""
+    site, agreement, expires = check_own(path)
+    if reasons := objections(site, agreement):
         raise InputError("; ".join(reasons))
-    own_records(site, agreement)
-    expires = check_certificate(site)
-    check_locks(site.kit)
     state, plan, terms = Account.open(site.ledger).state(), agreement.plan, agreement.terms
     return {
         "site": site.name,
@@ -44,6 +37,17 @@ def check_site(path: Path, started: bool = False) -> dict[str, Any]:
         "certificate": f"valid until {expires:%Y-%m-%d}" + (": renew it soon" if _soon(expires) else ""),
         "locks": "no submitted code, allow list, result filter: in place",
     }
+
+
+def check_own(path: Path) -> tuple[Site, Agreement, datetime.datetime]:
+    """The site's own affairs: its files, records, certificate and locks, whatever it thinks of the study."""
+    site = read_site(path)
+    agreement = agree(read_terms(site.study))
+    Account.open(site.ledger)
+    own_records(site, agreement)
+    expires = check_certificate(site)
+    check_locks(site.kit)
+    return site, agreement, expires
 
 
 def check_certificate(site: Site) -> datetime.datetime:

@@ -88,7 +88,7 @@ class Coordinator:
         terms = self.agreement.terms
         message = Invitation(self.experiment, terms.digest)
         ready = []
-        replies = self._ask(exchange, message, sites)
+        replies = exchange.ask(wire.encode(message), sites, terms.ready_seconds)
         for site in sites:
             try:
                 found = read_ready(replies[site], site, self.experiment, self.agreement.zero)

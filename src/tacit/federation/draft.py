@@ -65,6 +65,7 @@ algorithm = "objp"       # one noisy local update a round; objpm takes several (
 
 [running]              # the coordinator's own affair
 quorum = {quorum}             # sites that must answer for a round to count
-answer_seconds = 30    # a site that takes longer is left out until it is back
+answer_seconds = 30    # a site that takes longer for a round is left out until it is back
+ready_seconds = 60     # time for a site to load its records when a study begins
 # test = "test.csv"      # a public table to measure the model on while it is trained
 """

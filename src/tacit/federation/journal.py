@@ -90,7 +90,6 @@ class Journal:
             path.chmod(0o600)
             connection = _connect(path)
             try:
-                connection.executescript(TABLES)
                 yield cls(path, connection)
             finally:
                 connection.close()
@@ -201,6 +200,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection.execute("pragma journal_mode = wal")  # so that a reader never makes the agent wait
     connection.execute("pragma synchronous = full")  # a commit is on the disk
     connection.execute("pragma secure_delete = on")  # what is struck out is overwritten
+    connection.executescript(TABLES)
     return connection
 
 

@@ -61,7 +61,8 @@ class Terms:
     schema: Path | None  # of the sites' tables
     data: str  # a published data set instead, dealt out to the sites in order
     quorum: int
-    answer_seconds: float
+    answer_seconds: float  # for a round
+    ready_seconds: float  # for an invitation: a site loads its records then
     test: str  # the coordinator's own public test table
 
     @property
@@ -121,6 +122,7 @@ def read_terms(where: Path) -> Terms:
         {
             "quorum": Key(integer(1, len(sites)), len(sites) // 2 + 1),
             "answer_seconds": Key(real(0.0), 30.0),
+            "ready_seconds": Key(real(0.0), 60.0),
             "test": Key(path, ""),
         },
         optional=True,
@@ -138,6 +140,7 @@ def read_terms(where: Path) -> Terms:
         data,
         running["quorum"],
         running["answer_seconds"],
+        running["ready_seconds"],
         test,
     )
     if declared and declared != terms.schema_sha256:

@@ -18,6 +18,8 @@ class Rejected(InputError):
 
 def read_reply(data: bytes, site: str, experiment: str, zero: Array) -> Reply:
     """What `site` really said, where it said something of this study in its own name."""
+    if not data:
+        raise Rejected("the site's engine sent no content: something kept the answer back there")
     try:
         found = wire.reply(data, wire.HEADER_LIMIT + 1024 + zero.nbytes)
     except wire.Malformed as error:

@@ -67,9 +67,8 @@ class FlareExchange:
 
         def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
             result = client_task.result
-            if result is None or result.get_return_code() != ReturnCode.OK:
-                return
-            found = result.get(PAYLOAD)
+            good = result is not None and result.get_return_code() == ReturnCode.OK
+            found = result.get(PAYLOAD) if good else b""
             replies[client_task.client.name] = found if isinstance(found, bytes) else b""
 
         message = Shareable()

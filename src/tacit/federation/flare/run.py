@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from tacit.results.folder import RunFolder, append_lines, read_lines
 LOOK = 0.25  # seconds between two looks at the run folder
 HEARD = 12.0  # seconds after which a site that was not heard of counts as gone; sites speak every five or so
 GATHER = 10.0  # seconds to wait for the last sites once a quorum is there
+REST, LONGEST_REST = 15.0, 600.0  # seconds that a site that was lost again is left alone
 ENDED = ("FINISHED", "FAILED", "ABANDONED", "ABORTED")
 
 Say = Callable[[str], None]
@@ -42,7 +44,8 @@ class Conductor:
     stop: Callable[[], bool]
     watch: Callable[[dict[str, Any]], None]  # a line of rounds.jsonl or sites.jsonl
     read: dict[Path, int] = field(default_factory=dict)  # how far those files were shown
-    away: dict[str, float] = field(default_factory=dict)  # sites that were lost, and when
+    away: dict[str, float] = field(default_factory=dict)  # sites that were lost, and from when on they count as back
+    losses: Counter[str] = field(default_factory=Counter)
     job: str = ""
 
     @property
@@ -147,10 +150,16 @@ class Conductor:
     def _take(self, line: dict[str, Any]) -> None:
         match line.get("event"):
             case "missing":
-                self.away[line["site"]] = line["time"]
+                self.away[line["site"]] = line["time"] + self._rest(line["site"])
             case "ready" | "refused":
                 self.away.pop(line["site"], None)
         self.watch(line)
+
+    def _rest(self, site: str) -> float:
+        """How long a lost site is left alone: one that restarts is back at once, a slow one does not end every leg."""
+        self.losses[site] += 1
+        often = self.losses[site]
+        return -self.terms.answer_seconds if often == 1 else min(LONGEST_REST, REST * 2.0 ** (often - 2))
 
     def _failed(self, server: Server) -> str:
         """A job that the engine ended: whoever is there goes on from the checkpoint."""
