@@ -19,17 +19,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 
 from tacit.federation.agreement import agree
-from tacit.federation.journal import Journal
 from tacit.federation.local import LocalFederation, local_federation
-from tacit.federation.policy import read_site
 from tacit.federation.site_status import site_status
 from tacit.federation.terms import read_terms
-from tacit.results.files import read_arrays
-from tacit.results.folder import RunFolder
 
 ROUNDS = 30
 SITES = dict.fromkeys(("north", "south", "west"), 20_000)
@@ -58,7 +53,7 @@ def play(role: tuple[str, int], moment: float, root: Path) -> dict[str, Any]:
             "found": killed,
             "after_round": at,
             "identical": federation.same_as_simulation(),
-            "duals_equal": duals_equal(federation),
+            "duals_equal": federation.duals_equal(),
             "rounds_charged": {site: federation.releases(site) for site in SITES},
             "spent_epsilon": {site: spent(federation, site) for site in SITES},
             "planned_epsilon": agree(read_terms(federation.terms)).plan.bound.epsilon,
@@ -78,26 +73,10 @@ def kill(federation: LocalFederation, who: str, depth: int) -> bool:
     os.kill(family[-1], signal.SIGKILL)
     if depth == 0:
         command.wait()
-    if who == "coordinator" and depth <= 1:  # without its server the command ends, and says so
-        command.wait()
-        federation.start_coordinator()
-    elif depth == 0:
-        federation.start_agent(who)
-    return True
-
-
-def duals_equal(federation: LocalFederation) -> bool:
-    """Both copies of every dual; the sites strike theirs out when a study ends, so it is the last one journaled."""
-    kept = read_arrays(RunFolder.open(federation.run).checkpoints / "objpm.npz")["server_lam"]
-    agreement = agree(read_terms(federation.terms))
-    for p, site in enumerate(SITES):
-        with Journal.read(read_site(federation.site(site)).state) as journal:
-            begun = journal.experiments()[0]
-            if begun.closed:
-                continue
-            state = journal.state(begun.id, ROUNDS, agreement.zero)
-            if state is None or not np.array_equal(state.lam, kept[p]):
-                return False
+        if who == "coordinator":
+            federation.start_coordinator()
+        else:
+            federation.start_agent(who)
     return True
 
 

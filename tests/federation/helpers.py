@@ -18,10 +18,11 @@ from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import Agreement, agree, own_records
 from tacit.federation.at_work import study_folder
 from tacit.federation.conduct import open_study
-from tacit.federation.coordinator import Coordinator, duals
+from tacit.federation.coordinator import FINISHED, REGROUP, Coordinator, duals, request
 from tacit.federation.journal import Journal
 from tacit.federation.messages import Answer, Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
 from tacit.federation.policy import Site, read_site
+from tacit.federation.replay import participation, replay
 from tacit.federation.terms import Terms, read_terms
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder
@@ -232,12 +233,12 @@ class Local:
     agents: Mapping[str, SiteAgent]
     fault: Fault = lambda site, message: ""
     forge: Callable[[str, Question, bytes], bytes] = lambda site, message, data: data
-    asked: list[Question] = field(default_factory=list)
+    asked: list[tuple[Question, tuple[str, ...]]] = field(default_factory=list)
     left: dict[str, list[bytes]] = field(default_factory=dict)  # what every site's agent returned
 
     def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
         message = wire.question(data, LIMIT)
-        self.asked.append(message)
+        self.asked.append((message, tuple(sites)))
         replies = {}
         for site in sites:
             lost = self.fault(site, message)
@@ -248,6 +249,47 @@ class Local:
             if not lost:
                 replies[site] = self.forge(site, message, answer)
         return replies
+
+
+def keep_open(site: str, message: Question) -> str:
+    """The end of a study never reaches its sites, so that their states can be looked at."""
+    return "question" if isinstance(message, Close) else ""
+
+
+def conducted(coordinator: Coordinator, exchange: Local, tries: int = 100) -> str:
+    """A study to its end, whatever the sites and requests to regroup make of it."""
+    found = ""
+    for _ in range(tries):
+        request(coordinator.folder, REGROUP).unlink(missing_ok=True)
+        found = coordinator.conduct(exchange, coordinator.agreement.terms.agents)
+        if found == FINISHED:
+            break
+    return found
+
+
+def check_like_replay(federation: Federation, coordinator: Coordinator) -> None:
+    """Model and duals are, to the bit, those of the same study in one process."""
+    once = replay(federation.agreement, federation.shards(), SEED, participation(coordinator.folder))
+    assert coordinator.state.w.tobytes() == once.w.tobytes()
+    assert coordinator.state.server.lam.tobytes() == once.lam.tobytes()
+
+
+def check_duals(federation: Federation, coordinator: Coordinator) -> None:
+    """Both copies of every dual are the same to the bit; a site's state is the one the server knows of."""
+    assert site_duals(federation, coordinator).tobytes() == server_duals(federation).tobytes()
+    assert server_duals(federation).tobytes() == coordinator.state.server.lam.tobytes()
+
+
+def check_covered(federation: Federation, exchange: Local, experiment: str) -> None:
+    """Whatever left a site is in its ledger, once, and in what the coordinator expected it to spend."""
+    expected = [(e["agent"], e["first"]) for e in federation.run.read_ledger() if e["kind"] == "release"]
+    assert len(set(expected)) == len(expected)
+    for site, left in exchange.left.items():
+        messages = [(wire.reply(data, LIMIT), wire.digest(data)) for data in left]
+        uploads = {(found.round, name) for found, name in messages if isinstance(found, Answer)}
+        charged = [(row["first"], row["upload"]) for row in federation.released(site, experiment)] if uploads else []
+        assert uploads <= set(charged) and len(charged) == len({t for t, _ in charged})
+        assert {(site, t) for t, _ in charged} <= set(expected)
 
 
 def site_duals(federation: Federation, coordinator: Coordinator) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,7 @@ def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
     from tacit.federation.demo import run_demo  # noqa: PLC0415
 
     count = integer(10, 1000)("rounds", rounds)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it, its processes end with it
     with FederationWatch(stderr) as watch:
         result = run_demo(out, count, calm, watch.say)
     if as_json:

@@ -139,6 +139,14 @@ def _print_account(path: Path, state: Mapping[str, Any]) -> None:
     )
     for when in state["adopted"]:
         stdout.print(f"adopted as it was on {when}: what came before was not checked here", highlight=False)
+    for study in state["studies"]:
+        if "non_private" in study:
+            stdout.print(
+                f"{study['study']} is non_private: {study['non_private']}; its noise protected nobody, "
+                "and its cost here is nominal",
+                soft_wrap=True,
+                highlight=False,
+            )
     rows = [(s["study"], s["time"], s.get("settled", "set aside"), f"{s['zcdp']:.4g}") for s in state["studies"]]
     if rows:
         print_table(("study", "begun", "ended", "zCDP"), rows, left=3)

@@ -124,9 +124,9 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, seed: i
     books = study_of(agreement, [site.name], site.table or site.published)
     begun = journal.experiment(name)
     if begun is None:
-        reservation = _reserve(site, name, agreement)
-        folder = begin_books(study_folder(site, name), books, reservation)
         marked = "" if seed is None else "seeded"
+        reservation = _reserve(site, name, agreement, marked)
+        folder = begin_books(study_folder(site, name), books, reservation)
         if marked:
             folder.chain.append([{"kind": "non_private", "agent": site.name, "reason": marked}])
         begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, reservation, marked)
@@ -150,10 +150,11 @@ def study_folder(site: Site, name: str) -> Path:
     return site.state / "studies" / name
 
 
-def _reserve(site: Site, name: str, agreement: Agreement) -> str:
+def _reserve(site: Site, name: str, agreement: Agreement, non_private: str) -> str:
     """The study's reservation; one that a process took before it died is taken up."""
     account, study = Account.open(site.ledger), f"{agreement.terms.name}/{name}"
     for entry in account.state()["studies"]:
         if entry["study"] == study and "settled" not in entry:
             return str(entry["reservation"])
-    return account.reserve(study, agreement.plan.zcdp, agreement.outline.settings.adjacency, agreement.facts.unit)
+    adjacency, unit = agreement.outline.settings.adjacency, agreement.facts.unit
+    return account.reserve(study, agreement.plan.zcdp, adjacency, unit, non_private)

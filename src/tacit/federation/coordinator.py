@@ -15,7 +15,7 @@ from tacit.algorithms.base import Upload
 from tacit.federation import wire
 from tacit.federation.agreement import Agreement
 from tacit.federation.books import close_books, record_round, round_row
-from tacit.federation.messages import Answer, Close, Invitation, Question, Ready, Refusal, Round
+from tacit.federation.messages import Answer, Close, Invitation, Ready, Refusal, Round
 from tacit.federation.server_state import ServerState, fresh, journal_w, lines_of, restore, save
 from tacit.federation.uploads import Rejected, read_answer, read_closed, read_ready, shown
 from tacit.privacy.events import BatchEvent
@@ -120,7 +120,8 @@ class Coordinator:
         w = journal_w(self.folder, t, w)
         self._charge(ready, t)
         message = Round(self.experiment, t, dict(zip(agents, state.bases, strict=True)), w)
-        replies = self._ask(exchange, message, ready)
+        data = wire.encode(message)
+        replies = exchange.ask(data, ready, self.agreement.terms.answer_seconds)
         uploads, going_on, rejected = self._sort(replies, ready, t)
         if len(uploads) < self.agreement.terms.quorum:
             return going_on  # the same round, with the same w, is asked for again
@@ -129,7 +130,7 @@ class Coordinator:
         server = algorithm.server_receive(t, w, server, by_number)
         model = algorithm.model(t, w, server)
         seconds = state.seconds + time.perf_counter() - began
-        size = len(wire.encode(message)) * len(ready), sum(map(len, replies.values()))
+        size = len(data) * len(ready), sum(map(len, replies.values()))
         sent = state.sent[0] + size[1], state.sent[1] + size[0]
         bases = tuple(t if p in by_number else base for p, base in enumerate(state.bases))
         residual = float(np.sqrt(sum(((model - upload.z) ** 2).sum() for upload in by_number.values())))
@@ -192,7 +193,8 @@ class Coordinator:
         """Everybody gets the model, and the books are closed."""
         if not self.folder.finished:
             close_books(self.study, self.folder, self.state.w)
-        replies = self._ask(exchange, Close(self.experiment, self.state.round, self.state.w), ready)
+        message = wire.encode(Close(self.experiment, self.state.round, self.state.w))
+        replies = exchange.ask(message, ready, self.agreement.terms.ready_seconds)  # a site writes its report then
         for site in ready:
             try:
                 read_closed(replies[site], site, self.experiment, self.agreement.zero)
@@ -200,9 +202,6 @@ class Coordinator:
                 self._note(event="not closed", site=site)
             else:
                 self._note(event="closed", site=site)
-
-    def _ask(self, exchange: Exchange, message: Question, sites: Sequence[str]) -> Mapping[str, bytes]:
-        return exchange.ask(wire.encode(message), sites, self.agreement.terms.answer_seconds)
 
     def _note(self, **what: Any) -> None:
         """A line for whoever watches."""

@@ -78,6 +78,7 @@ def _result(demo: LocalFederation, terms: Terms, restarts: int) -> dict[str, Any
         "sites": len(SITES),
         "test_error": folder.read_summary()["runs"][0]["test_error"],
         "identical_to_simulation": demo.same_as_simulation(),
+        "duals_equal": demo.duals_equal(),
         "ms_per_round": figures["ms_per_round"],
         "budget_spent": max(spent.values()),
         "budget_planned": agree(terms).plan.bound.epsilon,

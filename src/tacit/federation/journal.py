@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.algorithms.base import Agent
 from tacit.errors import InputError
-from tacit.federation.wire import digest
+from tacit.federation.wire import array_digest, digest
 from tacit.types import Array
 
 TABLES = """
@@ -30,7 +30,8 @@ create table if not exists experiments (
     non_private text not null, begun text not null, closed text);
 create table if not exists rounds (
     experiment text not null references experiments(id), round integer not null, base integer not null,
-    w text not null, events text not null, upload blob, z blob, lam blob, primary key (experiment, round));
+    w text not null, events text not null, dual text not null, upload blob, z blob, lam blob,
+    primary key (experiment, round));
 create table if not exists departures (
     number integer primary key autoincrement, time text not null, experiment text not null, kind text not null,
     round integer, sha256 text not null, bytes integer not null);
@@ -150,6 +151,12 @@ class Journal:
             return None
         return Agent(*(np.frombuffer(blob, dtype=zero.dtype).reshape(zero.shape) for blob in row))
 
+    def dual(self, name: str, number: int) -> str | None:
+        """The hash of the dual after a round: it is kept, and anybody can compute it from what was sent."""
+        query = "select dual from rounds where experiment = ? and round = ?"
+        row = self._connection.execute(query, (name, number)).fetchone()
+        return str(row[0]) if row else None
+
     def write(self, name: str, answer: Answered, agent: Agent) -> None:
         """A round's answer and the state behind it, before a byte of it leaves; what no round can start from goes.
 
@@ -157,9 +164,9 @@ class Journal:
         """
         with self._connection:
             self._strike(name, "round != ?", answer.base)
-            row = (name, answer.round, answer.base, answer.w, json.dumps(answer.events))
+            row = (name, answer.round, answer.base, answer.w, json.dumps(answer.events), array_digest(agent.lam))
             state = (answer.upload, agent.z.tobytes(), agent.lam.tobytes())
-            self._connection.execute("insert into rounds values (?, ?, ?, ?, ?, ?, ?, ?)", (*row, *state))
+            self._connection.execute("insert into rounds values (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, *state))
             self._depart(name, "answer", answer.round, answer.upload or b"")
 
     def depart(self, name: str, kind: str, number: int | None, data: bytes) -> None:

@@ -27,6 +27,7 @@ from tacit.federation.policy import read_site
 from tacit.federation.replay import participation, replay
 from tacit.federation.site_draft import draft
 from tacit.federation.terms import Terms, read_terms
+from tacit.federation.wire import array_digest
 from tacit.results.files import read_arrays, write_text
 from tacit.results.folder import RunFolder, read_lines
 
@@ -135,6 +136,19 @@ class LocalFederation:
         replayed = replay(agreement, load(terms.options()).train, self.seed or 0, participation(folder))
         kept = read_arrays(folder.checkpoints / f"{agreement.part.batch.algorithm}.npz")
         return np.array_equal(replayed.w, kept["w"]) and np.array_equal(replayed.lam, kept["server_lam"])
+
+    def duals_equal(self) -> bool:
+        """Whether the server's copy of every dual is the site's own, after the last round accepted from it."""
+        terms = read_terms(self.terms)
+        kept = read_arrays(self.run / "checkpoint" / f"{terms.settings.algorithm[0]}.npz")
+        for p, name in enumerate(terms.agents):
+            base, state = int(kept["bases"][p]), read_site(self.site(name)).state
+            if base == 0:
+                continue
+            with Journal.read(state) as journal:
+                if journal.dual(journal.experiments()[-1].id, base) != array_digest(kept["server_lam"][p]):
+                    return False
+        return True
 
     def releases(self, name: str) -> int:
         """How many rounds a site's ledger has charged."""

@@ -71,8 +71,13 @@ class Account:
         account._chain.adopt([{"kind": "adopted", "time": _now()}])
         return account
 
-    def reserve(self, study: str, rho: float, adjacency: str = "add-remove", unit: str = "record") -> str:
-        """Set a study's whole plan aside, and give the reservation's name; what does not fit is refused."""
+    def reserve(
+        self, study: str, rho: float, adjacency: str = "add-remove", unit: str = "record", non_private: str = ""
+    ) -> str:
+        """Set a study's whole plan aside, and give the reservation's name; what does not fit is refused.
+
+        `non_private` says why the study's noise protects nobody, where it does not: its cost is nominal then.
+        """
         with self._locked():
             state = self.state()
             for what, given in (("adjacency", adjacency), ("unit", unit)):
@@ -87,7 +92,7 @@ class Account:
                 )
             name = uuid.uuid4().hex
             row = {"kind": "reserve", "reservation": name, "study": study, "zcdp": rho, "time": _now()}
-            self._chain.append([row])
+            self._chain.append([row | ({"non_private": non_private} if non_private else {})])
             return name
 
     def settle(self, reservation: str, rho: float) -> None:

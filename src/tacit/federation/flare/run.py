@@ -46,6 +46,7 @@ class Conductor:
     read: dict[Path, int] = field(default_factory=dict)  # how far those files were shown
     away: dict[str, float] = field(default_factory=dict)  # sites that were lost, and from when on they count as back
     losses: Counter[str] = field(default_factory=Counter)
+    refused: dict[str, str] = field(default_factory=dict)  # sites that do not take part, and why
     job: str = ""
 
     @property
@@ -54,7 +55,17 @@ class Conductor:
         return self.coordinator.folder
 
     def run(self) -> str:
-        """Start the server, and go through legs until the study has ended."""
+        """Go through legs until the study has ended; a server that falls is started again."""
+        self.read = {path: path.stat().st_size for path in self._files() if path.exists()}
+        while True:
+            outcome = self._serve()
+            if outcome is not None:
+                return outcome
+            self.say("starting the server again")
+            time.sleep(1.0)
+
+    def _serve(self) -> str | None:
+        """One life of the server: how the study ended, or None where the server did."""
         kit = self.kits / SERVER_KIT
         for leftover in (kit / "jobs", kit / "snapshots"):  # of a server that was killed: nothing a study needs
             shutil.rmtree(leftover, ignore_errors=True)
@@ -66,6 +77,11 @@ class Conductor:
             self.say(f"the server listens on port {self.terms.port}; waiting for sites")
             with connect(self.kits / ADMIN_KIT) as server:
                 return self._legs(server, process)
+        except InputError:
+            raise
+        except Exception as error:  # the engine's own kinds, when the server or the line to it is gone
+            self.say(f"the line to the server is gone ({type(error).__name__}: {error})")
+            return None
         finally:
             self._show()
             processes.stop(process)
@@ -89,14 +105,18 @@ class Conductor:
         enough, told = 0.0, None
         while not self.stop():
             there = self._present(server)
+            willing = [site for site in self.terms.agents if site not in self.refused]
+            if len(willing) < self.terms.quorum:
+                reasons = "; ".join(f"{site}: {reason}" for site, reason in self.refused.items())
+                raise InputError(f"the study cannot run, {self.terms.quorum} sites must take part: {reasons}")
             if there != told:
-                missing = [site for site in self.terms.agents if site not in there]
+                missing = [site for site in willing if site not in there]
                 self.say(
                     f"connected: {', '.join(there) or 'nobody yet'}"
                     + (f"; missing: {', '.join(missing)}" if missing else "")
                 )
                 told = there
-            if len(there) == len(self.terms.sites):
+            if there == willing:
                 return there
             if len(there) >= self.terms.quorum:
                 enough = enough or time.monotonic()
@@ -108,9 +128,10 @@ class Conductor:
         return None
 
     def _present(self, server: Server) -> list[str]:
-        """The sites that were heard of lately, and since they were lost."""
+        """The sites that were heard of lately, and since they were lost; one that refused is not asked again."""
         heard, now = server.sites(), time.time()
-        alive = [site for site in self.terms.agents if now - heard.get(site, 0.0) < HEARD]
+        willing = [site for site in self.terms.agents if site not in self.refused]
+        alive = [site for site in willing if now - heard.get(site, 0.0) < HEARD]
         return [site for site in alive if heard[site] > self.away.get(site, 0.0)]
 
     def _leg(self, server: Server, process: Popen[bytes], leg: int, sites: list[str]) -> str:
@@ -124,7 +145,7 @@ class Conductor:
             time.sleep(LOOK)
             self._show()
             if process.poll() is not None:
-                raise InputError(f"the server has ended: see {self.kits / SERVER_KIT / 'log.txt'}")
+                raise ConnectionError("the server has ended")
             outcome = read_outcome(self.folder, leg)
             if outcome is not None:
                 return outcome
@@ -151,8 +172,12 @@ class Conductor:
         match line.get("event"):
             case "missing":
                 self.away[line["site"]] = line["time"] + self._rest(line["site"])
-            case "ready" | "refused":
+            case "ready":
                 self.away.pop(line["site"], None)
+                self.refused.pop(line["site"], None)
+            case "refused":
+                self.away.pop(line["site"], None)
+                self.refused[line["site"]] = line["reason"]
         self.watch(line)
 
     def _rest(self, site: str) -> float:
@@ -169,14 +194,15 @@ class Conductor:
         time.sleep(1.0)
         return REGROUP
 
+    def _files(self) -> tuple[Path, Path]:
+        return sites_file(self.folder), self.folder.path / "rounds.jsonl"
+
     def _show(self) -> None:
         """New lines of the two files, to whoever watches."""
-        for path in (sites_file(self.folder), self.folder.path / "rounds.jsonl"):
+        for path in self._files():
             if not path.exists():
                 continue
-            begin = self.read.get(path, 0)
-            if path.stat().st_size < begin:
-                begin = 0
+            begin = min(self.read.get(path, 0), path.stat().st_size)  # a restored checkpoint cuts lines off
             with path.open("rb") as file:
                 file.seek(begin)
                 for line in file:

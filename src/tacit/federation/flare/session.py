@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,4 +58,5 @@ def connect(kit: Path, patience: float = 60.0) -> Iterator[Server]:
     try:
         yield Server(session)
     finally:
-        session.close()
+        with contextlib.suppress(Exception):  # a server that is gone cannot be told
+            session.close()
