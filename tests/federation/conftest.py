@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Any
 
@@ -25,7 +26,7 @@ def _outline(*given: Any) -> Outline:
 
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without what takes time and is tested elsewhere: drawing reports, and pure functions over and over."""
+    """Without what takes time and is tested elsewhere: drawing reports, waiting for disks, pure functions again."""
     if request.node.get_closest_marker("federation"):
         return
     monkeypatch.setattr(account, "zcdp_budget", BUDGET)
@@ -33,3 +34,4 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(zcdp, "zcdp_epsilon", EPSILON)
     monkeypatch.setattr(agreement, "outline_of", _outline)
     monkeypatch.setattr(books, "write_report", lambda folder: None)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # no test takes the power away

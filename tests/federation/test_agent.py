@@ -1,10 +1,11 @@
-"""A site decides: the same question has the same answer, no other story is told, and whatever is refused costs nothing."""
+"""A site decides: one question has one answer, no other story is told, and what is refused costs nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tacit.federation.at_work import study_folder
 from tacit.federation.messages import Answer, Close, Closed, Invitation, Ready, Refusal, Round
 from tacit.privacy.guarantee import headline
 from tacit.privacy.totals import ledger_totals
+from tacit.results.chain import Chain
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -280,11 +282,18 @@ def test_nothing_of_a_round_is_said_before_it_is_written_down(
 ) -> None:
     """Journal first, then the ledger, then the bytes."""
     order: list[str] = []
-    write, append = agent.journal.write, type(federation.folder("north").chain).append
-    monkeypatch.setattr(agent.journal, "write", lambda *given: (order.append("journal"), write(*given)))
-    monkeypatch.setattr(
-        type(federation.folder("north").chain), "append", lambda *given: (order.append("ledger"), append(*given))
-    )
+
+    def noted(owner: Any, name: str, word: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*given: Any) -> Any:
+            order.append(word)
+            return real(*given)
+
+        monkeypatch.setattr(owner, name, call)
+
+    noted(agent.journal, "write", "journal")
+    noted(Chain, "append", "ledger")
     data = agent.answer(wire.encode(question(federation, 1)))
     order.append("answer")
     assert isinstance(wire.reply(data, LIMIT), Answer) and order == ["journal", "ledger", "answer"]

@@ -226,9 +226,7 @@ def test_without_sites_it_waits(federation: Federation) -> None:
 
 
 @pytest.mark.parametrize("word", [STOPPED, REGROUP])
-def test_a_request_is_heard_between_two_rounds(
-    federation: Federation, agents: dict[str, SiteAgent], word: str
-) -> None:
+def test_a_request_is_heard_between_two_rounds(federation: Federation, agents: dict[str, SiteAgent], word: str) -> None:
     study = federation.coordinator()
 
     def fault(site: str, message: Question) -> str:

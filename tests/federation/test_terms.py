@@ -67,7 +67,7 @@ def test_more_than_half_of_the_sites_are_the_quorum_unless_said(tmp_path: Path) 
         ({"server": {"port": 0}}, "[server] port is 0: it must be a whole number from 1 to 65535"),
         ({"server": {"port": 65536}}, "[server] port is 65536: it must be a whole number from 1 to 65535"),
         ({"sites": None}, "needs a section [sites] with a line 'name = records_max' for each"),
-        ({"sites": {name: None for name in SITES}}, "needs a section [sites]"),
+        ({"sites": dict.fromkeys(SITES)}, "needs a section [sites]"),
         ({"sites": {"North": 3}}, "the site 'North' must be small letters, digits and hyphens, at most 41"),
         ({"sites": {"n" * 42: 3}}, "must be small letters, digits and hyphens, at most 41"),
         ({"sites": {"-north": 3}}, "the site '-north' must be small letters"),
@@ -78,7 +78,7 @@ def test_more_than_half_of_the_sites_are_the_quorum_unless_said(tmp_path: Path) 
         ({"running": {"quorum": 0}}, "[running] quorum is 0: it must be a whole number from 1 to 3"),
         ({"running": {"quorum": 4}}, "[running] quorum is 4: it must be a whole number from 1 to 3"),
         ({"running": {"answer_seconds": 0}}, "[running] answer_seconds is 0: it must be above 0"),
-        ({"running": {"answer_seconds": float("inf")}}, "[running] answer_seconds is inf: it must be above 0 and finite"),
+        ({"running": {"answer_seconds": float("inf")}}, "answer_seconds is inf: it must be above 0 and finite"),
         ({"running": {"patience": 3}}, "no key in [running] 'patience'"),
         ({"running": {"test": 3}}, "[running] test is 3: it must be a text"),
         ({"study": None}, "has no section [study]"),
@@ -147,7 +147,11 @@ SHARED: dict[str, Any] = {
 def test_the_digest_changes_with_every_shared_setting(tmp_path: Path) -> None:
     assert set(SHARED) == {*STUDY_KEYS, "total_records"}
     found = {digest(tmp_path, study={key: value}) for key, value in SHARED.items()}
-    found |= {digest(tmp_path, name="other"), digest(tmp_path, sites={"west": 21}), digest(tmp_path, sites={"west": None})}
+    found |= {
+        digest(tmp_path, name="other"),
+        digest(tmp_path, sites={"west": 21}),
+        digest(tmp_path, sites={"west": None}),
+    }
     found |= {digest(tmp_path, sites={"east": 20}), digest(tmp_path)}
     assert len(found) == len(SHARED) + 5
 
@@ -187,7 +191,9 @@ def test_the_digest_does_not_change_with_remarks_and_spaces(tmp_path: Path) -> N
     assert read_terms(path).digest == first
     head, study = text.split("[study]\n")
     lines, rest = study.split("\n\n")
-    path.write_text(head + "[study]\n" + "\n".join(reversed(lines.splitlines())) + "\n\n" + rest)  # another order of keys
+    path.write_text(
+        head + "[study]\n" + "\n".join(reversed(lines.splitlines())) + "\n\n" + rest
+    )  # another order of keys
     assert read_terms(path).digest == first
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -87,8 +88,17 @@ class AtWork:
         """The model comes home, and what was not spent goes back to the ledger over studies."""
         self._check(w)
         if self.charged and not self.folder.finished:
-            close_books(self.books, self.folder, w)
+            close_books(self.books, self.folder, w, f"{self.experiment.study} at {self.site.name}", self._lines())
         settle(self.site, self.journal, self.experiment, self.folder)
+
+    def _lines(self) -> list[str]:
+        """What this site's report says of its part."""
+        return [
+            f"This is {self.site.name}'s own folder of the study {self.experiment.study} (experiment "
+            f"{self.experiment.id}): its ledger has what this site released, and the model is the common one.",
+            f"It answered {len(self.charged)} of {self.agreement.part.rounds} rounds; "
+            "'tacit federation site transcript' lists every byte string that left.",
+        ]
 
     def _again(self, last: Answered, t: int, w: str, base: int) -> bytes:
         if t < last.round:
@@ -121,11 +131,12 @@ class AtWork:
 def begin(site: Site, journal: Journal, name: str, agreement: Agreement, seed: int | None) -> AtWork:
     """Set the study's whole plan aside, begin its books, and load the records; a study that has begun goes on."""
     shard = own_records(site, agreement)
-    books = study_of(agreement, [site.name], site.table or site.published)
+    books = study_of(agreement, site.table or site.published)
     begun = journal.experiment(name)
     if begun is None:
         marked = "" if seed is None else "seeded"
         reservation = _reserve(site, name, agreement, marked)
+        shutil.rmtree(study_folder(site, name), ignore_errors=True)  # of a process that died before the next line
         folder = begin_books(study_folder(site, name), books, reservation)
         if marked:
             folder.chain.append([{"kind": "non_private", "agent": site.name, "reason": marked}])

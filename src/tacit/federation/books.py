@@ -21,22 +21,23 @@ from tacit.types import Array, Dataset, Shard
 from tacit.views.report import write_report
 
 
-def study_of(agreement: Agreement, agents: Sequence[str], data: str = "", test: Shard | None = None) -> Study:
+def study_of(agreement: Agreement, data: str = "", test: Shard | None = None) -> Study:
     """The study as the run folder knows it; nobody's records are in it."""
     settings = agreement.outline.settings
     if data:
         settings = replace(settings, data=data)
-    dataset = Dataset(agreement.terms.name, tuple(agents), (), test, agreement.features, agreement.target)
+    dataset = Dataset(agreement.terms.name, agreement.terms.agents, (), test, agreement.features, agreement.target)
     return Study(settings, dataset, agreement.outline.problem, agreement.outline.parts, agreement.facts)
 
 
 def begin_books(path: Path, study: Study, reservation: str = "", files: Mapping[str, str] | None = None) -> RunFolder:
-    """A new run folder; what a crash left of one that had not begun is cleared away."""
-    if path.exists():
-        shutil.rmtree(path)
-    begun = beginning(study, reservation)
+    """A new run folder, whole or not at all: it is made beside its place."""
+    begun, aside = beginning(study, reservation), path.with_name(f".{path.name}.new")
     begun["files"] |= files or {}
-    return RunFolder.create(path, **begun)
+    shutil.rmtree(aside, ignore_errors=True)  # what a crash left
+    RunFolder.create(aside, **begun)
+    aside.rename(path)
+    return RunFolder.open(path)
 
 
 def round_row(
@@ -65,12 +66,12 @@ def record_round(folder: RunFolder, row: Mapping[str, Any]) -> None:
     append_lines(folder.metrics, [row])
 
 
-def close_books(study: Study, folder: RunFolder, w: Array) -> None:
-    """The model, the summary and the report of a study that has ended."""
+def close_books(study: Study, folder: RunFolder, w: Array, title: str, lines: Sequence[str]) -> None:
+    """The model, the summary and the report of a study that has ended; `lines` say what its federation came to."""
     file = folder.checkpoints / f"{study.parts[0].batch.algorithm}.npz"
     if not file.exists():
         write_arrays(file, {"w": w})
-    finish(study, folder)
+    finish(study, folder, federation={"title": title, "lines": list(lines)})
     write_report(folder)
 
 

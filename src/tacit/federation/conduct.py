@@ -23,10 +23,10 @@ def open_study(terms: Terms, path: Path) -> Coordinator:
     published = None if terms.schema else load(terms.options())
     agreement = agree(terms, published)
     test = published.test if published else _own_test(terms)
-    study = study_of(agreement, terms.agents, test=test)
+    study = study_of(agreement, test=test)
     if not (path / TERMS).exists():
-        if path.exists() and any(path.iterdir()) and not (path / "config.toml").exists():
-            raise InputError(f"{path} exists and is not a run folder: choose another --out")
+        if path.exists():
+            raise InputError(f"{path} exists and is no run folder of a federation: choose another --out")
         experiment = uuid.uuid4().hex
         begin_books(path, study, files={TERMS: to_json({"experiment": experiment, "terms": terms.digest}) + "\n"})
     folder = RunFolder.open(path)

@@ -17,6 +17,7 @@ from tacit.federation.agreement import Agreement
 from tacit.federation.books import close_books, record_round, round_row
 from tacit.federation.messages import Answer, Close, Invitation, Ready, Refusal, Round
 from tacit.federation.server_state import ServerState, fresh, journal_w, lines_of, restore, save
+from tacit.federation.summary import federated
 from tacit.federation.uploads import Rejected, read_answer, read_closed, read_ready, shown
 from tacit.privacy.events import BatchEvent
 from tacit.privacy.ledger import entries
@@ -192,7 +193,7 @@ class Coordinator:
     def _close(self, exchange: Exchange, ready: Sequence[str]) -> None:
         """Everybody gets the model, and the books are closed."""
         if not self.folder.finished:
-            close_books(self.study, self.folder, self.state.w)
+            close_books(self.study, self.folder, self.state.w, self.agreement.terms.name, self._lines())
         message = wire.encode(Close(self.experiment, self.state.round, self.state.w))
         replies = exchange.ask(message, ready, self.agreement.terms.ready_seconds)  # a site writes its report then
         for site in ready:
@@ -202,6 +203,18 @@ class Coordinator:
                 self._note(event="not closed", site=site)
             else:
                 self._note(event="closed", site=site)
+
+    def _lines(self) -> list[str]:
+        """What the coordinator's report says of the sites."""
+        figures, agents = federated(self.folder), self.agreement.terms.agents
+        answered = ", ".join(f"{site} {figures['answered'].get(site, 0)}" for site in agents)
+        return [
+            f"Rounds answered, of {figures['rounds']}: {answered}; answers rejected: {figures['rejected']}.",
+            f"Half of the rounds took at most {figures['ms_per_round']:.0f} ms; sites sent "
+            f"{figures['bytes_up']:,} bytes in all and got {figures['bytes_down']:,}.",
+            "The ledger of this folder has every round a site was asked for: at most what it spent. "
+            "What a site did spend is in its own ledger.",
+        ]
 
     def _note(self, **what: Any) -> None:
         """A line for whoever watches."""

@@ -21,8 +21,8 @@ from tacit.version import VERSION
 AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
 
 
-def finish(study: Study, folder: RunFolder) -> None:
-    """Write `averages.npz`, `model.npz` and, last, `summary.json`, which marks the run as ended."""
+def finish(study: Study, folder: RunFolder, **more: Any) -> None:
+    """Write `averages.npz`, `model.npz` and, last, `summary.json`, which marks the run as ended and holds `more` too."""
     settings, dataset, plan = study.settings, study.dataset, [part.batch for part in study.parts]
     stored = [read_arrays(folder.checkpoints / f"{batch.algorithm}.npz") for batch in plan]
     if settings.averages:
@@ -45,6 +45,7 @@ def finish(study: Study, folder: RunFolder) -> None:
         "privacy": ledger_totals(folder.read_ledger()),
         "data": folder.read_start(local=False)["data"],
         "runs": runs,
+        **more,
     }
     write_text(folder.summary, to_json(summary) + "\n")
 

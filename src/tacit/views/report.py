@@ -43,7 +43,8 @@ def render(folder: RunFolder, local: bool) -> str:
     environment = Environment(loader=PackageLoader("tacit.views"), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"epsilon": format_epsilon}
     return environment.get_template("report.html").render(
-        name=folder.path.resolve().name,
+        name=summary["federation"]["title"] if "federation" in summary else folder.path.resolve().name,
+        federation=summary.get("federation"),
         local=local and folder.local.is_dir(),
         summary=summary,
         declared=is_declared(summary["data"]),

@@ -28,7 +28,7 @@ class StudyController(Controller):
 
     def __init__(self, leg: int, sites: list[str], poll_seconds: float) -> None:
         super().__init__()
-        die_with_parent()
+        die_with_parent(job=True)
         self._leg, self._sites, self._poll = leg, sites, poll_seconds
 
     def start_controller(self, fl_ctx: FLContext) -> None:

@@ -25,7 +25,7 @@ class SiteExecutor(Executor):
 
     def __init__(self) -> None:
         super().__init__()
-        die_with_parent()
+        die_with_parent(job=True)
         self._open = contextlib.ExitStack()
         self._agent: SiteAgent | None = None
 

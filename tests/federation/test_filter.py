@@ -1,0 +1,136 @@
+"""The last look before anything leaves a site: only what the journal knows, and no upload without its event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nvflare")
+
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+
+from tacit.federation import at_work, wire
+from tacit.federation.agent import SiteAgent
+from tacit.federation.flare.filter import ReleaseFilter, check_release
+from tacit.federation.flare.names import PAYLOAD, SITE_VARIABLE
+from tacit.federation.journal import Journal
+from tacit.federation.messages import Answer, Close, Closed, Invitation, Refusal
+from tests.federation.helpers import EXPERIMENT, Federation, closed, invite, make_federation, question
+
+pytestmark = pytest.mark.federation
+
+
+@pytest.fixture
+def federation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Federation:
+    monkeypatch.setattr(at_work, "close_books", lambda *given: None)
+    return make_federation(tmp_path, only=["north"])
+
+
+@pytest.fixture
+def agent(federation: Federation) -> Iterator[SiteAgent]:
+    with federation.agent("north") as found:
+        invite(found, federation)
+        yield found
+
+
+@pytest.fixture
+def upload(federation: Federation, agent: SiteAgent) -> bytes:
+    return agent.answer(wire.encode(question(federation, 1)))
+
+
+def test_what_an_agent_says_leaves(federation: Federation, agent: SiteAgent) -> None:
+    path = federation.file("north")
+    for message in (
+        Invitation(EXPERIMENT, federation.terms.digest),
+        question(federation, 1),
+        question(federation, 1),
+        question(federation, 1, shift=1.0),
+        question(federation, 2),
+        Close(EXPERIMENT, 2, federation.agreement.zero),
+    ):
+        check_release(path, agent.answer(wire.encode(message)))
+    check_release(path, agent.answer(b"garbage"))
+
+
+def test_what_was_tampered_with_stays(federation: Federation, upload: bytes) -> None:
+    for place in (-1, len(upload) // 2, 20):
+        changed = bytearray(upload)
+        changed[place] ^= 1
+        with pytest.raises((PermissionError, wire.Malformed)):
+            check_release(federation.file("north"), bytes(changed))
+    for other in (upload + b"x", upload[:-1], b"", b"garbage"):
+        with pytest.raises(wire.Malformed):
+            check_release(federation.file("north"), other)
+    check_release(federation.file("north"), upload)
+
+
+@pytest.mark.parametrize("site", ["north", "south"])
+def test_what_is_not_in_the_journal_stays(federation: Federation, agent: SiteAgent, site: str) -> None:
+    zero = federation.agreement.zero
+    for message in (
+        Answer(EXPERIMENT, site, 1, zero),
+        Refusal(EXPERIMENT, site, "42 records"),
+        Closed(EXPERIMENT, site),
+    ):
+        with pytest.raises(PermissionError, match="not in the journal"):
+            check_release(federation.file("north"), wire.encode(message))
+
+
+def test_a_question_is_nothing_that_leaves_a_site(federation: Federation, agent: SiteAgent) -> None:
+    data = wire.encode(question(federation, 1))
+    agent.journal.depart(EXPERIMENT, "answer", 1, data)
+    with pytest.raises(wire.Malformed):
+        check_release(federation.file("north"), data)
+
+
+def test_an_upload_without_an_event_stays(federation: Federation, agent: SiteAgent) -> None:
+    forged = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero))
+    agent.journal.depart(EXPERIMENT, "answer", 1, forged)
+    with pytest.raises(PermissionError, match="has no event in the ledger"):
+        check_release(federation.file("north"), forged)
+
+
+def test_an_upload_of_no_open_study_stays(federation: Federation, agent: SiteAgent, upload: bytes) -> None:
+    other = wire.encode(Answer("f" * 32, "north", 1, federation.agreement.zero))
+    agent.journal.depart("f" * 32, "answer", 1, other)
+    with pytest.raises(PermissionError, match="of no study that is open here"):
+        check_release(federation.file("north"), other)
+    closed(agent, federation, 1)
+    with pytest.raises(PermissionError, match="of no study that is open here"):
+        check_release(federation.file("north"), upload)
+
+
+def test_without_a_journal_nothing_leaves(federation: Federation) -> None:
+    with pytest.raises(ValueError, match="no journal"):
+        check_release(federation.file("north"), wire.encode(Closed(EXPERIMENT, "north")))
+
+
+def test_a_reply_is_rebuilt_from_its_bytes_alone(
+    federation: Federation, upload: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SITE_VARIABLE, str(federation.file("north")))
+    reply = Shareable()
+    reply[PAYLOAD] = upload
+    reply["records"] = [1, 2, 3]
+    reply.set_header("note", "42 records")
+    found = ReleaseFilter().process(reply, FLContext())
+    assert found[PAYLOAD] == upload and "records" not in found and found.get_header("note") is None
+    reply[PAYLOAD] = upload + b"x"
+    with pytest.raises(ValueError, match="bytes"):
+        ReleaseFilter().process(reply, FLContext())
+    failed = make_reply(ReturnCode.EXECUTION_EXCEPTION)
+    failed["traceback"] = "a record of 42"
+    found = ReleaseFilter().process(failed, FLContext())
+    assert found.get_return_code() == ReturnCode.EXECUTION_EXCEPTION and "traceback" not in found
+
+
+def test_the_filter_only_reads(federation: Federation, agent: SiteAgent, upload: bytes) -> None:
+    before = agent.journal.departures(), federation.folder("north").ledger.read_bytes()
+    check_release(federation.file("north"), upload)
+    assert (agent.journal.departures(), federation.folder("north").ledger.read_bytes()) == before
+    with Journal.read(federation.site("north").state) as journal:
+        assert journal.has_departed(wire.digest(upload))

@@ -1,0 +1,146 @@
+"""Every byte string that leaves a site is in its transcript, and whatever the ledgers do not cover is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import InputError
+from tacit.federation import wire
+from tacit.federation.coordinator import FINISHED
+from tacit.federation.journal import Journal
+from tacit.federation.messages import Answer, Invitation, Question, Round
+from tacit.federation.transcript import Transcript, transcript
+from tests.federation.helpers import (
+    EXPERIMENT,
+    LIMIT,
+    SITES,
+    Federation,
+    Local,
+    closed,
+    invite,
+    make_federation,
+    question,
+)
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Iterator[Federation]:
+    """North has answered three rounds, one of them twice, and refused two questions."""
+    found = make_federation(tmp_path)
+    with found.agent("north") as agent:
+        invite(agent, found)
+        for t in (1, 2, 2, 3):
+            agent.answer(wire.encode(question(found, t)))
+        agent.answer(wire.encode(question(found, 3, shift=1.0)))
+        agent.answer(b"garbage")
+    yield found
+
+
+def told(federation: Federation) -> Transcript:
+    return transcript(federation.site("north"))
+
+
+def test_all_that_leaves_is_told(tmp_path: Path) -> None:
+    federation = make_federation(tmp_path)
+    with federation.agents() as agents:
+
+        def fault(site: str, message: Question) -> str:
+            return "answer" if isinstance(message, Round) and message.round == 2 and site == "west" else ""
+
+        exchange = Local(agents, fault)
+        assert federation.coordinator().conduct(exchange, SITES) == FINISHED
+        for site in SITES:
+            found = transcript(federation.site(site))
+            assert [line.departure.sha256 for line in found.lines] == [
+                wire.digest(data) for data in exchange.left[site]
+            ]
+            assert [line.departure.bytes for line in found.lines] == [len(data) for data in exchange.left[site]]
+            assert found.faults == [] and all(line.covered for line in found.lines)
+            for line, data in zip(found.lines, exchange.left[site], strict=True):
+                message = wire.reply(data, LIMIT)
+                assert line.study == "tiny"
+                assert (line.event != "–") == isinstance(message, Answer)
+                assert line.departure.round == (message.round if isinstance(message, Answer) else None)
+
+
+def test_answers_given_again_and_refusals_are_told_too(federation: Federation) -> None:
+    found = told(federation)
+    kinds = ["ready", "answer", "answer", "answer again", "answer", "refusal", "refusal"]
+    assert [line.departure.kind for line in found.lines] == kinds
+    assert found.faults == [] and all(line.covered for line in found.lines)
+    assert found.lines[2].departure.sha256 == found.lines[3].departure.sha256
+    assert [line.study for line in found.lines] == ["tiny"] * 6 + [""]
+    assert found.lines[1].event.startswith("1 x discrete-gaussian of scale ")
+
+
+def test_it_can_be_read_while_the_agent_is_at_work_and_after_the_end(federation: Federation) -> None:
+    with federation.agent("north") as agent:
+        invite(agent, federation)
+        assert told(federation).faults == []
+        closed(agent, federation, 3)
+        assert told(federation).faults == [] and told(federation).lines[-1].departure.kind == "closed"
+
+
+@pytest.mark.parametrize("line", [0, 2, 3, -2, -1])
+def test_a_removed_line_of_the_ledger_is_found(federation: Federation, line: int) -> None:
+    path = federation.folder("north").ledger
+    lines = path.read_bytes().splitlines(keepends=True)
+    del lines[line]
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(InputError, match=r"it was changed|tail was cut off|replaced or changed"):
+        told(federation)
+
+
+def test_a_changed_line_of_the_ledger_is_found(federation: Federation) -> None:
+    path = federation.folder("north").ledger
+    path.write_bytes(path.read_bytes().replace(b'"first": 2', b'"first": 3'))
+    with pytest.raises(InputError, match=r"it was changed|replaced or changed"):
+        told(federation)
+
+
+@pytest.mark.parametrize("t", [3, 4, 9])
+def test_a_departure_that_no_event_covers_is_found(federation: Federation, t: int) -> None:
+    forged = wire.encode(Answer(EXPERIMENT, "north", t, federation.agreement.zero))
+    with Journal.open(federation.site("north").state) as journal:
+        journal.depart(EXPERIMENT, "answer", t, forged)
+    found = told(federation)
+    assert [line.covered for line in found.lines].count(False) == 1 and not found.lines[-1].covered
+    assert any(f"the upload of round {t} ({wire.digest(forged)[:12]}…) has no event" in fault for fault in found.faults)
+    assert any("is not in the journal" in fault for fault in found.faults) == (t > 3)
+
+
+def test_an_upload_of_a_study_that_is_not_known_is_found(federation: Federation) -> None:
+    with Journal.open(federation.site("north").state) as journal:
+        journal.depart("f" * 32, "answer again", 1, b"an upload of another study")
+    found = told(federation)
+    assert len(found.faults) == 2 and found.lines[-1].study == ""
+
+
+def test_a_round_that_was_taken_out_of_the_journal_is_found(federation: Federation) -> None:
+    with Journal.open(federation.site("north").state) as journal, journal._connection as connection:
+        connection.execute("delete from rounds where round = 2")
+    assert {
+        "the upload of round 2" in fault and "is not in the journal" in fault for fault in told(federation).faults
+    } == {True}
+
+
+def test_a_study_without_a_reservation_is_found(federation: Federation) -> None:
+    with Journal.open(federation.site("north").state) as journal, journal._connection as connection:
+        connection.execute("update experiments set reservation = 'none'")
+    assert told(federation).faults == ["the study tiny (01234567) has no reservation in patients.ledger"]
+
+
+def test_without_a_journal_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has not taken part in a study yet"):
+        transcript(make_federation(tmp_path).site("north"))
+
+
+def test_a_question_that_is_refused_before_anything_began_is_told(tmp_path: Path) -> None:
+    federation = make_federation(tmp_path, accept={"rounds_max": 1})
+    with federation.agent("north") as agent:
+        data = agent.answer(wire.encode(Invitation(EXPERIMENT, federation.terms.digest)))
+    (line,) = told(federation).lines
+    assert line.departure.sha256 == wire.digest(data) and line.departure.kind == "refusal" and line.covered
