@@ -22,7 +22,7 @@ AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
 
 
 def finish(study: Study, folder: RunFolder, **more: Any) -> None:
-    """Write `averages.npz`, `model.npz` and, last, `summary.json`, which marks the run as ended and holds `more` too."""
+    """Write `averages.npz`, `model.npz` and, last, `summary.json`, which marks the end and holds `more`."""
     settings, dataset, plan = study.settings, study.dataset, [part.batch for part in study.parts]
     stored = [read_arrays(folder.checkpoints / f"{batch.algorithm}.npz") for batch in plan]
     if settings.averages:

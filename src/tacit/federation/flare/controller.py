@@ -19,7 +19,6 @@ from tacit.federation.conduct import open_study
 from tacit.federation.coordinator import WAITING, Lost
 from tacit.federation.flare.names import PAYLOAD, RUN_VARIABLE, TASK, TERMS_VARIABLE
 from tacit.federation.flare.outcome import write_outcome
-from tacit.federation.flare.processes import die_with_parent
 from tacit.federation.terms import read_terms
 
 
@@ -28,7 +27,6 @@ class StudyController(Controller):
 
     def __init__(self, leg: int, sites: list[str], poll_seconds: float) -> None:
         super().__init__()
-        die_with_parent(job=True)
         self._leg, self._sites, self._poll = leg, sites, poll_seconds
 
     def start_controller(self, fl_ctx: FLContext) -> None:

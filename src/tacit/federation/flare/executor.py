@@ -15,7 +15,6 @@ from nvflare.apis.signal import Signal
 
 from tacit.federation.agent import SiteAgent
 from tacit.federation.flare.names import PAYLOAD, SEED_VARIABLE, SITE_VARIABLE, TASK
-from tacit.federation.flare.processes import die_with_parent
 from tacit.federation.journal import Journal
 from tacit.federation.policy import read_site
 
@@ -25,7 +24,6 @@ class SiteExecutor(Executor):
 
     def __init__(self) -> None:
         super().__init__()
-        die_with_parent(job=True)
         self._open = contextlib.ExitStack()
         self._agent: SiteAgent | None = None
 

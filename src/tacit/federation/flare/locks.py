@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError
-from tacit.federation.flare.names import CONTROLLER, EXECUTOR, FILTER, SCOPE
+from tacit.federation.flare.names import CONTROLLER, EXECUTOR, FILTER, SCOPE, SERVER_LAUNCHER, SITE_LAUNCHER
 from tacit.results.files import write_text
 
 NOTHING = "none"
@@ -54,7 +54,7 @@ def site_locks() -> dict[str, dict[str, Any]]:
                 expiration_period=300,
             ),
             _component("resource_consumer", f"{common}.resource_consumers.gpu_resource_consumer.GPUResourceConsumer"),
-            _component("process_launcher", f"{common}.job_launcher.client_process_launcher.ClientProcessJobLauncher"),
+            _component("process_launcher", SITE_LAUNCHER),
         ],
     }
     privacy = {
@@ -101,7 +101,7 @@ def server_locks(kit: Path, sites: int) -> dict[str, dict[str, Any]]:
                 job_store_id="job_store",
             ),
             {"id": "job_store", "path": storage},
-            _component("process_launcher", f"{common}.job_launcher.server_process_launcher.ServerProcessJobLauncher"),
+            _component("process_launcher", SERVER_LAUNCHER),
         ],
     }
     return {"authorization.json": _authorization(AT_SERVER), "resources.json": resources}

@@ -8,6 +8,8 @@ SCOPE = "tacit"  # the only privacy scope
 EXECUTOR = "tacit.federation.flare.executor.SiteExecutor"
 FILTER = "tacit.federation.flare.filter.ReleaseFilter"
 CONTROLLER = "tacit.federation.flare.controller.StudyController"
+SITE_LAUNCHER = "tacit.federation.flare.launchers.SiteLauncher"
+SERVER_LAUNCHER = "tacit.federation.flare.launchers.ServerLauncher"
 ADMIN = "coordinator@tacit.local"
 SERVER_KIT, ADMIN_KIT = "server", "coordinator"
 

@@ -21,15 +21,10 @@ SERVER = "nvflare.private.fed.app.server.server_train"
 CLIENT = "nvflare.private.fed.app.client.client_train"
 
 
-def die_with_parent(job: bool = False) -> None:
-    """Where Linux offers it: when the parent is killed, so is this process, and nobody is left behind.
-
-    A job's process whose parent is the first one has lost its own while it was still starting.
-    """
+def die_with_parent() -> None:
+    """Where Linux offers it: when the parent is killed, so is this process, and nobody is left behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if job and os.getppid() == 1:
-        os._exit(1)
 
 
 def start(
