@@ -27,7 +27,7 @@ from tacit.results.folder import RunFolder, append_lines
 from tacit.study.build import Study
 from tacit.types import Array
 
-FINISHED, STOPPED, REGROUP, WAITING = "finished", "stopped", "regroup", "waiting"
+FINISHED, STOPPED, REGROUP, WAITING, FAILED = "finished", "stopped", "regroup", "waiting", "failed"
 PATIENCE = 3  # bad answers in a row, after which a site is left out until the sites are gathered anew
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,11 +16,15 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
+from tacit.errors import InputError
 from tacit.federation.conduct import open_study
-from tacit.federation.coordinator import WAITING, Lost
+from tacit.federation.coordinator import FAILED, WAITING, Lost
 from tacit.federation.flare.names import PAYLOAD, RUN_VARIABLE, TASK, TERMS_VARIABLE
 from tacit.federation.flare.outcome import write_outcome
 from tacit.federation.terms import read_terms
+from tacit.results.folder import RunFolder
+
+PATIENCE = 30.0  # seconds
 
 
 class StudyController(Controller):
@@ -38,14 +43,22 @@ class StudyController(Controller):
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Conduct the study as far as it goes; how it ended is left in the run folder."""
-        terms = read_terms(Path(os.environ[TERMS_VARIABLE]))
-        coordinator = open_study(terms, Path(os.environ[RUN_VARIABLE]))
-        with coordinator.folder.locked():
-            try:
-                outcome = coordinator.conduct(FlareExchange(self, fl_ctx, abort_signal), self._sites)
-            except Lost:
-                outcome = WAITING
-            write_outcome(coordinator.folder, self._leg, outcome)
+        folder = RunFolder.open(Path(os.environ[RUN_VARIABLE]))
+        try:
+            outcome, reason = self._conduct(FlareExchange(self, fl_ctx, abort_signal), folder), ""
+        except Lost:
+            outcome, reason = WAITING, ""
+        except Exception as error:  # the coordinator's command shows it
+            outcome, reason = FAILED, f"{error if isinstance(error, InputError) else repr(error)}"
+        write_outcome(folder, self._leg, outcome, reason)
+
+    def _conduct(self, exchange: FlareExchange, folder: RunFolder) -> str:
+        end = time.monotonic() + PATIENCE
+        while folder.busy and time.monotonic() < end:  # the job before this one is still on its way out
+            time.sleep(0.1)
+        with folder.locked():
+            coordinator = open_study(read_terms(Path(os.environ[TERMS_VARIABLE])), folder.path)
+            return coordinator.conduct(exchange, self._sites)
 
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext

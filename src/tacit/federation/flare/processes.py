@@ -32,6 +32,8 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """A process of NVFlare in a kit; what it prints goes into the kit's output.txt."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TACIT_FEDERATION")}
+    if environment.get("TACIT_DATA"):  # the engine works in a folder of its own
+        environment["TACIT_DATA"] = str(Path(environment["TACIT_DATA"]).resolve())
     environment |= {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), **variables}
     chosen = [f"{name}={value}" for name, value in settings.items()]
     command = [sys.executable, "-m", __name__, module, "-m", str(kit), "-s", config, "--set", *chosen]
