@@ -64,11 +64,11 @@ def uploads(federation: LocalFederation) -> int:
 
 def envelope(federation: LocalFederation) -> int | None:
     """The size of a whole message of the engine's with an upload in it, from a site's log."""
+    sizes = []
     for path in federation.kits.glob("north/*/log.txt"):
-        for line in path.read_text(errors="replace").splitlines():
-            if "submitUpdate" in line and "Bytes)" in line:
-                return int(line.split("(")[1].split(" Bytes")[0])
-    return None
+        lines = path.read_text(errors="replace").splitlines()
+        sizes += [int(line.split("(")[1].split(" Bytes")[0]) for line in lines if "SubmitUpdate to" in line]
+    return max(sizes, default=None)
 
 
 def one_process(federation: LocalFederation, rounds: int) -> float:
