@@ -132,7 +132,7 @@ def test_foreign_and_expired_certificates_get_nothing(
     terms = read_terms(wider)
     foreign = provision(terms, tmp_path / "kits")["stranger"]
     expired = provision(terms, federation.kits)["stranger"]
-    expire(expired, federation.kits / "authority" / terms.name / "state" / "cert.json")
+    expire(expired, federation.kits / "authority" / "tacit" / "state" / "cert.json")
     clients = [processes.start_client(kit, "stranger", {SITE_VARIABLE: ""}) for kit in (foreign, expired)]
     try:
         end = time.monotonic() + 8.0

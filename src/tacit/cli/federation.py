@@ -65,10 +65,12 @@ def init(file: Path, name: str, schema: str, data: str, **given: Any) -> None:
 
     if file.exists():
         raise InputError(f"{file} exists: choose another name")
+    if not file.resolve().parent.is_dir():
+        raise InputError(f"there is no folder {file.parent} to put {file.name} into")
     if bool(schema) == bool(data):
         raise InputError("give either --schema, of the sites' tables, or --data, a published data set")
-    sites = counts("sites", given["sites"])
-    if isinstance(sites, int):
+    sites = counts("sites", given["sites"]) if "=" in given["sites"] else None
+    if not isinstance(sites, dict):
         raise InputError(f"sites is {given['sites']}: it must name them, as in north=250,south=200")
     text = draft_terms(
         name,
@@ -80,6 +82,7 @@ def init(file: Path, name: str, schema: str, data: str, **given: Any) -> None:
         real(0.0, 1.0)("delta", given["delta"]),
         given["host"],
         integer(1, 65535)("port", given["port"]),
+        file.resolve().parent,
     )
     write_text(file, text)
     try:

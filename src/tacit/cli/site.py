@@ -101,7 +101,6 @@ def start(site: Path, seeded: str | None) -> None:
     own, agreement, _ = check_own(site)
     for reason in objections(own, agreement, reserved=True):
         stderr.print(f"the study will be refused: {reason}", soft_wrap=True, highlight=False)
-    stderr.print(f"{own.name}: the agent is up; Ctrl-C stops it", soft_wrap=True, highlight=False)
     if seed is not None:
         stderr.print("noise comes from a seed: this agent protects nobody (non_private: seeded)", style="bold red")
     with stop_signals(lambda sentence: stderr.print("stopping")) as stop:
@@ -130,13 +129,13 @@ def status(site: Path, as_json: bool) -> None:
         soft_wrap=True,
         highlight=False,
     )
-    headings = ("study", "experiment", "begun", "ended", "rounds", "ε spent", "ε planned")
+    headings = ("study", "experiment", "begun", "ended", "rounds", "ε spent", "of")
     rows = [
         (
             study["study"] + (f" ({study['non_private']})" if study["non_private"] else ""),
             study["experiment"][:8],
-            study["begun"],
-            study["closed"] or "open",
+            study["begun"][:10],
+            (study["closed"] or "open")[:10],
             str(study["rounds"]),
             format_epsilon(study["spent_epsilon"]),
             format_epsilon(study["planned_epsilon"]),
@@ -169,12 +168,11 @@ def transcript(site: Path, as_json: bool) -> None:
             del line["departure"]
         print_json({"covered": not found.faults, "faults": found.faults, "departures": lines})
     else:
-        headings = ("", "time", "study", "what", "round", "bytes", "sha-256", "event")
+        headings = ("", "time", "what", "round", "bytes", "sha-256", "event")
         rows = [
             (
                 str(d.number),
-                d.time,
-                line.study or "–",
+                d.time[5:16].replace("T", " "),
                 d.kind,
                 "–" if d.round is None else str(d.round),
                 format_bytes(d.bytes),
@@ -184,7 +182,7 @@ def transcript(site: Path, as_json: bool) -> None:
             for line in found.lines
             for d in (line.departure,)
         ]
-        print_table(headings, rows, left=4)
+        print_table(headings, rows, left=3)
         total = sum(line.departure.bytes for line in found.lines)
         stdout.print(f"{len(rows)} byte strings, {format_bytes(total)} in all", highlight=False)
     if found.faults:
@@ -198,6 +196,8 @@ def transcript(site: Path, as_json: bool) -> None:
 @SITE
 def close(experiment: str, site: Path) -> None:
     """Close a study whose coordinator never came back: what it did not spend is given back, and it cannot go on.
+
+    Stop the agent first: it keeps the journal open.
 
     \b
     Examples:

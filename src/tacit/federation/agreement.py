@@ -12,7 +12,7 @@ from tacit.data import DataOptions, Facts, check_facts, load, read_schema
 from tacit.errors import InputError
 from tacit.federation import PROTOCOL
 from tacit.federation.policy import Site
-from tacit.federation.terms import Terms, read_terms, schema_hash
+from tacit.federation.terms import Terms, schema_hash
 from tacit.results.account import Account
 from tacit.study.build import Part
 from tacit.study.certified import Outline, outline_of
@@ -145,8 +145,3 @@ def _ledger(site: Site, unit: str, adjacency: str, cost: float) -> list[str]:
     if cost > state["zcdp_left"]:
         found.append("this site's budget for these records is exhausted: what is left of it does not cover the study")
     return found
-
-
-def own_terms(site: Site) -> Terms:
-    """The site's own copy of the terms."""
-    return read_terms(site.study)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +65,6 @@ class AtWork:
         if agent is None or not base < t <= self.agreement.part.rounds:
             raise Refused(f"round {t} from base {base} does not follow from what this site has answered")
         self._check(message.w)
-        began = time.perf_counter()
         step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
         data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
         drawn = entries(
@@ -80,7 +78,7 @@ class AtWork:
         size = message.w.nbytes * len(self.charged)
         record_round(
             self.folder,
-            round_row(self.books, t, message.w, residual, time.perf_counter() - began, (size, size), None),
+            round_row(self.books, t, message.w, residual, None, (size, size), None),
         )
         return data
 
@@ -98,6 +96,7 @@ class AtWork:
             f"{self.experiment.id}): its ledger has what this site released, and the model is the common one.",
             f"It answered {len(self.charged)} of {self.agreement.part.rounds} rounds; "
             "'tacit federation site transcript' lists every byte string that left.",
+            "Beside this folder lies journal.sqlite, the site's private state: it must stay in the house.",
         ]
 
     def _again(self, last: Answered, t: int, w: str, base: int) -> bytes:

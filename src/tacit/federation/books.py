@@ -22,12 +22,13 @@ from tacit.views.report import write_report
 
 
 def study_of(agreement: Agreement, data: str = "", test: Shard | None = None) -> Study:
-    """The study as the run folder knows it; nobody's records are in it."""
+    """The study as the run folder knows it; nobody's records are in it. A site gives its own `data`."""
     settings = agreement.outline.settings
     if data:
         settings = replace(settings, data=data)
+    facts = agreement.facts._replace(test="none") if data else agreement.facts  # the test records are the coordinator's
     dataset = Dataset(agreement.terms.name, agreement.terms.agents, (), test, agreement.features, agreement.target)
-    return Study(settings, dataset, agreement.outline.problem, agreement.outline.parts, agreement.facts)
+    return Study(settings, dataset, agreement.outline.problem, agreement.outline.parts, facts)
 
 
 def begin_books(path: Path, study: Study, reservation: str = "", files: Mapping[str, str] | None = None) -> RunFolder:
@@ -41,9 +42,9 @@ def begin_books(path: Path, study: Study, reservation: str = "", files: Mapping[
 
 
 def round_row(
-    study: Study, t: int, w: Array, residual: float, seconds: float, sent: tuple[int, int], test: Shard | None
+    study: Study, t: int, w: Array, residual: float, seconds: float | None, sent: tuple[int, int], test: Shard | None
 ) -> dict[str, Any]:
-    """One round's line of metrics; `sent` are the bytes of parameters up and down so far."""
+    """One round's line of metrics; `sent`: bytes up and down so far; `seconds`: None where they tell of records."""
     part = study.parts[0]
     algorithm = part.algorithm
     return {
@@ -55,7 +56,7 @@ def round_row(
         "noise": float(_magnitude(algorithm)),
         "rho": float(algorithm.rho(t)[0, 0]),
         "eta": float(part.eta(t)[0, 0]),
-        "seconds": round(seconds, 4),
+        "seconds": None if seconds is None else round(seconds, 4),
         "bytes_up": sent[0],
         "bytes_down": sent[1],
     }

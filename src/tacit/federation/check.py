@@ -9,6 +9,7 @@ from typing import Any
 from tacit.errors import InputError
 from tacit.federation import PROTOCOL
 from tacit.federation.agreement import Agreement, agree, objections, own_records
+from tacit.federation.flare.address import check_address
 from tacit.federation.flare.locks import check_locks
 from tacit.federation.policy import Site, read_site
 from tacit.federation.terms import read_terms
@@ -47,6 +48,7 @@ def check_own(path: Path) -> tuple[Site, Agreement, datetime.datetime]:
     own_records(site, agreement)
     expires = check_certificate(site)
     check_locks(site.kit)
+    check_address(site.kit, agreement.terms)
     return site, agreement, expires
 
 

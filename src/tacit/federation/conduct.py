@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tacit.data import encode, load, read_schema, read_table
 from tacit.errors import InputError
-from tacit.federation.agreement import Agreement, agree
+from tacit.federation.agreement import agree
 from tacit.federation.books import begin_books, study_of
 from tacit.federation.coordinator import Coordinator
 from tacit.federation.terms import Terms
@@ -35,11 +35,6 @@ def open_study(terms: Terms, path: Path) -> Coordinator:
     if begun["terms"] != terms.digest:
         raise InputError(f"{path} was begun under other terms than {terms.path} has now: choose another --out")
     return Coordinator(agreement, study, folder, begun["experiment"])
-
-
-def plan_of(terms: Terms) -> Agreement:
-    """The study these terms make, for whoever wants to look at it first."""
-    return agree(terms)
 
 
 def _own_test(terms: Terms) -> Shard | None:

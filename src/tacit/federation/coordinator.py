@@ -54,6 +54,7 @@ class Coordinator:
     state: ServerState = field(init=False)
     chain: Chain = field(init=False)
     charged: set[tuple[str, int]] = field(init=False)  # site and round
+    marked: set[str] = field(init=False)  # sites whose noise protects nobody
     bad: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -212,7 +213,7 @@ class Coordinator:
             f"Rounds answered, of {figures['rounds']}: {answered}; answers rejected: {figures['rejected']}.",
             f"Half of the rounds took at most {figures['ms_per_round']:.0f} ms; sites sent "
             f"{figures['bytes_up']:,} bytes in all and got {figures['bytes_down']:,}.",
-            "The ledger of this folder has every round a site was asked for: at most what it spent. "
+            "The ledger of this folder has every round a site was asked for: at least what it spent. "
             "What a site did spend is in its own ledger.",
         ]
 

@@ -6,18 +6,20 @@ import contextlib
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError
 from tacit.federation.agreement import agree
-from tacit.federation.local import LocalFederation, Say, local_federation
+from tacit.federation.local import LocalFederation, local_federation
 from tacit.federation.site_status import site_status
 from tacit.federation.summary import federated
 from tacit.federation.terms import Terms
 from tacit.privacy.totals import ledger_totals
 from tacit.results.folder import RunFolder, read_lines
+
+Say = Callable[[str], None]
 
 SITES = {"north": 20_000, "south": 20_000, "west": 20_000}
 STUDY = {"algorithm": "objpm", "local_updates": 5, "total_epsilon": 3.0}
@@ -100,4 +102,4 @@ def _place(out: Path | None) -> Iterator[Path]:
     if out.exists():
         raise InputError(f"{out} exists: choose another folder")
     out.mkdir(parents=True, mode=0o700)
-    yield out
+    yield out.resolve()

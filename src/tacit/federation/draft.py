@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from tacit.data import read_schema
 from tacit.federation import PROTOCOL
@@ -19,10 +21,12 @@ def draft_terms(
     delta: float,
     host: str,
     port: int,
+    folder: Path = Path(),
 ) -> str:
-    """TOML text with a remark on every key."""
+    """TOML text with a remark on every key, for a file in this folder."""
     if schema:
-        what = f'schema = "{schema}"               # what the columns mean; it goes into every kit'
+        beside = os.path.relpath(schema, folder)
+        what = f'schema = "{beside}"               # what the columns mean; it goes into every kit'
         hashed = schema_hash(read_schema(schema))
     else:
         what = f'data = "{data}"                   # a published data set, dealt out to the sites in order'

@@ -129,6 +129,7 @@ class Journal:
         with self._connection:
             self._connection.execute("update experiments set closed = ? where id = ? and closed is null", (now(), name))
             self._strike(name, "round >= 0")
+        self._connection.execute("pragma wal_checkpoint(truncate)")  # nor is it left in the log of changes
 
     def last(self, name: str) -> Answered | None:
         """The last round this site has answered."""

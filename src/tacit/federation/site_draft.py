@@ -17,6 +17,8 @@ LEDGER = "records.ledger"
 
 def draft(kit: Path, table: str, budget: tuple[float, float], ledger: str) -> str:
     """The text; a ledger that is not there yet is begun with this budget."""
+    if not (kit / "federation.toml").is_file():
+        raise InputError(f"{kit} is not the kit of a site: it has no federation.toml")
     terms = read_terms(kit / "federation.toml")
     name = kit.resolve().name
     if name not in terms.sites:

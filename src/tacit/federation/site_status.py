@@ -56,6 +56,8 @@ def close_study(path: Path, start: str) -> str:
     with Journal.open(site.state, patience=2.0) as journal:
         known = {begun.id: begun for begun in journal.experiments()}
         found = [begun for name, begun in known.items() if name.startswith(start)]
+        if not known:
+            raise InputError("this site has not taken part in a study yet")
         if len(found) != 1:
             raise no_such("study", start, [name[:8] for name in known])
         if found[0].closed:

@@ -45,6 +45,7 @@ STUDY_KEYS = (  # settings that a study may fix; what it leaves out is planned f
 )
 OWN_KEYS = ("schema", "schema_sha256", "data", "total_records")
 SITE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
+RESERVED = ("server", "coordinator", "authority")
 ADVICE = "'tacit federation init' writes one"
 
 
@@ -166,6 +167,8 @@ def _sites(where: Path, document: Mapping[str, Any]) -> dict[str, int]:
         raise InputError(f"{where} needs a section [sites] with a line 'name = records_max' for each")
     for name in section:
         _check_name(where, "the site", name)
+        if name in RESERVED:
+            raise InputError(f"{where}: a site cannot be called {name}: that is the name of another folder of kits")
     return {name: integer(1)(f"{where}: the records_max of site {name}", most) for name, most in section.items()}
 
 

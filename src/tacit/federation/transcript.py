@@ -71,4 +71,4 @@ def _reservations(site: Site, experiments: dict[str, Any]) -> list[str]:
 def _words(events: list[dict[str, Any]]) -> str:
     if not events:
         return "–"
-    return ", ".join(f"{row['count']} x {event_of(row).mechanism} of scale {float(row['scale']):.4g}" for row in events)
+    return ", ".join(f"{row['count']} x {event_of(row).mechanism}" for row in events)

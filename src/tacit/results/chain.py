@@ -124,7 +124,9 @@ def _read_head(head: Path) -> tuple[int, str]:
         kept = json.loads(head.read_text(encoding="utf-8"))
         return int(kept["lines"]), str(kept["head"])
     except FileNotFoundError:
-        raise InputError(f"{head} is gone: without it a cut ledger could not be told") from None
+        raise InputError(
+            f"{head} is gone: without it a cut ledger could not be told; one that was moved here: 'tacit ledger adopt'"
+        ) from None
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{head} is damaged: it must hold the ledger's head") from None
 

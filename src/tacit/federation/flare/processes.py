@@ -39,7 +39,9 @@ def start(
     command = [sys.executable, "-m", __name__, module, "-m", str(kit), "-s", config, "--set", *chosen]
     (kit / "transfer").mkdir(exist_ok=True)
     with (kit / "output.txt").open("ab") as output:
-        return subprocess.Popen(command, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        return subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+        )
 
 
 def start_server(kit: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -61,6 +63,16 @@ def stop(process: subprocess.Popen[bytes], patience: float = 10.0) -> None:
             word()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(patience)
+
+
+def check_free(port: int) -> None:
+    """Refuse a port that somebody else listens on."""
+    with socket.socket() as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind(("", port))
+        except OSError as error:
+            raise InputError(f"port {port} cannot be had ({error.strerror}): is another server running?") from None
 
 
 def wait_for_port(host: str, port: int, process: subprocess.Popen[bytes], kit: Path, patience: float = 60.0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from tacit.errors import InputError
 from tacit.federation.flare.locks import server_locks, site_locks, write_locks
 from tacit.federation.flare.names import ADMIN, ADMIN_KIT, SERVER_KIT
 from tacit.federation.terms import Terms
+from tacit.results.files import write_text
 
 AUTHORITY = "authority"  # NVFlare's own folder: with the private key that signs certificates
+PROJECT = "tacit"  # its name there, whatever the study is called: one authority for all studies
 
 
 def provision(terms: Terms, out: Path) -> dict[str, Path]:
@@ -35,10 +38,18 @@ def provision(terms: Terms, out: Path) -> dict[str, Path]:
             write_locks(kit, server_locks(kit, len(terms.sites)))
         elif name != ADMIN_KIT:
             write_locks(kit, site_locks())
-            shutil.copy(terms.path, kit / "federation.toml")
+            write_text(kit / "federation.toml", _own_copy(terms))
             if terms.schema:
                 shutil.copy(terms.schema, kit / terms.schema.name)
     return kits
+
+
+def _own_copy(terms: Terms) -> str:
+    """The terms as a site keeps them: the schema lies beside them."""
+    text = terms.path.read_text(encoding="utf-8")
+    if terms.schema is None:
+        return text
+    return re.sub(r"^schema\s*=\s*([\"']).*?\1", f'schema = "{terms.schema.name}"', text, count=1, flags=re.MULTILINE)
 
 
 def _nvflare_kits(terms: Terms, workspace: Path) -> Path:
@@ -50,7 +61,7 @@ def _nvflare_kits(terms: Terms, workspace: Path) -> Path:
     from nvflare.lighter.impl.workspace import WorkspaceBuilder  # noqa: PLC0415
     from nvflare.lighter.provisioner import Provisioner  # noqa: PLC0415
 
-    project = Project(terms.name, "a Tacit federation")
+    project = Project(PROJECT, "a Tacit federation")
     ports: dict[str, Any] = {"fed_learn_port": terms.port, "admin_port": terms.port}
     project.set_server(terms.host, "consortium", ports)
     for site in terms.sites:
@@ -68,7 +79,9 @@ def _nvflare_kits(terms: Terms, workspace: Path) -> Path:
             Provisioner(str(workspace), builders).provision(project)
     except Exception as error:
         raise InputError(f"the kits cannot be made: {error} {said.getvalue()[-300:]}") from error
-    sets = sorted((workspace / terms.name).glob("prod_*"))
+    sets = sorted((workspace / PROJECT).glob("prod_*"))
     if not sets:
         raise InputError(f"the kits cannot be made: {said.getvalue()[-500:]}")
+    for path in (workspace / PROJECT / "state").iterdir():
+        path.chmod(0o600)  # it holds every private key
     return sets[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
@@ -16,6 +17,7 @@ from tacit.errors import InputError
 from tacit.federation.conduct import open_study
 from tacit.federation.coordinator import FINISHED, REGROUP, STOPPED, Coordinator, request, sites_file
 from tacit.federation.flare import processes
+from tacit.federation.flare.address import check_address
 from tacit.federation.flare.job import write_job
 from tacit.federation.flare.locks import server_locks, write_locks
 from tacit.federation.flare.names import ADMIN_KIT, RUN_VARIABLE, SERVER_KIT, TERMS_VARIABLE
@@ -26,6 +28,7 @@ from tacit.results.folder import RunFolder, append_lines, read_lines
 
 LOOK = 0.25  # seconds between two looks at the run folder
 HEARD = 12.0  # seconds after which a site that was not heard of counts as gone; sites speak every five or so
+LEAVING = 10.0  # seconds for a job to end
 GATHER = 10.0  # seconds to wait for the last sites once a quorum is there
 REST, LONGEST_REST = 15.0, 600.0  # seconds that a site that was lost again is left alone
 ENDED = ("FINISHED", "FAILED", "ABANDONED", "ABORTED")
@@ -71,6 +74,7 @@ class Conductor:
             shutil.rmtree(leftover, ignore_errors=True)
         write_locks(kit, server_locks(kit, len(self.terms.sites)))
         variables = {RUN_VARIABLE: str(self.folder.path.resolve()), TERMS_VARIABLE: str(self.terms.path.resolve())}
+        processes.check_free(self.terms.port)
         process = processes.start_server(kit, variables)
         try:
             processes.wait_for_port(self.terms.host, self.terms.port, process, kit)
@@ -96,19 +100,28 @@ class Conductor:
             for word in (STOPPED, REGROUP):
                 request(self.folder, word).unlink(missing_ok=True)
             outcome = self._leg(server, process, leg, sites)
+            self._end_job(server)
             self._show()
             if outcome in (FINISHED, STOPPED):
                 return outcome
+
+    def _end_job(self, server: Server) -> None:
+        """See the job out, so that no process of it stays behind at a site."""
+        with contextlib.suppress(Exception):  # it may have ended by itself
+            server.abort(self.job)
+        end = time.monotonic() + LEAVING
+        while time.monotonic() < end and not server.status(self.job).startswith(ENDED):
+            time.sleep(LOOK)
 
     def _gather(self, server: Server) -> list[str] | None:
         """The sites that are there, once they are enough; None: somebody asked to stop."""
         enough, told = 0.0, None
         while not self.stop():
             there = self._present(server)
-            willing = [site for site in self.terms.agents if site not in self.refused]
-            if len(willing) < self.terms.quorum:
+            willing = self._willing()
+            if len(willing) < self._quorum:
                 reasons = "; ".join(f"{site}: {reason}" for site, reason in self.refused.items())
-                raise InputError(f"the study cannot run, {self.terms.quorum} sites must take part: {reasons}")
+                raise InputError(f"the study cannot run, {self._quorum} sites must take part: {reasons}")
             if there != told:
                 missing = [site for site in willing if site not in there]
                 self.say(
@@ -118,7 +131,7 @@ class Conductor:
                 told = there
             if there == willing:
                 return there
-            if len(there) >= self.terms.quorum:
+            if len(there) >= self._quorum:
                 enough = enough or time.monotonic()
                 if time.monotonic() - enough > GATHER:
                     return there
@@ -127,10 +140,19 @@ class Conductor:
             time.sleep(LOOK)
         return None
 
+    def _willing(self) -> list[str]:
+        """The sites to wait for: all that have not refused; of a study that has ended, those it has not told yet."""
+        wanted = untold(self.folder) if self.folder.finished else self.terms.agents
+        return [site for site in wanted if site not in self.refused]
+
+    @property
+    def _quorum(self) -> int:
+        return 1 if self.folder.finished else self.terms.quorum
+
     def _present(self, server: Server) -> list[str]:
         """The sites that were heard of lately, and since they were lost; one that refused is not asked again."""
         heard, now = server.sites(), time.time()
-        willing = [site for site in self.terms.agents if site not in self.refused]
+        willing = self._willing()
         alive = [site for site in willing if now - heard.get(site, 0.0) < HEARD]
         return [site for site in alive if heard[site] > self.away.get(site, 0.0)]
 
@@ -138,7 +160,7 @@ class Conductor:
         """One job; how it ended."""
         folder = self.folder.checkpoints / "job"
         shutil.rmtree(folder, ignore_errors=True)
-        self.job = server.submit(write_job(folder, leg, sites, self.terms.quorum))
+        self.job = server.submit(write_job(folder, leg, sites, self._quorum))
         asked_at, looked = 0.0, time.monotonic()
         self.away.clear()
         while True:
@@ -217,9 +239,11 @@ def conduct(
     terms: Terms, kits: Path, out: Path, say: Say, stop: Callable[[], bool], watch: Callable[[dict[str, Any]], None]
 ) -> tuple[RunFolder, str]:
     """Run a study to its end, or take it up where it was left."""
+    kits, out = kits.resolve(), out.resolve()  # the engine works in folders of its own
     for name in (SERVER_KIT, ADMIN_KIT):
         if not (kits / name / "startup").is_dir():
             raise InputError(f"there is no kit {kits / name}: 'tacit federation provision' makes the kits")
+    check_address(kits / SERVER_KIT, terms)
     coordinator = open_study(terms, out)
     if coordinator.folder.finished and not untold(coordinator.folder):
         return coordinator.folder, FINISHED
@@ -231,5 +255,5 @@ def untold(folder: RunFolder) -> list[str]:
     """The sites that took part and have not been told that the study has ended."""
     path = sites_file(folder)
     lines = list(read_lines(path)) if path.exists() else []
-    told = {line["site"] for line in lines if line["event"] == "closed"}
-    return sorted({line["site"] for line in lines if line["event"] == "ready"} - told)
+    last = {line["site"]: line["event"] for line in lines if line["event"] in ("ready", "closed", "refused")}
+    return sorted(site for site, event in last.items() if event == "ready")

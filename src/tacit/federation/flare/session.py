@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,10 +48,12 @@ def connect(kit: Path, patience: float = 60.0) -> Iterator[Server]:
     """A session of the coordinator's, closed whatever happens."""
     from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
 
+    logging.getLogger("nvflare").setLevel(logging.CRITICAL + 1)  # what matters is said in sentences of ours
     end, session, reason = time.monotonic() + patience, None, ""
     while session is None:
         try:
-            session = new_secure_session(ADMIN, str(kit), timeout=10.0)
+            with contextlib.redirect_stdout(io.StringIO()):
+                session = new_secure_session(ADMIN, str(kit), timeout=10.0)
         except Exception as error:  # the engine's own kinds, of which there are many
             reason = str(error)
             if time.monotonic() > end:

@@ -46,7 +46,7 @@ class Watch:
                     self.spoke = time.monotonic()
                     self.say(f"{name}: round {departure.round} answered")
             elif departure.kind == "refusal":
-                self.say(f"{name}: refused; the log has the reason")
+                self.say(f"{name}: refused; the newest log.txt in a folder of {self.site.kit} has the reason")
             else:
                 self.say(f"{name}: {departure.kind}")
 
@@ -60,6 +60,7 @@ def run_agent(site: Site, seed: int | None, say: Callable[[str], None], stop: Ca
         with Journal.read(site.state) as journal:
             watch.seen = max((departure.number for departure in journal.departures()), default=0)
     with _alone(site.kit):
+        say(f"{site.name}: the agent is up; Ctrl-C stops it")
         while not stop():
             process = processes.start_client(site.kit, site.name, variables)
             began = time.monotonic()

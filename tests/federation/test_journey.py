@@ -1,0 +1,153 @@
+"""The journey of docs/federation.md, as a reader would type it: every command, in order, with real noise."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tacit.federation.local import free_port
+from tacit.federation.policy import read_site
+from tacit.federation.site_status import site_status
+from tacit.federation.transcript import transcript
+from tests.cli.helpers import COMMAND, ROOT, environment
+from tests.test_documents import snippets
+
+pytestmark = pytest.mark.federation
+
+PAGE = ROOT / "docs" / "federation.md"
+START = ["federation", "site", "start"]
+INIT = ["federation", "init"]
+PATIENCE = 200.0  # seconds for one command
+
+
+@dataclass
+class Reader:
+    """Somebody at a terminal, with a second one for each agent."""
+
+    folder: Path
+    said: dict[str, str] = field(default_factory=dict)  # what each command printed
+    agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # by their site.toml
+
+    def type(self, line: str) -> None:
+        """One line of the page; Tacit's commands, cp and cd are all it needs."""
+        words = [found for word in shlex.split(line, comments=True) for found in self._expand(word)]
+        match words:
+            case ["cd", place]:
+                self.folder /= place
+            case ["cp", "-r", source, target]:
+                shutil.copytree(self.folder / source, self.folder / target)
+            case ["tacit", *rest] if rest[:3] == START:
+                self._start(rest)
+            case ["tacit", *rest]:
+                self.said[line] = self._run(rest)
+                if rest[:2] == INIT:
+                    self._edit_terms()
+            case _:
+                raise AssertionError(f"{PAGE.name}: {line}")
+
+    def stop(self) -> None:
+        """Ask all agents to end, and see that they do."""
+        for agent in self.agents.values():
+            agent.send_signal(signal.SIGTERM)
+        for agent in self.agents.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                agent.wait(30.0)
+        codes = {name: agent.poll() for name, agent in self.agents.items()}
+        for agent in self.agents.values():
+            agent.kill()
+            agent.wait()
+        assert set(codes.values()) <= {0}, codes
+
+    def _expand(self, word: str) -> list[str]:
+        """As a shell does: a name with a star stands for what is there."""
+        found = sorted(self.folder.glob(word)) if "*" in word else []
+        return [str(path.relative_to(self.folder)) for path in found] or [word]
+
+    def _run(self, words: list[str]) -> str:
+        done = subprocess.run(
+            [*COMMAND, *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            env=environment(COLUMNS="160"),
+            timeout=PATIENCE,
+            check=False,
+        )
+        agents = "\n".join(path.read_text() for path in self.folder.glob("*.terminal"))
+        assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}\n{agents}"
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
+    def _start(self, words: list[str]) -> None:
+        name = Path(words[-1]).parent.name
+        with (self.folder / f"{name}.terminal").open("wb") as terminal:
+            self.agents[words[-1]] = subprocess.Popen(
+                [*COMMAND, *words],
+                cwd=self.folder,
+                stdout=terminal,
+                stderr=terminal,
+                stdin=subprocess.DEVNULL,
+                env=environment(),
+            )
+
+    def _edit_terms(self) -> None:
+        """What the page tells the reader to change, and a port that nobody else's test has."""
+        path = self.folder / "federation.toml"
+        text = path.read_text()
+        for line in snippets(PAGE, "toml")[0].splitlines():
+            key = line.split(" = ")[0]
+            text, count = re.subn(rf"^# {key} = .*$", line, text, flags=re.MULTILINE)
+            assert count == 1, key
+        text, count = re.subn(r"^port = 8002$", f"port = {free_port()}", text, flags=re.MULTILINE)
+        assert count == 1
+        path.write_text(text)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    found = Reader(tmp_path)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def test_the_page_can_be_followed(reader: Reader) -> None:
+    for code in snippets(PAGE, "sh"):
+        for line in code.replace("\\\n", " ").splitlines():
+            if line.strip():
+                reader.type(line)
+    assert len(reader.agents) == 3
+    assert reader.said["tacit federation site transcript kits/north/site.toml"].endswith(
+        "the ledgers cover all of it\n"
+    )
+    assert "epsilon 3 of 8" in reader.said["tacit federation site status kits/north/site.toml"]
+    (predictions,) = reader.folder.glob("predictions.csv")
+    assert len(predictions.read_text().splitlines()) == len((reader.folder / "test.csv").read_text().splitlines())
+    (run,) = reader.folder.glob("runs/*")
+    assert (run / "report.html").is_file()
+
+    for name in ("north", "south", "west"):
+        place = reader.folder / "kits" / name / "site.toml"
+        status = site_status(place)
+        assert status["total_epsilon"] == 8.0
+        assert status["epsilon_used"] == pytest.approx(3.0, rel=1e-3)
+        (study,) = status["studies"]
+        assert (study["study"], study["rounds"], study["non_private"]) == ("biopsies", 20, "")
+        assert study["closed"] and 2.99 < study["spent_epsilon"] <= 3.0
+        for file in ("report.html", "model.npz", "ledger.jsonl"):
+            assert (Path(study["folder"]) / file).is_file()
+        found = transcript(read_site(place))
+        kinds = [line.departure.kind for line in found.lines]
+        assert found.faults == []
+        assert (kinds[0], kinds.count("answer"), kinds[-1]) == ("ready", 20, "closed")
