@@ -72,8 +72,8 @@ def own_records(site: Site, agreement: Agreement) -> Shard:
     terms, s = agreement.terms, agreement.terms.settings
     if site.published:
         dataset = load(terms.options())
-        index = terms.agents.index(site.name)
-        shards, names = dataset.train[index : index + 1], terms.agents[index : index + 1]
+        share = dataset.train[terms.agents.index(site.name)]
+        shards, names = (Shard(share.x.copy(), share.y.copy()),), (site.name,)  # the others' shares are let go
     else:
         options = DataOptions(site.table, schema=site.schema, agents=1, intercept=s.intercept, precision=s.precision)
         dataset = load(options)
