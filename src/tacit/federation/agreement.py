@@ -73,15 +73,15 @@ def own_records(site: Site, agreement: Agreement) -> Shard:
     if site.published:
         dataset = load(terms.options())
         share = dataset.train[terms.agents.index(site.name)]
-        shards, names = (Shard(share.x.copy(), share.y.copy()),), (site.name,)  # the others' shares are let go
+        shards: tuple[Shard, ...] = (Shard(share.x.copy(), share.y.copy()),)  # the others' shares are let go
     else:
         options = DataOptions(site.table, schema=site.schema, agents=1, intercept=s.intercept, precision=s.precision)
         dataset = load(options)
-        shards, names = dataset.train, (site.name,)
+        shards = dataset.train
         if len(shards) != 1:
             raise InputError(f"{site.table} holds the records of {len(shards)} agents: a site brings its own only")
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
-    check_facts(facts, Dataset(terms.name, names, shards, None, dataset.features, dataset.target))
+    check_facts(facts, Dataset(terms.name, (site.name,), shards, None, dataset.features, dataset.target))
     return shards[0]
 
 

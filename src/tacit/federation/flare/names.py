@@ -13,6 +13,12 @@ SERVER_LAUNCHER = "tacit.federation.flare.launchers.ServerLauncher"
 ADMIN = "coordinator@tacit.local"
 SERVER_KIT, ADMIN_KIT = "server", "coordinator"
 
+
+def organisation(site: str) -> str:
+    """A site's name as NVFlare wants it of an organisation."""
+    return site.replace("-", "_")
+
+
 SITE_VARIABLE = "TACIT_SITE"  # the path of site.toml, for the processes of an agent
 SEED_VARIABLE = "TACIT_SEEDED"  # a seed, where noise is to be no protection
 RUN_VARIABLE = "TACIT_FEDERATION_RUN"  # the coordinator's run folder, for the server's processes

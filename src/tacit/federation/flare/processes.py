@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tacit.errors import InputError
+from tacit.federation.flare.names import organisation
 
 PR_SET_PDEATHSIG = 1
 SERVER = "nvflare.private.fed.app.server.server_train"
@@ -52,7 +53,7 @@ def start_server(kit: Path, variables: Mapping[str, str]) -> subprocess.Popen[by
 
 def start_client(kit: Path, site: str, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """A site's client."""
-    settings = {"secure_train": "true", "uid": site, "org": site, "config_folder": "config"}
+    settings = {"secure_train": "true", "uid": site, "org": organisation(site), "config_folder": "config"}
     return start(CLIENT, kit, "fed_client.json", settings, variables)
 
 

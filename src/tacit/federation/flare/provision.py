@@ -11,7 +11,7 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.federation.flare.locks import server_locks, site_locks, write_locks
-from tacit.federation.flare.names import ADMIN, ADMIN_KIT, SERVER_KIT
+from tacit.federation.flare.names import ADMIN, ADMIN_KIT, SERVER_KIT, organisation
 from tacit.federation.terms import Terms
 from tacit.results.files import write_text
 
@@ -65,7 +65,7 @@ def _nvflare_kits(terms: Terms, workspace: Path) -> Path:
     ports: dict[str, Any] = {"fed_learn_port": terms.port, "admin_port": terms.port}
     project.set_server(terms.host, "consortium", ports)
     for site in terms.sites:
-        project.add_client(site, site, {})
+        project.add_client(site, organisation(site), {})
     project.add_admin(ADMIN, "consortium", {"role": "project_admin"})
     builders = [
         WorkspaceBuilder(),
