@@ -80,7 +80,7 @@ def server_locks(kit: Path, sites: int) -> dict[str, dict[str, Any]]:
             {
                 "admin_storage": "transfer",
                 "max_num_clients": max(100, sites + 10),
-                "heart_beat_timeout": 30,
+                "heart_beat_timeout": 120,
                 "download_job_url": "http://download.server.com/",
                 "admin_timeout": 10.0,
             }

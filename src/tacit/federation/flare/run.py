@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
@@ -27,10 +26,11 @@ from tacit.federation.terms import Terms
 from tacit.results.folder import RunFolder, append_lines, read_lines
 
 LOOK = 0.25  # seconds between two looks at the run folder
-HEARD = 12.0  # seconds after which a site that was not heard of counts as gone; sites speak every five or so
+HEARD = 30.0  # seconds after which a site that was not heard of counts as gone; sites speak every five or so
 LEAVING = 10.0  # seconds for a job to end
 GATHER = 10.0  # seconds to wait for the last sites once a quorum is there
 REST, LONGEST_REST = 15.0, 600.0  # seconds that a site that was lost again is left alone
+MANY = 8
 ENDED = ("FINISHED", "FAILED", "ABANDONED", "ABORTED")
 
 Say = Callable[[str], None]
@@ -64,7 +64,7 @@ class Conductor:
             outcome = self._serve()
             if outcome is not None:
                 return outcome
-            self.say("starting the server again")
+            self.say("the server has ended: starting it again")
             time.sleep(1.0)
 
     def _serve(self) -> str | None:
@@ -79,12 +79,9 @@ class Conductor:
         try:
             processes.wait_for_port(self.terms.host, self.terms.port, process, kit)
             self.say(f"the server listens on port {self.terms.port}; waiting for sites")
-            with connect(self.kits / ADMIN_KIT) as server:
+            with connect(self.kits / ADMIN_KIT, lambda: process.poll() is None) as server:
                 return self._legs(server, process)
-        except InputError:
-            raise
-        except Exception as error:  # the engine's own kinds, when the server or the line to it is gone
-            self.say(f"the line to the server is gone ({type(error).__name__}: {error})")
+        except ConnectionError:
             return None
         finally:
             self._show()
@@ -107,8 +104,7 @@ class Conductor:
 
     def _end_job(self, server: Server) -> None:
         """See the job out, so that no process of it stays behind at a site."""
-        with contextlib.suppress(Exception):  # it may have ended by itself
-            server.abort(self.job)
+        server.abort(self.job)
         end = time.monotonic() + LEAVING
         while time.monotonic() < end and not server.status(self.job).startswith(ENDED):
             time.sleep(LOOK)
@@ -124,10 +120,7 @@ class Conductor:
                 raise InputError(f"the study cannot run, {self._quorum} sites must take part: {reasons}")
             if there != told:
                 missing = [site for site in willing if site not in there]
-                self.say(
-                    f"connected: {', '.join(there) or 'nobody yet'}"
-                    + (f"; missing: {', '.join(missing)}" if missing else "")
-                )
+                self.say(f"connected: {_names(there)}" + (f"; missing: {_names(missing)}" if missing else ""))
                 told = there
             if there == willing:
                 return there
@@ -249,6 +242,11 @@ def conduct(
         return coordinator.folder, FINISHED
     conductor = Conductor(terms, kits, coordinator, say, stop, watch)
     return coordinator.folder, conductor.run()
+
+
+def _names(sites: Sequence[str]) -> str:
+    """Some names; where they are many, their number."""
+    return (", ".join(sites) if len(sites) <= MANY else f"{len(sites)} sites") or "nobody yet"
 
 
 def untold(folder: RunFolder) -> list[str]:
