@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pytest
 
+from tacit.data import Facts
 from tacit.federation import agreement, books
 from tacit.privacy.accountants import zcdp
+from tacit.registry import Registry
 from tacit.results import account
+from tacit.settings import Settings
 from tacit.study.certified import Outline, outline_of
 
-BUDGET, EPSILON = cache(zcdp.zcdp_budget), cache(zcdp.zcdp_epsilon)
+BUDGET, EPSILON, DISCOVER = cache(zcdp.zcdp_budget), cache(zcdp.zcdp_epsilon), cache(Registry._discover)
 OUTLINES: dict[str, Outline] = {}
 
 
-def _outline(*given: Any) -> Outline:
-    key = repr(given)
+def _outline(settings: Settings, facts: Facts) -> Outline:
+    """The same for all the folders that a federation is made in."""
+    plain = replace(settings, schema="")
+    key = repr((plain, facts))
     if key not in OUTLINES:
-        OUTLINES[key] = outline_of(*given)
-    return OUTLINES[key]
+        OUTLINES[key] = outline_of(plain, facts)
+    found = OUTLINES[key]
+    return found._replace(settings=replace(found.settings, schema=settings.schema))
 
 
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without what takes time and is tested elsewhere: drawing reports, waiting for disks, pure functions again."""
+    """Without what takes time and is tested elsewhere: reports, waiting for disks, pure functions over and over."""
     if request.node.get_closest_marker("federation"):
         return
     monkeypatch.setattr(account, "zcdp_budget", BUDGET)
     monkeypatch.setattr(account, "zcdp_epsilon", EPSILON)
     monkeypatch.setattr(zcdp, "zcdp_epsilon", EPSILON)
+    monkeypatch.setattr(Registry, "_discover", DISCOVER)
     monkeypatch.setattr(agreement, "outline_of", _outline)
     monkeypatch.setattr(books, "write_report", lambda folder: None)
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # no test takes the power away

@@ -138,7 +138,7 @@ def test_an_old_round_is_stale(federation: Federation, agent: SiteAgent) -> None
 
 def test_a_base_that_does_not_exist_is_refused(federation: Federation, agent: SiteAgent) -> None:
     with nothing_but_a_refusal(federation, agent):
-        for t, base in ((2, 1), (3, 2), (1, 1), (1, 5), (1, 2**70)):
+        for t, base in ((0, 0), (2, 1), (3, 2), (1, 1), (1, 5), (1, 2**70)):
             found = refused(agent, question(federation, t, base))
             assert base > 2**63 or f"round {t} from base {base} does not follow" in found
     answered(agent, question(federation, 1))
@@ -198,8 +198,8 @@ def test_a_message_for_others_or_of_another_study_is_refused(federation: Federat
     asked = question(federation, 1)
     with nothing_but_a_refusal(federation, agent):
         assert "names no base for this site" in refused(agent, asked._replace(bases={"south": 0}))
-        assert "not at work here" in refused(agent, asked._replace(experiment="another"))
-        assert "not at work here" in refused(agent, Close("another", 1, asked.w))
+        assert "not at work here" in refused(agent, asked._replace(experiment=32 * "a"))
+        assert "not at work here" in refused(agent, Close(32 * "a", 1, asked.w))
 
 
 def test_without_an_invitation_nothing_is_answered(federation: Federation) -> None:
@@ -253,6 +253,7 @@ def test_noise_from_a_seed_is_marked_wherever_the_promise_is_read(federation: Fe
     assert headline(totals).startswith("No guarantee (non_private: seeded)")
     begun = agent.journal.experiment(EXPERIMENT)
     assert begun is not None and begun.non_private == "seeded"
+    assert federation.account("north").state()["studies"][0]["non_private"] == "seeded"
 
 
 def test_hardened_noise_is_not(federation: Federation) -> None:
@@ -263,7 +264,39 @@ def test_hardened_noise_is_not(federation: Federation) -> None:
             answers.append(answered(agent, question(federation, 1)).z)
     totals = ledger_totals(federation.folder("north").read_ledger())
     assert totals["non_private"] is None and headline(totals).startswith("Every record is protected")
+    assert "non_private" not in federation.account("north").state()["studies"][0]
     assert (answers[0] != answers[1]).any()
+
+
+@pytest.mark.parametrize("seed", [7, None])
+def test_only_noise_from_a_seed_is_drawn_again(tmp_path: Path, seed: int | None) -> None:
+    answers = set()
+    for name in ("one", "other"):
+        federation = make_federation(tmp_path / name, only=["north"])
+        with federation.agent("north", seed) as agent:
+            invite(agent, federation)
+            answers.add(answered(agent, question(federation, 1)).z.tobytes())
+    assert len(answers) == (1 if seed else 2)
+
+
+def test_under_a_reservation_that_was_given_back_nothing_is_answered(federation: Federation) -> None:
+    with federation.agent("north") as agent:
+        invite(agent, federation)
+        answered(agent, question(federation, 1))
+    account = federation.account("north")
+    account.settle(account.state()["studies"][0]["reservation"], 0.0)
+    with federation.agent("north") as agent:
+        invite(agent, federation)
+        assert isinstance(ask(agent, question(federation, 2)), Refusal)
+        assert len(federation.released("north")) == 1
+
+
+def test_a_site_may_change_its_mind(federation: Federation, agent: SiteAgent) -> None:
+    answered(agent, question(federation, 1))
+    federation.change("north", {"accept": {"study_epsilon_max": 0.5}})
+    with nothing_but_a_refusal(federation, agent):
+        assert isinstance(invite(agent, federation), Refusal)
+        assert isinstance(ask(agent, question(federation, 2)), Refusal)
 
 
 def test_every_site_has_noise_of_its_own(federation: Federation) -> None:

@@ -103,7 +103,6 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, changes: dict[str
 
 
 @pytest.mark.parametrize("key", ["adjacency", "algorithms"])
-@pytest.mark.xfail(reason="a list in a list of names is a TypeError: it cannot be looked up", raises=TypeError)
 def test_a_list_in_a_list_of_names_is_refused_too(tmp_path: Path, key: str) -> None:
     sentence(write(tmp_path, {"accept": {key: [ACCEPT[key]]}}))
 

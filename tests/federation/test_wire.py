@@ -248,6 +248,12 @@ def test_a_message_of_the_other_direction_is_refused() -> None:
             read(wire.encode(message), LIMIT)
 
 
+@pytest.mark.parametrize("magic", [b"TACIT\x02", b"tacit\x01", b"\x00" * len(wire.MAGIC)])
+def test_a_message_of_another_protocol_is_refused(magic: bytes) -> None:
+    for message in EVERY:
+        assert decoded(magic + wire.encode(message)[len(wire.MAGIC) :]) is None
+
+
 def test_an_upload_is_hardly_longer_than_its_numbers() -> None:
     z = np.zeros((784, 1, 10), dtype="float32")
     data = wire.encode(Answer("0" * 32, "the-clinic-with-the-longest-name-of-all-41", 10**9, z))

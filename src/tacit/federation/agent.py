@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.federation import wire
 from tacit.federation.agreement import agree, objections
-from tacit.federation.at_work import AtWork, Refused, begin
+from tacit.federation.at_work import AtWork, Refused, agreed_files, begin, finish_closing, reservation_of
 from tacit.federation.journal import Experiment, Journal
 from tacit.federation.messages import Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
 from tacit.federation.policy import Site, read_site
 from tacit.federation.terms import read_terms
 
+EXPERIMENT = re.compile(r"[0-9a-f]{32}")  # it becomes the name of a folder
+LONGEST_REASON = 2000  # characters
 OWN_AFFAIR = "this site cannot do that for a reason of its own, which is in its log"
 
 
@@ -34,6 +37,8 @@ class SiteAgent:
             site = read_site(self.path)
             name = site.name
             message = wire.question(data, self._limit())
+            if not EXPERIMENT.fullmatch(message.experiment):
+                raise Refused("an experiment is named by 32 hexadecimal digits")
             experiment = message.experiment
             return self._consider(site, message)
         except (Refused, wire.Malformed) as refused:
@@ -42,22 +47,31 @@ class SiteAgent:
             self.log(f"{type(error).__name__}: {error}")
             reason = OWN_AFFAIR
         self.log(f"refused: {reason}")
-        return self._leave(Refusal(experiment, name, reason))
+        return self._leave(Refusal(experiment, name, reason[:LONGEST_REASON]))
 
     def _consider(self, site: Site, message: Question) -> bytes:
         if isinstance(message, Invitation):
+            self._at_work = None  # a site that refuses now does not go on with what it agreed to before
             self._at_work = self._take_part(site, message)
             marked = "" if self.seed is None else "seeded"
             return self._leave(Ready(message.experiment, site.name, marked))
-        if isinstance(message, Close) and self._has_closed(message):
+        if isinstance(message, Close) and self._has_closed(site, message):
             return self._leave(Closed(message.experiment, site.name))
         if self._at_work is None or self._at_work.experiment.id != message.experiment:
             raise Refused("this study is not at work here: the coordinator has to invite this site first")
         if isinstance(message, Round):
+            if self._at_work.agreed != agreed_files(site):
+                return self._reconsider(site, message)
             return self._at_work.answer(message)
         self._at_work.close(message.w)
         self._at_work = None
         return self._leave(Closed(message.experiment, site.name))
+
+    def _reconsider(self, site: Site, message: Round) -> bytes:
+        """The site's file or its copy of the terms has changed in the middle of a study: it decides anew."""
+        terms, self._at_work = read_terms(site.study).digest, None
+        self._at_work = self._take_part(site, Invitation(message.experiment, terms))
+        return self._at_work.answer(message)
 
     def _take_part(self, site: Site, message: Invitation) -> AtWork:
         """Hold the study against the site's own files; the message says only which study it is."""
@@ -70,22 +84,23 @@ class SiteAgent:
             )
         begun = self.journal.experiment(message.experiment)
         if begun is not None:
-            self._check_same(begun, ours)
-        if reasons := objections(site, agreement, reserved=begun is not None):
+            self._check_same(site, begun, ours)
+        reserved = begun is not None or reservation_of(site, message.experiment, agreement) is not None
+        if reasons := objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
         return begin(site, self.journal, message.experiment, agreement, self.seed)
 
-    def _check_same(self, begun: Experiment, terms: str) -> None:
+    def _check_same(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:
             raise Refused("this study was begun here under other terms")
-        if begun.closed:
+        if begun.closed or finish_closing(site, self.journal, begun):
             raise Refused("this study has ended here")
         if begun.non_private != ("" if self.seed is None else "seeded"):
             raise Refused("this study was begun with the other kind of noise: seeded and hardened do not mix")
 
-    def _has_closed(self, message: Close) -> bool:
+    def _has_closed(self, site: Site, message: Close) -> bool:
         begun = self.journal.experiment(message.experiment)
-        return begun is not None and begun.closed is not None
+        return begun is not None and (begun.closed is not None or finish_closing(site, self.journal, begun))
 
     def _limit(self) -> int:
         """The longest message a site reads: a header and the parameters of the study at work."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import shutil
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,9 +46,11 @@ class AtWork:
     seed: int | None  # noise from this seed: for tests, and of no protection
     chain: Chain = field(init=False)
     charged: set[int] = field(init=False)  # the rounds that the ledger has
+    agreed: tuple[bytes, ...] = field(init=False)  # what the site's files said when it agreed
 
     def __post_init__(self) -> None:
         """Bring the ledger up to the journal: a crash may have come between the two."""
+        self.agreed = agreed_files(self.site)
         self.chain = self.folder.chain
         self.charged = {entry["first"] for entry in self.chain.read() if entry["kind"] == "release"}
         for row in self.journal.answered(self.experiment.id):
@@ -86,6 +90,9 @@ class AtWork:
         """The model comes home, and what was not spent goes back to the ledger over studies."""
         self._check(w)
         if self.charged and not self.folder.finished:
+            if not self.folder.read_metrics():  # a crash took the only line
+                row = round_row(self.books, max(self.charged), w, math.nan, None, (w.nbytes, w.nbytes), None)
+                record_round(self.folder, row)
             close_books(self.books, self.folder, w, f"{self.experiment.study} at {self.site.name}", self._lines())
         settle(self.site, self.journal, self.experiment, self.folder)
 
@@ -106,6 +113,7 @@ class AtWork:
             raise Refused(f"round {t} was answered for another w or base: that would be a fork of the study")
         if last.upload is None:
             raise Refused(f"round {t} is behind what the server has accepted")
+        self._charge(last)  # where the ledger could not be written before
         self.journal.depart(self.experiment.id, "answer again", t, last.upload)
         return last.upload
 
@@ -155,16 +163,44 @@ def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFold
     journal.close(experiment.id)
 
 
+def finish_closing(site: Site, journal: Journal, experiment: Experiment) -> bool:
+    """Whether a crash came between settling a study and closing it; it is closed then."""
+    study = _in_account(site, lambda entry: entry["reservation"] == experiment.reservation)
+    if study is None or "settled" not in study:
+        return False
+    journal.close(experiment.id)
+    return True
+
+
+def agreed_files(site: Site) -> tuple[bytes, ...]:
+    """The content of the files that decide what this site takes part in."""
+    return tuple(path.read_bytes() for path in (site.path, site.study))
+
+
 def study_folder(site: Site, name: str) -> Path:
     """Where a study's ledger and report are."""
     return site.state / "studies" / name
 
 
+def reservation_of(site: Site, name: str, agreement: Agreement) -> dict[str, Any] | None:
+    """The reservation that a process took for this study before it died."""
+    study = f"{agreement.terms.name}/{name}"
+    return _in_account(site, lambda entry: entry["study"] == study and "settled" not in entry)
+
+
 def _reserve(site: Site, name: str, agreement: Agreement, non_private: str) -> str:
-    """The study's reservation; one that a process took before it died is taken up."""
-    account, study = Account.open(site.ledger), f"{agreement.terms.name}/{name}"
-    for entry in account.state()["studies"]:
-        if entry["study"] == study and "settled" not in entry:
-            return str(entry["reservation"])
-    adjacency, unit = agreement.outline.settings.adjacency, agreement.facts.unit
-    return account.reserve(study, agreement.plan.zcdp, adjacency, unit, non_private)
+    """The study's reservation; one that was taken already is taken up."""
+    taken = reservation_of(site, name, agreement)
+    if taken is not None and taken.get("non_private", "") == non_private:
+        return str(taken["reservation"])
+    study, adjacency, unit = (
+        f"{agreement.terms.name}/{name}",
+        agreement.outline.settings.adjacency,
+        agreement.facts.unit,
+    )
+    return Account.open(site.ledger).reserve(study, agreement.plan.zcdp, adjacency, unit, non_private)
+
+
+def _in_account(site: Site, wanted: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
+    studies: list[dict[str, Any]] = Account.open(site.ledger).state()["studies"]
+    return next((entry for entry in studies if wanted(entry)), None)

@@ -84,6 +84,7 @@ class Journal:
     def open(cls, folder: Path, patience: float = 20.0) -> Iterator[Journal]:
         """The journal in a site's state folder; an agent that is going down is waited for."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
         with (folder / "lock").open("w") as lock:
             _lock(lock.fileno(), folder, patience)
             path = folder / "journal.sqlite"
@@ -129,7 +130,7 @@ class Journal:
         with self._connection:
             self._connection.execute("update experiments set closed = ? where id = ? and closed is null", (now(), name))
             self._strike(name, "round >= 0")
-        self._connection.execute("pragma wal_checkpoint(truncate)")  # nor is it left in the log of changes
+        self._fold()
 
     def last(self, name: str) -> Answered | None:
         """The last round this site has answered."""
@@ -169,6 +170,7 @@ class Journal:
             state = (answer.upload, agent.z.tobytes(), agent.lam.tobytes())
             self._connection.execute("insert into rounds values (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, *state))
             self._depart(name, "answer", answer.round, answer.upload or b"")
+        self._fold()
 
     def depart(self, name: str, kind: str, number: int | None, data: bytes) -> None:
         """Take note of bytes that are about to leave."""
@@ -184,6 +186,10 @@ class Journal:
         """Whether these bytes were noted before."""
         query = "select 1 from departures where sha256 = ? limit 1"
         return self._connection.execute(query, (sha256,)).fetchone() is not None
+
+    def _fold(self) -> None:
+        """Empty the log of changes, where what was struck out would still be read."""
+        self._connection.execute("pragma wal_checkpoint(truncate)")
 
     def _depart(self, name: str, kind: str, number: int | None, data: bytes) -> None:
         self._connection.execute(

@@ -61,7 +61,7 @@ def names(choices: Callable[[], Any]) -> Rule:
         if not isinstance(given, list) or not given:
             raise InputError(f"{name} is {given!r}: it must be a list of at least one name")
         for one in given:
-            if one not in choices():
+            if not isinstance(one, str) or one not in choices():
                 raise no_such(name, one, choices())
         return tuple(given)
 

@@ -89,9 +89,9 @@ def _array(described: Any, body: bytes) -> Array:
         raise Malformed("the numbers of a message are not described") from None
     whole = isinstance(shape, list) and len(shape) == 3 and all(type(n) is int and 0 < n < 2**31 for n in shape)
     if dtype not in DTYPES or not whole:
-        raise Malformed(f"numbers of dtype {dtype!r} and shape {shape!r} are not parameters")
+        raise Malformed(f"numbers of dtype {dtype!r:.20} and shape {shape!r:.40} are not parameters")
     if len(body) != math.prod(shape) * np.dtype(dtype).itemsize:
-        raise Malformed(f"{len(body)} bytes are not numbers of shape {shape}")
+        raise Malformed(f"{len(body)} bytes are not numbers of shape {shape!r:.40}")
     return np.frombuffer(body, dtype=dtype).reshape(shape).astype(np.dtype(dtype).newbyteorder("="))
 
 
