@@ -8,7 +8,7 @@ run: .venv/core
 	$(BIN)/tacit run
 
 test: .venv/test check
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: .venv/test
 	$(BIN)/ruff format --check .

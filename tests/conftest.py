@@ -12,6 +12,21 @@ settings.register_profile("tacit", deadline=None, max_examples=40, derandomize=T
 settings.load_profile("tacit")
 
 
+PROCESSES = ("test_security.py", "test_demo.py", "test_journey.py")  # they start many, and mostly wait
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the files with many processes over the first half, so that they overlap with others and not each other."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    heavy = [path for name in PROCESSES for path in files if path.name == name]
+    order = sorted((path for path in files if path not in heavy), key=lambda path: -len(files[path]))
+    for number, path in enumerate(heavy):
+        order.insert(number * len(order) // 6, path)
+    items[:] = [item for path in order for item in files[path]]
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The heads of ledgers that tests make are kept in a folder of the tests' own."""

@@ -129,6 +129,12 @@ def _names(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} … {names[-1]} ({len(names)})"
 
 
+def _study(name: str) -> str:
+    """A study's name; of a federation's experiment the beginning."""
+    first, slash, experiment = name.partition("/")
+    return f"{first}{slash}{experiment[:8]}"
+
+
 def _print_account(path: Path, state: Mapping[str, Any]) -> None:
     stdout.print(
         f"{state['data']}: epsilon {format_epsilon(state['epsilon_used'])} of {state['total_epsilon']:g} used or set "
@@ -142,11 +148,14 @@ def _print_account(path: Path, state: Mapping[str, Any]) -> None:
     for study in state["studies"]:
         if "non_private" in study:
             stdout.print(
-                f"{study['study']} is non_private: {study['non_private']}; its noise protected nobody, "
+                f"{_study(study['study'])} is non_private: {study['non_private']}; its noise protected nobody, "
                 "and its cost here is nominal",
                 soft_wrap=True,
                 highlight=False,
             )
-    rows = [(s["study"], s["time"], s.get("settled", "set aside"), f"{s['zcdp']:.4g}") for s in state["studies"]]
+    rows = [
+        (_study(s["study"]), s["time"][:16], s.get("settled", "set aside")[:16], f"{s['zcdp']:.4g}")
+        for s in state["studies"]
+    ]
     if rows:
         print_table(("study", "begun", "ended", "zCDP"), rows, left=3)

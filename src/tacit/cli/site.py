@@ -176,7 +176,7 @@ def transcript(site: Path, as_json: bool) -> None:
                 d.kind,
                 "–" if d.round is None else str(d.round),
                 format_bytes(d.bytes),
-                d.sha256[:12],
+                d.sha256[:10],
                 line.event,
             )
             for line in found.lines

@@ -27,7 +27,7 @@ from tacit.results.folder import RunFolder, append_lines, read_lines
 
 LOOK = 0.25  # seconds between two looks at the run folder
 HEARD = 30.0  # seconds after which a site that was not heard of counts as gone; sites speak every five or so
-LEAVING = 10.0  # seconds for a job to end
+LEAVING = 6.0  # seconds for a job to end
 GATHER = 10.0  # seconds to wait for the last sites once a quorum is there
 REST, LONGEST_REST = 15.0, 600.0  # seconds that a site that was lost again is left alone
 MANY = 8
