@@ -2,12 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test check clean
+.PHONY: run test tests check clean
 
 run: .venv/core
 	$(BIN)/tacit run
 
-test: .venv/test check
+test: .venv/test
+	$(MAKE) --no-print-directory -j 2 check tests
+
+tests: .venv/test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: .venv/test

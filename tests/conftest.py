@@ -13,17 +13,26 @@ settings.load_profile("tacit")
 
 
 PROCESSES = ("test_security.py", "test_demo.py", "test_journey.py")  # they start many, and mostly wait
+LONG = (
+    "test_documents.py",
+    "test_train.py",
+    "test_reproduce.py",
+    "test_mnist.py",
+    "test_certified.py",
+    "test_planner.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files with many processes over the first half, so that they overlap with others and not each other."""
+    """Long files first; those with many processes among them, so that they overlap with others and not each other."""
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
     heavy = [path for name in PROCESSES for path in files if path.name == name]
-    order = sorted((path for path in files if path not in heavy), key=lambda path: -len(files[path]))
+    others = [path for path in files if path not in heavy]
+    order = sorted(others, key=lambda path: (path.name not in LONG, -len(files[path])))
     for number, path in enumerate(heavy):
-        order.insert(number * len(order) // 6, path)
+        order.insert(4 * number, path)
     items[:] = [item for path in order for item in files[path]]
 
 

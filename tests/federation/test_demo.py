@@ -12,7 +12,7 @@ from tests.cli.helpers import COMMAND, environment
 
 pytestmark = pytest.mark.federation
 
-ROUNDS = 40
+ROUNDS = 24
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.federation import wire
-from tacit.federation.agreement import agree, objections
+from tacit.federation.agreement import agree, objections, own_records
 from tacit.federation.at_work import AtWork, Refused, agreed_files, begin, finish_closing, reservation_of
 from tacit.federation.journal import Experiment, Journal
 from tacit.federation.messages import Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
@@ -75,7 +75,9 @@ class SiteAgent:
 
     def _take_part(self, site: Site, message: Invitation) -> AtWork:
         """Hold the study against the site's own files; the message says only which study it is."""
-        agreement = agree(read_terms(site.study))
+        terms = read_terms(site.study)
+        published = terms.published()
+        agreement = agree(terms, published)
         ours, theirs = agreement.terms.digest, message.terms
         if ours != theirs:
             raise Refused(
@@ -88,7 +90,8 @@ class SiteAgent:
         reserved = begun is not None or reservation_of(site, message.experiment, agreement) is not None
         if reasons := objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
-        return begin(site, self.journal, message.experiment, agreement, self.seed)
+        shard = own_records(site, agreement, published)
+        return begin(site, self.journal, message.experiment, agreement, shard, self.seed)
 
     def _check_same(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:

@@ -67,11 +67,14 @@ def agree(terms: Terms, published: Dataset | None = None) -> Agreement:
     return Agreement(terms, outline_of(terms.settings, terms.facts()), features, schema.target)
 
 
-def own_records(site: Site, agreement: Agreement) -> Shard:
-    """The site's records, encoded; those that contradict what was declared are refused."""
+def own_records(site: Site, agreement: Agreement, published: Dataset | None = None) -> Shard:
+    """The site's records, encoded; those that contradict what was declared are refused.
+
+    `published`: the data set of a trial, where it is at hand.
+    """
     terms, s = agreement.terms, agreement.terms.settings
     if site.published:
-        dataset = load(terms.options())
+        dataset = published or load(terms.options())
         share = dataset.train[terms.agents.index(site.name)]
         shards: tuple[Shard, ...] = (Shard(share.x.copy(), share.y.copy()),)  # the others' shares are let go
     else:

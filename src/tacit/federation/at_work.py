@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tacit.federation import wire
-from tacit.federation.agreement import Agreement, own_records
+from tacit.federation.agreement import Agreement
 from tacit.federation.books import begin_books, close_books, record_round, round_row, study_of
 from tacit.federation.journal import Answered, Experiment, Journal
 from tacit.federation.messages import Answer, Round
@@ -135,9 +135,8 @@ class AtWork:
         return SeededNoise((self.seed,), index, t, self.agreement.part.batch.streams)
 
 
-def begin(site: Site, journal: Journal, name: str, agreement: Agreement, seed: int | None) -> AtWork:
-    """Set the study's whole plan aside, begin its books, and load the records; a study that has begun goes on."""
-    shard = own_records(site, agreement)
+def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: Shard, seed: int | None) -> AtWork:
+    """Set the study's whole plan aside, and begin its books; a study that has begun goes on."""
     books = study_of(agreement, site.table or site.published)
     begun = journal.experiment(name)
     if begun is None:

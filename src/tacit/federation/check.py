@@ -43,9 +43,11 @@ def check_site(path: Path) -> dict[str, Any]:
 def check_own(path: Path) -> tuple[Site, Agreement, datetime.datetime]:
     """The site's own affairs: its files, records, certificate and locks, whatever it thinks of the study."""
     site = read_site(path)
-    agreement = agree(read_terms(site.study))
+    terms = read_terms(site.study)
+    published = terms.published()
+    agreement = agree(terms, published)
     Account.open(site.ledger)
-    own_records(site, agreement)
+    own_records(site, agreement, published)
     expires = check_certificate(site)
     check_locks(site.kit)
     check_address(site.kit, agreement.terms)

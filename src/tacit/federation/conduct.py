@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from tacit.data import encode, load, read_schema, read_table
+from tacit.data import encode, read_schema, read_table
 from tacit.errors import InputError
 from tacit.federation.agreement import agree
 from tacit.federation.books import begin_books, study_of
@@ -20,7 +20,7 @@ TERMS = "federation.json"
 
 def open_study(terms: Terms, path: Path) -> Coordinator:
     """The study of these terms in a run folder: a new one, or the one that is there."""
-    published = None if terms.schema else load(terms.options())
+    published = terms.published()
     agreement = agree(terms, published)
     test = published.test if published else _own_test(terms)
     study = study_of(agreement, test=test)

@@ -84,6 +84,10 @@ class Terms:
         parts = (PROTOCOL, self.name, list(self.sites.items()), self.schema_sha256, self.data, shared)
         return text_hash(to_json(parts))
 
+    def published(self) -> Dataset | None:
+        """The published data set of a trial; None: the records are in the sites' tables."""
+        return None if self.schema else load(self.options())
+
     def options(self) -> DataOptions:
         """How a published data set is dealt out."""
         s = self.settings
