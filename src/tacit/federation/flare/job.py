@@ -9,8 +9,9 @@ from typing import Any
 
 from tacit.federation.flare.names import CONTROLLER, EXECUTOR, TASK
 
-QUICK = 0.02  # seconds between two looks, for a few sites
+QUICK = 0.05  # seconds between two looks of a site for work, for a few sites
 SHARE = 0.003  # more for every site, so that many do not keep the server busy with asking
+CHECK = 0.02  # seconds between two looks of the server for answers, which cost little
 
 
 def write_job(folder: Path, leg: int, sites: Sequence[str], quorum: int) -> Path:
@@ -20,7 +21,7 @@ def write_job(folder: Path, leg: int, sites: Sequence[str], quorum: int) -> Path
         "format_version": 2,
         "server": {"heart_beat_timeout": 600, "task_request_interval": poll},
         "workflows": [
-            {"id": TASK, "path": CONTROLLER, "args": {"leg": leg, "sites": list(sites), "poll_seconds": poll}}
+            {"id": TASK, "path": CONTROLLER, "args": {"leg": leg, "sites": list(sites), "poll_seconds": CHECK}}
         ],
     }
     client = {"format_version": 2, "executors": [{"tasks": [TASK], "executor": {"path": EXECUTOR, "args": {}}}]}
