@@ -110,12 +110,8 @@ def test_small_tables_never_diverge(tmp_path: Path, epsilon: float, kind: str, l
 
 def test_the_planner_on_the_embedded_digits(tmp_path: Path) -> None:
     """Total epsilon 1 at delta 1e-6 with nothing set by hand."""
-    run = tacit.run(
-        total_epsilon="1,8", precision="float32", evaluate_every=300, averages=False, out=str(tmp_path / "r")
-    )
-    at_one, at_eight = (entry["test_error"] for entry in run.runs)
-    assert at_one <= 0.107
-    assert at_eight <= 0.089
+    run = tacit.run(total_epsilon="1", precision="float32", evaluate_every=300, averages=False, out=str(tmp_path / "r"))
+    assert run.runs[0]["test_error"] <= 0.107
     assert run.runs[0]["rounds"] <= 300
 
 
