@@ -163,7 +163,7 @@ def test_a_crash_while_the_books_are_closed(
 def test_what_a_killed_process_left_of_its_folders_is_cleared_away(tmp_path: Path) -> None:
     federation = make_federation(tmp_path, only=["north"])
     studies = federation.site("north").state / "studies"
-    for left in (tmp_path / ".run.new", studies / f".{EXPERIMENT}.new", studies / EXPERIMENT):
+    for left in (tmp_path / ".run.new", studies / f".{EXPERIMENT}.new"):
         left.mkdir(parents=True)
         (left / "config.toml").write_text("torn")
     assert federation.coordinator().state.round == 0

@@ -9,7 +9,16 @@ from pathlib import Path
 
 from tacit.federation import wire
 from tacit.federation.agreement import agree, objections, own_records
-from tacit.federation.at_work import AtWork, Refused, agreed_files, begin, finish_closing, reservation_of
+from tacit.federation.at_work import (
+    AtWork,
+    Refused,
+    agreed_files,
+    begin,
+    finish_closing,
+    forgotten,
+    mark,
+    reservation_of,
+)
 from tacit.federation.journal import Experiment, Journal
 from tacit.federation.messages import Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
 from tacit.federation.policy import Site, read_site
@@ -53,8 +62,7 @@ class SiteAgent:
         if isinstance(message, Invitation):
             self._at_work = None  # a site that refuses now does not go on with what it agreed to before
             self._at_work = self._take_part(site, message)
-            marked = "" if self.seed is None else "seeded"
-            return self._leave(Ready(message.experiment, site.name, marked))
+            return self._leave(Ready(message.experiment, site.name, mark(self.seed)))
         if isinstance(message, Close) and self._has_closed(site, message):
             return self._leave(Closed(message.experiment, site.name))
         if self._at_work is None or self._at_work.experiment.id != message.experiment:
@@ -87,7 +95,9 @@ class SiteAgent:
         begun = self.journal.experiment(message.experiment)
         if begun is not None:
             self._check_same(site, begun, ours)
-        reserved = begun is not None or reservation_of(site, message.experiment, agreement) is not None
+        elif forgotten(site, terms.name, message.experiment):
+            raise Refused("this study was begun here before, and this site has lost its journal of it")
+        reserved = begun is not None and reservation_of(site, begun) is not None
         if reasons := objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
         shard = own_records(site, agreement, published)
@@ -98,7 +108,7 @@ class SiteAgent:
             raise Refused("this study was begun here under other terms")
         if begun.closed or finish_closing(site, self.journal, begun):
             raise Refused("this study has ended here")
-        if begun.non_private != ("" if self.seed is None else "seeded"):
+        if begun.non_private != mark(self.seed):
             raise Refused("this study was begun with the other kind of noise: seeded and hardened do not mix")
 
     def _has_closed(self, site: Site, message: Close) -> bool:

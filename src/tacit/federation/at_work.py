@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import shutil
+import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.errors import InputError
 from tacit.federation import wire
 from tacit.federation.agreement import Agreement
 from tacit.federation.books import begin_books, close_books, record_round, round_row, study_of
@@ -52,9 +53,7 @@ class AtWork:
         """Bring the ledger up to the journal: a crash may have come between the two."""
         self.agreed = agreed_files(self.site)
         self.chain = self.folder.chain
-        self.charged = {entry["first"] for entry in self.chain.read() if entry["kind"] == "release"}
-        for row in self.journal.answered(self.experiment.id):
-            self._charge(row)
+        self.charged = catch_up(self.journal, self.experiment, self.chain)
 
     def answer(self, message: Round) -> bytes:
         """Lines 14-23 of Algorithm 1 between journal and send; the same question gets the same bytes again."""
@@ -136,26 +135,49 @@ class AtWork:
 
 
 def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: Shard, seed: int | None) -> AtWork:
-    """Set the study's whole plan aside, and begin its books; a study that has begun goes on."""
-    books = study_of(agreement, site.table or site.published)
+    """Take note of the study, set its whole plan aside, and begin its books; whatever of it is done already stays done.
+
+    The journal comes first, so that a reservation without a journal means that the journal was lost.
+    """
+    books, marked = study_of(agreement, site.table or site.published), mark(seed)
     begun = journal.experiment(name)
     if begun is None:
-        marked = "" if seed is None else "seeded"
-        reservation = _reserve(site, name, agreement, marked)
-        shutil.rmtree(study_folder(site, name), ignore_errors=True)  # of a process that died before the next line
-        folder = begin_books(study_folder(site, name), books, reservation)
-        if marked:
-            folder.chain.append([{"kind": "non_private", "agent": site.name, "reason": marked}])
-        begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, reservation, marked)
-    else:
-        Account.open(site.ledger).check_open(begun.reservation)
-        folder = RunFolder.open(study_folder(site, name))
-        folder.check_at_home()
+        begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, uuid.uuid4().hex, marked)
+    if reservation_of(site, begun) is None:
+        adjacency, unit = agreement.outline.settings.adjacency, agreement.facts.unit
+        Account.open(site.ledger).reserve(
+            in_account(begun.study, name), agreement.plan.zcdp, adjacency, unit, marked, begun.reservation
+        )
+    place = study_folder(site, name)
+    if not place.exists() and journal.last(name) is None:
+        note = [{"kind": "non_private", "agent": site.name, "reason": marked}] if marked else []
+        begin_books(place, books, begun.reservation, ledger=note)
+    folder = RunFolder.open(place)
+    folder.check_at_home()
     return AtWork(site, journal, begun, agreement, shard, books, folder, seed)
+
+
+def mark(seed: int | None) -> str:
+    """Why noise protects nobody, where it does not."""
+    return "" if seed is None else "seeded"
+
+
+def catch_up(journal: Journal, experiment: Experiment, chain: Chain) -> set[int]:
+    """Bring a study's ledger up to its journal, and give its rounds; a journal that knows less is an old one."""
+    charged = {entry["first"] for entry in chain.read() if entry["kind"] == "release"}
+    rows = list(journal.answered(experiment.id))
+    if lost := charged - {row.round for row in rows}:
+        raise InputError(f"the ledger has round {min(lost)}, and the journal does not: an old journal was put back")
+    for row in rows:
+        if row.round not in charged:
+            chain.append(row.events)
+            charged.add(row.round)
+    return charged
 
 
 def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFolder) -> None:
     """Replace a study's reservation by what it has spent; afterwards nothing more is answered in it."""
+    catch_up(journal, experiment, folder.chain)
     spent = [zcdp_sum(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
     cost = math.fsum(math.inf if one is None else one for one in spent)
     Account.open(site.ledger).settle(experiment.reservation, cost)
@@ -164,8 +186,8 @@ def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFold
 
 def finish_closing(site: Site, journal: Journal, experiment: Experiment) -> bool:
     """Whether a crash came between settling a study and closing it; it is closed then."""
-    study = _in_account(site, lambda entry: entry["reservation"] == experiment.reservation)
-    if study is None or "settled" not in study:
+    entry = reservation_of(site, experiment)
+    if entry is None or "settled" not in entry:
         return False
     journal.close(experiment.id)
     return True
@@ -181,25 +203,21 @@ def study_folder(site: Site, name: str) -> Path:
     return site.state / "studies" / name
 
 
-def reservation_of(site: Site, name: str, agreement: Agreement) -> dict[str, Any] | None:
-    """The reservation that a process took for this study before it died."""
-    study = f"{agreement.terms.name}/{name}"
-    return _in_account(site, lambda entry: entry["study"] == study and "settled" not in entry)
+def reservation_of(site: Site, experiment: Experiment) -> dict[str, Any] | None:
+    """The study's place in the ledger over studies, where it has one."""
+    return _entry(site, lambda entry: entry["reservation"] == experiment.reservation)
 
 
-def _reserve(site: Site, name: str, agreement: Agreement, non_private: str) -> str:
-    """The study's reservation; one that was taken already is taken up."""
-    taken = reservation_of(site, name, agreement)
-    if taken is not None and taken.get("non_private", "") == non_private:
-        return str(taken["reservation"])
-    study, adjacency, unit = (
-        f"{agreement.terms.name}/{name}",
-        agreement.outline.settings.adjacency,
-        agreement.facts.unit,
-    )
-    return Account.open(site.ledger).reserve(study, agreement.plan.zcdp, adjacency, unit, non_private)
+def forgotten(site: Site, study: str, name: str) -> bool:
+    """Whether the ledger over studies knows a study that the journal does not: what was answered is forgotten."""
+    return _entry(site, lambda entry: entry["study"] == in_account(study, name)) is not None
 
 
-def _in_account(site: Site, wanted: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
+def in_account(study: str, name: str) -> str:
+    """What a study is called in the ledger over studies."""
+    return f"{study}/{name}"
+
+
+def _entry(site: Site, wanted: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
     studies: list[dict[str, Any]] = Account.open(site.ledger).state()["studies"]
     return next((entry for entry in studies if wanted(entry)), None)

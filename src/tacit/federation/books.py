@@ -31,10 +31,17 @@ def study_of(agreement: Agreement, data: str = "", test: Shard | None = None) ->
     return Study(settings, dataset, agreement.outline.problem, agreement.outline.parts, facts)
 
 
-def begin_books(path: Path, study: Study, reservation: str = "", files: Mapping[str, str] | None = None) -> RunFolder:
+def begin_books(
+    path: Path,
+    study: Study,
+    reservation: str = "",
+    files: Mapping[str, str] | None = None,
+    ledger: Sequence[Mapping[str, Any]] = (),
+) -> RunFolder:
     """A new run folder, whole or not at all: it is made beside its place."""
     begun, aside = beginning(study, reservation), path.with_name(f".{path.name}.new")
     begun["files"] |= files or {}
+    begun["ledger"] += map(dict, ledger)
     shutil.rmtree(aside, ignore_errors=True)  # what a crash left
     RunFolder.create(aside, **begun)
     aside.rename(path)

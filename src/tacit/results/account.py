@@ -72,11 +72,18 @@ class Account:
         return account
 
     def reserve(
-        self, study: str, rho: float, adjacency: str = "add-remove", unit: str = "record", non_private: str = ""
+        self,
+        study: str,
+        rho: float,
+        adjacency: str = "add-remove",
+        unit: str = "record",
+        non_private: str = "",
+        name: str = "",
     ) -> str:
         """Set a study's whole plan aside, and give the reservation's name; what does not fit is refused.
 
-        `non_private` says why the study's noise protects nobody, where it does not: its cost is nominal then.
+        `non_private` says why the study's noise protects nobody, where it does not: its cost is nominal then. `name` is
+        for whoever has to know the reservation's name before it is made.
         """
         with self._locked():
             state = self.state()
@@ -90,7 +97,7 @@ class Account:
                     f"{state['delta']:g}, {state['epsilon_used']:.4g} of it is used or set aside, and this study would "
                     f"bring it to {after:.4g}; a study of total-epsilon {state['epsilon_next']:.4g} still fits"
                 )
-            name = uuid.uuid4().hex
+            name = name or uuid.uuid4().hex
             row = {"kind": "reserve", "reservation": name, "study": study, "zcdp": rho, "time": _now()}
             self._chain.append([row | ({"non_private": non_private} if non_private else {})])
             return name

@@ -1,0 +1,67 @@
+"""A journal that was lost or put back never makes a second noise for what has left already."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tacit.federation import at_work, wire
+from tacit.federation.agent import OWN_AFFAIR
+from tacit.federation.messages import Invitation
+from tacit.federation.site_status import close_study
+from tacit.federation.transcript import transcript
+from tests.federation.helpers import EXPERIMENT, Federation, answered, invite, make_federation, question, refused
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Federation:
+    """A study of which the site has answered a round, with noise that nobody can draw again."""
+    made = make_federation(tmp_path)
+    with made.agent("north", None) as agent:
+        invite(agent, made)
+        answered(agent, question(made, 1))
+    return made
+
+
+def test_a_site_that_lost_its_state_does_not_begin_the_study_again(federation: Federation) -> None:
+    shutil.rmtree(federation.site("north").state)
+    with federation.agent("north", None) as agent:
+        again = Invitation(EXPERIMENT, federation.terms.digest)
+        assert "lost its journal" in refused(agent, again)
+        assert "not at work here" in refused(agent, question(federation, 1))
+    assert len(federation.account("north").state()["studies"]) == 1
+
+
+def test_an_old_journal_is_noticed(federation: Federation, tmp_path: Path) -> None:
+    state = federation.site("north").state
+    shutil.copy(state / "journal.sqlite", tmp_path / "old.sqlite")
+    with federation.agent("north", None) as agent:
+        invite(agent, federation)
+        answered(agent, question(federation, 2))
+    before = federation.released("north")
+    shutil.copy(tmp_path / "old.sqlite", state / "journal.sqlite")
+    with federation.agent("north", None) as agent:
+        assert refused(agent, Invitation(EXPERIMENT, federation.terms.digest)) == OWN_AFFAIR
+        assert "not at work here" in refused(agent, question(federation, 2))
+    assert federation.released("north") == before
+
+
+def test_closing_by_hand_charges_what_a_crash_kept_from_the_ledger(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Journaled, and killed before the ledger had it: it never left, and is charged all the same."""
+    with monkeypatch.context() as patch:
+        patch.setattr(at_work.AtWork, "_charge", _killed)
+        with pytest.raises(SystemExit), federation.agent("north", None) as agent:
+            invite(agent, federation)
+            agent.answer(wire.encode(question(federation, 2)))
+    assert len(federation.released("north")) == 1
+    close_study(federation.file("north"), EXPERIMENT[:8])
+    assert len(federation.released("north")) == 2
+    assert transcript(federation.site("north")).faults == []
+
+
+def _killed(*given: object) -> None:
+    raise SystemExit
