@@ -18,13 +18,14 @@ from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import Agreement, agree, own_records
 from tacit.federation.at_work import study_folder
 from tacit.federation.conduct import open_study
-from tacit.federation.coordinator import FINISHED, REGROUP, Coordinator, duals, request
+from tacit.federation.coordinator import FINISHED, REGROUP, Coordinator, request
 from tacit.federation.journal import Journal
 from tacit.federation.messages import Answer, Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
 from tacit.federation.policy import Site, read_site
 from tacit.federation.replay import participation, replay
 from tacit.federation.terms import Terms, read_terms
 from tacit.results.account import Account
+from tacit.results.files import read_arrays
 from tacit.results.folder import RunFolder
 from tacit.types import Array, Shard
 
@@ -305,4 +306,5 @@ def site_duals(federation: Federation, coordinator: Coordinator) -> Array:
 
 def server_duals(federation: Federation) -> Array:
     """The server's copies, from its checkpoint."""
-    return duals(federation.run, federation.agreement.part.batch.algorithm)
+    name = federation.agreement.part.batch.algorithm
+    return read_arrays(federation.run.checkpoints / f"{name}.npz")["server_lam"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tacit.arrays import namespace
 from tacit.problems import FeasibleSet
 from tacit.types import Array
 
@@ -14,6 +17,12 @@ def consensus(rho: Array, z_sum: Array, lam_sum: Array, agents: int) -> Array:
 def dual_step(lam: Array, rho: Array, w: Array, z: Array) -> Array:
     """lambda + rho (w - z)  (eq. ADMM-3; lines 8 and 23): the same line at the server and at the agent."""
     return lam + rho * (w - z)
+
+
+def consensus_residual(w: Array, uploads: Iterable[Array]) -> Array:
+    """||A w - z|| over the agents whose z these are, of every run, [R]."""
+    residual: Array = namespace(w).sqrt(sum(((w - z) ** 2).sum(axis=(0, 2)) for z in uploads))
+    return residual
 
 
 def linearised_step(feasible: FeasibleSet, rho: Array, eta: Array, w: Array, lam: Array, z: Array, g: Array) -> Array:

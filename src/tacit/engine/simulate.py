@@ -11,6 +11,7 @@ import numpy as np
 from tacit.algorithms.averages import Averages, average, no_averages
 from tacit.algorithms.base import Agent, Algorithm
 from tacit.algorithms.server import Full, Sums, new_server
+from tacit.algorithms.steps import consensus_residual
 from tacit.arrays import namespace
 from tacit.privacy.events import BatchEvent
 from tacit.privacy.noise import NoiseSource
@@ -84,7 +85,7 @@ def simulate(
             t,
             state,
             model,
-            namespace(w).sqrt(sum(((model - upload.z) ** 2).sum(axis=(0, 2)) for upload in uploads.values())),
+            consensus_residual(model, (upload.z for upload in uploads.values())),
             np.mean([step.noise for step in steps.values()], axis=0),
             algorithm.rho(t)[:, 0],
             next(iter(steps.values())).eta[:, 0],

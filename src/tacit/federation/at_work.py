@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.algorithms.steps import consensus_residual
 from tacit.errors import InputError
 from tacit.federation import wire
 from tacit.federation.agreement import Agreement
@@ -77,7 +78,7 @@ class AtWork:
         row = Answered(t, base, w, [entry | place for entry in drawn], data)
         self.journal.write(name, row, step.agent)
         self._charge(row)
-        residual = float(np.linalg.norm(message.w - step.upload.z))
+        residual = float(consensus_residual(message.w, [step.upload.z])[0])
         size = message.w.nbytes * len(self.charged)
         record_round(
             self.folder,

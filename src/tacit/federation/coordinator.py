@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from tacit.algorithms.base import Upload
+from tacit.algorithms.steps import consensus_residual
 from tacit.federation import wire
 from tacit.federation.agreement import Agreement
 from tacit.federation.books import close_books, record_round, round_row
@@ -22,10 +21,8 @@ from tacit.federation.uploads import Rejected, read_answer, read_closed, read_re
 from tacit.privacy.events import BatchEvent
 from tacit.privacy.ledger import entries
 from tacit.results.chain import Chain
-from tacit.results.files import read_arrays
 from tacit.results.folder import RunFolder, append_lines
 from tacit.study.build import Study
-from tacit.types import Array
 
 FINISHED, STOPPED, REGROUP, WAITING, FAILED = "finished", "stopped", "regroup", "waiting", "failed"
 PATIENCE = 3  # bad answers in a row, after which a site is left out until the sites are gathered anew
@@ -127,17 +124,16 @@ class Coordinator:
         uploads, going_on, rejected = self._sort(replies, ready, t)
         if len(uploads) < self.agreement.terms.quorum:
             return going_on  # the same round, with the same w, is asked for again
-        by_number = {agents.index(site): Upload(uploads[site].z) for site in uploads}
-        by_number = dict(sorted(by_number.items()))
+        by_number = {agents.index(site): Upload(upload.z) for site, upload in uploads.items()}  # in the agents' order
         server = algorithm.server_receive(t, w, server, by_number)
         model = algorithm.model(t, w, server)
         seconds = state.seconds + time.perf_counter() - began
-        size = len(data) * len(ready), sum(map(len, replies.values()))
-        sent = state.sent[0] + size[1], state.sent[1] + size[0]
+        up, down = sum(map(len, replies.values())), len(data) * len(ready)
+        sent = state.sent[0] + up, state.sent[1] + down
         bases = tuple(t if p in by_number else base for p, base in enumerate(state.bases))
-        residual = float(np.sqrt(sum(((model - upload.z) ** 2).sum() for upload in by_number.values())))
+        residual = float(consensus_residual(model, (upload.z for upload in by_number.values()))[0])
         record_round(self.folder, round_row(self.study, t, model, residual, seconds, sent, self.study.dataset.test))
-        took = {"ms": round(1000.0 * (time.perf_counter() - began), 1), "bytes_up": size[1], "bytes_down": size[0]}
+        took = {"ms": round(1000.0 * (time.perf_counter() - began), 1), "bytes_up": up, "bytes_down": down}
         missing = [site for site in agents if site not in uploads]
         line = {
             "round": t,
@@ -230,8 +226,3 @@ def request(folder: RunFolder, word: str) -> Path:
 def sites_file(folder: RunFolder) -> Path:
     """What happened with the sites: one line each."""
     return folder.path / "sites.jsonl"
-
-
-def duals(folder: RunFolder, algorithm: str) -> Array:
-    """The server's copy of every dual, [P, J, 1, K]."""
-    return read_arrays(folder.checkpoints / f"{algorithm}.npz")["server_lam"]
