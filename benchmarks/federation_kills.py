@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from tacit.federation.agreement import agree
-from tacit.federation.local import LocalFederation, local_federation
+from tacit.federation.flare.local import LocalFederation, local_federation
 from tacit.federation.site_status import site_status
 from tacit.federation.terms import read_terms
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from tacit.federation.local import local_federation
+from tacit.federation.flare.local import local_federation
 from tacit.results.folder import read_lines
 
 RESULTS = Path(__file__).parent / "results" / "federation_many.json"

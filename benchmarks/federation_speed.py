@@ -21,8 +21,8 @@ import numpy as np
 from tacit.data import load
 from tacit.engine.simulate import simulate, start
 from tacit.federation.agreement import agree
+from tacit.federation.flare.local import LocalFederation, local_federation
 from tacit.federation.journal import Journal
-from tacit.federation.local import LocalFederation, local_federation
 from tacit.federation.policy import read_site
 from tacit.federation.terms import read_terms
 from tacit.privacy.noise import SeededNoise

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.federation.local import free_port
+from tacit.federation.flare.local import free_port
 from tacit.federation.policy import read_site
 from tacit.federation.site_status import site_status
 from tacit.federation.transcript import transcript

@@ -14,11 +14,11 @@ import pytest
 
 from tacit.federation.flare import processes
 from tacit.federation.flare.job import write_job
+from tacit.federation.flare.local import LocalFederation, local_federation
 from tacit.federation.flare.names import ADMIN_KIT, EXECUTOR, SITE_VARIABLE
 from tacit.federation.flare.provision import provision
 from tacit.federation.flare.session import Server, connect
 from tacit.federation.journal import Journal
-from tacit.federation.local import LocalFederation, local_federation
 from tacit.federation.policy import read_site
 from tacit.federation.terms import read_terms
 from tacit.results.account import Account
@@ -128,17 +128,26 @@ def test_an_upload_that_was_tampered_with_does_not_leave(federation: LocalFedera
 def test_foreign_and_expired_certificates_get_nothing(
     federation: LocalFederation, server: Server, tmp_path: Path
 ) -> None:
+    """A good certificate of the same authority is let in first: it is the certificate that keeps the others out."""
     wider = federation.root / "wider.toml"
     wider.write_text(federation.terms.read_text().replace("[sites]\n", "[sites]\nstranger = 10000\n"))
     terms = read_terms(wider)
-    foreign = provision(terms, tmp_path / "kits")["stranger"]
-    expired = provision(terms, federation.kits)["stranger"]
-    expire(expired, federation.kits / "authority" / "tacit" / "state" / "cert.json")
-    clients = [processes.start_client(kit, "stranger", {SITE_VARIABLE: ""}) for kit in (foreign, expired)]
+    foreign, kit = provision(terms, tmp_path / "kits")["stranger"], provision(terms, federation.kits)["stranger"]
+    good = processes.start_client(kit, "stranger", {SITE_VARIABLE: ""})
     try:
-        end = time.monotonic() + 6.0
+        end = time.monotonic() + 30.0
+        while "stranger" not in server.sites():
+            assert time.monotonic() < end, "a good certificate is not let in"
+            time.sleep(0.3)
+    finally:
+        processes.stop(good, 2.0)
+    heard = server.sites()["stranger"]
+    expire(kit, federation.kits / "authority" / "tacit" / "state" / "cert.json")
+    clients = [processes.start_client(place, "stranger", {SITE_VARIABLE: ""}) for place in (foreign, kit)]
+    try:
+        end = time.monotonic() + 8.0
         while time.monotonic() < end:
-            assert "stranger" not in server.sites()
+            assert server.sites().get("stranger", heard) == heard
             time.sleep(0.5)
     finally:
         for client in clients:

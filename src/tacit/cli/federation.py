@@ -173,7 +173,7 @@ def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
       tacit federation demo --json --out demo
     """
     needs_engine()
-    from tacit.federation.demo import run_demo  # noqa: PLC0415
+    from tacit.federation.flare.demo import run_demo  # noqa: PLC0415
 
     count = integer(10, 1000)("rounds", rounds)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it, its processes end with it

@@ -66,7 +66,7 @@ def check(site: Path, as_json: bool) -> None:
     Examples:
       tacit federation site check kits/north/site.toml
     """
-    from tacit.federation.check import check_site  # noqa: PLC0415
+    from tacit.federation.flare.check import check_site  # noqa: PLC0415
 
     found = check_site(site)
     if as_json:
@@ -93,7 +93,7 @@ def start(site: Path, seeded: str | None) -> None:
 
     needs_engine()
     from tacit.federation.agreement import objections  # noqa: PLC0415
-    from tacit.federation.check import check_own  # noqa: PLC0415
+    from tacit.federation.flare.check import check_own  # noqa: PLC0415
     from tacit.federation.flare.site import run_agent  # noqa: PLC0415
     from tacit.settings.rules import integer  # noqa: PLC0415
 
