@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -10,6 +11,8 @@ import numpy as np
 
 from tacit import arrays
 from tacit.arrays import namespace
+from tacit.kernels.layout import Dense, Layout, lay_out
+from tacit.mapped import file_of, give_back, row_blocks
 
 Array: TypeAlias = arrays.Array
 
@@ -23,18 +26,46 @@ class Shard:
     x: Array  # [I_p, J]  features
     y: Array  # [I_p, K]  one-hot labels, or the values to predict (K = 1)
 
+    def blocks(self) -> Iterator[Shard]:
+        """The records in order: the shard itself, or, of one in a file, blocks whose memory is given back after use."""
+        for block in self._parts or (self,):
+            try:
+                yield block
+            finally:
+                if file_of(block.x) is not None:
+                    vars(block).pop("on_grid", None)  # as large as the block itself
+                    give_back(block.x)
+                    give_back(block.y)
+
+    @cached_property
+    def _parts(self) -> tuple[Shard, ...]:
+        """The blocks of a shard that lies in a file, where there is more than one; they remember their norms."""
+        if file_of(self.x) is None:
+            return ()
+        cuts = row_blocks(len(self.x), self.x[:1].nbytes + self.y[:1].nbytes)
+        return tuple(Shard(self.x[rows], self.y[rows]) for rows in cuts) if len(cuts) > 1 else ()
+
     @cached_property
     def norm1(self) -> Array:
         """||x_pi||_1 of every record, [I_p]."""
+        if self._parts:
+            return np.concatenate([block.norm1 for block in self.blocks()])
         norms: Array = namespace(self.x).abs(self.x).sum(axis=1)
         return norms
 
     @cached_property
     def norm2(self) -> Array:
         """||x_pi||_2 of every record, [I_p]."""
+        if self._parts:
+            return np.concatenate([block.norm2 for block in self.blocks()])
         xp = namespace(self.x)
         norms: Array = xp.sqrt(xp.einsum("ij,ij->i", self.x, self.x))
         return norms
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The features as the compiled pass takes them."""
+        return Dense(self.x) if file_of(self.x) is not None else lay_out(self.x)
 
     @cached_property
     def on_grid(self) -> Shard:

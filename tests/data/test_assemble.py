@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit.data.assemble import Records, assemble, encode_labels
-from tacit.data.base import DataOptions
+from tacit.data.assemble import Records, assemble
+from tacit.data.base import PRECISIONS, DataOptions
 from tacit.data.partition import Agents, in_order
+from tacit.data.room import Room
+from tacit.data.rows import label_rows
 from tacit.errors import InputError
 from tacit.types import Classes, Dataset, Range, Target
 
@@ -35,7 +37,8 @@ def build(
 
 @given(st.lists(st.integers(0, 4), min_size=1), st.sampled_from(["float64", "float32"]))
 def test_one_hot_rows_sum_to_one_at_the_label(values: list[int], precision: str) -> None:
-    y = encode_labels(np.array(values), Classes(tuple("abcde")), precision)
+    rows, room = slice(0, len(values)), Room(PRECISIONS[precision])
+    y = label_rows(np.array(values), Classes(tuple("abcde")), rows, room)
     assert y.dtype == precision
     assert (y.sum(axis=1) == 1).all()
     assert y.argmax(axis=1).tolist() == values

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.data import read_table
-from tacit.data.cells import is_missing
+from tacit.data.texts import is_missing
 from tacit.errors import InputError
 
 from .helpers import write
@@ -143,7 +143,7 @@ def test_a_folder_has_one_file_for_each_agent(tmp_path: Path) -> None:
     write(tmp_path / ".hidden.csv", "")
     table = read_table(tmp_path)
     assert table.folder and table.rows == 3
-    assert table.file_agents() == ["north", "north", "south"]
+    assert [(part.agent, part.rows) for part in table.parts] == [("north", 2), ("south", 1)]
     assert table.texts("a") == ["2", "3", "1"]
     assert table.where(1) == "in row 2 of north.parquet"
     assert table.where(2) == "on line 2 of south.csv"

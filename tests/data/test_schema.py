@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.data.cells import is_missing
 from tacit.data.schema import Categorical, ColumnRule, Numeric, Schema, Unit, parse_schema, read_schema
 from tacit.data.schema_text import dump_schema
+from tacit.data.texts import is_missing
 from tacit.errors import InputError
 from tacit.types import Classes, Range
 

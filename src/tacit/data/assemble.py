@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.base import PRECISIONS, DataOptions
-from tacit.data.partition import Agents, Index
+from tacit.data.base import DataOptions
+from tacit.data.partition import Agents
+from tacit.data.room import Room, room_for
+from tacit.data.rows import Chosen, chosen, feature_rows, label_rows
 from tacit.errors import InputError
-from tacit.types import Array, Classes, Dataset, Shard, Target
+from tacit.mapped import give_back, row_blocks
+from tacit.types import Classes, Dataset, Shard, Target
 
 INTERCEPT = "intercept"
 
@@ -22,6 +25,7 @@ class Records(NamedTuple):
     x: NDArray[Any]  # [n, J] integers or floats
     labels: NDArray[Any]  # [n] class numbers 0..K-1, or values within the target's bounds
     unit: float = 1.0
+    encoded: bool = False  # x is finite, in the room's precision, and has its intercept already
 
 
 def assemble(
@@ -34,70 +38,40 @@ def assemble(
     target: Target,
     test: Records | None = None,
     notes: Sequence[str] = (),
+    room: Room | None = None,
 ) -> Dataset:
-    """Check the records, encode them, and hand each agent its own."""
+    """Check the records, encode them, and hand each agent its own; `room`: where they lie, if that is settled."""
     names = (*features, INTERCEPT) if options.intercept else tuple(features)
     _check_names(names)
     for what, records in (("training", train), ("test", test)):
         if records is not None:
-            _check(what, records, features, target)
+            _check(what, records, names if records.encoded else features, target)
+    rows = len(train.x) + (0 if test is None else len(test.x))
+    room = room or room_for(options, rows, len(names) + target.width)
     return Dataset(
         name=name,
         agents=agents.names,
-        train=_deal(train, agents, target, options),
-        test=None if test is None else encode_records(test, target, options),
+        train=_deal(train, agents, target, len(names), room),
+        test=None if test is None else _encode(test, slice(0, len(test.x)), target, len(names), room),
         features=names,
         target=target,
-        notes=tuple(notes),
+        notes=(*notes, *room.notes),
     )
 
 
-def encode_records(records: Records, target: Target, options: DataOptions) -> Shard:
-    """Features and labels in the precision asked for."""
-    x = encode_features(records.x, records.unit, options.intercept, options.precision)
-    return Shard(x, encode_labels(records.labels, target, options.precision))
-
-
-def encode_features(raw: NDArray[Any], unit: float, intercept: bool, precision: str) -> Array:
-    """The features raw / unit, and a last column of ones if asked for; no copy where none is needed."""
-    dtype = PRECISIONS[precision]
-    if not intercept and unit == 1:
-        return np.ascontiguousarray(raw, dtype)
-    n, width = raw.shape
-    x = np.empty((n, width + intercept), dtype)
-    np.divide(raw, dtype(unit), out=x[:, :width], dtype=dtype)
-    x[:, width:] = 1
-    return x
-
-
-def encode_labels(labels: NDArray[Any], target: Target, precision: str) -> Array:
-    """One-hot rows [n, K] for classes; (value - low) / (high - low) [n, 1] for a number."""
-    dtype = PRECISIONS[precision]
-    if not isinstance(target, Classes):
-        scaled = (labels.astype(np.float64) - target.low) / (target.high - target.low)
-        return scaled.astype(dtype)[:, None]
-    y = np.zeros((len(labels), target.width), dtype)
-    y[np.arange(len(labels)), labels] = 1
-    return y
-
-
-def _deal(records: Records, agents: Agents, target: Target, options: DataOptions) -> tuple[Shard, ...]:
-    """Each agent's rows, as views of one array; the raw records are put in order first, being the smaller."""
+def _deal(records: Records, agents: Agents, target: Target, width: int, room: Room) -> tuple[Shard, ...]:
+    """Each agent's rows, as views of one array."""
     for agent, index in zip(agents.names, agents.records, strict=True):
         if not len(index):
             raise InputError(f"agent '{agent}' has no training records: every agent needs at least one")
-    order = np.concatenate(agents.records)
-    x, labels = _rows(records.x, order), _rows(records.labels, order)
-    whole = encode_records(Records(x, labels, records.unit), target, options)
+    whole = _encode(records, chosen(agents.records), target, width, room)
     ends = np.cumsum([len(index) for index in agents.records])[:-1]
     return tuple(Shard(*pair) for pair in zip(np.split(whole.x, ends), np.split(whole.y, ends), strict=True))
 
 
-def _rows(array: NDArray[Any], order: Index) -> NDArray[Any]:
-    first, count = int(order[0]), len(order)
-    if np.array_equal(order, np.arange(first, first + count)):
-        return array[first : first + count]
-    return array[order]
+def _encode(records: Records, rows: Chosen, target: Target, width: int, room: Room) -> Shard:
+    x = feature_rows(records.x, records.unit, rows, width, room)
+    return Shard(x, label_rows(records.labels, target, rows, room))
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -116,12 +90,21 @@ def _check(what: str, records: Records, features: Sequence[str], target: Target)
         raise InputError(f"the {what} features have shape {x.shape}: it must be (records, {len(features)})")
     if labels.shape != x.shape[:1]:
         raise InputError(f"there are {len(x)} {what} records but labels of shape {labels.shape}: one label each")
-    if x.dtype.kind == "f" and not (finite := np.isfinite(x)).all():
-        row, column = np.argwhere(~finite)[0]
-        raise InputError(
-            f"feature '{features[column]}' of {what} record {row + 1} is {x[row, column]}: it must be a finite number"
-        )
+    if x.dtype.kind == "f" and not records.encoded:
+        _check_finite(what, x, features)
     _check_labels(what, labels, target)
+
+
+def _check_finite(what: str, x: NDArray[Any], features: Sequence[str]) -> None:
+    for block in row_blocks(len(x), x[:1].nbytes):
+        finite = np.isfinite(x[block])
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0] + (block.start, 0)
+            raise InputError(
+                f"feature '{features[column]}' of {what} record {row + 1} is {x[row, column]}:"
+                " it must be a finite number"
+            )
+        give_back(x[block])
 
 
 def _check_labels(what: str, labels: NDArray[Any], target: Target) -> None:

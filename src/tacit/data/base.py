@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tacit.data.memory import check_memory
 from tacit.errors import InputError, no_such
 from tacit.registry import Registry
 from tacit.types import Dataset
@@ -37,10 +38,13 @@ class DataOptions:
     train_share: float = 0.9  # femnist all_data: LEAF's -t fraction
     intercept: bool = False  # a last feature that is always 1
     precision: str = "float64"  # float64 or float32
+    memory: str = (
+        "auto"  # what the records may take of it, as 2GB; beyond, they lie in files. auto: half of the machine's
+    )
 
 
 PARTITION_OPTIONS = frozenset({"agents", "partition", "dirichlet_alpha", "partition_seed"})
-COMMON_OPTIONS = frozenset({"data", "data_dir", "intercept", "precision"})
+COMMON_OPTIONS = frozenset({"data", "data_dir", "intercept", "precision", "memory"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +101,7 @@ def check_options(options: DataOptions) -> None:
     """Refuse the settings no data set can use, and those this one would not heed."""
     if options.precision not in PRECISIONS:
         raise no_such("precision", options.precision, PRECISIONS)
+    check_memory("memory", options.memory)
     _within("test_share", options.test_share, 0 <= options.test_share < 1, "at least 0 and below 1")
     _within("sample_fraction", options.sample_fraction, 0 < options.sample_fraction <= 1, "above 0 and at most 1")
     _within("train_share", options.train_share, 0 < options.train_share < 1, "above 0 and below 1")

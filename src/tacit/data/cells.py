@@ -2,58 +2,66 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.texts import Places, number_in, number_places, numbers_in, text_places
 from tacit.errors import InputError, no_such
-
-MISSING = frozenset({"", "na", "nan", "null"})  # in any case
-
-
-def is_missing(text: str) -> bool:
-    """Whether a cell's text stands for no value."""
-    return text.strip().lower() in MISSING
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One column; a missing value is NaN among numbers and None among texts."""
+    """One column: numbers, NaN where missing; texts by their places; or the cells of a text file."""
 
-    values: NDArray[Any]  # [n] float64, or object: str | None
+    values: NDArray[np.float64] | Places | tuple[str, ...]
 
     @property
     def numeric(self) -> bool:
         """Whether it holds numbers already."""
-        return self.values.dtype.kind == "f"
+        return isinstance(self.values, np.ndarray)
+
+    @cached_property
+    def places(self) -> Places:
+        """The values as text; whole numbers without a decimal point."""
+        if isinstance(self.values, Places):
+            return self.values
+        return number_places(self.values) if isinstance(self.values, np.ndarray) else text_places(self.values)
 
     def texts(self) -> list[str | None]:
-        """The values as text; whole numbers without a decimal point."""
-        if not self.numeric:
-            return list(self.values)
-        return [None if math.isnan(v) else _plain(v) for v in self.values.tolist()]
+        """The values as text, row by row."""
+        names, of = self.places
+        return [names[place] for place in of.tolist()]
+
+    def numbers(self) -> NDArray[np.float64]:
+        """The values as numbers, infinite where a text is none."""
+        if isinstance(self.values, np.ndarray):
+            return self.values
+        parsed = None if isinstance(self.values, Places) else numbers_in(self.values)
+        return np.array([number_in(name) for name in self.places.names])[self.places.of] if parsed is None else parsed
 
 
 class Part(NamedTuple):
-    """The rows that came from one file."""
+    """The rows that came from one file, or from one stretch of it."""
 
     file: str
     agent: str  # the file's name without its ending
     lines: NDArray[np.intp] | None  # [n] where in a text file each row ends
     rows: int
+    first: int = 0  # the rows of the file before them
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns by name, from one file or from a folder of files."""
+    """Columns by name, from one file or from a folder of files; or some rows of such a table."""
 
     columns: dict[str, Column]
     parts: tuple[Part, ...]
-    folder: bool  # one file for each agent
+    folder: bool = False  # one file for each agent
 
     @property
     def rows(self) -> int:
@@ -66,68 +74,56 @@ class Table:
             raise no_such("column", name, self.columns)
         return self.columns[name]
 
+    def places(self, name: str) -> Places:
+        """A column's different texts, and each row's place among them."""
+        return self.column(name).places
+
     def texts(self, name: str) -> list[str | None]:
         """A column's values as text, None where missing."""
         return self.column(name).texts()
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column's values as numbers, NaN where missing."""
-        column = self.column(name)
-        if column.numeric:
-            numbers = column.values
-        else:
-            numbers = np.array([_number(text) for text in column.values], dtype=np.float64)
-        bad = np.flatnonzero(np.isinf(numbers))
-        if len(bad):
-            text = self.texts(name)[bad[0]]
-            raise InputError(f"column '{name}': '{text}' {self.where(bad[0])} is not a number")
+        numbers = self.column(name).numbers()
+        bad = np.isinf(numbers)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise InputError(f"column '{name}': '{self.texts(name)[row]}' {self.where(row)} is not a number")
         return numbers
 
     def where(self, row: int) -> str:
         """Where a row stands, for a person with the file open."""
         for part in self.parts:
             if row < part.rows:
-                place = f"in row {row + 1}" if part.lines is None else f"on line {part.lines[row]}"
+                place = f"in row {part.first + row + 1}" if part.lines is None else f"on line {part.lines[row]}"
                 return f"{place} of {part.file}"
             row -= part.rows
         return "in no file"
 
-    def file_agents(self) -> list[str]:
-        """Each row's agent where every agent has a file."""
-        return [part.agent for part in self.parts for _ in range(part.rows)]
+
+class TableFile(NamedTuple):
+    """A file before its records are read."""
+
+    name: str
+    columns: tuple[str, ...]
+    most: int  # rows: not more than these
+    chunks: Callable[[Collection[str], int], Iterator[Table]]  # (columns that are wanted, rows at a time) -> the rows
 
 
-def text_column(cells: Sequence[str | None]) -> Column:
-    """Texts without the blanks around them; those that stand for no value become None."""
-    values = np.empty(len(cells), dtype=object)
-    values[:] = [None if cell is None or is_missing(cell) else cell.strip() for cell in cells]
-    return Column(values)
+def text_column(cells: Iterable[str | None]) -> Column:
+    """A column of texts."""
+    return Column(text_places(cells))
 
 
-def join_columns(columns: Sequence[Column]) -> Column:
-    """One column below the other; text wins over numbers."""
+def join_tables(tables: Sequence[Table], folder: bool) -> Table:
+    """One table below the other; where a column has numbers and texts, text wins."""
+    columns = {name: _join([table.columns[name] for table in tables]) for name in tables[0].columns}
+    return Table(columns, tuple(part for table in tables for part in table.parts), folder)
+
+
+def _join(columns: Sequence[Column]) -> Column:
+    if len(columns) == 1:
+        return columns[0]
     if all(column.numeric for column in columns):
-        return Column(np.concatenate([column.values for column in columns]))
-    return text_column([text for column in columns for text in column.texts()])
-
-
-def is_number(text: str) -> bool:
-    """Whether a cell's text is a finite number."""
-    return math.isfinite(_number(text))
-
-
-def _number(text: str | None) -> float:
-    """NaN for a missing value, and infinity for what is not a number: neither can stand in a table."""
-    if text is None:
-        return math.nan
-    if "_" in text or not text.isascii():  # float() takes 1_000 and the digits of every script
-        return math.inf
-    try:
-        value = float(text)
-    except ValueError:
-        return math.inf
-    return value if math.isfinite(value) else math.inf
-
-
-def _plain(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(value)
+        return Column(np.concatenate([column.numbers() for column in columns]))
+    return text_column(text for column in columns for text in column.texts())

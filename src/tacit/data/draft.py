@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.data.cells import Table, is_number
+from tacit.data.cells import Table
 from tacit.data.columns import read_table
 from tacit.data.schema import Categorical, ColumnRule, Numeric, Schema
 from tacit.data.schema_text import comment, dump_schema
+from tacit.data.texts import is_number
 from tacit.errors import InputError
 from tacit.types import Classes, Range, Target
 

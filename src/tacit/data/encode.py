@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.assemble import encode_features, encode_labels
 from tacit.data.base import PRECISIONS
 from tacit.data.cells import Table
+from tacit.data.room import Room
+from tacit.data.rows import feature_rows, label_rows
 from tacit.data.schema import Categorical, Numeric, Schema
 from tacit.errors import InputError, no_such
 from tacit.types import Array, Classes, Range
 
 
-class Encoded(NamedTuple):
-    """Encoded values, and what had to be done to them."""
+@dataclass(frozen=True)
+class Tally:
+    """What had to be done to the values of each column, counted over all chunks of a table."""
 
-    values: NDArray[Any]
-    notes: list[str]
+    clipped: Counter[str] = field(default_factory=Counter)
+    missing: Counter[str] = field(default_factory=Counter)
+
+    def notes(self, schema: Schema) -> list[str]:
+        """In words, in the schema's order."""
+        found: list[str] = []
+        for rule in schema.columns:
+            if isinstance(rule, Numeric):
+                found += self._clipped(rule.name, rule)
+            if count := self.missing[rule.name]:
+                found.append(f"{rule.name}: {_count(count, 'missing value')} became {_became(rule)}")
+        return found + ([] if isinstance(schema.target, Classes) else self._clipped(schema.label, schema.target))
+
+    def _clipped(self, name: str, bounds: Numeric | Range) -> list[str]:
+        if not (count := self.clipped[name]):
+            return []
+        was = "was" if count == 1 else "were"
+        return [f"{name}: {_count(count, 'value')} outside [{bounds.low:.12g}, {bounds.high:.12g}] {was} clipped"]
 
 
 def encode(
@@ -28,84 +48,93 @@ def encode(
     """A table for prediction: features [n, J], and labels [n, K] if asked for."""
     if precision not in PRECISIONS:
         raise no_such("precision", precision, PRECISIONS)
-    x = encode_features(scale_columns(table, schema).values, 1, intercept, precision)
-    if not with_label:
-        return x, None
-    return x, encode_labels(read_label(table, schema).values, schema.target, precision)
+    rows, room, tally = slice(0, table.rows), Room(PRECISIONS[precision]), Tally()
+    x = feature_rows(scale_columns(table, schema, tally), 1, rows, len(schema.features) + intercept, room)
+    return x, label_rows(read_label(table, schema, tally), schema.target, rows, room) if with_label else None
 
 
-def scale_columns(table: Table, schema: Schema) -> Encoded:
+def scale_columns(table: Table, schema: Schema, tally: Tally) -> NDArray[np.float64]:
     """The features [n, J] in the schema's order."""
-    x = np.zeros((table.rows, len(schema.features)))
-    notes: list[str] = []
+    x = np.empty((table.rows, len(schema.features)))
     at = 0
     for rule in schema.columns:
         table.column(rule.name)
-        block, more = (
-            _categorical(table, rule) if isinstance(rule, Categorical) else _numeric(table, rule, schema.scale)
-        )
-        x[:, at : at + block.shape[1]] = block
-        at += block.shape[1]
-        notes += more
-    return Encoded(x, notes)
+        if isinstance(rule, Categorical):
+            codes = _categorical(table, rule, tally)
+            x[:, at : at + len(rule.categories)] = codes[:, None] == np.arange(len(rule.categories))
+        else:
+            x[:, at] = _numeric(table, rule, schema.scale, tally)
+        at += len(rule.features)
+    return x
 
 
-def read_label(table: Table, schema: Schema) -> Encoded:
+def read_label(table: Table, schema: Schema, tally: Tally) -> NDArray[Any]:
     """Class numbers [n], or values [n] within the bounds."""
     name, target = schema.label, schema.target
     if isinstance(target, Classes):
-        missing = np.array([text is None for text in table.texts(name)])
-        _refuse_missing(table, name, missing, "every record needs its label")
-        return Encoded(_codes(table, name, target.names), [])
+        _refuse_missing(table, name, _absent(table, name), "every record needs its label")
+        return _codes(table, name, target.names)
     values = table.numbers(name)
     _refuse_missing(table, name, np.isnan(values), "every record needs its label")
-    return Encoded(np.clip(values, target.low, target.high), _clip_notes(name, values, target))
+    _count_outside(name, values, target, tally)
+    return np.clip(values, target.low, target.high)
 
 
-def ignored_columns(table: Table, schema: Schema) -> list[str]:
-    """The table's columns the schema says nothing about."""
-    known = {schema.label, schema.agent, schema.unit and schema.unit.column, *(rule.name for rule in schema.columns)}
-    return [name for name in table.columns if name not in known]
+def _numeric(table: Table, rule: Numeric, scale: str, tally: Tally) -> NDArray[np.float64]:
+    values = table.column(rule.name).numbers()
+    if not rule.low <= values.min() <= values.max() <= rule.high:  # or one is missing
+        values = _filled(table, rule, tally)
+    return rule.scaled(values, scale)
 
 
-def _numeric(table: Table, rule: Numeric, scale: str) -> Encoded:
+def _filled(table: Table, rule: Numeric, tally: Tally) -> NDArray[np.float64]:
+    """A column's numbers without gaps; what had to be done to them is counted."""
     values = table.numbers(rule.name)
+    _count_outside(rule.name, values, rule, tally)
     missing = np.isnan(values)
-    notes = _clip_notes(rule.name, values, rule)
     if missing.any():
         if rule.missing == "error":
             _refuse_missing(table, rule.name, missing)
         values = np.where(missing, rule.fill, values)
-        notes.append(f"{rule.name}: {_count(missing, 'missing value')} became {rule.fill:.12g}")
-    return Encoded(rule.scaled(values, scale)[:, None], notes)
+        tally.missing[rule.name] += int(np.count_nonzero(missing))
+    return values
 
 
-def _categorical(table: Table, rule: Categorical) -> Encoded:
-    missing = np.array([text is None for text in table.texts(rule.name)])
-    notes = []
+def _categorical(table: Table, rule: Categorical, tally: Tally) -> NDArray[np.intp]:
+    """Each value's place among the categories, -1 for none of them."""
+    missing = _absent(table, rule.name)
     if missing.any():
         if rule.missing == "error":
             _refuse_missing(table, rule.name, missing)
-        became = "no category" if rule.missing == "none" else f"'{rule.missing}'"
-        notes.append(f"{rule.name}: {_count(missing, 'missing value')} became {became}")
+        tally.missing[rule.name] += int(np.count_nonzero(missing))
     codes = _codes(table, rule.name, rule.categories)
     if rule.missing not in ("error", "none"):
         codes[missing] = rule.categories.index(rule.missing)
-    return Encoded((codes[:, None] == np.arange(len(rule.categories))).astype(np.float64), notes)
+    return codes
+
+
+def _became(rule: Numeric | Categorical) -> str:
+    if isinstance(rule, Numeric):
+        return f"{rule.fill:.12g}"
+    return "no category" if rule.missing == "none" else f"'{rule.missing}'"
+
+
+def _absent(table: Table, name: str) -> NDArray[np.bool_]:
+    """Which rows have no value, [n]."""
+    names, of = table.places(name)
+    return np.array([text is None for text in names])[of]
 
 
 def _codes(table: Table, name: str, choices: tuple[str, ...]) -> NDArray[np.intp]:
     """Each value's place among the choices, -1 where missing."""
-    places: dict[str | None, int] = {choice: place for place, choice in enumerate(choices)}
-    places[None] = -1
-    texts = table.texts(name)
-    try:
-        return np.array([places[text] for text in texts], dtype=np.intp)
-    except KeyError:
-        row = next(row for row, text in enumerate(texts) if text not in places)
-        raise InputError(
-            f"column '{name}': '{texts[row]}' {table.where(row)} is not one of {', '.join(choices)}"
-        ) from None
+    codes: dict[str | None, int] = {choice: place for place, choice in enumerate(choices)}
+    codes[None] = -1
+    names, of = table.places(name)
+    for place, text in enumerate(names):
+        if text not in codes:
+            where = table.where(int(np.argmax(of == place)))
+            raise InputError(f"column '{name}': '{text}' {where} is not one of {', '.join(choices)}")
+    return np.array([codes[text] for text in names], dtype=np.intp)[of]
 
 
 def _refuse_missing(
@@ -116,14 +145,9 @@ def _refuse_missing(
         raise InputError(f"column '{name}': the value {table.where(rows[0])} is missing: {rule}")
 
 
-def _clip_notes(name: str, values: NDArray[np.float64], bounds: Numeric | Range) -> list[str]:
-    outside = (values < bounds.low) | (values > bounds.high)
-    if not outside.any():
-        return []
-    was = "was" if np.count_nonzero(outside) == 1 else "were"
-    return [f"{name}: {_count(outside, 'value')} outside [{bounds.low:.12g}, {bounds.high:.12g}] {was} clipped"]
+def _count_outside(name: str, values: NDArray[np.float64], bounds: Numeric | Range, tally: Tally) -> None:
+    tally.clipped[name] += int(np.count_nonzero((values < bounds.low) | (values > bounds.high)))
 
 
-def _count(mask: NDArray[np.bool_], what: str) -> str:
-    count = np.count_nonzero(mask)
+def _count(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -6,6 +6,7 @@ import gzip
 import math
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +32,28 @@ def read_bytes(path: Path) -> bytes:
 
 def read_idx(path: Path) -> NDArray[Any]:
     """The array in an IDX file: 0, 0, type, dimensions; the sizes; the values, all big-endian."""
-    raw = read_bytes(path)
-    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in TYPES or not raw[3]:
-        raise InputError(f"{path} is not an IDX file: it begins with {raw[:4].hex(' ') or 'nothing'}")
-    dtype, dimensions = np.dtype(TYPES[raw[2]]), raw[3]
+    raw = _content(path)
+    head = raw[:4].tobytes()
+    if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in TYPES or not head[3]:
+        raise InputError(f"{path} is not an IDX file: it begins with {head.hex(' ') or 'nothing'}")
+    dtype, dimensions = np.dtype(TYPES[head[2]]), head[3]
     start = 4 + 4 * dimensions
     if len(raw) < start:
         raise InputError(f"{path} has {len(raw)} bytes: its header alone takes {start}")
-    shape = struct.unpack(f">{dimensions}I", raw[4:start])
+    shape = struct.unpack(f">{dimensions}I", raw[4:start].tobytes())
     expected = start + math.prod(shape) * dtype.itemsize
     if len(raw) != expected:
         raise InputError(f"{path} has {len(raw)} bytes: an IDX file of shape {shape} has {expected}")
-    return np.frombuffer(raw, dtype, offset=start).reshape(shape)
+    return raw[start:].view(dtype).reshape(shape)
+
+
+def _content(path: Path) -> NDArray[np.uint8]:
+    """The file's bytes; one that is not packed stays on the disk until they are looked at."""
+    with suppress(OSError, ValueError):  # there is none, or it is empty
+        mapped = np.memmap(path, np.uint8, "r")
+        if mapped[:2].tobytes() != GZIP_MAGIC:
+            return mapped
+    return np.frombuffer(read_bytes(path), np.uint8)
 
 
 def read_images(path: Path) -> NDArray[np.uint8]:

@@ -13,7 +13,7 @@ from tacit.types import Classes, Dataset, Shard
 def describe(dataset: Dataset) -> dict[str, object]:
     """What `tacit data info` shows: sizes, classes, and what loading had to do to the records."""
     cells = sum(shard.x.size for shard in dataset.train)
-    nonzero = sum(int(np.count_nonzero(shard.x)) for shard in dataset.train)
+    nonzero = sum(int(np.count_nonzero(block.x)) for shard in dataset.train for block in shard.blocks())
     facts: dict[str, object] = {
         "name": dataset.name,
         "agents": {name: len(shard.x) for name, shard in zip(dataset.agents, dataset.train, strict=True)},
@@ -46,13 +46,16 @@ def fingerprint(dataset: Dataset) -> str:
     """A digest of every record and of who holds it: two data sets that differ anywhere differ here."""
     digest = hashlib.blake2b(repr((dataset.agents, dataset.features, dataset.target)).encode(), digest_size=16)
     for shard in (*dataset.train, *([dataset.test] if dataset.test else [])):
-        for array in (shard.x, shard.y):
-            digest.update(repr((array.shape, array.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(array).data)
+        for name in ("x", "y"):
+            whole = getattr(shard, name)
+            digest.update(repr((whole.shape, whole.dtype.str)).encode())
+            for block in shard.blocks():
+                digest.update(np.ascontiguousarray(getattr(block, name)).data)
     return digest.hexdigest()
 
 
 def _counts(shards: tuple[Shard, ...], target: Classes) -> dict[str, int]:
     """Records of each class; counting nonzeros, since float32 sums of ones stop at 2^24."""
-    counts = np.sum([np.count_nonzero(shard.y, axis=0) for shard in shards], axis=0)  # [K]
+    counted = [np.count_nonzero(block.y, axis=0) for shard in shards for block in shard.blocks()]
+    counts = np.sum(counted, axis=0)  # [K]
     return {name: int(count) for name, count in zip(target.names, counts, strict=True)}

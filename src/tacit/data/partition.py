@@ -66,12 +66,14 @@ def _draw_owners(labels: NDArray[Any], agents: int, alpha: float, generator: np.
     return owners
 
 
-def by_column(values: Sequence[str] | NDArray[Any]) -> Agents:
-    """One agent for each distinct value, in sorted order."""
-    names, owners = np.unique(np.asarray(values, dtype=np.str_), return_inverse=True)
-    order = np.argsort(owners, kind="stable")
-    ends = np.cumsum(np.bincount(owners, minlength=len(names)))
-    return Agents(tuple(names.tolist()), np.split(order, ends[:-1]))
+def by_column(names: Sequence[str], of: NDArray[np.integer[Any]]) -> Agents:
+    """One agent for each of the different names, in sorted order; record i is of[i]'s."""
+    agents = sorted(range(len(names)), key=names.__getitem__)
+    ranks = np.empty(len(names), dtype=np.intp)
+    ranks[agents] = np.arange(len(names))
+    order = np.argsort(ranks[of], kind="stable")
+    ends = np.cumsum(np.bincount(of, minlength=len(names))[agents])
+    return Agents(tuple(names[agent] for agent in agents), np.split(order, ends[:-1]))
 
 
 def check_partition(name: str) -> None:

@@ -2,37 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.data.cells import Column, Part, Table, text_column
+from tacit.data.cells import Column, Part, Table, TableFile, text_column
+from tacit.data.texts import clean_places
 from tacit.errors import InputError
 
 EXACT = 2**53  # beyond it, float64 cannot tell whole numbers apart
+BUFFER = 2**16  # bytes of each column that are read at a time; without one, arrow keeps whole row groups
 
 
-def read_parquet(path: Path) -> Table:
-    """The table in a Parquet file."""
+def open_parquet(path: Path) -> TableFile:
+    """A Parquet file."""
+    with _open(path) as file:
+        names, count = tuple(name.strip() for name in file.schema_arrow.names), file.metadata.num_rows
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise InputError(f"{path}: two columns are named '{name}'")
+    if not count:
+        raise InputError(f"{path} has columns but no records")
+    return TableFile(path.name, names, count, partial(_chunks, path, count))
+
+
+def _chunks(path: Path, count: int, wanted: Collection[str], rows: int) -> Iterator[Table]:
+    first = 0
+    with _open(path) as file:
+        names = [name for name in file.schema_arrow.names if name.strip() in wanted]
+        for batch in file.iter_batches(min(rows, count), columns=names, use_threads=False):
+            part = Part(path.name, path.stem, None, batch.num_rows, first)
+            yield Table({name.strip(): _column(batch[name]) for name in batch.schema.names}, (part,))
+            first += batch.num_rows
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Any]:
     try:
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.parquet as pq  # noqa: PLC0415
     except ImportError:
         raise InputError(f"reading {path} needs pyarrow: pip install pyarrow") from None
     try:
-        with pq.ParquetFile(path) as file:
-            table = file.read()
+        with pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
+            yield file
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
-    names = [name.strip() for name in table.column_names]
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise InputError(f"{path}: two columns are named '{name}'")
-    if not table.num_rows:
-        raise InputError(f"{path} has columns but no records")
-    columns = {name: _column(values) for name, values in zip(names, table.columns, strict=True)}
-    return Table(columns, (Part(path.name, path.stem, None, table.num_rows),), folder=False)
 
 
 def _column(values: Any) -> Column:
@@ -40,19 +59,28 @@ def _column(values: Any) -> Column:
     import pyarrow as pa  # noqa: PLC0415
 
     kind = values.type
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _numbers(values)
-    if pa.types.is_integer(kind):
-        integers = values.to_pylist()
-        if all(v is None or abs(v) <= EXACT for v in integers):
-            return _numbers(values)
-        return text_column([None if v is None else str(v) for v in integers])
-    if pa.types.is_boolean(kind):
-        return text_column([None if v is None else str(v).lower() for v in values.to_pylist()])
-    return text_column([None if v is None else str(v) for v in values.to_pylist()])
+    if pa.types.is_decimal(kind):
+        values, kind = values.cast(pa.float64()), pa.float64()
+    if pa.types.is_floating(kind) or (pa.types.is_integer(kind) and _exact(values)):
+        return Column(values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False))
+    if pa.types.is_dictionary(kind):
+        values = values.dictionary_decode()
+    try:
+        coded = values.dictionary_encode("encode")
+    except pa.ArrowNotImplementedError:  # lists and the like
+        return text_column([_text(value) for value in values.to_pylist()])
+    names = [_text(value) for value in coded.dictionary.to_pylist()]
+    return Column(clean_places(names, coded.indices.to_numpy().astype(np.intp)))
 
 
-def _numbers(values: Any) -> Column:
-    import pyarrow as pa  # noqa: PLC0415
+def _exact(values: Any) -> bool:
+    import pyarrow.compute as pc  # noqa: PLC0415
 
-    return Column(np.array(values.cast(pa.float64()).to_numpy(), dtype=np.float64))
+    ends = pc.min_max(values).as_py()
+    return ends["min"] is None or -EXACT <= ends["min"] <= ends["max"] <= EXACT
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)

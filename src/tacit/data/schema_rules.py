@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tacit.data.cells import is_missing
+from tacit.data.texts import is_missing
 from tacit.errors import InputError, no_such
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.base import DataOptions
-from tacit.data.cells import Table
 from tacit.data.partition import Agents, Index, split
 from tacit.data.schema import Unit
 from tacit.errors import InputError
@@ -21,20 +20,7 @@ class Units(NamedTuple):
 
     rule: Unit
     names: tuple[str, ...]  # in the order of their first rows
-    of: Index  # [n] each row's unit, by its place among the names
-
-
-def read_units(table: Table, rule: Unit) -> Units:
-    """Each row's unit; a row without one is an error."""
-    places: dict[str, int] = {}
-    of = np.empty(table.rows, dtype=np.intp)
-    for row, name in enumerate(table.texts(rule.column)):
-        if name is None:
-            raise InputError(
-                f"column '{rule.column}': the unit {table.where(row)} is missing: every record needs its unit"
-            )
-        of[row] = places.setdefault(name, len(places))
-    return Units(rule, tuple(places), of)
+    of: NDArray[np.int32]  # [n] each row's unit, by its place among the names
 
 
 def deal_units(options: DataOptions, units: Units, labels: NDArray[Any], target: Target) -> Agents:
@@ -90,7 +76,7 @@ def record_draws(x: NDArray[Any], labels: NDArray[Any], seed: int) -> NDArray[np
     return np.array([_draw(seed, row.tobytes() + label.tobytes()) for row, label in zip(x, labels, strict=True)])
 
 
-def _rank(of: Index) -> Index:
+def _rank(of: NDArray[np.int32]) -> NDArray[np.int32]:
     """How many earlier rows of the same unit each row has."""
     order = np.argsort(of, kind="stable")
     ordered = of[order]

@@ -4,85 +4,92 @@ from __future__ import annotations
 
 from tacit.data.assemble import Records, assemble
 from tacit.data.base import PARTITION_OPTIONS, SOURCES, DataOptions, Source
-from tacit.data.cells import Table
-from tacit.data.columns import read_table
-from tacit.data.encode import ignored_columns, read_label, scale_columns
+from tacit.data.columns import TableFiles, open_table
 from tacit.data.partition import Agents, by_column, split
 from tacit.data.paths import table_name, table_schema
+from tacit.data.room import Room, room_for
+from tacit.data.rows import chosen, feature_rows
 from tacit.data.schema import Schema
-from tacit.data.units import Units, bound_units, deal_units, hold_out, read_units, record_draws, unit_draws
+from tacit.data.stream import Stream, Wanted
+from tacit.data.units import Units, bound_units, deal_units, hold_out, unit_draws
 from tacit.errors import InputError
 from tacit.types import Dataset
 
 
 def load(options: DataOptions) -> Dataset:
     """Features by the schema; agents by its agent column, by file, or by partition."""
-    table = read_table(options.data)
-    schema = table_schema(options)
-    records, notes = _records(table, schema)
-    units = None if schema.unit is None else read_units(table, schema.unit)
-    agents = _agents(table, schema, records, units, options)
-    if units is not None:
-        agents, cut = bound_units(agents, units)
-        notes += cut
-    agents, test, test_notes = _set_aside(schema, records, agents, units, options)
-    notes += test_notes
-    if ignored := ignored_columns(table, schema):
-        notes.append(f"columns not in the schema were ignored: {', '.join(ignored)}")
+    table, schema = open_table(options.data), table_schema(options)
+    test_table = open_table(options.test) if options.test else None
+    width = len(schema.features) + options.intercept + schema.target.width
+    room = room_for(options, table.most + (test_table.most if test_table else 0), width)
+    rows = Stream(table, schema, _wanted(table, schema, options), room)
+    units = None if schema.unit is None else Units(schema.unit, rows.units.names, rows.units.of)
+    agents = _agents(rows, schema, units, options)
+    agents, cut = (agents, []) if units is None else bound_units(agents, units)
+    agents, test, test_notes = _set_aside(rows, test_table, schema, agents, units, options, room)
     return assemble(
         table_name(options),
         options,
-        records,
+        rows.records,
         agents,
         features=schema.features,
         target=schema.target,
         test=test,
-        notes=notes,
+        notes=[*rows.notes, *cut, *test_notes, *_ignored(table, schema)],
+        room=room,
     )
 
 
-def _records(table: Table, schema: Schema) -> tuple[Records, list[str]]:
-    x, notes = scale_columns(table, schema)
-    labels, label_notes = read_label(table, schema)
-    return Records(x, labels), notes + label_notes
+def _wanted(table: TableFiles, schema: Schema, options: DataOptions) -> Wanted:
+    drawn = options.test_share and schema.unit is None
+    return Wanted(
+        options.intercept,
+        owners=table.folder or schema.agent is not None,
+        units=schema.unit is not None,
+        draws=options.partition_seed if drawn else None,
+    )
 
 
-def _agents(table: Table, schema: Schema, records: Records, units: Units | None, options: DataOptions) -> Agents:
+def _agents(rows: Stream, schema: Schema, units: Units | None, options: DataOptions) -> Agents:
     """The owner's own agents, or, where the table names none, the partition's."""
-    if schema.agent is None and not table.folder:
+    names = rows.owners.names
+    if not names:
         if units is not None:
-            return deal_units(options, units, records.labels, schema.target)
-        return split(options, records.labels, schema.target)
+            return deal_units(options, units, rows.records.labels, schema.target)
+        return split(options, rows.records.labels, schema.target)
     if options.partition not in ("in-order", "column"):
         raise InputError(f"partition {options.partition} would deal records to others: the table names its agents")
-    agents = by_column(table.file_agents() if schema.agent is None else _agent_names(table, schema.agent))
-    if options.agents not in (DataOptions.agents, len(agents.names)):
-        raise InputError(f"agents is {options.agents}, but the table names {len(agents.names)} agents of its own")
-    return agents
-
-
-def _agent_names(table: Table, column: str) -> list[str]:
-    names = []
-    for row, name in enumerate(table.texts(column)):
-        if name is None:
-            raise InputError(f"column '{column}': the agent {table.where(row)} is missing")
-        names.append(name)
-    return names
+    if options.agents not in (DataOptions.agents, len(names)):
+        raise InputError(f"agents is {options.agents}, but the table names {len(names)} agents of its own")
+    return by_column(names, rows.owners.of)
 
 
 def _set_aside(
-    schema: Schema, records: Records, agents: Agents, units: Units | None, options: DataOptions
+    rows: Stream,
+    test_table: TableFiles | None,
+    schema: Schema,
+    agents: Agents,
+    units: Units | None,
+    options: DataOptions,
+    room: Room,
 ) -> tuple[Agents, Records | None, list[str]]:
     """The agents with what is left to train on, the test set, and notes on it."""
-    if options.test:
-        test, notes = _records(read_table(options.test), schema)
-        return agents, test, [f"test table: {note}" for note in notes]
+    if test_table is not None:
+        test = Stream(test_table, schema, Wanted(options.intercept), room)
+        return agents, test.records, [f"test table: {note}" for note in test.notes]
     if not options.test_share:
         return agents, None, []
-    seed = options.partition_seed
-    draws = record_draws(records.x, records.labels, seed) if units is None else unit_draws(units, seed)
+    draws = rows.draws if units is None else unit_draws(units, options.partition_seed)
     agents, held = hold_out(agents, draws, options.test_share, "record" if units is None else "unit")
-    return agents, Records(records.x[held], records.labels[held]), []
+    x, labels = rows.records.x, rows.records.labels[held]
+    return agents, Records(feature_rows(x, 1, chosen([held]), x.shape[1], room), labels, encoded=True), []
+
+
+def _ignored(table: TableFiles, schema: Schema) -> list[str]:
+    """A note of the columns the schema says nothing about."""
+    known = {schema.label, schema.agent, schema.unit and schema.unit.column, *(rule.name for rule in schema.columns)}
+    names = [name for name in table.columns if name not in known]
+    return [f"columns not in the schema were ignored: {', '.join(names)}"] if names else []
 
 
 SOURCES.register("table")(
