@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test tests check clean
+.PHONY: run test tests check bench clean
 
 run: .venv/core
 	$(BIN)/tacit run
@@ -19,7 +19,10 @@ check: .venv/test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-.venv/core: pyproject.toml constraints.txt
+bench: .venv/bench
+	$(BIN)/tacit bench --all --out benchmarks/results/bench
+
+.venv/core: pyproject.toml constraints.txt setup.py $(wildcard src/tacit/kernels/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
@@ -28,5 +31,9 @@ check: .venv/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@
 
+.venv/bench: .venv/core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv build src/tacit/kernels/*.so .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

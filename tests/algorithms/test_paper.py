@@ -120,8 +120,11 @@ def test_trust_region_follows_its_formula(radius: str, epsilon: float) -> None:
     def check(done: Round) -> None:
         rho, d = varying(0.5)(done.t), 0.3 if radius == "constant" else 0.3 / done.t**2
         for p, agent in enumerate(done.state.agents):
-            g, residual = of.gradient(z[p], parts[p])
-            scale = plain.sensitivity(parts[p].x, residual[:, 0], of.records) / epsilon
+            residual = of.loss.residual(np.einsum("nj,jrk->nrk", parts[p].x, z[p]), parts[p].y)
+            g, scale = (
+                of.gradient(z[p], parts[p]).value,
+                plain.sensitivity(parts[p].x, residual[:, 0], of.records) / epsilon,
+            )
             xi = scale * laplace(4)(p, done.t, 0, (J, K))[:, None]
             z[p] = np.clip((rho * done.w + lam[p] - g - xi) / rho, z[p] - d, z[p] + d)
             lam[p] = lam[p] + rho * (done.w - z[p])

@@ -108,7 +108,12 @@ class KernelNoise(SeededNoise):
     """Seeded noise with the kernels' way from words to a normal: numpy's own takes as many words as it happens to."""
 
     def gaussian(self, update: int, std: Array, like: Array) -> Array:
-        return self._draw(update, std, like, box_muller)
+        xi = np.zeros_like(like)
+        for run, seed in enumerate(self.seeds):
+            key, counter = np.array([seed, self.agent], np.uint64), [0, 0, update, self.round]
+            drawn = box_muller(Generator(Philox(key=key, counter=counter)), (like.shape[0], like.shape[2]))
+            xi[:, run] = std[run] * drawn
+        return xi
 
 
 def some(J: int, K: int, sizes: tuple[int, ...] = SIZES, dtype: Any = np.float64) -> list[Shard]:

@@ -10,7 +10,7 @@ from scipy import stats
 
 from tacit.privacy.events import Nominal
 from tacit.privacy.mechanisms.gaussian_classic import GaussianClassic
-from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent, data_dependent_sensitivity
+from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.privacy.noise import SeededNoise
 from tacit.problems import LOSSES
 from tests.random_problems import K, problem, shards
@@ -52,8 +52,8 @@ def test_data_dependent_sensitivity_is_the_largest_record(loss: str) -> None:
     parts = shards(3)
     of = problem(parts, loss)
     z = np.random.default_rng(0).standard_normal((4, 2, K))
-    residual = of.gradient(z, parts[0]).residual
-    found = data_dependent_sensitivity(parts[0], residual, of.records)
+    found = of.gradient(z, parts[0]).longest
+    residual = of.loss.residual(np.einsum("nj,jrk->nrk", parts[0].x, z), parts[0].y)
     for r in range(2):
         records = [np.abs(np.outer(x, e)).sum() for x, e in zip(parts[0].x, residual[:, r], strict=True)]
         assert found[r] == pytest.approx(max(records) / of.records, rel=1e-12)

@@ -17,6 +17,7 @@ from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.sensitivity import ADJACENCIES, sensitivity
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.problems.limits import BoundRecords, ClipGradients, Limit, rounding_slack
+from tacit.problems.passes import COMPILED, PLAIN, scores
 from tacit.types import GRID, Shard
 
 J, K = 5, 3
@@ -133,11 +134,14 @@ def test_single_precision_is_kept_and_stays_within_the_bound() -> None:
     shard, problem = make_shard(rng, 50, "softmax", np.float32), make_problem("softmax", 50)
     z = (50.0 * rng.normal(size=(J, 1, K))).astype(np.float32)
     bound = np.array([0.1 * rounding_slack(J, K, "float32")], np.float32)
-    found = problem.gradient(z, shard, ClipGradients(bound, np.array([math.inf], np.float32)))
-    assert found.value.dtype == np.float32
-    lengths = np.linalg.norm(shard.x.astype(float), axis=1) * np.linalg.norm(found.residual[:, 0].astype(float), axis=1)
-    assert lengths.max() <= 0.1
-    assert (lengths > 0.0999).any()
+    limit, rows = ClipGradients(bound, np.array([math.inf], np.float32)), range(len(shard.x))
+    alone = [Shard(shard.x[i : i + 1], shard.y[i : i + 1]) for i in rows]  # a record by itself: its own x r^T
+    for passes in (PLAIN, COMPILED):
+        parts = [passes.sums(problem.loss, z, record, limit).total for record in alone]
+        assert {part.dtype for part in parts} == {np.dtype(np.float32)}
+        lengths = np.array([np.linalg.norm(part.astype(float)) for part in parts])
+        assert lengths.max() <= 0.1
+        assert (lengths > 0.0999).any()
 
 
 def upwards(values: Any) -> Any:
@@ -152,7 +156,8 @@ def test_factors_rounded_to_tf32_stay_within_the_bound() -> None:
     z = (50.0 * rng.normal(size=(J, 1, K))).astype(np.float32)
     for tf32, kept in ((True, True), (False, False)):
         bound = np.array([0.1 * rounding_slack(J, K, "float32", tf32)], np.float32)
-        residual = problem.gradient(z, shard, ClipGradients(bound, np.array([math.inf], np.float32))).residual[:, 0]
+        limit = ClipGradients(bound, np.array([math.inf], np.float32))
+        residual = limit.residual(problem.loss.residual(scores(z, shard.x), shard.y), shard)[:, 0]
         lengths = np.linalg.norm(upwards(shard.x), axis=1) * np.linalg.norm(upwards(residual), axis=1)
         assert (lengths.max() <= 0.1) == kept
         assert (lengths > 0.0995).any()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.random import Generator, Philox
 from numpy.typing import NDArray
 
 from tacit.arrays import as_like, to_numpy
 from tacit.errors import InputError
+from tacit.kernels.noise import fill
 from tacit.privacy.discrete import discrete_gaussian, discrete_laplace
 from tacit.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
 from tacit.types import Array
@@ -52,11 +52,11 @@ class SeededNoise:
 
     def laplace(self, update: int, scale: Array, like: Array) -> Array:
         """scale * standard Laplace, run by run."""
-        return self._draw(update, scale, like, lambda generator, shape: generator.laplace(size=shape))
+        return self._draw(update, "laplace", scale, like)
 
     def gaussian(self, update: int, std: Array, like: Array) -> Array:
         """std * standard normal, run by run."""
-        return self._draw(update, std, like, lambda generator, shape: generator.standard_normal(size=shape))
+        return self._draw(update, "gaussian", std, like)
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Exact samples from reproducible words."""
@@ -70,16 +70,15 @@ class SeededNoise:
     def _stream(self, run: int) -> int:
         return self.streams[run] if self.streams else 0
 
-    def _draw(
-        self, update: int, scale: Array, like: Array, standard: Callable[[Generator, tuple[int, int]], Array]
-    ) -> Array:
-        features, _, classes = like.shape
-        scale, xi = to_numpy(scale), np.zeros(tuple(like.shape))
+    def _draw(self, update: int, kind: str, scale: Array, like: Array) -> Array:
+        """Drawn in place, in the precision of `like`; torch's are drawn here and handed over."""
+        there = isinstance(like, np.ndarray)
+        scale, xi = to_numpy(scale), np.zeros(tuple(like.shape), like.dtype if there else np.float64)
         for run, seed in enumerate(self.seeds):
             if scale[run] > 0:
                 key = np.array([seed, self.agent], np.uint64)
-                generator = Generator(Philox(key=key, counter=[0, self._stream(run), update, self.round]))
-                xi[:, run] = scale[run] * standard(generator, (features, classes))
+                counter = np.array([0, self._stream(run), update, self.round], np.uint64)
+                fill(xi[:, run], kind, key, counter, float(scale[run]))
         return as_like(xi, like)
 
 

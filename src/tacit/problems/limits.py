@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from tacit.arrays import namespace
+from tacit.kernels.rows import Terms
 from tacit.types import Array, Shard
 
 
@@ -27,6 +28,10 @@ class Limit(Protocol):
         """The residuals of the records as they enter the sum x r^T, [n, R, K]."""
         ...
 
+    def terms(self, shard: Shard) -> Terms:
+        """The same in numbers, as the compiled pass takes it."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class NoLimit:
@@ -39,6 +44,10 @@ class NoLimit:
     def residual(self, residual: Array, shard: Shard) -> Array:
         """The same."""
         return residual
+
+    def terms(self, shard: Shard) -> Terms:
+        """None."""
+        return Terms()
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +66,21 @@ class ClipGradients:
         xp = namespace(residual)
         factor = self.l2 / xp.maximum(shard.norm2[:, None] * xp.sqrt((residual**2).sum(axis=-1)), self.l2)
         if self._bounds_l1:
-            l1 = xp.clip(self.l1, None, xp.finfo(self.l1.dtype).max)  # inf stands for no bound
+            l1 = self._finite_l1
             length = shard.norm1[:, None] * xp.abs(residual).sum(axis=-1)
             factor = xp.minimum(factor, l1 / xp.maximum(length, l1))
         clipped: Array = residual * factor[..., None]
         return clipped
+
+    def terms(self, shard: Shard) -> Terms:
+        """Both bounds."""
+        return Terms(l2=self.l2, l1=self._finite_l1 if self._bounds_l1 else None)
+
+    @cached_property
+    def _finite_l1(self) -> Array:
+        xp = namespace(self.l1)
+        bound: Array = xp.clip(self.l1, None, xp.finfo(self.l1.dtype).max)  # inf stands for no bound
+        return bound
 
     @cached_property
     def _bounds_l1(self) -> bool:
@@ -76,15 +95,19 @@ class BoundRecords:
 
     def scores(self, scores: Array, shard: Shard) -> Array:
         """The scores of the scaled records."""
-        return scores * self._scale(shard)
+        return scores * self._scale(shard)[:, None, None]
 
     def residual(self, residual: Array, shard: Shard) -> Array:
         """With the scale of x put onto r."""
-        return residual * self._scale(shard)
+        return residual * self._scale(shard)[:, None, None]
+
+    def terms(self, shard: Shard) -> Terms:
+        """A factor for every record."""
+        return Terms(scale=self._scale(shard))
 
     def _scale(self, shard: Shard) -> Array:
         scale: Array = self.bound / namespace(shard.norm2).clip(shard.norm2, self.bound, None)
-        return scale[:, None, None]
+        return scale
 
 
 NO_LIMIT = NoLimit()

@@ -9,16 +9,17 @@ from typing import NamedTuple
 from tacit.arrays import namespace
 from tacit.problems.limits import NO_LIMIT, Limit
 from tacit.problems.losses import Loss
+from tacit.problems.passes import COMPILED, Passes
 from tacit.problems.regularisers import Regulariser
 from tacit.problems.sets import FeasibleSet
 from tacit.types import Array, Shard
 
 
 class Gradient(NamedTuple):
-    """A gradient with what it was made of: record i contributed x_i r_i^T / I."""
+    """A gradient, and the most that one record had to do with it: record i contributed x_i r_i^T / I."""
 
     value: Array  # [J, R, K]  f'_p(z)
-    residual: Array  # [I_p, R, K]  r_i = dl/ds, as limited
+    longest: Array  # [R]  max_i ||x_i r_i^T||_1 / I, as limited
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,11 @@ class Problem:
     feasible: FeasibleSet
     records: int  # I, or the public number declared for it: a normaliser
     agents: int  # P
+    passes: Passes = COMPILED
 
     def objective(self, w: Array, shard: Shard) -> Array:
         """f_p of every run: w [J, R, K] -> [R]."""
-        loss = self.loss.value(scores(w, shard.x), shard.y).sum(axis=0) / self.records
+        loss = self.passes.losses(self.loss, w, shard) / self.records
         value: Array = loss + self.beta / self.agents * self.regulariser.value(w)
         return value
 
@@ -45,10 +47,8 @@ class Problem:
 
     def gradient(self, z: Array, shard: Shard, limit: Limit = NO_LIMIT) -> Gradient:
         """f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient), each record held within the limit."""
-        residual = self.loss.residual(limit.scores(scores(z, shard.x), shard), shard.y)
-        residual = limit.residual(residual, shard)
-        mean = (shard.x.T @ residual.reshape(len(residual), -1)).reshape(z.shape) / self.records
-        return Gradient(mean + self.shrinkage(z), residual)
+        total, longest = self.passes.sums(self.loss, z, shard, limit)
+        return Gradient(total / self.records + self.shrinkage(z), longest / self.records)
 
     def shrinkage(self, z: Array) -> Array:
         """(beta/P) r'(z), the part of the gradient that no record enters."""
@@ -56,7 +56,7 @@ class Problem:
 
     def smoothness(self, shards: Sequence[Shard]) -> float:
         """L of all f_p, from the data: max_p curvature(l) ||X_p||_2^2 / I + (beta/P) curvature(r)."""
-        return self._smoothness(max(_largest_eigenvalue(shard.x) for shard in shards))
+        return self._smoothness(max(_largest_eigenvalue(shard) for shard in shards))
 
     def public_smoothness(self, bound: float, records_max: int) -> float:
         """L of any f_p of at most records_max records with ||x||_2 <= bound: ||X_p||_2^2 <= records_max bound^2."""
@@ -71,12 +71,8 @@ class Problem:
         return self.beta / self.agents * self.regulariser.strong_convexity
 
 
-def scores(w: Array, x: Array) -> Array:
-    """s_i = x_i^T w for every record and run, as one matrix product: w [J, R, K], x [n, J] -> [n, R, K]."""
-    return (x @ w.reshape(len(w), -1)).reshape(len(x), *w.shape[1:])
-
-
-def _largest_eigenvalue(x: Array) -> float:
+def _largest_eigenvalue(shard: Shard) -> float:
     """||X||_2^2, from the smaller of the two Gram matrices."""
-    gram = x.T @ x if x.shape[0] > x.shape[1] else x @ x.T
-    return float(namespace(x).linalg.eigvalsh(gram)[-1])
+    rows, features = shard.x.shape
+    gram = shard.x @ shard.x.T if rows <= features else sum(block.x.T @ block.x for block in shard.blocks())
+    return float(namespace(gram).linalg.eigvalsh(gram)[-1])

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import ALGORITHMS
 from tacit.errors import InputError
+from tacit.kernels.library import library
 from tacit.settings.rules import text
 
 if TYPE_CHECKING:
     from tacit.settings.settings import Settings
 
-BACKENDS = ("numpy", "torch")
+BACKENDS = ("auto", "compiled", "numpy", "torch")
 
 
 def device(name: str, given: Any) -> str:
@@ -25,11 +26,19 @@ def device(name: str, given: Any) -> str:
 
 
 def check_backend(settings: Settings, chosen: Mapping[str, Any]) -> Settings:
-    """The settings, where their backend can keep them; a device that only torch has implies torch."""
-    if settings.device != "cpu" and "backend" not in chosen:
-        settings = replace(settings, backend="torch")
-    if settings.device != "cpu" and settings.backend == "numpy":
-        raise InputError(f"device is {settings.device}, but backend numpy knows only cpu: use --backend torch")
+    """The settings with their backend chosen, where it can keep them; a device that only torch has implies torch."""
+    if settings.backend == "auto":
+        here = "numpy" if library() is None else "compiled"
+        settings = replace(settings, backend=here if settings.device == "cpu" else "torch")
+    if settings.device != "cpu" and settings.backend != "torch":
+        raise InputError(
+            f"device is {settings.device}, but backend {settings.backend} knows only cpu: use --backend torch"
+        )
+    if settings.backend == "compiled" and library() is None:
+        raise InputError(
+            "backend is compiled, but Tacit was installed without a C compiler: install one and Tacit again, "
+            "or use --backend numpy"
+        )
     if settings.tf32 and (settings.device == "cpu" or settings.precision != "float32"):
         raise InputError("tf32 is for float32 matrix products on a GPU: it needs --device cuda and --precision float32")
     if settings.backend == "torch":
@@ -43,10 +52,10 @@ def _refuse_numpy_only(settings: Settings) -> None:
             known = ", ".join(other for other in ALGORITHMS if "torch" in ALGORITHMS[other].backends)
             raise InputError(
                 f"backend is torch, but {name} needs a solver that knows only numpy: there are {known}, "
-                "or --backend numpy"
+                "or --backend compiled or numpy"
             )
     if settings.noise == "hardened":
         raise InputError(
-            "backend is torch, but hardened noise is added to exact integer sums, which are made with numpy alone: "
-            "use --backend numpy, or noise seeded"
+            "backend is torch, but hardened noise is added to exact integer sums, which torch does not make: "
+            "use --backend compiled or numpy, or noise seeded"
         )

@@ -13,6 +13,7 @@ from tacit.algorithms.objt import RADII
 from tacit.algorithms.outp import NOISE_LEVELS
 from tacit.algorithms.server import SERVERS
 from tacit.data import DataOptions, source_for
+from tacit.data.memory import check_memory
 from tacit.data.partition import PARTITIONS
 from tacit.errors import InputError, nearest
 from tacit.privacy.mechanisms.calibrated import MECHANISMS
@@ -72,6 +73,12 @@ class Settings:
         0.9, real(0.0, 1.0), "Data", "femnist from all_data: share of a writer's records to train on"
     )
     intercept: bool = setting(False, boolean, "Data", "add a constant feature (on by default for tables)")
+    memory: str = setting(
+        "auto",
+        check_memory,
+        "Data",
+        "memory for the records, as 500MB or 2GB; what is more lies in files in $TMPDIR; auto: half of the machine's",
+    )
 
     loss: str = setting(
         "auto",
@@ -223,15 +230,24 @@ class Settings:
         "float64", one_of("precision", lambda: ("float32", "float64")), "Engine", "float64 (reference) or float32"
     )
     backend: str = setting(
-        "numpy", one_of("backend", lambda: BACKENDS), "Engine", "numpy, or torch (pip install 'tacit[torch]')"
+        "auto",
+        one_of("backend", lambda: BACKENDS),
+        "Engine",
+        "compiled, numpy (the reference) or torch (pip install 'tacit[torch]'); auto: compiled where it was built",
+    )
+    threads: int | str = setting(
+        "auto",
+        optional(integer(1, 4096)),
+        "Engine",
+        "compiled: threads to use; auto: all cores. Results do not depend on it",
     )
     device: str = setting("cpu", device, "Engine", "torch: where it computes, cpu, cuda or cuda:N")
     tf32: bool = setting(False, boolean, "Engine", "torch on a GPU: float32 matrix products in TF32, of 11 bits")
     server: str = setting(
-        "full",
-        one_of("server state", lambda: SERVERS),
+        "auto",
+        optional(one_of("server state", lambda: SERVERS)),
         "Engine",
-        "what the server keeps: full (every agent's z and dual) or sums",
+        "what the server keeps: full (every agent's z and dual) or sums; auto: sums, as every agent answers",
     )
     averages: bool = setting(True, boolean, "Engine", "keep the theorems' averages of w and z")
     evaluate_every: int = setting(1, integer(1), "Engine", "rounds between two evaluations")
@@ -284,6 +300,8 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
         preset.pop("eta_scale", None)  # it belongs to the preset's own eta
     settings = Settings(**{**BY_MODE[mode], **preset, **chosen})
     settings = check_backend(check_mode(settings, chosen), chosen)
+    if settings.server == "auto":
+        settings = dataclasses.replace(settings, server="sums")
     if settings.local_updates != "auto" and not any(ALGORITHMS[name].local_updates for name in settings.algorithm):
         takers = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].local_updates)
         raise InputError(

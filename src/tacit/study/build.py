@@ -13,6 +13,7 @@ from tacit.algorithms.schedules import Schedule
 from tacit.data import Facts, source_for
 from tacit.errors import InputError
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
+from tacit.problems.passes import COMPILED, PLAIN
 from tacit.settings import Settings
 from tacit.study.batches import Batch
 from tacit.study.protect import Plan
@@ -53,7 +54,8 @@ def build_problem(settings: Settings, name: str, classes: bool, records: int, ag
     if loss.needs_classes and not classes:
         raise InputError(f"loss {settings.loss} needs classes, but the label of {name} is a number: use squared")
     feasible = SETS[settings.set](settings.set_size)
-    return Problem(loss, REGULARISERS[settings.regulariser](), settings.beta, feasible, records, agents)
+    passes = PLAIN if settings.backend == "numpy" else COMPILED
+    return Problem(loss, REGULARISERS[settings.regulariser](), settings.beta, feasible, records, agents, passes)
 
 
 def local_updates(settings: Settings, algorithm: str) -> int:
@@ -92,6 +94,7 @@ def with_agents(settings: Settings, dataset: Dataset) -> Settings:
 
 def check_record_bound(bound: float, dataset: Dataset) -> None:
     """Refuse a bound that a record exceeds."""
-    longest = max(float(np.sqrt((shard.x**2).sum(axis=1)).max()) for shard in dataset.train)
+    blocks = (block for shard in dataset.train for block in shard.blocks())
+    longest = max(float(np.sqrt((block.x**2).sum(axis=1)).max()) for block in blocks)
     if longest > bound * (1.0 + 1e-6):
         raise InputError(f"record-bound is {bound:g}, but a record of length {longest:g} exceeds it: raise the bound")

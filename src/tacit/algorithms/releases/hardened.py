@@ -13,11 +13,11 @@ import numpy as np
 
 from tacit.algorithms.releases import Released
 from tacit.errors import InputError
+from tacit.kernels.rows import Terms
 from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
 from tacit.problems.limits import ClipGradients
-from tacit.problems.problem import scores
 from tacit.types import GRID, Array, Shard
 
 EXACT = 2.0**53  # below it float64 holds every integer
@@ -46,11 +46,11 @@ class HardenedRelease:
         """sum_i x_i r_i^T over the grids, exact, [J, R, K] of whole numbers."""
         if len(shard.x) > self.records_max:
             raise InputError(f"an agent has {len(shard.x)} records, but records-max declares {self.records_max}")
-        x, y = shard.on_grid.x, shard.on_grid.y
-        limit = ClipGradients(GRID * self.limit.l2, GRID * self.limit.l1)  # x is in units of 1/GRID
-        residual = limit.residual(problem.loss.residual(exact_scores(z, x), y), shard.on_grid)
-        whole = np.trunc(residual * (2.0**bits * BELOW))
-        total: Array = (x.T @ whole.reshape(len(whole), -1)).reshape(z.shape)
+        whole, step = on_grid(z)
+        clip = ClipGradients(GRID * self.limit.l2.astype(np.float64), GRID * self.limit.l1.astype(np.float64))
+        limit = WholeResiduals(clip, step / GRID, 2.0**bits * BELOW)  # x is in units of 1/GRID
+        parts = (problem.passes.sums(problem.loss, whole, block.on_grid, limit) for block in shard.blocks())
+        total: Array = np.sum([part.total for part in parts], axis=0)
         return total
 
     def bits(self, problem: Problem) -> int:
@@ -66,10 +66,31 @@ class HardenedRelease:
         return bits
 
 
-def exact_scores(z: Array, x: Array) -> Array:
-    """(x / GRID)^T z for whole x, with z rounded to a grid too: no record's score depends on the other records."""
+@dataclass(frozen=True, eq=False)
+class WholeResiduals:
+    """Residuals of clipped gradients, cut to whole numbers; the scores are put right first."""
+
+    clip: ClipGradients
+    unit: Array  # [R]  what a score of whole numbers is worth
+    factor: float
+
+    def scores(self, scores: Array, shard: Shard) -> Array:
+        """In their own unit."""
+        return scores * self.unit[:, None]
+
+    def residual(self, residual: Array, shard: Shard) -> Array:
+        """trunc(factor r)."""
+        whole: Array = np.trunc(self.clip.residual(residual, shard) * self.factor)
+        return whole
+
+    def terms(self, shard: Shard) -> Terms:
+        """The clip's, with the unit and the cut."""
+        return self.clip.terms(shard)._replace(unit=self.unit, cut=self.factor)
+
+
+def on_grid(z: Array) -> tuple[Array, Array]:
+    """z in whole multiples of a step [R] that keeps all scores exact: no record's score depends on the others."""
     largest = np.abs(z).max(axis=(0, 2))  # of each run by itself, [R]
     room = EXACT / (2.0 * GRID * len(z) * np.where(largest > 0.0, largest, 1.0).astype(np.float64))
-    step = (2.0 ** -np.floor(np.log2(room)))[:, None]  # [R, 1]
-    found: Array = scores(np.rint(z.astype(np.float64) / step), x) * (step / GRID)
-    return found
+    step = 2.0 ** -np.floor(np.log2(room))
+    return np.rint(z.astype(np.float64) / step[:, None]), step

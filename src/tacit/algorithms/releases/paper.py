@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tacit.algorithms.releases import Released
 from tacit.arrays import namespace, to_numpy
-from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent, data_dependent_sensitivity
+from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
 from tacit.types import Array, Shard
@@ -20,7 +20,6 @@ class PaperRelease:
 
     def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> Released:
         """Line 18 and the gradient of line 19."""
-        g, residual = problem.gradient(z, shard)
-        delta = data_dependent_sensitivity(shard, residual, problem.records)
+        g, delta = problem.gradient(z, shard)  # Delta = max_i ||x_i r_i^T||_1 / I (eq. Delta, one record removed)
         xi, event = self.mechanism.draw(update, delta, z, noise)
         return Released(g + xi, event, to_numpy(namespace(xi).abs(xi).mean(axis=(0, 2))))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from tacit.arrays import namespace
 from tacit.privacy.events import NON_PRIVATE, BatchEvent, Draw, nominal_event
 from tacit.privacy.noise import NoiseSource
-from tacit.types import Array, Shard
+from tacit.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +32,3 @@ class LaplaceDataDependent:
     def event(self) -> BatchEvent:
         """The events of one update."""
         return nominal_event("laplace-data-dependent", self.epsilon)
-
-
-def data_dependent_sensitivity(shard: Shard, residual: Array, records: int) -> Array:
-    """Delta = max_i ||x_i r_i^T||_1 / I = max_i ||x_i||_1 ||r_i||_1 / I (eq. Delta, one record removed), [R]."""
-    xp = namespace(residual)
-    largest: Array = xp.amax(shard.norm1[:, None] * xp.abs(residual).sum(axis=-1), axis=0) / records
-    return largest

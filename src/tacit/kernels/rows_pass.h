@@ -1,0 +1,312 @@
+/* One pass over the records, for one precision (REAL) and one set of instructions (TARGET, vectors of BYTES).
+ *
+ * For a block of rows: scores s = x^T w, residuals r = dl/ds within the limits, total += x r^T, while the rows are in
+ * the cache. Columns (runs times classes) are the lanes of a vector, so that one broadcast feature meets all of them.
+ */
+
+#define LANES ((int64_t)(BYTES / sizeof(REAL)))
+
+typedef REAL NAME(vec) __attribute__((vector_size(BYTES)));
+typedef INT NAME(ivec) __attribute__((vector_size(BYTES)));
+#define VEC NAME(vec)
+#define IVEC NAME(ivec)
+
+INLINE VEC NAME(load)(const REAL *p) { return *(const VEC *)p; }
+INLINE void NAME(store)(REAL *p, VEC v) { *(VEC *)p = v; }
+INLINE VEC NAME(pick)(IVEC where, VEC a, VEC b) { return (VEC)((where & (IVEC)a) | (~where & (IVEC)b)); }
+
+/* exp of numbers that are not above 0: 2^n e^r with |r| <= ln(2) / 2; what would underflow stays at the least power. */
+INLINE VEC NAME(exp)(VEC x) {
+    x = NAME(pick)(x < (VEC){} + LEAST_EXPONENT, (VEC){} + LEAST_EXPONENT, x);
+    VEC shifted = x * (REAL)1.44269504088896340736 + ROUNDING;
+    VEC n = shifted - ROUNDING;
+    VEC r = (x - n * LN2_HIGH) - n * LN2_LOW;
+    VEC p = (VEC){} + (REAL)INVERSE_FACTORIAL[TERMS];
+    for (int i = TERMS - 1; i >= 0; i--) p = p * r + (REAL)INVERSE_FACTORIAL[i];
+    IVEC power = ((IVEC)shifted - ROUNDING_BITS + EXPONENT_BIAS) << MANTISSA;
+    return p * (VEC)power;
+}
+
+/* Residuals and losses of LANES records of one run, turned so that records are the lanes: s[k] in, r[k] out. */
+INLINE VEC NAME(softmax)(VEC *s, const VEC *y, int64_t classes, int losses) {
+    VEC most = s[0], sum = {}, loss = {};
+    for (int64_t k = 1; k < classes; k++) most = NAME(pick)(s[k] > most, s[k], most);
+    for (int64_t k = 0; k < classes; k++) {
+        VEC shifted = s[k] - most;
+        loss -= shifted * y[k];
+        s[k] = NAME(exp)(shifted);
+        sum += s[k];
+    }
+    VEC inverse = (REAL)1 / sum;
+    for (int64_t k = 0; k < classes; k++) s[k] = s[k] * inverse - y[k];
+    if (losses)
+        for (int i = 0; i < LANES; i++) loss[i] += LOG(sum[i]);
+    return loss;
+}
+
+INLINE VEC NAME(hinge)(VEC *s, const VEC *y, int64_t classes) {
+    VEC most = s[0] + (REAL)1 - y[0], own = {};
+    IVEC first = {};
+    for (int64_t k = 0; k < classes; k++) {
+        VEC margin = s[k] + (REAL)1 - y[k];
+        IVEC more = margin > most;
+        most = NAME(pick)(more, margin, most);
+        first = (more & ((IVEC){} + (INT)k)) | (~more & first);
+        own += s[k] * y[k];
+    }
+    for (int64_t k = 0; k < classes; k++)
+        s[k] = NAME(pick)(first == (IVEC){} + (INT)k, (VEC){} + (REAL)1, (VEC){}) - y[k];
+    return most - own;
+}
+
+INLINE VEC NAME(squared)(VEC *s, const VEC *y, int64_t classes) {
+    VEC sum = {};
+    for (int64_t k = 0; k < classes; k++) {
+        s[k] -= y[k];
+        sum += s[k] * s[k];
+    }
+    return sum * (REAL)0.5;
+}
+
+/* min(1, bound / length) without dividing by 0. */
+INLINE VEC NAME(shorten)(VEC length, REAL bound) {
+    VEC limit = (VEC){} + bound;
+    return limit / NAME(pick)(length > limit, length, limit);
+}
+
+/* The limits on LANES records of one run; returns ||x||_1 ||r||_1 as limited. */
+INLINE VEC NAME(limit)(const Pass *p, VEC *s, int64_t run, VEC norm1, VEC norm2, VEC scale) {
+    VEC squares = {}, sizes = {}, factor = scale;
+    for (int64_t k = 0; k < p->classes; k++) {
+        squares += s[k] * s[k];
+        sizes += NAME(pick)(s[k] < (VEC){}, -s[k], s[k]);
+    }
+    if (p->l2) {
+        VEC root;
+        for (int i = 0; i < LANES; i++) root[i] = SQRT(squares[i]);
+        factor *= NAME(shorten)(norm2 * root, ((const REAL *)p->l2)[run]);
+    }
+    if (p->l1) {
+        VEC by = NAME(shorten)(norm1 * sizes, ((const REAL *)p->l1)[run]);
+        factor = NAME(pick)(by < factor, by, factor);
+    }
+    sizes *= factor;
+    for (int64_t k = 0; k < p->classes; k++) s[k] *= factor;
+    if (p->cut != 0.0) {
+        sizes = (VEC){};
+        for (int64_t k = 0; k < p->classes; k++) {
+            for (int i = 0; i < LANES; i++) s[k][i] = TRUNC(s[k][i] * (REAL)p->cut);
+            sizes += NAME(pick)(s[k] < (VEC){}, -s[k], s[k]);
+        }
+    }
+    return norm1 * sizes;
+}
+
+/* Scores of `count` <= LANES records, [count, stride] from row `at`, become residuals; missing lanes are records of 0. */
+TARGET static void NAME(residuals)(const Pass *p, int64_t at, int64_t count, REAL *scores, int64_t stride, VEC *turned) {
+    int64_t classes = p->classes;
+    VEC *s = turned, *y = turned + classes, norm1 = {}, norm2 = {}, scale = (VEC){} + (REAL)1;
+    REAL *longest = p->longest;
+    double *losses = p->losses;
+    const REAL *labels = (const REAL *)p->y + at * classes;
+    for (int64_t i = 0; i < LANES; i++) {
+        int64_t row = i < count ? i : 0; /* a lane beyond the last repeats the first; it is not read back */
+        if (p->norm1) norm1[i] = ((const REAL *)p->norm1)[at + row];
+        if (p->norm2) norm2[i] = ((const REAL *)p->norm2)[at + row];
+        if (p->scale) scale[i] = ((const REAL *)p->scale)[at + row];
+        for (int64_t k = 0; k < classes; k++) y[k][i] = labels[row * classes + k];
+    }
+    for (int64_t run = 0; run < p->runs; run++) {
+        REAL *own = scores + run * classes;
+        VEC unit = p->unit ? scale * ((const REAL *)p->unit)[run] : scale;
+        for (int64_t i = 0; i < LANES; i++)
+            for (int64_t k = 0; k < classes; k++) s[k][i] = own[(i < count ? i : 0) * stride + k];
+        if (p->unit || p->scale)
+            for (int64_t k = 0; k < classes; k++) s[k] *= unit;
+        VEC loss = p->loss == SOFTMAX ? NAME(softmax)(s, y, classes, losses != 0)
+                   : p->loss == HINGE ? NAME(hinge)(s, y, classes)
+                                      : NAME(squared)(s, y, classes);
+        if (losses)
+            for (int64_t i = 0; i < count; i++) losses[run] += loss[i];
+        VEC length = NAME(limit)(p, s, run, norm1, norm2, scale);
+        if (p->norm1)
+            for (int64_t i = 0; i < count; i++)
+                if (!(length[i] <= longest[run])) longest[run] = length[i];
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t k = 0; k < classes; k++) own[i * stride + k] = s[k][i];
+    }
+}
+
+/* A tile of `rows` <= 8 rows and `vectors` of columns, kept in registers: scores = x w, and total += x^T r. */
+INLINE void NAME(forward)(const REAL *x, int64_t features, const REAL *w, int64_t width, REAL *scores, int rows, int vectors) {
+    VEC sum[8][4] = {};
+    for (int64_t j = 0; j < features; j++)
+        for (int i = 0; i < rows; i++)
+            for (int v = 0; v < vectors; v++) sum[i][v] += x[i * features + j] * NAME(load)(w + j * width + v * LANES);
+    for (int i = 0; i < rows; i++)
+        for (int v = 0; v < vectors; v++) NAME(store)(scores + i * width + v * LANES, sum[i][v]);
+}
+
+INLINE void NAME(backward)(const REAL *x, int64_t features, const REAL *r, int64_t width, REAL *total, int rows, int vectors) {
+    VEC own[8][4];
+    for (int i = 0; i < rows; i++)
+        for (int v = 0; v < vectors; v++) own[i][v] = NAME(load)(r + i * width + v * LANES);
+    for (int64_t j = 0; j < features; j++)
+        for (int v = 0; v < vectors; v++) {
+            VEC sum = NAME(load)(total + j * width + v * LANES);
+            for (int i = 0; i < rows; i++) sum += x[i * features + j] * own[i][v];
+            NAME(store)(total + j * width + v * LANES, sum);
+        }
+}
+
+/* All rows and columns of a block, in tiles whose sizes are constants where they are inlined. */
+#define TILES(STEP, A, B, ROWS, VECTORS)                                                                               \
+    for (; i + (ROWS) <= count; i += (ROWS)) NAME(STEP)(x + i * features, features, A, width, B, ROWS, VECTORS);
+#define COLUMNS(STEP, A, B)                                                                                            \
+    for (int64_t c = 0; c < width;) {                                                                                  \
+        int64_t left = (width - c) / LANES, i = 0;                                                                     \
+        if (left >= 4) {                                                                                               \
+            TILES(STEP, A, B, 4, 4)                                                                                    \
+            TILES(STEP, A, B, 1, 4)                                                                                    \
+            c += 4 * LANES;                                                                                            \
+        } else if (left >= 2) {                                                                                        \
+            TILES(STEP, A, B, 8, 2)                                                                                    \
+            TILES(STEP, A, B, 1, 2)                                                                                    \
+            c += 2 * LANES;                                                                                            \
+        } else {                                                                                                       \
+            TILES(STEP, A, B, 8, 1)                                                                                    \
+            TILES(STEP, A, B, 1, 1)                                                                                    \
+            c += LANES;                                                                                                \
+        }                                                                                                              \
+    }
+
+TARGET static void NAME(dense_forward)(const REAL *x, int64_t count, int64_t features, const REAL *w, int64_t width, REAL *scores) {
+    COLUMNS(forward, w + c, scores + i * width + c)
+}
+
+TARGET static void NAME(dense_backward)(const REAL *x, int64_t count, int64_t features, const REAL *r, int64_t width, REAL *total) {
+    COLUMNS(backward, r + i * width + c, total + c)
+}
+#undef COLUMNS
+#undef TILES
+
+/* The same for the entries of one sparse row. Four features and four codes are read at a time, since what limits the
+ * speed is the number of loads. */
+#define UNROLLED(ONE)                                                                                                  \
+    for (; e + 4 <= end; e += 4) {                                                                                     \
+        uint64_t places;                                                                                               \
+        uint32_t codes = 0;                                                                                            \
+        memcpy(&places, p->index + e, sizeof places);                                                                  \
+        if (coded) memcpy(&codes, p->code + e, sizeof codes);                                                          \
+        ONE((places & 0xffff), value[coded ? codes & 0xff : e], 0)                                                     \
+        ONE((places >> 16 & 0xffff), value[coded ? codes >> 8 & 0xff : e + 1], 1)                                      \
+        ONE((places >> 32 & 0xffff), value[coded ? codes >> 16 & 0xff : e + 2], 0)                                     \
+        ONE((places >> 48), value[coded ? codes >> 24 : e + 3], 1)                                                     \
+    }                                                                                                                  \
+    for (; e < end; e++) ONE(p->index[e], value[coded ? p->code[e] : e], 0)
+
+#define GATHER(FEATURE, VALUE, WHICH)                                                                                  \
+    {                                                                                                                  \
+        const REAL *at = w + (FEATURE)*width, by = (VALUE);                                                            \
+        for (int v = 0; v < vectors; v++) sum[WHICH][v] += by * NAME(load)(at + v * LANES);                            \
+    }
+#define SCATTER(FEATURE, VALUE, WHICH)                                                                                 \
+    {                                                                                                                  \
+        REAL *at = total + (FEATURE)*width, by = (VALUE);                                                              \
+        for (int v = 0; v < vectors; v++) NAME(store)(at + v * LANES, NAME(load)(at + v * LANES) + by * own[v]);       \
+    }
+
+INLINE void NAME(gather)(const Pass *p, int64_t row, const REAL *w, int64_t width, REAL *scores, int vectors, int coded) {
+    const REAL *value = p->value;
+    VEC sum[2][4] = {};
+    int64_t e = p->start[row], end = p->start[row + 1];
+    UNROLLED(GATHER)
+    for (int v = 0; v < vectors; v++) NAME(store)(scores + v * LANES, sum[0][v] + sum[1][v]);
+}
+
+INLINE void NAME(scatter)(const Pass *p, int64_t row, const REAL *r, int64_t width, REAL *total, int vectors, int coded) {
+    const REAL *value = p->value;
+    VEC own[4];
+    for (int v = 0; v < vectors; v++) own[v] = NAME(load)(r + v * LANES);
+    int64_t e = p->start[row], end = p->start[row + 1];
+    UNROLLED(SCATTER)
+}
+#undef GATHER
+#undef SCATTER
+#undef UNROLLED
+
+/* All columns of a row, as many vectors at a time as registers allow; the numbers are constants where it is inlined. */
+#define COLUMNS(STEP, A, B, CODED)                                                                                     \
+    for (int64_t c = 0; c < width;) {                                                                                  \
+        int64_t left = (width - c) / LANES;                                                                            \
+        if (left >= 4) {                                                                                               \
+            NAME(STEP)(p, row, (A) + c, width, (B) + c, 4, CODED);                                                     \
+            c += 4 * LANES;                                                                                            \
+        } else if (left >= 2) {                                                                                        \
+            NAME(STEP)(p, row, (A) + c, width, (B) + c, 2, CODED);                                                     \
+            c += 2 * LANES;                                                                                            \
+        } else {                                                                                                       \
+            NAME(STEP)(p, row, (A) + c, width, (B) + c, 1, CODED);                                                     \
+            c += LANES;                                                                                                \
+        }                                                                                                              \
+    }
+
+TARGET static void NAME(row_forward)(const Pass *p, int64_t row, const REAL *w, int64_t width, REAL *scores) {
+    if (p->code) {
+        COLUMNS(gather, w, scores, 1)
+    } else {
+        COLUMNS(gather, w, scores, 0)
+    }
+}
+
+TARGET static void NAME(row_backward)(const Pass *p, int64_t row, const REAL *r, int64_t width, REAL *total) {
+    if (p->code) {
+        COLUMNS(scatter, r, total, 1)
+    } else {
+        COLUMNS(scatter, r, total, 0)
+    }
+}
+#undef COLUMNS
+
+TARGET static void NAME(block)(const Pass *p, int64_t at, int64_t count, const REAL *w, int64_t width, REAL *scores,
+                               REAL *total, VEC *turned) {
+    const REAL *x = (const REAL *)p->x + at * p->features;
+    if (p->start)
+        for (int64_t i = 0; i < count; i++) NAME(row_forward)(p, at + i, w, width, scores + i * width);
+    else
+        NAME(dense_forward)(x, count, p->features, w, width, scores);
+    for (int64_t i = 0; i < count; i += LANES)
+        NAME(residuals)(p, at + i, count - i < LANES ? count - i : LANES, scores + i * width, width, turned);
+    if (!total) return;
+    if (p->start)
+        for (int64_t i = 0; i < count; i++) NAME(row_backward)(p, at + i, scores + i * width, width, total);
+    else
+        NAME(dense_backward)(x, count, p->features, scores, width, total);
+}
+
+/* 0, or 1 where there is no memory for the work. */
+TARGET static int NAME(pass)(const Pass *p) {
+    int64_t columns = p->runs * p->classes, width = (columns + LANES - 1) / LANES * LANES;
+    size_t parameters = (size_t)(p->features * width), block = BLOCK;
+    size_t floats = 2 * parameters + block * (size_t)width + 2 * (size_t)(p->classes * LANES);
+    REAL *w = aligned_alloc(64, (floats * sizeof(REAL) + 63) / 64 * 64);
+    if (!w) return 1;
+    REAL *total = w + parameters, *scores = total + parameters;
+    VEC *turned = (VEC *)(scores + block * (size_t)width);
+    for (int64_t j = 0; j < p->features; j++) {
+        memcpy(w + j * width, (const REAL *)p->w + j * columns, (size_t)columns * sizeof(REAL));
+        memset(w + j * width + columns, 0, (size_t)(width - columns) * sizeof(REAL));
+    }
+    memset(total, 0, parameters * sizeof(REAL));
+    for (int64_t at = 0; at < p->rows; at += BLOCK)
+        NAME(block)(p, at, p->rows - at < BLOCK ? p->rows - at : BLOCK, w, width, scores, p->total ? total : 0, turned);
+    if (p->total)
+        for (int64_t j = 0; j < p->features; j++)
+            memcpy((REAL *)p->total + j * columns, total + j * width, (size_t)columns * sizeof(REAL));
+    free(w);
+    return 0;
+}
+
+#undef LANES
+#undef VEC
+#undef IVEC

@@ -1,0 +1,133 @@
+"""One pass over an agent's records: the plain form, which defines it, and the compiled one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tacit.arrays import Array, namespace
+from tacit.kernels.layout import Dense
+from tacit.kernels.library import level, library
+from tacit.kernels.rows import Passed, Records, run_pass
+from tacit.kernels.threads import side_by_side
+from tacit.problems.limits import NO_LIMIT, Limit
+from tacit.problems.losses import Loss
+from tacit.problems.losses.hinge import Hinge
+from tacit.problems.losses.softmax import Softmax
+from tacit.problems.losses.squared import Squared
+from tacit.types import Shard
+
+COMPILED_LOSSES: dict[type, str] = {Softmax: "softmax", Hinge: "hinge", Squared: "squared"}
+RANGE = 8192  # rows that are added up by themselves: sums do not depend on how many threads there are
+RANGES = 32  # at most, so that their sums take little memory
+NARROW = 16  # columns up to which the compiled pass wins on any processor
+
+
+class Sums(NamedTuple):
+    """What a gradient and its noise need of an agent's records."""
+
+    total: Array  # [J, R, K]  sum_i x_i r_i^T, every record within the limit
+    longest: Array  # [R]  max_i ||x_i r_i^T||_1
+
+
+class Passes(Protocol):
+    """How records are gone through."""
+
+    def sums(self, loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
+        """Residuals r_i = dl/ds at s_i = x_i^T z, added up as x_i r_i^T."""
+        ...
+
+    def losses(self, loss: Loss, w: Array, shard: Shard) -> Array:
+        """sum_i l(w; x_i, y_i) of every run, [R]."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlainPasses:
+    """Matrix products and elementwise steps of the array library, block by block."""
+
+    def sums(self, loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
+        """The equations as they are."""
+        parts = [_plain_sums(loss, z, block, limit) for block in shard.blocks()]
+        longest = namespace(z).amax(namespace(z).stack([part.longest for part in parts]), axis=0)
+        return Sums(sum((part.total for part in parts[1:]), start=parts[0].total), longest)
+
+    def losses(self, loss: Loss, w: Array, shard: Shard) -> Array:
+        """The equations as they are."""
+        parts: list[Array] = [loss.value(scores(w, block.x), block.y).sum(axis=0) for block in shard.blocks()]
+        return sum(parts[1:], start=parts[0])
+
+
+def scores(w: Array, x: Array) -> Array:
+    """s_i = x_i^T w for every record and run, as one matrix product: w [J, R, K], x [n, J] -> [n, R, K]."""
+    return (x @ w.reshape(len(w), -1)).reshape(len(x), *w.shape[1:])
+
+
+def _plain_sums(loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
+    residual = loss.residual(limit.scores(scores(z, shard.x), shard), shard.y)
+    residual = limit.residual(residual, shard)
+    total = (shard.x.T @ residual.reshape(len(residual), -1)).reshape(z.shape)
+    xp = namespace(residual)
+    return Sums(total, xp.amax(shard.norm1[:, None] * xp.abs(residual).sum(axis=-1), axis=0))
+
+
+@dataclass(frozen=True)
+class CompiledPasses:
+    """The compiled pass where it was built, has the loss and is the faster; elsewhere the plain one."""
+
+    def sums(self, loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
+        """The same sums, while the rows are in the cache."""
+        if not _takes(loss, z, shard):
+            return PLAIN.sums(loss, z, shard, limit)
+        total, longest = np.zeros_like(z), np.zeros(z.shape[1], z.dtype)
+        for part in self._ranges(loss, z, shard, limit, gradient=True):
+            total += part.total.reshape(z.shape)
+            longest = np.maximum(longest, part.longest)
+        return Sums(total, longest)
+
+    def losses(self, loss: Loss, w: Array, shard: Shard) -> Array:
+        """The same losses, added up in double precision."""
+        if not _takes(loss, w, shard):
+            return PLAIN.losses(loss, w, shard)
+        parts = [part.losses for part in self._ranges(loss, w, shard, NO_LIMIT, gradient=False)]
+        total: Array = np.sum(parts, axis=0).astype(w.dtype)
+        return total
+
+    def _ranges(self, loss: Loss, z: Array, shard: Shard, limit: Limit, gradient: bool) -> Iterator[Passed]:
+        flat = np.ascontiguousarray(z).reshape(len(z), -1)
+        for block in shard.blocks():
+            records = Records(block.layout, np.ascontiguousarray(block.y), block.norm1, block.norm2)
+            one = partial(
+                run_pass,
+                records,
+                w=flat,
+                runs=z.shape[1],
+                loss=COMPILED_LOSSES[type(loss)],
+                terms=limit.terms(block),
+                gradient=gradient,
+            )
+            yield from side_by_side(one, _cuts(len(block.x)))
+
+
+def _cuts(rows: int) -> list[slice]:
+    """Ranges of rows that are added up by themselves; they depend on the number of rows alone."""
+    step = max(RANGE, math.ceil(rows / RANGES))
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+def _takes(loss: Loss, z: Array, shard: Shard) -> bool:
+    """Whether the compiled pass knows the loss, and is the faster one."""
+    if library() is None or type(loss) not in COMPILED_LOSSES or not isinstance(z, np.ndarray):
+        return False
+    if z.dtype.char not in "fd" or z.dtype != shard.x.dtype or z.dtype != shard.y.dtype:
+        return False
+    return level() > 1 or z[0].size <= NARROW or not isinstance(shard.layout, Dense)
+
+
+PLAIN = PlainPasses()
+COMPILED = CompiledPasses()

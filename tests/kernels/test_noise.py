@@ -1,0 +1,56 @@
+"""Compiled noise is numpy's, number by number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.random import Generator, Philox
+
+from tacit.kernels import library
+from tacit.kernels import noise as noise_module
+from tacit.kernels.noise import KINDS, fill
+
+pytestmark = pytest.mark.skipif(library.library() is None, reason="Tacit was installed without a C compiler")
+
+KEYS = [(1, 2, (0, 0, 0, 1)), (2**62, 7, (0, 2**64 - 1, 9, 20_000)), (5, 0, (2**64 - 3, 2**64 - 1, 0, 0))]
+
+
+def expected(kind: str, key: np.ndarray, counter: np.ndarray, size: int) -> np.ndarray:
+    generator = Generator(Philox(key=key, counter=counter))
+    return generator.standard_normal(size) if kind == "gaussian" else generator.laplace(size=size)
+
+
+@pytest.mark.parametrize("level", [each for each in library.LEVELS if each <= library.level()])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", range(len(KEYS)))
+def test_it_draws_what_numpy_draws(kind: str, place: int, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300,000 numbers: the ziggurat's tails and wedges among them; the counter's carry too."""
+    monkeypatch.setattr(noise_module, "level", lambda: level)
+    seed, agent, count = KEYS[place]
+    key, counter, out = np.array([seed, agent], np.uint64), np.array(count, np.uint64), np.zeros((300, 1000))
+    fill(out, kind, key, counter, 2.0)
+    np.testing.assert_allclose(out.ravel(), 2.0 * expected(kind, key, counter, 300_000), rtol=3e-14)
+    if kind == "gaussian":
+        assert np.abs(out).max() > 2.0 * 3.6541528853610088  # some came from the tail
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(1, 1), (255, 1), (16, 16), (257, 3), (10, 100)])
+def test_it_is_written_in_place_between_the_others(kind: str, shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    key, counter = np.array([3, 4], np.uint64), np.zeros(4, np.uint64)
+    for dtype in (np.float32, np.float64):
+        beside = np.full((rows, 3, columns), 7.0, dtype)
+        fill(beside[:, 1], kind, key, counter, 0.5)
+        drawn = 0.5 * expected(kind, key, counter, rows * columns).reshape(shape)
+        np.testing.assert_allclose(beside[:, 1], drawn, rtol=1e-6 if dtype == np.float32 else 3e-14)
+        assert (beside[:, [0, 2]] == 7.0).all()
+
+
+def test_without_the_library_numpy_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    key, counter = np.array([3, 4], np.uint64), np.zeros(4, np.uint64)
+    with_it, without = np.zeros((2, 50, 4))
+    fill(with_it, "laplace", key, counter, 1.0)
+    monkeypatch.setattr(noise_module, "library", lambda: None)
+    fill(without, "laplace", key, counter, 1.0)
+    np.testing.assert_allclose(with_it, without, rtol=3e-14)

@@ -1,0 +1,190 @@
+"""The compiled pass is the plain one, for every loss, limit, layout, precision and set of instructions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.algorithms.releases.hardened import WholeResiduals
+from tacit.kernels import layout, library, rows
+from tacit.kernels.layout import Dense, Sparse, lay_out
+from tacit.kernels.threads import threads
+from tacit.problems import LOSSES
+from tacit.problems import passes as passes_module
+from tacit.problems.limits import NO_LIMIT, BoundRecords, ClipGradients, Limit
+from tacit.problems.passes import COMPILED, PLAIN
+from tacit.types import Array, Shard
+
+pytestmark = pytest.mark.skipif(library.library() is None, reason="Tacit was installed without a C compiler")
+
+PRECISIONS = {"float32": 3e-5, "float64": 1e-13}
+LIMITS = ("none", "l2", "l2 and l1", "records", "whole")
+
+
+@pytest.fixture(params=[each for each in library.LEVELS if each <= library.level()])
+def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Every set of instructions that this processor has."""
+    monkeypatch.setattr(rows, "level", lambda: request.param)
+    monkeypatch.setattr(passes_module, "level", lambda: 4)  # so that even the slowest is not passed over
+    yield request.param
+
+
+def limit(kind: str, runs: int, dtype: str) -> Limit:
+    l2, l1 = np.linspace(0.2, 2.0, runs, dtype=dtype), np.full(runs, math.inf, dtype)
+    if kind == "l2":
+        return ClipGradients(l2, l1)
+    if kind == "l2 and l1":
+        return ClipGradients(l2, np.where(np.arange(runs) == 0, 0.3, math.inf).astype(dtype))
+    if kind == "records":
+        return BoundRecords(0.7)
+    if kind == "whole":
+        return WholeResiduals(ClipGradients(l2, l1), np.full(runs, 0.5, dtype), 64.0)
+    return NO_LIMIT
+
+
+def records(rng: np.random.Generator, n: int, J: int, K: int, density: float, dtype: str) -> Shard:
+    x = rng.uniform(-1.0, 1.0, (n, J)) * (rng.uniform(size=(n, J)) < density)
+    return Shard(x.astype(dtype), np.eye(K, dtype=dtype)[rng.integers(0, K, n)])
+
+
+def close(found: Array, expected: Array, tolerance: float) -> None:
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * (1e-30 + np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("dtype", list(PRECISIONS))
+@pytest.mark.parametrize("density", [0.15, 1.0])
+def test_it_agrees(instructions: int, dtype: str, loss: str, kind: str, density: float) -> None:
+    rng, of = np.random.default_rng(len(kind)), LOSSES[loss]()
+    for n, J, R, K in ((1, 1, 1, 1), (17, 3, 1, 2), (65, 20, 1, 10), (40, 7, 5, 9), (70, 11, 3, 62), (9, 33, 2, 16)):
+        shard, z = records(rng, n, J, K, density, dtype), rng.normal(size=(J, R, K)).astype(dtype)
+        bound = limit(kind, R, dtype)
+        if kind == "whole":  # what is cut must not lie on the edge of a cut in one form and beyond it in the other
+            z = np.rint(4.0 * z) / 4.0
+        expected, found = PLAIN.sums(of, z, shard, bound), COMPILED.sums(of, z, shard, bound)
+        coarse = 1.0 if kind == "whole" else 0.0  # a record on the edge of a cut may fall on either side
+        np.testing.assert_allclose(
+            found.total, expected.total, rtol=PRECISIONS[dtype], atol=coarse + PRECISIONS[dtype] * n
+        )
+        np.testing.assert_allclose(
+            found.longest, expected.longest, rtol=PRECISIONS[dtype], atol=J * coarse + PRECISIONS[dtype]
+        )
+        close(COMPILED.losses(of, z, shard), PLAIN.losses(of, z, shard), PRECISIONS[dtype])
+
+
+@given(
+    n=st.integers(1, 70), J=st.integers(1, 40), R=st.integers(1, 6), K=st.integers(1, 20), seed=st.integers(0, 2**32),
+    density=st.floats(0.0, 1.0), loss=st.sampled_from(["softmax", "squared"]), size=st.floats(0.0, 1e4),
+)  # fmt: skip
+@settings(max_examples=200, deadline=None)
+def test_it_agrees_for_any_shape(
+    n: int, J: int, R: int, K: int, seed: int, density: float, loss: str, size: float
+) -> None:
+    rng, of = np.random.default_rng(seed), LOSSES[loss]()
+    shard, z = records(rng, n, J, K, density, "float64"), size * rng.normal(size=(J, R, K))
+    expected, found = PLAIN.sums(of, z, shard, NO_LIMIT), COMPILED.sums(of, z, shard, NO_LIMIT)
+    scale = 1e-10 * n * (1.0 + size)  # scores of 1e4 lose four digits to rounding before the exponential
+    np.testing.assert_allclose(found.total, expected.total, atol=scale)
+    np.testing.assert_allclose(found.longest, expected.longest, atol=scale * J)
+
+
+def test_threads_change_no_bit() -> None:
+    rng = np.random.default_rng(0)
+    shard, z = records(rng, 3 * passes_module.RANGE + 5, 6, 3, 0.8, "float32"), rng.normal(size=(6, 2, 3)).astype("f")
+    loss, found = LOSSES["softmax"](), []
+    for count in (1, 2, 3, 7):
+        with threads(count):
+            found.append(COMPILED.sums(loss, z, shard, NO_LIMIT).total)
+    assert all(np.array_equal(one, found[0]) for one in found)
+
+
+def test_runs_do_not_know_of_each_other() -> None:
+    rng = np.random.default_rng(1)
+    shard, z = records(rng, 50, 8, 5, 1.0, "float64"), rng.normal(size=(8, 7, 5))
+    loss, bound = LOSSES["softmax"](), limit("l2 and l1", 7, "float64")
+    beside = COMPILED.sums(loss, z, shard, bound)
+    for r in range(7):
+        assert isinstance(bound, ClipGradients)
+        alone = COMPILED.sums(loss, z[:, r : r + 1], shard, ClipGradients(bound.l2[r : r + 1], bound.l1[r : r + 1]))
+        np.testing.assert_allclose(alone.total[:, 0], beside.total[:, r], rtol=1e-13, atol=1e-15)
+
+
+def test_one_bound_may_stand_for_all_runs() -> None:
+    rng = np.random.default_rng(2)
+    shard, z = records(rng, 20, 4, 3, 1.0, "float64"), rng.normal(size=(4, 50, 3))
+    one = ClipGradients(np.array([0.3]), np.array([0.4]))
+    loss = LOSSES["softmax"]()
+    close(COMPILED.sums(loss, z, shard, one).total, PLAIN.sums(loss, z, shard, one).total, 1e-13)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_stays_so(bad: float) -> None:
+    rng = np.random.default_rng(3)
+    shard, z = records(rng, 20, 4, 3, 1.0, "float64"), np.full((4, 1, 3), bad)
+    assert not np.isfinite(COMPILED.sums(LOSSES["softmax"](), z, shard, NO_LIMIT).total).any()
+
+
+def test_a_loss_nobody_compiled_is_worked_at_plainly() -> None:
+    class Other(type(LOSSES["squared"]())):  # type: ignore[misc]
+        def residual(self, scores: Array, y: Array) -> Array:
+            return np.asarray(2.0 * super().residual(scores, y))
+
+    rng = np.random.default_rng(4)
+    shard, z = records(rng, 20, 4, 3, 1.0, "float64"), rng.normal(size=(4, 1, 3))
+    np.testing.assert_array_equal(
+        COMPILED.sums(Other(), z, shard, NO_LIMIT).total, PLAIN.sums(Other(), z, shard, NO_LIMIT).total
+    )
+
+
+@pytest.mark.parametrize("dtype", list(PRECISIONS))
+@pytest.mark.parametrize("values", [1, 255, 256, 257, 5000])
+def test_a_sparse_layout_holds_the_same_numbers(values: int, dtype: str) -> None:
+    rng = np.random.default_rng(values)
+    table = np.unique(rng.uniform(0.1, 1.0, 2 * values).astype(dtype))[:values]
+    x = np.zeros((200, 300), dtype)
+    places = rng.choice(x.size, max(values, 3000), replace=False)
+    x.flat[places] = table[np.arange(len(places)) % values]
+    held = lay_out(x)
+    assert isinstance(held, Sparse)
+    assert (held.code is None) == (values > layout.CODES)
+    entries = held.value if held.code is None else held.value[held.code]
+    again = np.zeros_like(x)
+    again[np.repeat(np.arange(len(x)), np.diff(held.start)), held.index] = entries
+    np.testing.assert_array_equal(again, x)
+    assert held.nbytes < x.nbytes / 2
+
+
+@pytest.mark.parametrize(("shape", "share"), [((20, 30), 0.5), ((2, layout.INDEXED + 1), 0.01)])
+def test_dense_or_very_wide_records_stay_as_they_are(shape: tuple[int, int], share: float) -> None:
+    x = (np.random.default_rng(0).uniform(size=shape) < share).astype(np.float64)
+    held = lay_out(x)
+    assert isinstance(held, Dense)
+    assert held.x is x
+
+
+def test_it_is_what_a_run_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless numpy is asked for, the compiled pass makes every gradient of a study."""
+    from tacit.settings import resolve
+    from tacit.study.begin import prepare
+
+    def refuse(*given: Any, **named: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(passes_module, "run_pass", refuse)
+    z = np.zeros((196, 1, 10))
+    for backend, compiled in (("auto", True), ("numpy", False)):
+        study = prepare(resolve({"backend": backend, "rounds": 1}))
+        assert study.settings.backend == ("compiled" if compiled else "numpy")
+        if compiled:
+            with pytest.raises(ZeroDivisionError):
+                study.problem.gradient(z, study.dataset.train[0])
+        else:
+            study.problem.gradient(z, study.dataset.train[0])
