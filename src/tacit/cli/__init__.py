@@ -9,6 +9,7 @@ import rich_click as click
 
 from tacit.cli.about import algorithms, config
 from tacit.cli.audit import audit
+from tacit.cli.bench import bench
 from tacit.cli.data import data
 from tacit.cli.federation import federation
 from tacit.cli.group import NearestGroup
@@ -43,7 +44,7 @@ def cli() -> None:
 
 COMMANDS = (
     *(plan, train, resume, show, compare, plot, report, ledger, audit),
-    *(federation, reproduce, predict, evaluate, data, algorithms, config),
+    *(federation, reproduce, predict, evaluate, data, algorithms, config, bench),
 )
 for command in COMMANDS:
     cli.add_command(command)
