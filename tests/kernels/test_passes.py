@@ -125,6 +125,15 @@ def test_one_bound_may_stand_for_all_runs() -> None:
     close(COMPILED.sums(loss, z, shard, one).total, PLAIN.sums(loss, z, shard, one).total, 1e-13)
 
 
+@pytest.mark.parametrize("density", [0.1, 1.0])
+@pytest.mark.parametrize("shape", [(5, 1, 3), (3, 1, 3), (4, 1, 2), (4, 2, 4)])
+def test_parameters_of_another_shape_are_refused(shape: tuple[int, ...], density: float) -> None:
+    """C would read beyond the end."""
+    shard = records(np.random.default_rng(5), 20, 4, 3, density, "float64")
+    with pytest.raises(ValueError, match=r"w is \("):
+        COMPILED.sums(LOSSES["softmax"](), np.zeros(shape), shard, NO_LIMIT)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_stays_so(bad: float) -> None:
     rng = np.random.default_rng(3)

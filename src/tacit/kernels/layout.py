@@ -23,6 +23,11 @@ class Dense:
     x: Array
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """n and J."""
+        return self.x.shape
+
+    @property
     def entries(self) -> int:
         """How many values meet a parameter."""
         return self.x.size
@@ -41,6 +46,12 @@ class Sparse:
     index: NDArray[np.uint16]  # [entries]  features
     code: NDArray[np.uint8] | None  # [entries]  places in `value`
     value: Array  # [256] the different values; without codes [entries]
+    features: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """n and J."""
+        return len(self.start) - 1, self.features
 
     @property
     def entries(self) -> int:
@@ -69,6 +80,6 @@ def lay_out(x: Array) -> Layout:
         return Dense(x)
     index, code, table = np.empty(entries, np.uint16), np.empty(entries, np.uint8), np.zeros(CODES, x.dtype)
     if lib.tacit_pack(address(x), *x.shape, x.itemsize, address(index), address(code), address(table)) >= 0:
-        return Sparse(start, index, code, table)
+        return Sparse(start, index, code, table, x.shape[1])
     rows, columns = np.nonzero(x)
-    return Sparse(start, columns.astype(np.uint16), None, x[rows, columns])
+    return Sparse(start, columns.astype(np.uint16), None, x[rows, columns], x.shape[1])

@@ -1,4 +1,4 @@
-/* Laplace and normal numbers from Philox, the same as numpy's Generator(Philox(key, counter)) gives, written in place. */
+/* Laplace and normal numbers from Philox, those of numpy's Generator(Philox(key, counter)), written in place. */
 
 #include <math.h>
 #include <stdint.h>
@@ -87,7 +87,6 @@ LAPLACE(v1, )
 static double width[LAYERS], height[LAYERS];
 static uint64_t inside[LAYERS];
 #define EDGE 3.6541528853610088
-#define AREA 0.00492867323399
 
 void tacit_prepare_noise(void) {
     long double x = EDGE, f = expl(-0.5L * x * x), last = x, unit = 0x1p52L;
@@ -110,7 +109,8 @@ void tacit_prepare_noise(void) {
 static inline double normal(Stream *s) {
     for (;;) {
         uint64_t word = next_word(s), layer = word & 0xff, size = (word >> 9) & 0x000fffffffffffffu;
-        double x = of_bits(bits_of((double)(int64_t)size * width[layer]) ^ (word >> 8 & 1) << 63); /* a sign, no branch */
+        uint64_t sign = (word >> 8 & 1) << 63; /* put on without a branch: nobody could foretell it */
+        double x = of_bits(bits_of((double)(int64_t)size * width[layer]) ^ sign);
         if (size < inside[layer]) return x;
         if (layer == 0) {
             for (;;) {

@@ -6,6 +6,10 @@
 
 #include "rows.h"
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "features and codes are read four at a time, the first in the lowest bits"
+#endif
+
 #define BLOCK 64 /* rows that are worked on while they are in the cache */
 #define INLINE TARGET static inline __attribute__((always_inline))
 
@@ -14,8 +18,8 @@
 #define NAME(of) EXPAND(of, PRECISION, LEVEL)
 
 static const double INVERSE_FACTORIAL[] = {
-    1.0,           1.0,            1.0 / 2,         1.0 / 6,          1.0 / 24,          1.0 / 120,          1.0 / 720,
-    1.0 / 5040,    1.0 / 40320,    1.0 / 362880,    1.0 / 3628800,    1.0 / 39916800,    1.0 / 479001600,    1.0 / 6227020800.0,
+    1.0,         1.0,          1.0 / 2,       1.0 / 6,        1.0 / 24,        1.0 / 120,        1.0 / 720,
+    1.0 / 5040,  1.0 / 40320,  1.0 / 362880,  1.0 / 3628800,  1.0 / 39916800,  1.0 / 479001600,  1.0 / 6227020800.0,
 };
 
 #if defined(__x86_64__)

@@ -61,6 +61,8 @@ def run_pass(
     lib = library()
     if lib is None:
         raise RuntimeError("there is no compiled library here")
+    if (len(records.y), len(w), w.shape[1]) != (*records.layout.shape, runs * records.y.shape[1]):
+        raise ValueError(f"w is {w.shape} for {runs} runs, records are {records.layout.shape} with {records.y.shape}")
     longest, losses, total = np.zeros(runs, w.dtype), np.zeros(runs), np.empty_like(w if gradient else w[:0])
     y, norm1 = records.y[rows], records.norm1[rows]
     norm2 = None if terms.l2 is None else records.norm2[rows]

@@ -102,8 +102,9 @@ INLINE VEC NAME(limit)(const Pass *p, VEC *s, int64_t run, VEC norm1, VEC norm2,
     return norm1 * sizes;
 }
 
-/* Scores of `count` <= LANES records, [count, stride] from row `at`, become residuals; missing lanes are records of 0. */
-TARGET static void NAME(residuals)(const Pass *p, int64_t at, int64_t count, REAL *scores, int64_t stride, VEC *turned) {
+/* Scores of `count` <= LANES records, [count, stride] from row `at` on, become residuals. */
+TARGET static void NAME(residuals)(const Pass *p, int64_t at, int64_t count, REAL *scores, int64_t stride,
+                                   VEC *turned) {
     int64_t classes = p->classes;
     VEC *s = turned, *y = turned + classes, norm1 = {}, norm2 = {}, scale = (VEC){} + (REAL)1;
     REAL *longest = p->longest;
@@ -138,7 +139,8 @@ TARGET static void NAME(residuals)(const Pass *p, int64_t at, int64_t count, REA
 }
 
 /* A tile of `rows` <= 8 rows and `vectors` of columns, kept in registers: scores = x w, and total += x^T r. */
-INLINE void NAME(forward)(const REAL *x, int64_t features, const REAL *w, int64_t width, REAL *scores, int rows, int vectors) {
+INLINE void NAME(forward)(const REAL *x, int64_t features, const REAL *w, int64_t width, REAL *scores, int rows,
+                          int vectors) {
     VEC sum[8][4] = {};
     for (int64_t j = 0; j < features; j++)
         for (int i = 0; i < rows; i++)
@@ -147,7 +149,8 @@ INLINE void NAME(forward)(const REAL *x, int64_t features, const REAL *w, int64_
         for (int v = 0; v < vectors; v++) NAME(store)(scores + i * width + v * LANES, sum[i][v]);
 }
 
-INLINE void NAME(backward)(const REAL *x, int64_t features, const REAL *r, int64_t width, REAL *total, int rows, int vectors) {
+INLINE void NAME(backward)(const REAL *x, int64_t features, const REAL *r, int64_t width, REAL *total, int rows,
+                           int vectors) {
     VEC own[8][4];
     for (int i = 0; i < rows; i++)
         for (int v = 0; v < vectors; v++) own[i][v] = NAME(load)(r + i * width + v * LANES);
@@ -180,11 +183,13 @@ INLINE void NAME(backward)(const REAL *x, int64_t features, const REAL *r, int64
         }                                                                                                              \
     }
 
-TARGET static void NAME(dense_forward)(const REAL *x, int64_t count, int64_t features, const REAL *w, int64_t width, REAL *scores) {
+TARGET static void NAME(dense_forward)(const REAL *x, int64_t count, int64_t features, const REAL *w, int64_t width,
+                                       REAL *scores) {
     COLUMNS(forward, w + c, scores + i * width + c)
 }
 
-TARGET static void NAME(dense_backward)(const REAL *x, int64_t count, int64_t features, const REAL *r, int64_t width, REAL *total) {
+TARGET static void NAME(dense_backward)(const REAL *x, int64_t count, int64_t features, const REAL *r, int64_t width,
+                                        REAL *total) {
     COLUMNS(backward, r + i * width + c, total + c)
 }
 #undef COLUMNS
@@ -216,7 +221,8 @@ TARGET static void NAME(dense_backward)(const REAL *x, int64_t count, int64_t fe
         for (int v = 0; v < vectors; v++) NAME(store)(at + v * LANES, NAME(load)(at + v * LANES) + by * own[v]);       \
     }
 
-INLINE void NAME(gather)(const Pass *p, int64_t row, const REAL *w, int64_t width, REAL *scores, int vectors, int coded) {
+INLINE void NAME(gather)(const Pass *p, int64_t row, const REAL *w, int64_t width, REAL *scores, int vectors,
+                         int coded) {
     const REAL *value = p->value;
     VEC sum[2][4] = {};
     int64_t e = p->start[row], end = p->start[row + 1];
@@ -224,7 +230,8 @@ INLINE void NAME(gather)(const Pass *p, int64_t row, const REAL *w, int64_t widt
     for (int v = 0; v < vectors; v++) NAME(store)(scores + v * LANES, sum[0][v] + sum[1][v]);
 }
 
-INLINE void NAME(scatter)(const Pass *p, int64_t row, const REAL *r, int64_t width, REAL *total, int vectors, int coded) {
+INLINE void NAME(scatter)(const Pass *p, int64_t row, const REAL *r, int64_t width, REAL *total, int vectors,
+                          int coded) {
     const REAL *value = p->value;
     VEC own[4];
     for (int v = 0; v < vectors; v++) own[v] = NAME(load)(r + v * LANES);
@@ -270,7 +277,7 @@ TARGET static void NAME(row_backward)(const Pass *p, int64_t row, const REAL *r,
 
 TARGET static void NAME(block)(const Pass *p, int64_t at, int64_t count, const REAL *w, int64_t width, REAL *scores,
                                REAL *total, VEC *turned) {
-    const REAL *x = (const REAL *)p->x + at * p->features;
+    const REAL *x = p->x ? (const REAL *)p->x + at * p->features : 0;
     if (p->start)
         for (int64_t i = 0; i < count; i++) NAME(row_forward)(p, at + i, w, width, scores + i * width);
     else
