@@ -23,7 +23,9 @@ PROMISED = {
     "agents": {"seconds_per_round", "ratio_to_matmul", "microseconds_per_agent", "server_bytes"},
     "femnist-noise": NOISE,
     "growth": {"seconds_exponents", "bytes_exponents", "base"},
+    "large-data": {"peak_bytes", "record_bytes", "share_in_memory"},
     "peers": {"speedup_over_flower", "speedup_over_appfl"},
+    "ranks": {"speedup_of_two_ranks", "largest_relative_difference"},
 }
 QUICK = bench.Options(small=True, repeats=1)
 
@@ -64,7 +66,10 @@ def test_ratios_are_those_of_the_times() -> None:
     own = best["Tacit's round"]
     assert found["ratio_to_matmul"] == own / products
     assert found["speedup_over_plain"] == best["the plain round, float64"] / own
-    assert found["ratio_to_floor"] == own / best["reading the records once"]
+    floor = found["seconds_of_floor"]
+    assert floor["reading"] == best["reading the records once"]
+    assert floor["multiplying"] > 0.0
+    assert found["ratio_to_floor"] == own / max(floor.values())
 
 
 def test_the_plain_round_is_the_same_round() -> None:
@@ -75,6 +80,10 @@ def test_the_plain_round_is_the_same_round() -> None:
 def test_the_server_keeps_as_much_for_few_agents_as_for_many() -> None:
     few, many = run("agents").figures["server_bytes"].values()
     assert few == many > 0
+
+
+def test_only_who_names_it_gets_a_long_one() -> None:
+    assert [name for name in bench.BENCHMARKS if bench.BENCHMARKS[name].long] == ["large-data"]
 
 
 def test_peers_that_are_not_there_are_named() -> None:

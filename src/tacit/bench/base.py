@@ -17,6 +17,7 @@ class Benchmark:
     summary: str
     run: Callable[[Options], Report]
     alone: bool = True  # whether it works in this process alone, so that all other work on the machine is others'
+    long: bool = False  # so long that only who names it means it
 
 
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark", "tacit.bench.programs")

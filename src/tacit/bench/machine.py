@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tacit.kernels.library import LEVELS, level
 from tacit.kernels.threads import cores
 
 STAT = Path("/proc/stat")
@@ -31,6 +32,7 @@ class Machine:
         return {
             "cores": cores(),
             "cpu": _cpu(),
+            "kernels": f"compiled, {LEVELS[level()]}" if level() else "not built: numpy",
             "python": platform.python_version(),
             "versions": {name: version for name in PACKAGES if (version := _version(name))},
             "load_average_before": round(self.load, 2),

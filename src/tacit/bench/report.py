@@ -100,4 +100,5 @@ def _where(facts: Mapping[str, Any]) -> list[str]:
     if not facts:
         return []
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    return [f"on {facts['cores']} cores ({facts['cpu']}), Python {facts['python']}, {versions}"]
+    where = f"{facts['cores']} cores ({facts['cpu']}; kernels {facts['kernels']})"
+    return [f"on {where}, Python {facts['python']}, {versions}"]

@@ -20,7 +20,7 @@ SHOW_AFTER, LINE_SECONDS = 2.0, 10.0
 
 @click.command(context_settings={"show_default": True})
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--all", "everything", is_flag=True, help="run all of them, one after the other")
+@click.option("--all", "everything", is_flag=True, help="run all of them but the longest, one after the other")
 @click.option("--repeats", default=9, type=click.IntRange(1), metavar="NUMBER", help="turns of every candidate")
 @click.option("--small", is_flag=True, help="a size for trying it out; its numbers mean nothing")
 @click.option("--data-dir", default="", metavar="FOLDER", help="where MNIST lies, if not in $TACIT_DATA or the cache")
@@ -50,7 +50,8 @@ def bench(
       tacit bench batch growth --out bench
       tacit bench --all --out bench
     """
-    chosen = tuple(benchmarks.BENCHMARKS) if everything else names
+    usual = tuple(name for name in benchmarks.BENCHMARKS if not benchmarks.BENCHMARKS[name].long)
+    chosen = (*usual, *(name for name in names if name not in usual)) if everything else names
     if not chosen:
         _list(as_json)
         return
