@@ -6,18 +6,21 @@ import re
 import time
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tacit.data import fingerprint
+from tacit.engine.ranks import team_here
+from tacit.engine.team import Team
 from tacit.errors import InputError
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder
 from tacit.settings import Settings, resolve
 from tacit.study import Progress, Study, finish, train
-from tacit.study.begin import beginning, digest, prepare, reserved
+from tacit.study.begin import beginning, digest, own_part, prepare, reserved
 from tacit.study.close import settle
 from tacit.study.tradeoff import PlanView, plan_view
 from tacit.types import Array
@@ -66,12 +69,19 @@ def run(
     started: Callable[[RunFolder], None] = lambda folder: None,
     **settings: Any,
 ) -> Run:
-    """Train: settings from a file, from keywords, or both (keywords win); see `tacit config init` for their names."""
-    resolved = resolve(read_config(config) if config else {}, settings)
-    with reserved(resolved) as (study, reservation):
-        folder = RunFolder.create(_place(study.settings), **beginning(study, reservation))
-    started(folder)
-    return _work(study, folder, watch, stop)
+    """Train: settings from a file, from keywords, or both (keywords win); see `tacit config init` for their names.
+
+    Started by torchrun, every process calls it alike, and works at some of the agents; the first writes the run folder.
+    """
+    with team_here() as team:
+        resolved = team.together(lambda: resolve(read_config(config) if config else {}, settings))
+        with ExitStack() as held:
+            study, reservation = team.together(lambda: held.enter_context(reserved(resolved, team)))
+            team.alike("the records", lambda: fingerprint(study.dataset))
+            folder = team.told(lambda: RunFolder.create(_place(study.settings), **beginning(study, reservation)))
+        started(folder)
+        study = own_part(study, team)
+        return _work(study, folder, watch, stop, team)
 
 
 def plan(config: str | Path | None = None, **settings: Any) -> PlanView:
@@ -87,28 +97,21 @@ def resume(
     *,
     watch: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
+    started: Callable[[RunFolder], None] = lambda folder: None,
 ) -> Run:
-    """Go on with a run that was interrupted; one that has ended is returned, made whole where a file is missing."""
-    folder = RunFolder.open(Path(path))
-    if folder.finished and folder.model.is_file():
-        if not folder.report.is_file():
-            write_report(folder)
-        return Run(folder)
-    settings = resolve(folder.read_config())
-    if settings.schema:
-        settings = replace(settings, schema=str(folder.kept_schema()))
-    begun = folder.read_start()
-    if digest(folder.config.read_text(encoding="utf-8")) != begun["config"]:
-        raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
-    if settings.ledger:
-        Account.open(Path(settings.ledger)).check_open(begun["reservation"])
-    folder.check_at_home()
-    study = prepare(settings)
-    if "records" not in begun:
-        raise InputError(f"{folder.local} is gone: a run goes on only where its local-only folder is")
-    if fingerprint(study.dataset) != begun["records"]:
-        raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")
-    return _work(study, folder, watch, stop)
+    """Go on with a run that was interrupted; one that has ended is returned, made whole where a file is missing.
+
+    It goes on with any number of processes, whatever it began with.
+    """
+    with team_here() as team:
+        folder = team.told(lambda: RunFolder.open(Path(path)))
+        started(folder)
+        begun = team.told(lambda: _begun(folder))
+        if begun is None:
+            return Run(folder)
+        study = team.together(lambda: _again(folder, *begun, team))
+        study = own_part(study, team)
+        return _work(study, folder, watch, stop, team)
 
 
 def open_run(path: str | Path) -> Run:
@@ -131,13 +134,56 @@ def read_config(path: str | Path) -> Mapping[str, Any]:
     return found
 
 
-def _work(study: Study, folder: RunFolder, watch: Callable[[Progress], None], stop: Callable[[], bool]) -> Run:
-    with folder.locked():
-        train(study, folder, watch, stop)
-        finish(study, folder)
-        settle(study, folder)
-        write_report(folder)
+def _begun(folder: RunFolder) -> tuple[dict[str, Any], str] | None:
+    """The configuration of a run that can go on, and the digest of its records; None where it has ended."""
+    if folder.finished and folder.model.is_file():
+        if not folder.report.is_file():
+            write_report(folder)
+        return None
+    config, begun = folder.read_config(), folder.read_start()
+    settings = resolve(config)
+    if digest(folder.config.read_text(encoding="utf-8")) != begun["config"]:
+        raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
+    if settings.ledger:
+        Account.open(Path(settings.ledger)).check_open(begun["reservation"])
+    folder.check_at_home()
+    if settings.schema:
+        folder.kept_schema()
+    if "records" not in begun:
+        raise InputError(f"{folder.local} is gone: a run goes on only where its local-only folder is")
+    return config, begun["records"]
+
+
+def _again(folder: RunFolder, config: Mapping[str, Any], records: str, team: Team) -> Study:
+    """The study as it began."""
+    settings = resolve(config)
+    if settings.schema and folder.schema.is_file():  # another machine may see the table's own schema only
+        settings = replace(settings, schema=str(folder.schema))
+    study = prepare(settings, team)
+    if fingerprint(study.dataset) != records:
+        raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")
+    return study
+
+
+def _work(
+    study: Study, folder: RunFolder, watch: Callable[[Progress], None], stop: Callable[[], bool], team: Team
+) -> Run:
+    with ExitStack() as held:
+        team.told(lambda: _lock(folder, held))
+        train(study, folder, watch, stop, team)
+        team.told(lambda: _close(study, folder))
     return Run(folder)
+
+
+def _lock(folder: RunFolder, held: ExitStack) -> None:
+    held.enter_context(folder.locked())
+
+
+def _close(study: Study, folder: RunFolder) -> None:
+    """The model, the books and the page for people."""
+    finish(study, folder)
+    settle(study, folder)
+    write_report(folder)
 
 
 def _place(settings: Settings) -> Path:

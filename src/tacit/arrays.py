@@ -39,6 +39,18 @@ def as_like(values: Any, like: Array) -> Array:
     return moved
 
 
+def double(array: Array) -> Array:
+    """The same numbers in double precision, where they are."""
+    wide: Array = array.astype(np.float64, copy=False) if namespace(array) is np else array.double()  # type: ignore[attr-defined]
+    return wide
+
+
+def in_precision_of(array: Array, like: Array) -> Array:
+    """The same numbers, where they are, in the precision of `like`."""
+    rounded: Array = array.astype(like.dtype, copy=False) if namespace(array) is np else array.to(like.dtype)  # type: ignore[attr-defined]
+    return rounded
+
+
 def spread(values: Any, like: Array) -> Array:
     """One number for every entry of `like`, or one for each."""
     return as_like(np.broadcast_to(values, tuple(like.shape)), like)

@@ -10,6 +10,10 @@ class InputError(ValueError):
     """Something given to Tacit is wrong; the message is one sentence that says what, and what would be right."""
 
 
+class Everywhere(InputError):
+    """An error that all processes of a run have in common, so that only the first of them says it."""
+
+
 def no_such(kind: str, name: object, choices: Iterable[str]) -> InputError:
     """An unknown name: say it, offer the nearest, list the choices.
 

@@ -107,7 +107,7 @@ class Dataset:
 
     name: str
     agents: tuple[str, ...]  # P names, in the order the agents are summed
-    train: tuple[Shard, ...]  # one for each agent
+    train: tuple[Shard, ...]  # one for each agent; where several processes share the work, for each agent here
     test: Shard | None
     features: tuple[str, ...]  # J names; the intercept, where there is one, is the last
     target: Target

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from tacit.algorithms.releases import Release
 from tacit.algorithms.schedules import Schedule
-from tacit.algorithms.server import Server
+from tacit.algorithms.server import Received, Server
 from tacit.privacy.events import BatchEvent
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
@@ -62,8 +62,8 @@ class Algorithm(Protocol):
         """What agent p does with w."""
         ...
 
-    def server_receive(self, t: int, w: Array, server: S, uploads: Mapping[int, Upload]) -> S:
-        """The server's state after the agents with these numbers answered."""
+    def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
+        """The server's state after agents answered."""
         ...
 
     def model(self, t: int, w: Array, server: Server) -> Array:
@@ -82,10 +82,9 @@ class Consensus:
         """Lines 5 and 6."""
         return server, server.consensus(self.rho(t))
 
-    def server_receive(self, t: int, w: Array, server: S, uploads: Mapping[int, Upload]) -> S:
+    def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
         """Lines 7 and 8."""
-        taken = server.take({p: upload.z for p, upload in uploads.items()})
-        return taken.dual(self.rho(t), w, uploads.keys())
+        return server.take(received).dual(self.rho(t), w, received.z.keys())
 
     def model(self, t: int, w: Array, server: Server) -> Array:
         """w^{t+1} of line 5, as the paper evaluates it; closing: line 5 of the next round, after the uploads."""

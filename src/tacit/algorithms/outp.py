@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tacit.algorithms.base import ALGORITHMS, Agent, Method, Recipe, S, Step, Upload
 from tacit.algorithms.schedules import Schedule
-from tacit.algorithms.server import Server
+from tacit.algorithms.server import Received, Server
 from tacit.algorithms.steps import dual_step, linearised_step
 from tacit.arrays import namespace, to_numpy
 from tacit.errors import InputError, no_such
@@ -57,9 +57,9 @@ class OutputPerturbation:
         size = to_numpy(namespace(xi).abs(xi).mean(axis=(0, 2)))
         return Step(Agent(z + xi, lam), Upload(z + xi), (event,), size, eta)
 
-    def server_receive(self, t: int, w: Array, server: S, uploads: Mapping[int, Upload]) -> S:
+    def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
         """The uploads wait for the next w."""
-        return server.take({p: upload.z for p, upload in uploads.items()})
+        return server.take(received)
 
     def model(self, t: int, w: Array, server: Server) -> Array:
         """w after the uploads of round t."""

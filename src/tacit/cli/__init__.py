@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import rich_click as click
 
@@ -15,12 +16,16 @@ from tacit.cli.federation import federation
 from tacit.cli.group import NearestGroup
 from tacit.cli.ledger import ledger
 from tacit.cli.look import compare, plot, report, show
+from tacit.cli.output import stderr, stdout
 from tacit.cli.plan import plan
 from tacit.cli.reproduce import reproduce
 from tacit.cli.train import resume, train
 from tacit.cli.use import evaluate, predict
-from tacit.errors import InputError
+from tacit.engine.team import rank_here
+from tacit.errors import Everywhere, InputError
 from tacit.version import VERSION
+
+LAST_WORDS = 1.0  # seconds: torchrun ends all ranks when one ends badly, and the first has to say why
 
 click.rich_click.SHOW_ARGUMENTS = True
 click.rich_click.MAX_WIDTH = 110
@@ -52,21 +57,22 @@ for command in COMMANDS:
 
 def run() -> None:
     """Run a command; what the user got wrong ends with one sentence and exit code 2."""
+    stdout.quiet = stderr.quiet = rank_here() > 0  # of the ranks of a run, the first speaks
     try:
         outcome = cli(prog_name="tacit", standalone_mode=False)
-        sys.exit(outcome if isinstance(outcome, int) else 0)
+        _leave(outcome if isinstance(outcome, int) else 0)
     except click.ClickException as error:
-        _fail(f"{_one_line(error.format_message())}; see '{_help_of(error)}'")
+        _fail(f"{_one_line(error.format_message())}; see '{_help_of(error)}'", everywhere=True)
     except InputError as error:
-        _fail(str(error))
+        _fail(str(error), everywhere=isinstance(error, Everywhere))
     except (KeyboardInterrupt, click.Abort):
-        click.echo("stopped", err=True)
-        sys.exit(130)
+        stderr.print("stopped")
+        _leave(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's last flush is quiet
         sys.exit(141)
     except MemoryError as error:
-        _fail(f"out of memory ({error}): use --precision float32, fewer --seeds, --server sums or --no-averages")
+        _fail(f"out of memory ({error}): use --precision float32, fewer --seeds or --no-averages")
     except OSError as error:
         _fail(f"cannot read or write{f' {error.filename}' if error.filename else ''}: {error.strerror or error}")
 
@@ -82,6 +88,16 @@ def _help_of(error: click.ClickException) -> str:
     return f"{context.command_path if context else 'tacit'} --help"
 
 
-def _fail(sentence: str) -> None:
-    click.echo(f"error: {sentence}", err=True)
-    sys.exit(2)
+def _fail(sentence: str, everywhere: bool = False) -> None:
+    """Say it and end; a rank of a run says only what the first does not."""
+    rank = rank_here()
+    if rank == 0 or not everywhere:
+        click.echo(f"error: rank {rank}: {sentence}" if rank else f"error: {sentence}", err=True)
+    _leave(2)
+
+
+def _leave(code: int) -> None:
+    """End with this exit code."""
+    if code and rank_here() > 0:
+        time.sleep(LAST_WORDS)
+    sys.exit(code)

@@ -14,6 +14,7 @@ from tacit import api, study
 from tacit.cli.options import GROUPS, given_settings, setting_flags
 from tacit.cli.output import print_json, print_result, stderr
 from tacit.cli.watch import Watcher
+from tacit.engine.team import rank_here
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.settings.settings import SHOWCASE
@@ -70,16 +71,14 @@ def resume(run: Path, as_json: bool) -> None:
     Examples:
       tacit resume runs/20260101-120000-mnist14-objpm
     """
-    folder = RunFolder.open(run)
-    if folder.finished:
-        stderr.print(f"{run} has ended already", soft_wrap=True, highlight=False)
     with _watching() as (watch, stop, started):
-        started(folder)
-        finished = api.resume(run, watch=watch, stop=stop)
+        finished = api.resume(run, watch=watch, stop=stop, started=started)
     _show(finished, as_json)
 
 
 def _show(finished: api.Run, as_json: bool) -> None:
+    if rank_here() > 0:
+        return
     if as_json:
         print_json(finished.summary)
     else:
@@ -90,10 +89,16 @@ def _show(finished: api.Run, as_json: bool) -> None:
 def _watching() -> Iterator[tuple[Watcher, Callable[[], bool], Callable[[RunFolder], None]]]:
     """Progress on stderr, and a first Ctrl-C that ends the round before it stops."""
     places: list[RunFolder] = []
+
+    def started(folder: RunFolder) -> None:
+        places.append(folder)
+        if folder.finished:
+            stderr.print(f"{folder.path} has ended already", soft_wrap=True, highlight=False)
+
     watcher = Watcher(stderr)
     try:
         with stop_signals(stderr.print) as stop:
-            yield watcher, stop, places.append
+            yield watcher, stop, started
     except (study.Interrupted, KeyboardInterrupt):
         watcher.close()
         place = f": continue with 'tacit resume {places[0].path}'" if places else ""

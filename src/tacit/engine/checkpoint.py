@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from tacit.arrays import as_like, to_numpy
 from tacit.engine.simulate import State
 from tacit.errors import InputError
 from tacit.types import Array
+
+OTHER_SHAPES = "the checkpoint's shapes differ from the run's: the data or the settings have changed"
+BY_AGENT = ("agents_z", "agents_lam", "mean_z_smooth", "mean_z_nonsmooth", "mean_z_strong")  # [P, J, R, K]
 
 
 def to_arrays(state: State) -> dict[str, Any]:
@@ -32,12 +35,12 @@ def to_arrays(state: State) -> dict[str, Any]:
 def from_arrays(arrays: Mapping[str, Array], like: State) -> State:
     """The state those arrays hold, which must fit the run that `like` starts; it is where `like` is."""
 
-    def read(name: str) -> Array:
-        return as_like(arrays[name], like.agents[0].z)
+    def read(name: str, place: Array = like.agents[0].z) -> Array:
+        return as_like(arrays[name], place)
 
     try:
         agents = tuple(Agent(z, lam) for z, lam in zip(read("agents_z"), read("agents_lam"), strict=True))
-        z, lam = read("server_z"), read("server_lam")
+        z, lam = read("server_z", like.server.z), read("server_lam", like.server.lam)
         state = State(
             int(arrays["round"]),
             Full(z, lam) if isinstance(like.server, Full) else Sums(z, lam, like.server.agents),
@@ -47,5 +50,23 @@ def from_arrays(arrays: Mapping[str, Array], like: State) -> State:
     except KeyError as error:
         raise InputError(f"the checkpoint lacks the array {error}: it was made under other settings") from None
     if len(agents) != len(like.agents) or agents[0].z.shape != like.agents[0].z.shape:
-        raise InputError("the checkpoint's shapes differ from the run's: the data or the settings have changed")
+        raise InputError(OTHER_SHAPES)
     return state
+
+
+def joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """The state of all agents from the states of blocks of them, in their order."""
+    if len(parts) == 1:
+        return dict(parts[0])
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in BY_AGENT if name in parts[0]}
+    return {**parts[0], **whole}
+
+
+def divided(arrays: Mapping[str, Array], blocks: Sequence[range]) -> list[dict[str, Array]]:
+    """The states of blocks of agents from the state of all."""
+    if len(blocks) == 1:
+        return [dict(arrays)]
+    if len(arrays.get("agents_z", ())) != blocks[-1].stop:
+        raise InputError(OTHER_SHAPES)
+    own = {name for name in BY_AGENT if name in arrays}
+    return [{**arrays, **{name: arrays[name][block.start : block.stop] for name in own}} for block in blocks]

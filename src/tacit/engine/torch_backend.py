@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tacit.errors import InputError
+from tacit.mapped import file_of
+from tacit.types import Dataset
 
 T = TypeVar("T")
 
@@ -40,6 +42,15 @@ def on_device(value: T, device: str) -> T:
         moved = dataclasses.replace(moved, **{name: on_device(item, device) for name, item in held.items()})
     found: T = moved
     return found
+
+
+def refuse_files(dataset: Dataset) -> None:
+    """torch computes with what is in memory."""
+    if any(file_of(shard.x) is not None for shard in dataset.train):
+        raise InputError(
+            "the records lie in files, and torch needs them in memory: raise --memory, "
+            "or use --backend compiled or numpy"
+        )
 
 
 @contextmanager

@@ -197,7 +197,7 @@ def _study(
         raise InputError(f"{where}: [study] data is {data}: only a published data set has public sizes; give a schema")
     schema = None if data else where.parent / text("[study] schema", section["schema"])
     given = {key: value for key, value in section.items() if key in STUDY_KEYS}
-    fixed = {"mode": "certified", "noise": "hardened", "averages": False, "records_max": dict(sites)}
+    fixed = {"mode": "certified", "noise": "hardened", "averages": False, "server": "full", "records_max": dict(sites)}
     place = {"data": data} if data else {"data": "sites.csv", "schema": str(schema)}
     if "total_records" not in section:
         raise InputError(f"{where}: [study] needs total_records: a round number of records that the parties agree on")

@@ -13,7 +13,7 @@ from tacit.engine.evaluate import mistakes
 from tacit.engine.torch_backend import current, matrix_products, on_device
 from tacit.errors import InputError
 from tacit.privacy.noise import SeededNoise
-from tacit.problems.problem import scores
+from tacit.problems.passes import scores
 from tacit.reproduction.build import events
 from tacit.types import Array, Dataset, Shard
 

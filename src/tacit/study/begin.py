@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from tacit.data import SOURCES, describe, fingerprint
+from tacit.engine.team import ALONE, Team
 from tacit.engine.torch_backend import check_device
 from tacit.errors import InputError
+from tacit.mapped import file_of
 from tacit.results.account import Account
 from tacit.results.files import to_json
 from tacit.settings import Settings
 from tacit.study.build import Study
 from tacit.study.certified import Outline, complete, outline
 from tacit.study.paper import prepare_paper
-from tacit.types import Dataset, Range
+from tacit.types import Dataset, Range, Shard
 from tacit.version import VERSION
 
 
@@ -33,25 +35,47 @@ class Beginning(TypedDict):
     local: dict[str, str]
 
 
-def prepare(settings: Settings) -> Study:
+def prepare(settings: Settings, team: Team = ALONE) -> Study:
     """Everything a run needs, checked; in certified mode all that promises something before a record is read."""
     if settings.backend == "torch":
-        check_device(settings.device)
-    return complete(outline(settings)) if settings.mode == "certified" else prepare_paper(settings)
+        check_device(team.device(settings.device))
+    study = complete(outline(settings)) if settings.mode == "certified" else prepare_paper(settings)
+    return _divisible(study, team)
+
+
+def _divisible(study: Study, team: Team) -> Study:
+    """The study, where the team can share its agents out."""
+    if len(team.parts(len(study.dataset.agents))) > 1 and study.settings.server == "full":
+        raise InputError("server is full, but ranks tell each other only sums: use --server sums, or one process")
+    return study
+
+
+def own_part(study: Study, team: Team) -> Study:
+    """The study with the records of the agents that are worked at here; those of the others are let go."""
+    dataset, here = study.dataset, team.parts(len(study.dataset.agents))[team.rank]
+    if len(here) == len(dataset.agents):
+        return study
+    own = tuple(_apart(shard) for shard in dataset.train[here.start : here.stop])
+    return study._replace(dataset=replace(dataset, train=own, test=dataset.test if team.leads else None))
+
+
+def _apart(shard: Shard) -> Shard:
+    """The same records in memory of their own; what lies in a file stays there."""
+    return Shard(shard.x.copy(), shard.y.copy()) if file_of(shard.x) is None else shard
 
 
 @contextmanager
-def reserved(settings: Settings) -> Iterator[tuple[Study, str]]:
+def reserved(settings: Settings, team: Team = ALONE) -> Iterator[tuple[Study, str]]:
     """The study with its whole plan set aside in the ledger it names; what fails before it begins gives it back."""
-    if not settings.ledger:
-        yield prepare(settings), ""
+    if not (settings.ledger and team.leads):
+        yield prepare(settings, team), ""
         return
     account, plan = Account.open(Path(settings.ledger)), outline(settings)
     reservation = account.reserve(
         settings.name or Path(settings.data).stem, _cost(plan), settings.adjacency, plan.facts.unit
     )
     try:
-        yield complete(plan), reservation
+        yield _divisible(complete(plan), team), reservation
     except BaseException:
         account.settle(reservation, 0.0)
         raise

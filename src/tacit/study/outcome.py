@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.privacy.totals import ledger_totals
 from tacit.problems import LOSSES
-from tacit.problems.problem import scores
+from tacit.problems.passes import scores
 from tacit.problems.quality import assess
 from tacit.results.files import read_arrays, to_json, write_arrays, write_text
 from tacit.results.folder import RunFolder
@@ -84,7 +84,7 @@ def _results(study: Study, folder: RunFolder, w: Array) -> list[dict[str, Any]]:
         row = {name: value for name, value in last[r].items() if name not in {"round", "run"}}
         row["rounds"] = last[r]["round"]
         if dataset.test is not None:
-            found = scores(parameters[:, None, :], dataset.test.x)[:, 0]
+            found = np.concatenate([scores(parameters[:, None, :], block.x)[:, 0] for block in dataset.test.blocks()])
             row["quality"] = assess(found, dataset.test.y, dataset.target, loss)
         runs.append(row)
     return runs

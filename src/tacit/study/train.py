@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.arrays import to_numpy
-from tacit.engine.checkpoint import from_arrays
 from tacit.engine.evaluate import test_error
 from tacit.engine.simulate import Round, State, simulate, start
-from tacit.engine.torch_backend import matrix_products, on_device
-from tacit.errors import InputError
+from tacit.engine.team import ALONE, Team, Wishes
+from tacit.engine.torch_backend import matrix_products, on_device, refuse_files
+from tacit.errors import Everywhere, InputError
+from tacit.kernels.threads import threads
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from tacit.results.files import read_arrays
 from tacit.results.folder import RunFolder, append_lines
@@ -43,23 +44,35 @@ def train(
     folder: RunFolder,
     watch: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
+    team: Team = ALONE,
 ) -> None:
-    """Run every batch to its end, from the folder's checkpoints where there are any."""
-    _rewind(folder, [part.batch for part in study.parts])
-    with _placed(study) as there:
+    """Run every batch to its end, from the folder's checkpoints where there are any.
+
+    In a team the study has the records of this process's agents only, and the first process alone is watched.
+    """
+    team.told(lambda: _rewind(folder, [part.batch for part in study.parts]))
+    with _placed(study, team) as there:
         for part in there.parts:
-            _train_part(there, folder, part, watch, stop)
+            _train_part(there, folder, part, watch if team.leads else _unwatched, stop, team)
+
+
+def _unwatched(progress: Progress) -> None:
+    """Nobody looks."""
 
 
 @contextmanager
-def _placed(study: Study) -> Iterator[Study]:
+def _placed(study: Study, team: Team) -> Iterator[Study]:
     """The study where its settings want it computed."""
-    if study.settings.backend == "numpy":
-        yield study
+    settings = study.settings
+    if settings.backend != "torch":
+        own = team.cores() if settings.threads == "auto" else int(settings.threads)
+        with threads(1 if settings.backend == "numpy" else own):  # numpy's matrix products have threads of their own
+            yield study
         return
-    place = study.settings.device
+    team.together(lambda: refuse_files(study.dataset))
+    place = team.device(settings.device)
     parts = [part._replace(algorithm=on_device(part.algorithm, place)) for part in study.parts]
-    with matrix_products(study.settings.tf32):
+    with matrix_products(settings.tf32):
         yield study._replace(dataset=on_device(study.dataset, place), parts=parts)
 
 
@@ -69,44 +82,46 @@ def _train_part(
     part: Part,
     watch: Callable[[Progress], None],
     stop: Callable[[], bool],
+    team: Team,
 ) -> None:
     settings, dataset, batch = study.settings, study.dataset, part.batch
     fresh = settings.noise == "hardened"  # noise drawn anew cannot be drawn again: it is charged before it is seen
-    recorder = Recorder(folder, batch, dataset.agents, 0.0 if fresh else settings.checkpoint_seconds, fresh)
-    state = start(dataset.train, batch.size, settings.server, settings.averages)
-    if recorder.file.exists():
-        arrays = read_arrays(recorder.file)
-        state, recorder.seconds = from_arrays(arrays, state), float(arrays["seconds"])
+    recorder = Recorder(folder, batch, dataset.agents, 0.0 if fresh else settings.checkpoint_seconds, fresh, team)
+    state = start(dataset.train, batch.size, settings.server, settings.averages, len(dataset.agents))
+    state = recorder.resumed(state)
     rounds = recorder.begin(state.round, part.rounds, limited=any(np.isfinite(batch.budgets)))
     if rounds < 1 and state.round == 0:
-        raise InputError(f"{folder.path}: its whole budget went into rounds that a crash lost; there is no model")
+        raise Everywhere(f"{folder.path}: its whole budget went into rounds that a crash lost; there is no model")
     error: Array | None = None
     watch(Progress(batch, state.round, rounds, error))
-    for done in _timed(recorder, _rounds(study, part, rounds, state)):
+    heeding = team.heeding(lambda: Wishes(stop(), team.leads and time.monotonic() >= recorder.due))
+    for done in _timed(recorder, _rounds(study, part, rounds, state, heeding)):
         recorder.charge(done)
         last = done.t == rounds
         if last or fresh or done.t % settings.evaluate_every == 0:  # any fresh round may turn out to be the last
-            error = test_error(done.w, dataset.test, dataset.target)
-            objective = to_numpy(study.problem.total(done.w, dataset.train))
+            objective = to_numpy(team.summed(study.problem.total(done.w, dataset.train)))
             if study.facts is None:  # a private figure must not decide whether a certified run goes on
                 _check_finite(objective, recorder, done)
-            _write_rows(study, folder, _rows(done, batch, recorder.seconds, error, objective))
-        stopping = stop() and not last
-        if last or stopping or time.monotonic() >= recorder.due:
+            if team.leads:
+                error = test_error(done.w, dataset.test, dataset.target)
+                _write_rows(study, folder, _rows(study, done, batch, recorder.seconds, error, objective))
+        wishes = heeding.wishes()
+        stopping = wishes.stop and not last
+        if last or stopping or wishes.save:
             recorder.checkpoint(done)
         watch(Progress(batch, done.t, rounds, error))
         if stopping:
             raise Interrupted
 
 
-def _rounds(study: Study, part: Part, rounds: int, state: State) -> Iterator[Round]:
+def _rounds(study: Study, part: Part, rounds: int, state: State, team: Team) -> Iterator[Round]:
     def noise(agent: int, t: int) -> NoiseSource:
         if study.settings.noise == "hardened":
             return SYSTEM_NOISE
         streams = part.batch.streams if study.settings.mode == "certified" else ()  # the paper compares on one noise
         return SeededNoise(part.batch.seeds, agent, t, streams)
 
-    return simulate(part.algorithm, study.dataset.train, noise, rounds, state)
+    return simulate(part.algorithm, study.dataset.train, noise, rounds, state, team=team)
 
 
 def _write_rows(study: Study, folder: RunFolder, rows: list[dict[str, Any]]) -> None:
@@ -142,14 +157,16 @@ def _read(done: Round | None) -> Round | None:
 
 def _check_finite(values: Array, recorder: Recorder, done: Round) -> None:
     if not np.isfinite(values).all():
-        raise InputError(
+        raise Everywhere(
             f"{recorder.batch.algorithm} diverged in round {done.t}: its numbers are no longer finite; "
             "a larger rho, a smaller eta or less noise makes smaller steps"
         )
 
 
-def _rows(done: Round, batch: Batch, seconds: float, error: Array, objective: Array) -> list[dict[str, Any]]:
-    parameters = done.w[:, 0].nbytes * len(done.state.agents) * done.t
+def _rows(
+    study: Study, done: Round, batch: Batch, seconds: float, error: Array, objective: Array
+) -> list[dict[str, Any]]:
+    parameters = done.w[:, 0].nbytes * len(study.dataset.agents) * done.t
     return [
         {
             **label,

@@ -13,11 +13,11 @@ from tacit.data import SOURCES, encode, load, read_schema, read_table, source_fo
 from tacit.data.cells import Table
 from tacit.errors import InputError
 from tacit.problems import LOSSES, Loss
-from tacit.problems.problem import scores
+from tacit.problems.passes import scores
 from tacit.problems.quality import assess
 from tacit.results.folder import RunFolder
 from tacit.settings import Settings, resolve
-from tacit.types import Array, Classes, Range, Target
+from tacit.types import Array, Classes, Range, Shard, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +86,9 @@ def _digits(value: float) -> float:
 
 def evaluate(model: Model, data: str) -> dict[str, Any]:
     """How good the model is on a labelled table, or on the test records of a data set."""
-    x, y = _test_records(model, data) if data in SOURCES else _table(model, data)
-    return assess(model.scores(x), y, model.target, model.loss)
+    test = _test_records(model, data) if data in SOURCES else _table(model, data)
+    found = np.concatenate([model.scores(block.x) for block in test.blocks()])
+    return assess(found, test.y, model.target, model.loss)
 
 
 def _features(model: Model, table: Table) -> Array:
@@ -106,15 +107,15 @@ def _encode(model: Model, table: Table, with_label: bool) -> tuple[Array, Array 
     return encode(table, read_schema(model.schema), model.settings.intercept, model.settings.precision, with_label)
 
 
-def _table(model: Model, data: str) -> tuple[Array, Array]:
+def _table(model: Model, data: str) -> Shard:
     source_for(data)  # a name that is neither a data set nor a table is said to be so
     x, y = _encode(model, read_table(data), with_label=True)
     if y is None:
         raise InputError(f"{data} has no labels")
-    return x, y
+    return Shard(x, y)
 
 
-def _test_records(model: Model, data: str) -> tuple[Array, Array]:
+def _test_records(model: Model, data: str) -> Shard:
     """The run's own test records, drawn as they were, or those of another data set."""
     own = model.settings
     chosen = {"data": data, "data_dir": own.data_dir, "intercept": own.intercept, "precision": own.precision}
@@ -122,4 +123,4 @@ def _test_records(model: Model, data: str) -> tuple[Array, Array]:
     if dataset.features != model.features or dataset.target != model.target or dataset.test is None:
         width, name = len(model.features), Path(own.data).name
         raise InputError(f"{data} does not fit this model, which has {width} features and was trained on {name}")
-    return dataset.test.x, dataset.test.y
+    return dataset.test

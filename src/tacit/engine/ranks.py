@@ -1,0 +1,205 @@
+"""A simulation on several processes: the ranks that torchrun started, which meet by torch.distributed."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from importlib import import_module
+from itertools import count, pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tacit.algorithms.base import Step
+from tacit.algorithms.server import Received
+from tacit.arrays import as_like, double, namespace, to_numpy
+from tacit.engine.team import ALONE, Answers, Team, Wishes, ranks_here
+from tacit.errors import Everywhere, InputError
+from tacit.kernels.threads import cores
+from tacit.types import Array
+
+T = TypeVar("T")
+
+LOST = "a rank has ended, and the others cannot go on without it: 'tacit resume' goes on from the last checkpoint"
+PATIENCE = timedelta(minutes=30)  # for the slowest rank: it may be loading, or writing the report
+NOTHING = Wishes()
+_joined = count()
+
+
+@contextmanager
+def team_here() -> Iterator[Team]:
+    """The ranks this process is one of, where torchrun started it; else it works alone."""
+    if ranks_here() < 2:
+        yield ALONE
+        return
+    torch, dist = _torch()
+    if torch.cuda.is_available():
+        torch.cuda.set_device(_local("RANK", 0) % torch.cuda.device_count())
+    with _lost("the ranks did not come together: the launcher must start all of them at the same address"):
+        store, rank, size = next(dist.rendezvous("env://", timeout=PATIENCE))
+        store = dist.PrefixStore(f"tacit-{next(_joined)}", store)  # a script may run one study after the other
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    try:
+        yield Ranks(dist, rank, size)
+    finally:
+        dist.destroy_process_group()
+
+
+@dataclass
+class Ranks:
+    """One of several processes that work at the agents in blocks; they meet in one all-reduce a round."""
+
+    dist: Any  # torch.distributed, joined
+    rank: int
+    size: int
+    wish: Callable[[], Wishes] = Wishes
+    heard: Wishes = NOTHING
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the first rank."""
+        return self.rank == 0
+
+    def parts(self, agents: int) -> Sequence[range]:
+        """Blocks of agents in their order, whose sizes differ by one at most."""
+        if agents < self.size:
+            raise Everywhere(f"there are {self.size} ranks, but only {agents} agents: start at most one rank an agent")
+        ends = [agents * rank // self.size for rank in range(self.size + 1)]
+        return [range(first, last) for first, last in pairwise(ends)]
+
+    def together(self, work: Callable[[], T]) -> T:
+        """The work, or the first rank's reason against it."""
+        done: list[T] = []
+        said = None
+        try:
+            done.append(work())
+        except InputError as error:
+            said = str(error)
+        for rank, sentence in enumerate(self._exchanged(said)):
+            if sentence is not None:
+                raise Everywhere(sentence if rank == 0 else f"rank {rank}: {sentence}")
+        return done[0]
+
+    def told(self, work: Callable[[], T]) -> T:
+        """What rank 0 found, or its reason against it."""
+        return self.dealt(lambda: [work()] * self.size)
+
+    def dealt(self, work: Callable[[], Sequence[T]]) -> T:
+        """Rank 0's item for this rank, or its reason against it."""
+        items: list[tuple[str | None, Any]] | None = None
+        if self.leads:
+            try:
+                items = [(None, item) for item in work()]
+            except InputError as error:
+                items = [(str(error), None)] * self.size
+        own: list[Any] = [None]
+        with _lost():
+            self.dist.scatter_object_list(own, items, src=0)
+        said, item = own[0]
+        if said is not None:
+            raise Everywhere(said)
+        dealt: T = item
+        return dealt
+
+    def collected(self, own: T) -> list[T]:
+        """What every rank has, at rank 0."""
+        found: list[Any] = [None] * self.size
+        with _lost():
+            self.dist.gather_object(own, found if self.leads else None, dst=0)
+        return found if self.leads else []
+
+    def alike(self, what: str, work: Callable[[], Any]) -> None:
+        """Rank 0's result is the measure."""
+        first, *others = self._exchanged(work())
+        for rank, other in enumerate(others, 1):
+            if other != first:
+                raise Everywhere(f"{what} of rank {rank} are not those of rank 0: every rank needs the same")
+
+    def summed(self, values: Array) -> Array:
+        """One all-reduce."""
+        return self._added(values)[0]
+
+    def meet(self, w: Array, steps: Mapping[int, Step]) -> Answers:
+        """The one all-reduce of a round: the sum of z, figures for residual and noise, and everybody's wishes."""
+        z = {p: step.upload.z for p, step in steps.items()}
+        own = Received.of(z)
+        squares = sum((double(one - w) ** 2).sum(axis=(0, 2)) for one in z.values())
+        noise = np.sum([step.noise for step in steps.values()], axis=0)
+        figures = as_like(np.concatenate([noise, [own.answered, *self.wish()]]), own.total)
+        total, squares, figures = self._added(own.total, squares, figures)
+        *sizes, agents, stop, save = to_numpy(figures)
+        self.heard = Wishes(bool(stop), bool(save))
+        received = Received(z, total, int(agents))
+        return Answers(received, np.array(sizes) / agents, partial(_residual, w, received, squares))
+
+    def heeding(self, wish: Callable[[], Wishes]) -> Ranks:
+        """With this rank's wishes."""
+        return replace(self, wish=wish, heard=NOTHING)
+
+    def wishes(self) -> Wishes:
+        """Those any rank had in the last all-reduce."""
+        return self.heard
+
+    def device(self, name: str) -> str:
+        """Every rank of a machine has a GPU of its own."""
+        if name not in ("cpu", "cuda"):
+            raise InputError(f"device is {name}, but every rank takes a GPU of its own: use --device cuda")
+        return name if name == "cpu" else f"cuda:{_local('RANK', 0)}"
+
+    def cores(self) -> int:
+        """Its share of the machine's; torchrun's OMP_NUM_THREADS is one already."""
+        return cores() if "OMP_NUM_THREADS" in os.environ else max(1, cores() // _local("WORLD_SIZE", 1))
+
+    def _exchanged(self, own: Any) -> list[Any]:
+        found: list[Any] = [None] * self.size
+        with _lost():
+            self.dist.all_gather_object(found, own)
+        return found
+
+    def _added(self, *own: Array) -> list[Array]:
+        """The sums over all ranks of several arrays, in one all-reduce."""
+        flat = namespace(own[0]).concatenate([part.reshape(-1) for part in own])
+        with _lost():
+            self.dist.all_reduce(import_module("torch").as_tensor(flat))
+        ends = np.cumsum([math.prod(part.shape) for part in own])
+        return [
+            flat[end - math.prod(part.shape) : end].reshape(part.shape) for part, end in zip(own, ends, strict=True)
+        ]
+
+
+def _residual(w: Array, received: Received, squares: Array, model: Array) -> Array:
+    """||A m - z|| from sums over the agents: sum ||z_p - m||^2 = sum ||z_p - w||^2 - 2 <d, sum (z_p - w)> + P ||d||^2.
+
+    d = m - w is how far the model has moved from the w that was sent.
+    """
+    xp, agents, moved = namespace(w), received.answered, double(model) - double(w)
+    apart = squares - 2.0 * (moved * (received.total - agents * double(w))).sum(axis=(0, 2))
+    residual: Array = xp.sqrt(xp.clip(apart + agents * (moved**2).sum(axis=(0, 2)), 0.0, None))
+    return residual
+
+
+def _torch() -> tuple[Any, Any]:
+    try:
+        return import_module("torch"), import_module("torch.distributed")
+    except ImportError:
+        raise InputError("ranks meet by torch, which is not installed: pip install 'tacit[torch]'") from None
+
+
+def _local(name: str, default: int) -> int:
+    """What torchrun says of this machine's ranks."""
+    return int(os.environ.get(f"LOCAL_{name}", default))
+
+
+@contextmanager
+def _lost(sentence: str = LOST) -> Iterator[None]:
+    """Say in a sentence that a rank is gone; torch tells it in its own way."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise Everywhere(f"{sentence} ({str(error).splitlines()[0]})") from None

@@ -1,0 +1,167 @@
+"""Who works at a simulation's agents: this process alone, or several processes that meet once a round."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from tacit.algorithms.base import Step
+from tacit.algorithms.server import Received
+from tacit.algorithms.steps import consensus_residual
+from tacit.kernels.threads import cores
+from tacit.types import Array
+
+T = TypeVar("T")
+
+
+class Wishes(NamedTuple):
+    """What is to happen after the round at hand."""
+
+    stop: bool = False
+    save: bool = False  # a checkpoint is due
+
+
+class Answers(NamedTuple):
+    """What the answers of all agents come to, whoever works at them."""
+
+    received: Received
+    noise: Array  # [R]  mean |xi| over the agents
+    residual: Callable[[Array], Array]  # of the model: the consensus residual, [R]
+
+
+class Team(Protocol):
+    """The processes that work at one simulation; all of them make the same calls in the same order."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+        ...
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the first, which writes, evaluates and speaks for all."""
+        ...
+
+    def parts(self, agents: int) -> Sequence[range]:
+        """Which of so many agents each process works at."""
+        ...
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Every process does the work; what is refused in one of them is refused in all."""
+        ...
+
+    def told(self, work: Callable[[], T]) -> T:
+        """The first process does the work, and all get its result."""
+        ...
+
+    def dealt(self, work: Callable[[], Sequence[T]]) -> T:
+        """The first process does the work, and each gets its own item of the result."""
+        ...
+
+    def collected(self, own: T) -> list[T]:
+        """The first process gets what each of them has, in order; the others get nothing."""
+        ...
+
+    def alike(self, what: str, work: Callable[[], Any]) -> None:
+        """Refuse to go on where the work gives two processes different results."""
+        ...
+
+    def summed(self, values: Array) -> Array:
+        """The sum over all processes."""
+        ...
+
+    def meet(self, w: Array, steps: Mapping[int, Step]) -> Answers:
+        """Put the steps of the agents here, by number, together with those of the others."""
+        ...
+
+    def heeding(self, wish: Callable[[], Wishes]) -> Team:
+        """The same team, in which this process has wishes."""
+        ...
+
+    def wishes(self) -> Wishes:
+        """What all heed: what any of them wished for when they last met."""
+        ...
+
+    def device(self, name: str) -> str:
+        """The device that this process takes where a run is to be on `name`."""
+        ...
+
+    def cores(self) -> int:
+        """How many cores this process may use."""
+        ...
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One process works at all agents."""
+
+    wish: Callable[[], Wishes] = Wishes
+    rank: ClassVar[int] = 0
+    leads: ClassVar[bool] = True
+
+    def parts(self, agents: int) -> Sequence[range]:
+        """All of them."""
+        return (range(agents),)
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Done here."""
+        return work()
+
+    def told(self, work: Callable[[], T]) -> T:
+        """Done here."""
+        return work()
+
+    def dealt(self, work: Callable[[], Sequence[T]]) -> T:
+        """The only item."""
+        return work()[0]
+
+    def collected(self, own: T) -> list[T]:
+        """The only one there is."""
+        return [own]
+
+    def alike(self, what: str, work: Callable[[], Any]) -> None:
+        """There is nobody to differ from."""
+
+    def summed(self, values: Array) -> Array:
+        """The values themselves."""
+        return values
+
+    def meet(self, w: Array, steps: Mapping[int, Step]) -> Answers:
+        """All steps are here."""
+        z = {p: step.upload.z for p, step in steps.items()}
+        noise = np.mean([step.noise for step in steps.values()], axis=0)
+        return Answers(Received.of(z), noise, lambda model: consensus_residual(model, z.values()))
+
+    def heeding(self, wish: Callable[[], Wishes]) -> Alone:
+        """Its own wishes."""
+        return Alone(wish)
+
+    def wishes(self) -> Wishes:
+        """As of now."""
+        return self.wish()
+
+    def device(self, name: str) -> str:
+        """The one named."""
+        return name
+
+    def cores(self) -> int:
+        """All there are."""
+        return cores()
+
+
+ALONE = Alone()
+
+
+def rank_here() -> int:
+    """The number of this process among those that torchrun started; 0 where it was not torchrun."""
+    return int(os.environ["RANK"]) if ranks_here() > 1 else 0
+
+
+def ranks_here() -> int:
+    """How many processes torchrun started; 1 where it was not torchrun."""
+    started = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
+    return int(os.environ["WORLD_SIZE"]) if started else 1

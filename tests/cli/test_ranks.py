@@ -1,0 +1,176 @@
+"""`torchrun -m tacit run`: several processes leave what one leaves; stopped or lost, any number of them goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.helpers import CERTIFIED, CLINICS, COMMAND, environment, tacit, tacit_json, wait_for_rows
+from tests.cli.test_interrupted import ledger_counts, read
+
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
+
+FEW = ("--rounds", "4")
+LONG = ("run", *CLINICS, "--rounds", "200", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tacit")
+ROUNDED = {"test_error", "train_objective", "consensus_residual", "noise"}
+
+
+def begin(*args: str | Path, ranks: int = 2) -> list[subprocess.Popen[str]]:
+    """The ranks as torchrun starts them, each within reach."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    common = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
+    meeting = {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    return [
+        subprocess.Popen(
+            [*COMMAND, *map(str, args)],
+            env=environment(**common, **meeting, RANK=str(rank), LOCAL_RANK=str(rank)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+
+
+def end(processes: list[subprocess.Popen[str]], *codes: int) -> tuple[str, str]:
+    """Wait for all ranks; the first alone may have said something, which is returned."""
+    said = [process.communicate(timeout=100) for process in processes]
+    assert [process.returncode for process in processes] == list(codes), said
+    assert all(words == ("", "") for words in said[1:]), said
+    return said[0]
+
+
+def same(folder: Path, straight: Path, relative: float = 1e-6) -> None:
+    """The run that one process made, to rounding: its model, averages, metrics and ledger."""
+    for name in ("model.npz", "averages.npz"):
+        found, expected = (np.load(place / name) for place in (folder, straight))
+        for key in expected:
+            if expected[key].dtype.kind == "f" and key != "epsilon":
+                assert np.abs(found[key] - expected[key]).max() <= relative * np.abs(expected[key]).max(), key
+    for name in ("metrics.jsonl", "local-only/metrics.jsonl"):
+        if (straight / name).exists():
+            for a, b in zip(read(folder / name), read(straight / name), strict=True):
+                rounded(a, b)
+    assert ledger_counts(folder) == ledger_counts(straight)
+
+
+def rounded(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert found.keys() == expected.keys()
+    for key in set(expected) - {"seconds"}:
+        value = expected[key]
+        close = key in ROUNDED and value is not None
+        assert found[key] == (pytest.approx(value, rel=1e-6, abs=1e-9) if close else value), key
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        (*CLINICS, "--algorithm", "objp,objpm,outp,iadmm", "--epsilon", "1,inf", "--local-updates", "3"),
+        (*CERTIFIED, "--algorithm", "objp,hidden", "--total-epsilon", "1,inf", "--local-updates", "3"),
+    ],
+    ids=["paper", "certified"],
+)
+def test_ranks_leave_what_one_process_leaves(tmp_path: Path, more: tuple[str, ...]) -> None:
+    tacit("run", *more, *FEW, "--out", tmp_path / "one")
+    stdout, stderr = end(begin("run", *more, *FEW, "--out", tmp_path / "two", "--json"), 0, 0)
+    assert json.loads(stdout)["run"] == str(tmp_path / "two")
+    assert stderr == ""
+    same(tmp_path / "two", tmp_path / "one")
+    files = [sorted(path.name for path in (tmp_path / name).rglob("*")) for name in ("one", "two")]
+    assert files[0] == files[1]
+    for name in ("ledger.jsonl", "config.toml", "start.json"):
+        assert (tmp_path / "two" / name).read_text() == (tmp_path / "one" / name).read_text(), name
+
+
+def test_stopped_and_resumed_with_any_number_of_ranks(tmp_path: Path) -> None:
+    """Ctrl-C at torchrun, then two ranks of which one is killed, then one process to the end."""
+    out = tmp_path / "r"
+    tacit(*LONG, "--out", tmp_path / "straight")
+    launched = subprocess.Popen(
+        [*TORCHRUN, *LONG, "--out", str(out)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_rows(out, 20)
+    launched.send_signal(signal.SIGINT)
+    stdout, stderr = launched.communicate(timeout=60)
+    assert launched.returncode != 0
+    assert stdout == ""
+    assert stderr.count(f"stopped: continue with 'tacit resume {out}'") == 1
+    done = len(read(out / "metrics.jsonl"))
+    assert int(np.load(out / "checkpoint" / "objpm.npz")["round"]) == done // 2  # two budgets: nothing was lost
+
+    ranks = begin("resume", out)
+    wait_for_rows(out, done + 20)
+    ranks[1].kill()
+    ranks[1].communicate()
+    stdout, stderr = ranks[0].communicate(timeout=60)
+    assert (ranks[0].returncode, stdout) == (2, "")
+    assert stderr.startswith("error: a rank has ended, and the others cannot go on without it: 'tacit resume'")
+    assert "Traceback" not in stderr
+
+    assert tacit_json("resume", out)["run"] == str(out)
+    same(out, tmp_path / "straight")
+
+
+def test_one_process_hands_over_to_ranks(tmp_path: Path) -> None:
+    """With noise of the operating system: every round is charged for every agent, once in each session."""
+    out = tmp_path / "r"
+    settings = ("--rounds", "4000", "--noise", "hardened", "--noise-multiplier", "200", "--evaluate-every", "1000")
+    process = subprocess.Popen(
+        [*COMMAND, "run", *CERTIFIED, *settings, "--out", str(out)],
+        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for_rows(out, 20)
+    process.kill()
+    process.communicate()
+    ranks = begin("resume", out)
+    before = len(read(out / "metrics.jsonl"))
+    wait_for_rows(out, before + 20)
+    ranks[1].send_signal(signal.SIGTERM)  # whoever is asked, all stop
+    _, stderr = end(ranks, 130, 130)
+    assert f"continue with 'tacit resume {out}'" in stderr
+    released = [entry for entry in read(out / "ledger.jsonl") if entry["kind"] == "release"]
+    assert {entry["session"] for entry in released} == {1, 2}
+    for session in (1, 2):
+        rounds: dict[str, list[int]] = {}
+        for entry in released:
+            if entry["session"] == session:
+                assert (entry["first"], entry["count"]) == (entry["last"], 1)
+                rounds.setdefault(entry["agent"], []).append(entry["first"])
+        first, *others = rounds.values()
+        assert len(others) == 2
+        assert first == list(range(first[0], first[-1] + 1))
+        assert all(other == first for other in others)
+    assert int(np.load(out / "checkpoint" / "objp.npz")["round"]) == first[-1]
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (
+            (*CLINICS, "--server", "full"),
+            "server is full, but ranks tell each other only sums: use --server sums, or one process",
+        ),
+        ((*CLINICS, "--loss", "squared", "--eta", "1e9", "--rho", "1e-9", "--rounds", "300"), "diverged in round"),
+    ],
+)
+def test_what_is_refused_is_said_once(tmp_path: Path, args: tuple[str, ...], sentence: str) -> None:
+    _, stderr = end(begin("run", *args, "--out", tmp_path / "r"), 2, 2)
+    assert sentence in stderr
+    assert stderr.startswith("error: ")
+    assert len(stderr.strip().splitlines()) == 1
