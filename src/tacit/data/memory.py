@@ -22,8 +22,9 @@ def check_memory(name: str, given: Any) -> str:
 
 
 def memory_limit(given: str) -> int:
-    """The bytes a size stands for; auto: half of the machine's memory."""
-    return machine_memory() // 2 if given == "auto" else _bytes("memory", given)
+    """The bytes a size stands for; auto: half of the machine's memory, shared by the ranks torchrun started on it."""
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return machine_memory() // (2 * ranks) if given == "auto" else _bytes("memory", given)
 
 
 def machine_memory() -> int:

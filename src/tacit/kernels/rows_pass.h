@@ -291,22 +291,33 @@ TARGET static void NAME(block)(const Pass *p, int64_t at, int64_t count, const R
         NAME(dense_backward)(x, count, p->features, scores, width, total);
 }
 
+/* total += part, and part begins anew: sums of sums lose less to rounding than one long sum. */
+INLINE void NAME(add)(REAL *total, REAL *part, size_t count) {
+    for (size_t i = 0; i < count; i += (size_t)LANES) {
+        NAME(store)(total + i, NAME(load)(total + i) + NAME(load)(part + i));
+        NAME(store)(part + i, (VEC){});
+    }
+}
+
 /* 0, or 1 where there is no memory for the work. */
 TARGET static int NAME(pass)(const Pass *p) {
     int64_t columns = p->runs * p->classes, width = (columns + LANES - 1) / LANES * LANES;
     size_t parameters = (size_t)(p->features * width), block = BLOCK;
-    size_t floats = 2 * parameters + block * (size_t)width + 2 * (size_t)(p->classes * LANES);
+    size_t floats = 3 * parameters + block * (size_t)width + 2 * (size_t)(p->classes * LANES);
     REAL *w = aligned_alloc(64, (floats * sizeof(REAL) + 63) / 64 * 64);
     if (!w) return 1;
-    REAL *total = w + parameters, *scores = total + parameters;
+    REAL *total = w + parameters, *part = total + parameters, *scores = part + parameters;
     VEC *turned = (VEC *)(scores + block * (size_t)width);
     for (int64_t j = 0; j < p->features; j++) {
         memcpy(w + j * width, (const REAL *)p->w + j * columns, (size_t)columns * sizeof(REAL));
         memset(w + j * width + columns, 0, (size_t)(width - columns) * sizeof(REAL));
     }
-    memset(total, 0, parameters * sizeof(REAL));
-    for (int64_t at = 0; at < p->rows; at += BLOCK)
-        NAME(block)(p, at, p->rows - at < BLOCK ? p->rows - at : BLOCK, w, width, scores, p->total ? total : 0, turned);
+    memset(total, 0, 2 * parameters * sizeof(REAL));
+    for (int64_t at = 0; at < p->rows; at += BLOCK) {
+        NAME(block)(p, at, p->rows - at < BLOCK ? p->rows - at : BLOCK, w, width, scores, p->total ? part : 0, turned);
+        int ends = at + BLOCK >= p->rows || at / BLOCK % BLOCKS == BLOCKS - 1;
+        if (p->total && ends) NAME(add)(total, part, parameters);
+    }
     if (p->total)
         for (int64_t j = 0; j < p->features; j++)
             memcpy((REAL *)p->total + j * columns, total + j * width, (size_t)columns * sizeof(REAL));

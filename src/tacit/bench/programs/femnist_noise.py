@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from tacit.bench.base import BENCHMARKS, Benchmark
 from tacit.bench.options import Options
+from tacit.bench.others import Work
 from tacit.bench.report import Report
 from tacit.bench.timing import interleaved
+from tacit.kernels.threads import side_by_side
 from tacit.privacy.noise import SeededNoise
 
 NAME = "femnist-noise"
 AGENTS, FEATURES, CLASSES = 195, 784, 62
 SMALL = 2  # agents
 TACIT, GAUSSIAN = "Tacit's Laplace noise, keyed, float32", "Tacit's Gaussian noise, keyed, float32"
+EVERY_CORE = "Tacit's Laplace noise, on all cores"
 LAPLACE64, NORMAL64 = "numpy laplace, float64", "numpy standard_normal, float64"
 EXPONENTIAL32, NORMAL32 = "numpy standard_exponential, float32", "numpy standard_normal, float32"
 UNIFORM64, UNIFORM32 = "numpy random, float64", "numpy random, float32"
 
 
 def run(options: Options) -> Report:
-    """Everything draws as many numbers, agent by agent."""
+    """Everything draws as many numbers, agent by agent; Tacit's also on all cores, as a round does it."""
     agents = SMALL if options.small else AGENTS
     like, scale = np.zeros((FEATURES, 1, CLASSES), np.float32), np.full(1, 0.1, np.float32)
     generator, shape = np.random.default_rng(1), (FEATURES, CLASSES)
@@ -34,11 +41,13 @@ def run(options: Options) -> Report:
         UNIFORM64: lambda p: generator.random(shape),
         UNIFORM32: lambda p: generator.random(shape, np.float32),
     }
-    candidates = {name: (lambda draw=draw: [draw(p) for p in range(agents)]) for name, draw in draws.items()}
+    candidates: dict[str, Work] = {name: partial(_one_by_one, draw, agents) for name, draw in draws.items()}
+    candidates[EVERY_CORE] = lambda: list(side_by_side(draws[TACIT], range(agents)))
     timings = interleaved(candidates, options)
     best = {name: timing.best for name, timing in timings.items()}
     figures = {
         "ratio_to_numpy_float64": best[TACIT] / best[LAPLACE64],
+        "ratio_on_all_cores": best[EVERY_CORE] / best[LAPLACE64],
         "ratio_to_numpy_float32": best[TACIT] / best[EXPONENTIAL32],
         "ratio_to_uniform_float32": best[TACIT] / best[UNIFORM32],
         "gaussian_ratio_to_numpy_float64": best[GAUSSIAN] / best[NORMAL64],
@@ -51,6 +60,10 @@ def run(options: Options) -> Report:
         "numpy has no float32 Laplace: its exponential is one up to the sign, and stands for it",
     )
     return Report(NAME, title, figures, timings, notes=notes)
+
+
+def _one_by_one(draw: Callable[[int], Any], agents: int) -> list[Any]:
+    return [draw(p) for p in range(agents)]
 
 
 BENCHMARKS.register(NAME)(Benchmark("the noise of one update at FEMNIST's size beside numpy's bare generator", run))
