@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit import run as tacit_run
 from tests.cli.helpers import CERTIFIED, CLINICS, PAPER, refused, tacit, tacit_json, wait_for_rows
 from tests.cli.test_interrupted import LONG, begin, same_end
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
-DIGITS = ("--data", "mnist14", "--rounds", "3", "--agents", "5", "--seeds", "2")
+DIGITS: dict[str, Any] = {"data": "mnist14", "rounds": 3, "agents": 5, "seeds": 2}
 ROUNDED = {"test_error", "train_objective", "consensus_residual", "noise", "rho", "eta"}
 
 
@@ -31,14 +32,14 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "more",
     [
-        (*PAPER, "--algorithm", "objpm,outp", "--epsilon", "1,inf", "--local-updates", "3"),
-        ("--algorithm", "objp", "--total-epsilon", "1,inf", "--mechanism", "laplace", "--server", "sums"),
-        ("--algorithm", "hidden", "--local-updates", "3", "--no-averages"),
+        {"mode": "paper", "algorithm": "objpm,outp", "epsilon": "1,inf", "local_updates": 3, "server": "full"},
+        {"algorithm": "objp", "total_epsilon": "1,inf", "mechanism": "laplace"},
+        {"algorithm": "hidden", "local_updates": 3, "averages": False},
     ],
 )
-def test_it_is_numpys_run_to_rounding(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_it_is_numpys_run_to_rounding(tmp_path: Path, more: dict[str, Any]) -> None:
     for backend in ("numpy", "torch"):
-        tacit("run", *DIGITS, *more, "--backend", backend, "--out", tmp_path / backend)
+        tacit_run(**DIGITS, **more, backend=backend, out=str(tmp_path / backend))
     expected, found = (rows(tmp_path / backend) for backend in ("numpy", "torch"))
     for a, b in zip(expected, found, strict=True):
         for name in set(a) - {"seconds"}:
@@ -51,18 +52,18 @@ def test_it_is_numpys_run_to_rounding(tmp_path: Path, more: tuple[str, ...]) -> 
 
 
 def test_single_precision_stays_single(tmp_path: Path) -> None:
-    run = ("run", *DIGITS, *PAPER, "--algorithm", "objp", "--epsilon", "0.05", "--backend", "torch")
-    tacit(*run, "--precision", "float32", "--out", tmp_path / "r")
+    method = {"mode": "paper", "algorithm": "objp", "epsilon": 0.05, "precision": "float32"}
+    tacit_run(**DIGITS, **method, backend="torch", out=str(tmp_path / "r"))
     assert np.load(tmp_path / "r" / "model.npz")["w"].dtype == np.float32
     released = [json.loads(line) for line in (tmp_path / "r" / "ledger.jsonl").read_text().splitlines()]
     assert {entry["epsilon"] for entry in released if entry["kind"] == "release"} == {0.05}
 
 
 def test_stopped_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    fewer = ("--rounds", "150", "--backend", "torch")
+    fewer = ("--rounds", "60", "--backend", "torch")
     tacit(*LONG, *fewer, "--out", tmp_path / "straight")
     process = begin(tmp_path / "r", *fewer)
-    wait_for_rows(tmp_path / "r", 50)
+    wait_for_rows(tmp_path / "r", 20)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     process.communicate()

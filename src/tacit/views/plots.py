@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 
 from tacit.errors import InputError
 from tacit.results.files import replacing
@@ -20,6 +21,7 @@ from tacit.views.compare import predicts_numbers
 from tacit.views.curves import Curve, curves
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DASHES = ("-", "--", ":", "-.")
 STYLE: Any = {
     "font.size": 9,
@@ -93,6 +95,17 @@ def _draw(axes: Axes, panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[s
         axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes, color="#777777")
     elif panel.logarithmic and any((curve.mean > 0).any() for curve in found):
         axes.set_yscale("log")
+        for axis_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            axis_formatter(PlainPowers())
+
+
+class PlainPowers(LogFormatterSciNotation):
+    """2×10⁻¹ in letters: setting it as a formula would take as long as all the rest of the picture."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """The label of a tick."""
+        found = re.fullmatch(r"\$\\mathdefault\{(.*)10\^\{(-?[0-9]+)\}\}\$", super().__call__(x, pos))
+        return f"{found[1].replace(chr(92) + 'times', '×')}10{found[2].translate(RAISED)}" if found else ""
 
 
 def _draw_curve(axes: Axes, panel: Panel, curve: Curve, colour: str, dash: str) -> None:
