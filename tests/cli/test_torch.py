@@ -52,7 +52,7 @@ def test_it_is_numpys_run_to_rounding(tmp_path: Path, more: dict[str, Any]) -> N
 
 
 def test_single_precision_stays_single(tmp_path: Path) -> None:
-    method = {"mode": "paper", "algorithm": "objp", "epsilon": 0.05, "precision": "float32"}
+    method: dict[str, Any] = {"mode": "paper", "algorithm": "objp", "epsilon": 0.05, "precision": "float32"}
     tacit_run(**DIGITS, **method, backend="torch", out=str(tmp_path / "r"))
     assert np.load(tmp_path / "r" / "model.npz")["w"].dtype == np.float32
     released = [json.loads(line) for line in (tmp_path / "r" / "ledger.jsonl").read_text().splitlines()]
