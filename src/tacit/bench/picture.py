@@ -28,7 +28,7 @@ def _bars(report: Report) -> Figure:
     bars = axes.barh(names, best, color=[OWN, *[OTHER] * (len(names) - 1)], height=0.62)
     labels = [format_seconds(value) + _times(best[0], value, i) for i, value in enumerate(best)]
     axes.bar_label(bars, labels, padding=4)
-    axes.set_xlim(0.0, max(best) * 1.45)  # room for the words
+    axes.set_xlim(0.0, max(best) * 1.7)  # room for the words
     axes.set_xlabel("seconds, best of all turns")
     axes.set_title(f"records: {report.figures.get('data', 'none')}", loc="left", fontsize=9, color="#555555")
     axes.invert_yaxis()

@@ -19,6 +19,10 @@ class Timing(NamedTuple):
     median: float
     calls: int
 
+    def scaled(self, factor: float) -> Timing:
+        """What so many times the work would take."""
+        return self._replace(best=factor * self.best, median=factor * self.median)
+
 
 def interleaved(
     candidates: Mapping[str, Callable[[], Any]], options: Options, burst: int = 5, pause: float = PAUSE
