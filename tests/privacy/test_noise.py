@@ -40,6 +40,12 @@ def test_distribution_and_scale(kind: str, reference: stats.rv_continuous) -> No
         assert stats.kstest(draw[:, r].ravel(), reference(scale=scale[r]).cdf).pvalue > 1e-3
 
 
+def test_the_key_is_taken_whole() -> None:
+    """Streams are 64 bits: two that differ in the last one have nothing in common."""
+    one, other = (SeededNoise((1,), 0, 1, (2**64 - last,)).gaussian(0, np.ones(1), LIKE[:, :1]) for last in (1, 2))
+    assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.1
+
+
 def test_no_scale_no_noise() -> None:
     draw = SeededNoise((1, 2), 0, 1).laplace(0, np.array([0.0, 1.0]), LIKE)
     assert not draw[:, 0].any()
