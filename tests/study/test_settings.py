@@ -12,7 +12,6 @@ import pytest
 from tacit.cli.about import commented_config
 from tacit.data import SOURCES, DataOptions
 from tacit.errors import InputError
-from tacit.kernels.library import library
 from tacit.settings import resolve
 from tacit.settings.settings import FIELDS
 
@@ -96,9 +95,18 @@ def test_methods_without_noise_have_no_budget() -> None:
     assert resolve({"algorithm": "iadmm", "total_epsilon": "inf"}).total_epsilon == (math.inf,)
 
 
+def test_without_the_compiled_library_only_who_asks_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was begun with it goes on without it, unless it was named."""
+    monkeypatch.setattr("tacit.settings.backends.library", lambda: None)
+    assert resolve({"backend": "auto"}).backend == "auto"
+    with pytest.raises(
+        InputError, match=r"backend is compiled, but there is no compiled library in .*--backend auto or"
+    ):
+        resolve({"backend": "compiled"})
+
+
 def test_a_device_of_torchs_own_implies_torch() -> None:
-    built = "numpy" if library() is None else "compiled"
-    assert (resolve({}).backend, resolve({}).device) == (built, "cpu")
+    assert (resolve({}).backend, resolve({}).device) == ("auto", "cpu")
     implied = resolve({"device": "cuda:1", "precision": "float32", "tf32": "true"})
     assert (implied.backend, implied.device, implied.tf32) == ("torch", "cuda:1", True)
     assert resolve(tomllib.loads(implied.to_toml())) == implied  # to be read where there is neither torch nor a GPU

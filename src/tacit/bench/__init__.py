@@ -8,6 +8,10 @@ from tacit.bench.base import BENCHMARKS, Benchmark
 from tacit.bench.machine import observed
 from tacit.bench.options import Options, Watch
 from tacit.bench.report import Report
+from tacit.kernels.library import level
+
+UNBUILT = "the compiled part of Tacit was not built: it runs on numpy"
+TRIAL = "at this size, for trying it out, the numbers mean nothing"
 
 __all__ = ["BENCHMARKS", "Benchmark", "Options", "Report", "Watch", "run"]
 
@@ -19,5 +23,5 @@ def run(name: str, options: Options | None = None) -> Report:
         report = benchmark.run(options or Options())
     if not benchmark.alone:
         machine.others = None
-    busy = machine.warning()
-    return replace(report, machine=machine.facts(), notes=(*report.notes, *([busy] if busy else [])))
+    warnings = (machine.warning(), "" if level() else UNBUILT, TRIAL if options and options.small else "")
+    return replace(report, machine=machine.facts(), notes=(*report.notes, *filter(None, warnings)))

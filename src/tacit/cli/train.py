@@ -16,6 +16,7 @@ from tacit.cli.output import print_json, print_result, stderr
 from tacit.cli.watch import Watcher
 from tacit.engine.team import rank_here
 from tacit.errors import InputError
+from tacit.kernels.library import library
 from tacit.results.folder import RunFolder
 from tacit.settings.settings import SHOWCASE
 from tacit.stopping import stop_signals
@@ -51,6 +52,11 @@ def train(config: Path | None, as_json: bool, **flags: Any) -> None:
       tacit run study.toml --total-epsilon 0.5 --out runs/half
     """
     given = given_settings(flags)
+    if library() is None and given.get("backend", "auto") == "auto" and "device" not in given:
+        stderr.print(
+            "note: the compiled part of Tacit was not built (is there a C compiler?): numpy takes longer",
+            soft_wrap=True,
+        )
     showcase = config is None and not given.keys() & OWN_STUDY
     with _watching() as (watch, stop, started):
         finished = api.run(

@@ -9,6 +9,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
+FOLDER = Path(__file__).parent
 LEVELS = {1: "any processor", 3: "AVX2", 4: "AVX-512"}  # x86-64-v3, x86-64-v4
 
 
@@ -16,7 +17,7 @@ LEVELS = {1: "any processor", 3: "AVX2", 4: "AVX-512"}  # x86-64-v3, x86-64-v4
 def library() -> ctypes.CDLL | None:
     """The library, or None where the package was installed without a C compiler."""
     for suffix in EXTENSION_SUFFIXES:
-        path = Path(__file__).with_name(f"_compiled{suffix}")
+        path = FOLDER / f"_compiled{suffix}"
         if path.exists():
             return _declared(ctypes.CDLL(str(path)))
     return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import ALGORITHMS
 from tacit.errors import InputError
-from tacit.kernels.library import library
+from tacit.kernels.library import FOLDER, library
 from tacit.settings.rules import text
 
 if TYPE_CHECKING:
@@ -26,18 +26,17 @@ def device(name: str, given: Any) -> str:
 
 
 def check_backend(settings: Settings, chosen: Mapping[str, Any]) -> Settings:
-    """The settings with their backend chosen, where it can keep them; a device that only torch has implies torch."""
-    if settings.backend == "auto":
-        here = "numpy" if library() is None else "compiled"
-        settings = replace(settings, backend=here if settings.device == "cpu" else "torch")
+    """The settings, where their backend can keep them; a device that only torch has implies torch."""
+    if settings.backend == "auto" and settings.device != "cpu":
+        settings = replace(settings, backend="torch")
     if settings.device != "cpu" and settings.backend != "torch":
         raise InputError(
             f"device is {settings.device}, but backend {settings.backend} knows only cpu: use --backend torch"
         )
     if settings.backend == "compiled" and library() is None:
         raise InputError(
-            "backend is compiled, but Tacit was installed without a C compiler: install one and Tacit again, "
-            "or use --backend numpy"
+            f"backend is compiled, but there is no compiled library in {FOLDER}: install a C compiler, then Tacit "
+            "again (pip install -e . in a checkout), or use --backend auto or numpy"
         )
     if settings.tf32 and (settings.device == "cpu" or settings.precision != "float32"):
         raise InputError("tf32 is for float32 matrix products on a GPU: it needs --device cuda and --precision float32")

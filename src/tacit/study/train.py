@@ -16,6 +16,7 @@ from tacit.engine.simulate import Round, State, simulate, start
 from tacit.engine.team import ALONE, Team, Wishes
 from tacit.engine.torch_backend import matrix_products, on_device, refuse_files
 from tacit.errors import Everywhere, InputError
+from tacit.kernels.library import library
 from tacit.kernels.threads import threads
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from tacit.results.files import read_arrays
@@ -66,7 +67,9 @@ def _placed(study: Study, team: Team) -> Iterator[Study]:
     settings = study.settings
     if settings.backend != "torch":
         own = team.cores() if settings.threads == "auto" else int(settings.threads)
-        with threads(1 if settings.backend == "numpy" else own):  # numpy's matrix products have threads of their own
+        with threads(
+            1 if settings.backend == "numpy" or library() is None else own
+        ):  # numpy's matrix products have threads of their own
             yield study
         return
     team.together(lambda: refuse_files(study.dataset))
