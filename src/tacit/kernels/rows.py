@@ -54,9 +54,7 @@ class _Pass(ctypes.Structure):
     )
 
 
-def run_pass(
-    records: Records, rows: slice, w: Array, runs: int, loss: str, terms: Terms, gradient: bool, instructions: int = 0
-) -> Passed:
+def run_pass(records: Records, rows: slice, w: Array, runs: int, loss: str, terms: Terms, gradient: bool) -> Passed:
     """The pass over these rows at w [J, R K]; without `gradient` the total is not computed."""
     lib = library()
     if lib is None:
@@ -82,7 +80,7 @@ def run_pass(
         total=address(total) if gradient else None,
         losses=None if gradient else address(losses),
     )
-    if lib.tacit_pass(ctypes.byref(values), instructions or level(), w.itemsize):
+    if lib.tacit_pass(ctypes.byref(values), level(), w.itemsize):
         raise MemoryError("no memory for a pass over the records")
     return Passed(total, longest, losses)
 

@@ -15,20 +15,6 @@
 #define MANTISSA 23
 #define TERMS 7
 #include "rows_pass.h"
-#undef PRECISION
-#undef REAL
-#undef INT
-#undef LOG
-#undef SQRT
-#undef TRUNC
-#undef LEAST_EXPONENT
-#undef ROUNDING
-#undef ROUNDING_BITS
-#undef LN2_HIGH
-#undef LN2_LOW
-#undef EXPONENT_BIAS
-#undef MANTISSA
-#undef TERMS
 
 #define PRECISION f64
 #define REAL double
@@ -45,17 +31,3 @@
 #define MANTISSA 52
 #define TERMS 13
 #include "rows_pass.h"
-#undef PRECISION
-#undef REAL
-#undef INT
-#undef LOG
-#undef SQRT
-#undef TRUNC
-#undef LEAST_EXPONENT
-#undef ROUNDING
-#undef ROUNDING_BITS
-#undef LN2_HIGH
-#undef LN2_LOW
-#undef EXPONENT_BIAS
-#undef MANTISSA
-#undef TERMS

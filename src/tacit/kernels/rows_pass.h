@@ -328,3 +328,19 @@ TARGET static int NAME(pass)(const Pass *p) {
 #undef LANES
 #undef VEC
 #undef IVEC
+
+/* What rows_both.h said of the precision. */
+#undef PRECISION
+#undef REAL
+#undef INT
+#undef LOG
+#undef SQRT
+#undef TRUNC
+#undef LEAST_EXPONENT
+#undef ROUNDING
+#undef ROUNDING_BITS
+#undef LN2_HIGH
+#undef LN2_LOW
+#undef EXPONENT_BIAS
+#undef MANTISSA
+#undef TERMS

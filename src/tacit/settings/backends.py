@@ -40,6 +40,11 @@ def check_backend(settings: Settings, chosen: Mapping[str, Any]) -> Settings:
         )
     if settings.tf32 and (settings.device == "cpu" or settings.precision != "float32"):
         raise InputError("tf32 is for float32 matrix products on a GPU: it needs --device cuda and --precision float32")
+    if settings.threads != "auto" and settings.backend in ("numpy", "torch"):
+        raise InputError(
+            f"threads is {settings.threads}, but backend {settings.backend} has threads of its own: "
+            "set OMP_NUM_THREADS, or use --backend compiled"
+        )
     if settings.backend == "torch":
         _refuse_numpy_only(settings)
     return settings

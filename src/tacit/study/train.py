@@ -66,10 +66,8 @@ def _placed(study: Study, team: Team) -> Iterator[Study]:
     """The study where its settings want it computed."""
     settings = study.settings
     if settings.backend != "torch":
-        own = team.cores() if settings.threads == "auto" else int(settings.threads)
-        with threads(
-            1 if settings.backend == "numpy" or library() is None else own
-        ):  # numpy's matrix products have threads of their own
+        plain = settings.backend == "numpy" or library() is None  # numpy's matrix products have threads of their own
+        with threads(1 if plain else team.cores() if settings.threads == "auto" else int(settings.threads)):
             yield study
         return
     team.together(lambda: refuse_files(study.dataset))

@@ -53,6 +53,7 @@ def run(options: Options) -> Report:
         "record_bytes": size,
         "share_in_memory": child.peak / size,
         "allowed": ALLOWED_SMALL if options.small else ALLOWED,
+        "data": "synthetic, uniform, in a Parquet file",
         "records": records,
         "rounds": ROUNDS,
     }
