@@ -64,7 +64,16 @@ def close(found: Array, expected: Array, tolerance: float) -> None:
 @pytest.mark.parametrize("density", [0.15, 1.0])
 def test_it_agrees(instructions: int, dtype: str, loss: str, kind: str, density: float) -> None:
     rng, of = np.random.default_rng(len(kind)), LOSSES[loss]()
-    for n, J, R, K in ((1, 1, 1, 1), (17, 3, 1, 2), (65, 20, 1, 10), (40, 7, 5, 9), (70, 11, 3, 62), (9, 33, 2, 16)):
+    for n, J, R, K in (
+        (1, 1, 1, 1),
+        (17, 3, 1, 2),
+        (65, 20, 1, 10),
+        (40, 7, 5, 9),
+        (70, 11, 3, 62),
+        (9, 33, 2, 16),
+        (64, 5, 1, 3),
+        (128, 4, 2, 3),
+    ):
         shard, z = records(rng, n, J, K, density, dtype), rng.normal(size=(J, R, K)).astype(dtype)
         bound = limit(kind, R, dtype)
         if kind == "whole":  # what is cut must not lie on the edge of a cut in one form and beyond it in the other
@@ -94,6 +103,16 @@ def test_it_agrees_for_any_shape(
     scale = 1e-10 * n * (1.0 + size)  # scores of 1e4 lose four digits to rounding before the exponential
     np.testing.assert_allclose(found.total, expected.total, atol=scale)
     np.testing.assert_allclose(found.longest, expected.longest, atol=scale * J)
+
+
+@pytest.mark.parametrize("dtype", list(PRECISIONS))
+def test_exponentials_are_right_to_the_last_digits(instructions: int, dtype: str) -> None:
+    """One record whose scores are 0 and -s: its residual for class 1, of which it is not, is 1 / (1 + e^s)."""
+    s = np.concatenate([np.linspace(0.0, 2.0, 301), np.linspace(2.0, 80.0, 200)]).astype(dtype)
+    z = np.stack([np.zeros_like(s), -s], axis=1)[None]  # [1, R, 2]
+    shard = Shard(np.ones((1, 1), dtype), np.array([[1.0, 0.0]], dtype))
+    found = COMPILED.sums(LOSSES["softmax"](), z, shard, NO_LIMIT).total[0, :, 1].astype(np.float64)
+    np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(s.astype(np.float64))), rtol=5 * np.finfo(dtype).eps)
 
 
 def test_threads_change_no_bit() -> None:
