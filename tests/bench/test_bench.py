@@ -86,6 +86,12 @@ def test_only_who_names_it_gets_a_long_one() -> None:
     assert [name for name in bench.BENCHMARKS if bench.BENCHMARKS[name].long] == ["large-data"]
 
 
+def test_a_trial_and_a_missing_library_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bench.TRIAL in run("batch").notes
+    monkeypatch.setattr("tacit.bench.level", lambda: 0)
+    assert bench.UNBUILT in bench.run("batch", QUICK).notes
+
+
 def test_peers_that_are_not_there_are_named() -> None:
     report = run("peers")
     assert report.figures["speedup_over_flower"] is None

@@ -79,6 +79,10 @@ def test_stopped_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
         (("--backend", "torch", "--noise", "hardened"), "hardened noise is added to exact integer sums"),
         (("--backend", "numpy", "--device", "cuda"), "backend numpy knows only cpu: use --backend torch"),
         (("--backend", "torch", "--tf32"), "it needs --device cuda and --precision float32"),
+        (
+            ("--backend", "torch", "--memory", "1kB", "--rounds", "1"),
+            "the records lie in files, and torch needs them in memory",
+        ),
         (("--device", "cuda:99"), "device is cuda:99, but torch"),
     ],
 )

@@ -187,6 +187,8 @@ def test_what_was_written_is_kept_when_memory_is_given_back(pair: tuple[Shard, S
 def test_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [memory_limit(text) for text in ("2GB", "1.5 mb", "500MB")] == [2 * 10**9, 15 * 10**5, 5 * 10**8]
     assert memory_limit("auto") == machine_memory() // 2
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")  # ranks on this machine
+    assert memory_limit("auto") == machine_memory() // 8
     assert resolve({"memory": "2GB"}).data_options().memory == "2GB"
     for wrong in ("2", "2 gigs", "0MB", "-1GB", 2_000_000, "", "1e3MB"):
         sentence = rf"^memory is {wrong!r}: it must be auto, or a size above 0 in kB, MB, GB, TB, as 500MB or 2GB$"

@@ -112,7 +112,7 @@ def test_exponentials_are_right_to_the_last_digits(instructions: int, dtype: str
     z = np.stack([np.zeros_like(s), -s], axis=1)[None]  # [1, R, 2]
     shard = Shard(np.ones((1, 1), dtype), np.array([[1.0, 0.0]], dtype))
     found = COMPILED.sums(LOSSES["softmax"](), z, shard, NO_LIMIT).total[0, :, 1].astype(np.float64)
-    np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(s.astype(np.float64))), rtol=5 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(s.astype(np.float64))), rtol=5.0 * float(np.finfo(dtype).eps))
 
 
 def test_threads_change_no_bit() -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from tacit.data import SOURCES, describe, fingerprint
 from tacit.engine.team import ALONE, Team
-from tacit.engine.torch_backend import check_device
+from tacit.engine.torch_backend import check_device, refuse_files
 from tacit.errors import InputError
 from tacit.mapped import file_of
 from tacit.results.account import Account
@@ -40,6 +40,8 @@ def prepare(settings: Settings, team: Team = ALONE) -> Study:
     if settings.backend == "torch":
         check_device(team.device(settings.device))
     study = complete(outline(settings)) if settings.mode == "certified" else prepare_paper(settings)
+    if settings.backend == "torch":
+        refuse_files(study.dataset)
     return _divisible(study, team)
 
 

@@ -14,7 +14,7 @@ from tacit.arrays import to_numpy
 from tacit.engine.evaluate import test_error
 from tacit.engine.simulate import Round, State, simulate, start
 from tacit.engine.team import ALONE, Team, Wishes
-from tacit.engine.torch_backend import matrix_products, on_device, refuse_files
+from tacit.engine.torch_backend import matrix_products, on_device
 from tacit.errors import Everywhere, InputError
 from tacit.kernels.library import library
 from tacit.kernels.threads import threads
@@ -70,7 +70,6 @@ def _placed(study: Study, team: Team) -> Iterator[Study]:
         with threads(1 if plain else team.cores() if settings.threads == "auto" else int(settings.threads)):
             yield study
         return
-    team.together(lambda: refuse_files(study.dataset))
     place = team.device(settings.device)
     parts = [part._replace(algorithm=on_device(part.algorithm, place)) for part in study.parts]
     with matrix_products(settings.tf32):
