@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.cli import warm
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "clinics"
 TABLE = ("--data", str(EXAMPLE / "records.csv"), "--schema", str(EXAMPLE / "schema.toml"))
@@ -22,15 +24,7 @@ COMMAND = (sys.executable, "-m", "tacit")
 
 def tacit(*args: str | Path, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and check its exit code."""
-    done = subprocess.run(
-        [*COMMAND, *map(str, args)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=120,
-        env=environment(),
-        check=False,
-    )
+    done = warm.run(["-m", "tacit", *map(str, args)], cwd, environment())
     assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done

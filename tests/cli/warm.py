@@ -1,0 +1,108 @@
+"""A process that has the libraries loaded and forks a child for every command.
+
+A command of Tacit is half imports of scipy and matplotlib, and the tests run hundreds of them. The child loads Tacit
+itself, and is a real process with its own streams, folder, environment and exit code.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+LIBRARIES = ("dp_accounting", "scipy.optimize", "rich_click", "rich.progress", "jinja2", "tomli_w", "pyarrow.parquet")
+DRAWING = ("matplotlib.figure", "matplotlib.backends.backend_svg", "matplotlib.backends.backend_agg")
+MESSAGE = 200_000  # bytes, at most
+ROOT = Path(__file__).parents[2]
+
+
+def run(
+    words: Sequence[str], cwd: Path | None, env: Mapping[str, str], timeout: float = 120.0
+) -> subprocess.CompletedProcess[str]:
+    """What `subprocess.run([sys.executable, *words])` would give: `-m tacit ...` or `-c CODE`."""
+    place = _nursery()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        asked = {"words": list(words), "cwd": str(cwd or Path.cwd()), "env": dict(env)}
+        socket.send_fds(place, [json.dumps(asked).encode()], [out.fileno(), err.fileno()])
+        child = int(place.recv(64))
+        place.settimeout(timeout)
+        try:
+            code = int(place.recv(64))
+        except TimeoutError:
+            os.kill(child, signal.SIGKILL)
+            place.recv(64)
+            raise AssertionError(f"{words} took more than {timeout:g} seconds") from None
+        finally:
+            place.settimeout(None)
+        texts = [(stream.seek(0), stream.read().decode())[1] for stream in (out, err)]
+    return subprocess.CompletedProcess(list(words), code, *texts)
+
+
+@cache
+def _nursery() -> socket.socket:
+    """The way to a process of this one's own, which ends when this one does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-m", "tests.cli.warm", str(theirs.fileno())]
+    process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def serve(place: socket.socket) -> None:
+    """Fork a child for every request, say its number, then its exit code; a child returns from here."""
+    for name in (*LIBRARIES, *DRAWING):
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+    while True:
+        message, streams, _, _ = socket.recv_fds(place, MESSAGE, 2)
+        if not message:
+            os._exit(0)
+        child = os.fork()
+        if child == 0:
+            place.close()
+            become(json.loads(message), streams)
+            return
+        for stream in streams:
+            os.close(stream)
+        place.send(str(child).encode())
+        place.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+
+
+def become(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
+    """Take on the streams, the folder and the environment that were asked for."""
+    for number, stream in enumerate(streams, start=1):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(str(asked["cwd"]))
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    sys.argv = ["-m", *asked["words"]]
+    sys.path[0] = str(asked["cwd"])
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
+    _, kind, what, *rest = sys.argv
+    sys.argv = [kind, *rest]
+    if kind == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
