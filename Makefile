@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test tests check bench clean
+.PHONY: run test tests check docs bench clean
 
 run: .venv/core
 	$(BIN)/tacit run
@@ -19,6 +19,9 @@ check: .venv/test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: .venv/test
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
+
 bench: .venv/bench
 	$(BIN)/tacit bench --all --out benchmarks/results/bench
 
@@ -29,6 +32,7 @@ bench: .venv/bench
 
 .venv/test: .venv/core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	scripts/chromium.sh
 	touch $@
 
 .venv/bench: .venv/core

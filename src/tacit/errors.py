@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class InputError(ValueError):
@@ -29,3 +30,14 @@ def nearest(name: object, choices: Iterable[str]) -> str:
     """The hint that goes behind an unknown name, where a choice is near."""
     near = difflib.get_close_matches(str(name), sorted(choices), n=1)
     return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def absent(kind: str, path: Path, advice: str = "") -> InputError:
+    """A file or folder that is not there: say it, offer the nearest of its neighbours, and what else to do."""
+    try:
+        neighbours = sorted(other.name for other in path.parent.iterdir())
+    except OSError:
+        neighbours = []
+    near = difflib.get_close_matches(path.name, neighbours, n=1)
+    hint = f" (did you mean '{path.parent / near[0]}'?)" if near else ""
+    return InputError(f"there is no {kind} {path}{hint}{f': {advice}' if advice else ''}")

@@ -15,18 +15,22 @@ from tacit.cli.group import NearestGroup
 from tacit.cli.output import print_json, stdout
 from tacit.errors import InputError
 from tacit.results.files import write_text
+from tacit.settings.plugins import load_plugins
 from tacit.settings.settings import FIELDS
 
 
 @click.command()
+@click.option("--plugins", multiple=True, metavar="FILE", help="a Python file that adds some of your own")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
-def algorithms(as_json: bool) -> None:
+def algorithms(plugins: tuple[str, ...], as_json: bool) -> None:
     """The algorithms there are: what each is, and its equation.
 
     \b
     Examples:
       tacit algorithms
+      tacit algorithms --plugins mine.py
     """
+    load_plugins(plugins)
     methods = {name: ALGORITHMS[name] for name in ALGORITHMS}
     if as_json:
         print_json({name: {"summary": m.summary, "equation": m.equation} for name, m in methods.items()})

@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 
 from tacit.cli.output import print_json, print_table, stdout
-from tacit.errors import InputError
+from tacit.errors import InputError, absent
 from tacit.privacy.accounting import EXPLAINED
 from tacit.privacy.guarantee import headline
 from tacit.privacy.sensitivity import ADJACENCIES
@@ -63,7 +63,7 @@ def show(path: Path, as_json: bool) -> None:
         print_json(state) if as_json else _print_account(path, state)
         return
     if not path.exists():
-        raise InputError(f"there is no run folder or ledger {path}")
+        raise absent("run folder or ledger", path)
     totals = ledger_totals(RunFolder.open(path).read_ledger())
     print_json({"run": str(path), **totals}) if as_json else _print_run(totals)
 

@@ -7,7 +7,10 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeVar
 
 import rich_click as click
+from click.shell_completion import CompletionItem
 
+from tacit.data import SOURCES
+from tacit.settings.rules import choices_of, path
 from tacit.settings.settings import FIELDS
 
 GROUPS = tuple(dict.fromkeys(entry.metadata["group"] for entry in FIELDS.values()))
@@ -41,4 +44,26 @@ def _flag(entry: dataclasses.Field[Any]) -> Callable[[F], F]:
     default = f" [default: {shown}]" if shown != "" else ""
     metavar = "NUMBER" if isinstance(shown, (int, float)) else "VALUE"
     many = isinstance(entry.default, tuple)
-    return click.option(f"--{flag}", entry.name, metavar=metavar, multiple=many, help=help_text + default, panel=panel)
+    shell = _completion(entry)
+    return click.option(
+        f"--{flag}",
+        entry.name,
+        metavar=metavar,
+        multiple=many,
+        help=help_text + default,
+        panel=panel,
+        shell_complete=shell,
+    )
+
+
+def _completion(entry: dataclasses.Field[Any]) -> Callable[[Any, Any, str], list[CompletionItem]]:
+    """What a shell offers for a setting: its names, of a list the last, and files where it takes a path."""
+    rule = entry.metadata["rule"]
+
+    def complete(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
+        before, comma, last = typed.rpartition(",") if isinstance(entry.default, tuple) else ("", "", typed)
+        names = [n for n in SOURCES if SOURCES[n].published] if entry.name == "data" else choices_of(rule)
+        found = [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]
+        return [CompletionItem(typed, type="file")] if rule is path and not found else found  # bash takes one kind
+
+    return complete

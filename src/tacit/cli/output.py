@@ -46,7 +46,8 @@ def print_result(run: api.Run) -> None:
         print_table(TERMINAL_HEADINGS, [[row[i] for i in shown] for row in result_rows(run.runs)], left=2)
     stdout.print()
     for name in dict.fromkeys(entry["algorithm"] for entry in run.runs):
-        stdout.print(f"{name:8} {ALGORITHMS[name].summary}", soft_wrap=True, highlight=False)
+        words = ALGORITHMS[name].summary if name in ALGORITHMS else "of a plugin"
+        stdout.print(f"{name:8} {words}", soft_wrap=True, highlight=False)
     privacy = PAPER_HEADLINE if run.summary["mode"] == "paper" else headline(run.summary["privacy"])
     stdout.print(f"privacy  {privacy}", soft_wrap=True, highlight=False)
     planned, done = run.folder.read_config()["rounds"], min(entry["rounds"] for entry in run.runs)

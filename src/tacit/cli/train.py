@@ -11,6 +11,7 @@ import rich_click as click
 from click.exceptions import Exit
 
 from tacit import api, study
+from tacit.cli.forecast import print_forecast
 from tacit.cli.options import GROUPS, given_settings, setting_flags
 from tacit.cli.output import print_json, print_result, stderr
 from tacit.cli.watch import Watcher
@@ -34,7 +35,13 @@ OWN_STUDY = {"data", "algorithm", "mode", "epsilon", "total_epsilon", "noise", "
     help="print one JSON object, and nothing else, on stdout",
     panel="Output settings",
 )
-def train(config: Path | None, as_json: bool, **flags: Any) -> None:
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="say what would happen and what it would spend; nothing is written or spent",
+    panel="Output settings",
+)
+def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Train a model; with no argument, compare methods on embedded data.
 
     CONFIG is a TOML file (tacit config init, or what tacit plan wrote). Flags win over it, both win over the data
@@ -50,18 +57,22 @@ def train(config: Path | None, as_json: bool, **flags: Any) -> None:
       tacit run --data mnist --total-epsilon 3 --noise hardened
       tacit run --mode paper --algorithm objp,objpm --epsilon 0.1,1,inf --seeds 5
       tacit run study.toml --total-epsilon 0.5 --out runs/half
+      tacit run study.toml --dry-run
     """
     given = given_settings(flags)
+    if config is None and not given.keys() & OWN_STUDY:
+        given = {**SHOWCASE, **given}
+    if dry_run:
+        foreseen = api.dry_run(config, **given)
+        print_json(foreseen) if as_json else print_forecast(foreseen)
+        return
     if library() is None and given.get("backend", "auto") == "auto" and "device" not in given:
         stderr.print(
             "note: the compiled part of Tacit was not built (is there a C compiler?): numpy takes longer",
             soft_wrap=True,
         )
-    showcase = config is None and not given.keys() & OWN_STUDY
     with _watching() as (watch, stop, started):
-        finished = api.run(
-            config, watch=watch, stop=stop, started=started, **({**SHOWCASE, **given} if showcase else given)
-        )
+        finished = api.run(config, watch=watch, stop=stop, started=started, **given)
     _show(finished, as_json)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tacit.data.base import DataOptions
 from tacit.data.schema import Schema, read_schema
-from tacit.errors import InputError
+from tacit.errors import InputError, absent
 
 ENDINGS = (".csv", ".parquet")
 
@@ -19,7 +19,7 @@ def table_files(path: str | Path) -> list[Path]:
     if place.suffix.lower() not in ENDINGS:
         raise InputError(f"{place} is not a table: give a .csv or .parquet file, or a folder of such files")
     if not place.is_file():
-        raise InputError(f"there is no file {place}")
+        raise absent("file", place)
     return [place]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.schema_rules import bounds_of, check_keys, count_of, names_of, number_of, section_of, text_of
-from tacit.errors import InputError, no_such
+from tacit.errors import InputError, absent, no_such
 from tacit.types import Classes, Range, Target
 
 SCALES = ("unit", "symmetric")
@@ -96,6 +96,8 @@ def read_schema(path: str | Path) -> Schema:
         text = Path(path).expanduser().read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text") from None
+    except FileNotFoundError:
+        raise absent("schema", Path(path), "'tacit data schema' drafts one") from None
     except OSError as error:
         raise InputError(f"the schema {path} cannot be read: {error.strerror}") from None
     return parse_schema(text, str(path))

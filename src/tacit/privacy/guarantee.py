@@ -10,7 +10,7 @@ from tacit.privacy.accounting import EXPLAINED
 from tacit.privacy.events import Hidden
 
 LITTLE = " (an epsilon above 10 protects little in practice)"
-HIDDEN = ", of rounds bounded as docs/hidden-state.md proves"
+HIDDEN = ", of rounds bounded as docs/explanation/hidden-state.md proves"
 
 NEIGHBOURS = {
     "add-remove": "two data sets are neighbours when one of them has one {unit} more than the other",
@@ -109,7 +109,7 @@ def _how(study: Mapping[str, Any]) -> str:
     hidden = study["algorithm"] == ["hidden"]
     bounded = f"every record is scaled to length {float(study['record_bound']):.4g} at most"
     clipped = f"the gradient of every record is clipped to length {clip:.4g}"
-    charged = "every round is charged as its hidden updates deserve (docs/hidden-state.md)"
+    charged = "every round is charged as its hidden updates deserve (docs/explanation/hidden-state.md)"
     return (
         f"{bounded if hidden else clipped}, so that one {unit} moves the sum of gradients by a known amount at most; "
         f"{noise} noise scaled to that amount is added at the party before anything is sent, and "
@@ -154,6 +154,12 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
         "Who holds which record: that is taken as given, also where one table was dealt out among simulated parties.",
         "The folders local-only, which is computed without noise, and checkpoint: they must stay in the house.",
     ]
+    if study.get("plugins"):
+        lines.insert(
+            0,
+            f"Against mistakes in {', '.join(study['plugins'])}: these components are not Tacit's own, and that they "
+            "keep what they say of themselves is their author's word. The ledger has the files' SHA-256.",
+        )
     if totals["noise"] != "hardened":
         lines.insert(
             0,

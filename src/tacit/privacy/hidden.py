@@ -1,4 +1,4 @@
-"""Hidden states: E noisy contractions of which only the last iterate is seen (docs/hidden-state.md has the proof)."""
+"""Hidden states: E noisy contractions, only the last iterate is seen (proof: docs/explanation/hidden-state.md)."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ import fcntl
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InputError
+from tacit.errors import InputError, absent
 from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
 from tacit.results.chain import Chain, head_elsewhere
 
@@ -56,7 +56,7 @@ class Account:
     def open(cls, path: Path) -> Account:
         """An existing ledger."""
         if not path.is_file():
-            raise InputError(f"there is no ledger {path}: 'tacit ledger init {path}' begins one")
+            raise absent("ledger", path, f"'tacit ledger init {path}' begins one")
         account = cls(path, _identity(path))
         account._chain.read()
         return account
@@ -86,21 +86,25 @@ class Account:
         for whoever has to know the reservation's name before it is made.
         """
         with self._locked():
-            state = self.state()
-            for what, given in (("adjacency", adjacency), ("unit", unit)):
-                if given != state[what]:
-                    raise InputError(f"{self.path} counts for {what} {state[what]}, and the study's is {given}")
-            if rho > state["zcdp_left"]:
-                after = zcdp_epsilon(state["zcdp_used"] + rho, state["delta"])
-                raise InputError(
-                    f"the budget of {self.path} is exhausted: it allows epsilon {state['total_epsilon']:g} at delta "
-                    f"{state['delta']:g}, {state['epsilon_used']:.4g} of it is used or set aside, and this study would "
-                    f"bring it to {after:.4g}; a study of total-epsilon {state['epsilon_next']:.4g} still fits"
-                )
+            self.after(self.state(), rho, adjacency, unit)
             name = name or uuid.uuid4().hex
             row = {"kind": "reserve", "reservation": name, "study": study, "zcdp": rho, "time": _now()}
             self._chain.append([row | ({"non_private": non_private} if non_private else {})])
             return name
+
+    def after(self, state: Mapping[str, Any], rho: float, adjacency: str, unit: str) -> float:
+        """The epsilon used or set aside if one more study were; what does not fit is refused."""
+        for what, given in (("adjacency", adjacency), ("unit", unit)):
+            if given != state[what]:
+                raise InputError(f"{self.path} counts for {what} {state[what]}, and the study's is {given}")
+        after = zcdp_epsilon(state["zcdp_used"] + rho, state["delta"])
+        if rho > state["zcdp_left"]:
+            raise InputError(
+                f"the budget of {self.path} is exhausted: it allows epsilon {state['total_epsilon']:g} at delta "
+                f"{state['delta']:g}, {state['epsilon_used']:.4g} of it is used or set aside, and this study would "
+                f"bring it to {after:.4g}; a study of total-epsilon {state['epsilon_next']:.4g} still fits"
+            )
+        return after
 
     def settle(self, reservation: str, rho: float) -> None:
         """Replace a reservation by what was really spent, once the study has ended; settling again changes nothing."""

@@ -5,12 +5,30 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tacit.errors import InputError, no_such
 
 Rule: TypeAlias = Callable[[str, Any], Any]
 """(the setting's name, what was given) -> the value."""
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """A rule that can name what it takes."""
+
+    rule: Rule
+    choices: Callable[[], Iterable[str]]
+
+    def __call__(self, name: str, given: Any) -> Any:
+        """The value."""
+        return self.rule(name, given)
+
+
+def choices_of(rule: Rule) -> list[str]:
+    """The names that a rule takes; none where any value will do."""
+    return list(rule.choices()) if isinstance(rule, Choosing) else []
 
 
 def text(name: str, given: Any) -> str:
@@ -43,7 +61,7 @@ def one_of(kind: str, choices: Callable[[], Iterable[str]]) -> Rule:
             raise no_such(kind, given, names)
         return str(given)
 
-    return rule
+    return Choosing(rule, choices)
 
 
 def integer(low: int, high: float = math.inf) -> Rule:
@@ -92,7 +110,7 @@ def several(rule: Rule, empty: bool = False) -> Rule:
             raise InputError(f"{name} names {_first_repeated(values)} twice")
         return values
 
-    return parse
+    return Choosing(parse, lambda: choices_of(rule))
 
 
 def number_or(kind: str, names: tuple[str, ...]) -> Rule:
@@ -108,7 +126,7 @@ def number_or(kind: str, names: tuple[str, ...]) -> Rule:
                 raise no_such(kind, given, (*names, "NUMBER")) from None
         return float(real(0.0)(name, given))
 
-    return rule
+    return Choosing(rule, lambda: names)
 
 
 def optional(rule: Rule) -> Rule:
@@ -117,7 +135,7 @@ def optional(rule: Rule) -> Rule:
     def parse(name: str, given: Any) -> Any:
         return given if given == "auto" else rule(name, given)
 
-    return parse
+    return Choosing(parse, lambda: ["auto", *choices_of(rule)])
 
 
 def counts(name: str, given: Any) -> int | dict[str, int]:

@@ -22,6 +22,7 @@ from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.problems import LOSSES, REGULARISERS, SETS
 from tacit.settings.backends import BACKENDS, check_backend, device
 from tacit.settings.modes import BY_MODE, MODES, check_mode
+from tacit.settings.plugins import load_plugins
 from tacit.settings.rules import Rule, boolean, counts, integer, number_or, one_of, optional, path, real, several, text
 
 RHO_NAMES = ("auto", "dynamic")
@@ -141,6 +142,12 @@ class Settings:
     )
     radius_scale: float = setting(1.0, real(0.0), "Algorithm", "objt: a")
     tolerance: float = setting(1e-8, real(0.0), "Algorithm", "admm: where the subproblem's gradient counts as zero")
+    plugins: tuple[str, ...] = setting(
+        (),
+        several(path, empty=True),
+        "Algorithm",
+        "Python files that add algorithms, losses or other components of your own, with commas between",
+    )
 
     mode: str = setting(
         "certified",
@@ -292,6 +299,8 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
 def resolve(*layers: Mapping[str, Any]) -> Settings:
     """Settings from layers, later ones first: defaults < the mode's < the data set's preset < a file < flags."""
     chosen: dict[str, Any] = {}
+    for layer in layers:
+        load_plugins(parse({"plugins": layer.get("plugins", ())})["plugins"])
     for layer in layers:
         chosen |= {name: value for name, value in parse(layer).items() if value != ()}  # () is the mode's default
     mode, source = chosen.get("mode", FIELDS["mode"].default), source_for(chosen.get("data", FIELDS["data"].default))

@@ -54,6 +54,12 @@ class PlanView(NamedTuple):
     budgets: list[Budget]
     paces: list[Pace]
 
+    def __repr__(self) -> str:
+        """Short: the study holds a whole data set where that is published."""
+        return (
+            f"PlanView(rounds={self.proposal.rounds}, clip={self.proposal.clip:g}, verdict={self.proposal.verdict!r})"
+        )
+
 
 def plan_view(settings: Settings) -> PlanView:
     """The plan of the first algorithm and budget, with its alternatives."""

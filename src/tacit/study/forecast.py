@@ -1,0 +1,101 @@
+"""What a run would do and what it would spend: everything is decided and checked, and nothing is written."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tacit.engine.torch_backend import check_device
+from tacit.privacy.accounting import tightest
+from tacit.privacy.events import Event, Noise
+from tacit.privacy.statement import PAPER_HEADLINE
+from tacit.results.account import Account
+from tacit.settings import Settings
+from tacit.study.begin import reservation_cost
+from tacit.study.build import Part, local_updates
+from tacit.study.certified import Outline, outline
+from tacit.study.paper import prepare_paper
+from tacit.study.propose import NOISE_STD
+
+SIMULATION = "noise from a seed: a simulation, which protects nobody from whoever knows the seed"
+FROM_THE_SYSTEM = "noise from the operating system, which cannot be drawn again"
+
+
+def forecast(settings: Settings) -> dict[str, Any]:
+    """The study as one JSON object; what would stop it stops it here too."""
+    if settings.backend == "torch":
+        check_device(settings.device)
+    return _certified(settings) if settings.mode == "certified" else _paper(settings)
+
+
+def _certified(asked: Settings) -> dict[str, Any]:
+    study = outline(asked)
+    settings, facts = study.settings, study.facts
+    together = Counter[Event]()
+    for part in study.parts:
+        for plan in part.plans:
+            together.update(plan.events)
+    return {
+        "mode": "certified",
+        "reads_records": facts.published,
+        "data": {name: getattr(facts, name) for name in ("name", "agents", "features", "outputs", "published", "unit")}
+        | {"records": facts.total_records, "classes": facts.classes},
+        "noise": {"source": settings.noise, "mechanism": settings.mechanism, "clip": settings.clip}
+        | {"meaning": FROM_THE_SYSTEM if settings.noise == "hardened" else SIMULATION},
+        "delta": settings.delta,
+        "runs": [run for part in study.parts for run in _runs(settings, part)],
+        "all_runs_epsilon": tightest(together, settings.delta).epsilon,
+        "bytes_up": _bytes(settings, facts.features * facts.outputs),
+        "ledger": _ledger(study) if settings.ledger else None,
+    }
+
+
+def _paper(asked: Settings) -> dict[str, Any]:
+    """The paper fills its settings in from the records, so they are read."""
+    study = prepare_paper(asked)
+    settings, dataset = study.settings, study.dataset
+    sizes = {"features": len(dataset.features), "outputs": dataset.target.width, "records": dataset.records}
+    return {
+        "mode": "paper",
+        "reads_records": True,
+        "data": {"name": dataset.name, "agents": len(dataset.agents), "published": True, "unit": "record"} | sizes,
+        "noise": {"source": "seeded", "meaning": PAPER_HEADLINE},
+        "delta": settings.delta,
+        "runs": [run for part in study.parts for run in _runs(settings, part)],
+        "all_runs_epsilon": math.inf,
+        "bytes_up": _bytes(settings, sizes["features"] * sizes["outputs"]),
+        "ledger": None,
+    }
+
+
+def _runs(settings: Settings, part: Part) -> Iterator[dict[str, Any]]:
+    """One entry for each run of a batch."""
+    updates = local_updates(settings, part.batch.algorithm)
+    for r, label in enumerate(part.batch.labels()):
+        run = {**label, "rounds": part.rounds, "local_updates": updates}
+        if not part.plans:
+            yield run | {"spends": math.inf, "accountant": None, "noise_std": None}
+            continue
+        plan = part.plans[r]
+        scale = plan.event.scale if isinstance(plan.event, Noise) else 0.0
+        spread = NOISE_STD[settings.mechanism] * scale
+        yield run | {"spends": plan.bound.epsilon, "accountant": plan.bound.accountant, "noise_std": spread}
+
+
+def _bytes(settings: Settings, parameters: int) -> int:
+    """What one agent sends in a round of one run."""
+    return parameters * (8 if settings.precision == "float64" else 4)
+
+
+def _ledger(study: Outline) -> dict[str, Any]:
+    """The ledger over studies as it is and as it would be; a plan that does not fit is refused."""
+    account = Account.open(Path(study.settings.ledger))
+    before = account.state()
+    after = account.after(before, reservation_cost(study), study.settings.adjacency, study.facts.unit)
+    return {"file": study.settings.ledger, "total_epsilon": before["total_epsilon"], "delta": before["delta"]} | {
+        "used": before["epsilon_used"],
+        "used_after": after,
+    }

@@ -1,0 +1,143 @@
+"""The first minutes: what is here, what would happen, what a shell offers, and words that are nearly right."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tacit import doctor
+from tacit.privacy.accounting import tightest
+from tacit.privacy.events import Noise
+from tests.cli.helpers import CERTIFIED, COMMAND, EXAMPLE, PAPER, environment, refused, tacit, tacit_json
+
+QUICK = ("--rounds", "5", "--noise", "hardened", "--total-epsilon", "2")
+
+
+def test_a_dry_run_foresees_what_the_run_then_spends(tmp_path: Path) -> None:
+    ledger, out = tmp_path / "clinics.ledger", tmp_path / "run"
+    tacit("ledger", "init", ledger, "--total-epsilon", "3")
+    words = ("run", *CERTIFIED, *QUICK, "--ledger", ledger, "--out", out)
+    foreseen = tacit_json(*words, "--dry-run")
+    assert not out.exists()
+    assert foreseen["ledger"]["used"] == 0.0
+    assert tacit_json("ledger", ledger)["studies"] == []
+
+    done = tacit_json(*words)
+    spent = tacit_json("ledger", ledger)
+    assert foreseen["run"] == done["run"]
+    assert foreseen["runs"][0]["spends"] == pytest.approx(done["privacy"]["total_epsilon"], rel=1e-12)
+    assert foreseen["runs"][0]["rounds"] == done["runs"][0]["rounds"] == 5
+    assert foreseen["ledger"]["used_after"] == pytest.approx(spent["epsilon_used"], rel=1e-12)
+    assert foreseen["bytes_up"] * 5 * 3 == done["runs"][0]["bytes_up"]  # three agents
+
+    assert "exists" in refused(*words, "--dry-run")
+    more = ("run", *CERTIFIED, "--rounds", "5", "--noise", "hardened", "--ledger", ledger)
+    assert "is exhausted" in refused(*more, "--total-epsilon", "2.9", "--dry-run")
+
+
+def test_a_dry_run_reads_no_private_record(tmp_path: Path) -> None:
+    """A table whose rows are nonsense is foreseen like any other: only its schema and the declared facts are used."""
+    shutil.copytree(EXAMPLE, tmp_path / "clinics")
+    table = tmp_path / "clinics" / "records.csv"
+    table.write_text("not,a\ntable\n")
+    words = [str(table) if word == str(EXAMPLE / "records.csv") else word for word in CERTIFIED]
+    assert "no record was read" in tacit("run", *words, "--dry-run", cwd=tmp_path).stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clinics"]
+
+
+def test_a_dry_run_adds_up_what_all_runs_would_show(tmp_path: Path) -> None:
+    foreseen = tacit_json("run", *CERTIFIED, "--seeds", "3", "--rounds", "4", "--dry-run", cwd=tmp_path)
+    clip, records = foreseen["noise"]["clip"], foreseen["data"]["records"]
+    event = Noise("gaussian", foreseen["runs"][0]["noise_std"], clip * 11**0.5 / records, clip / records)
+    expected = tightest(Counter({event: 4 * 3}), 1e-6).epsilon
+    assert foreseen["all_runs_epsilon"] == pytest.approx(expected, rel=1e-9)
+    shown = tacit("run", "--dry-run", cwd=tmp_path).stdout
+    assert "objpm, no noise" in shown and "nothing was trained, written or spent" in shown
+    paper = tacit("run", *PAPER, "--epsilon", "1,inf", "--dry-run", cwd=tmp_path).stdout
+    assert "No end-to-end guarantee" in paper
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_doctor_finds_what_is_here(tmp_path: Path) -> None:
+    found = {(one["part"], one["name"]): one for one in tacit_json("doctor")["findings"]}
+    assert found["Data", "mnist14"]["state"] == "good"
+    assert found["Machine", "randomness"]["state"] == "good"
+    assert ("Extras", "torch") in found and ("Extras", "test") not in found
+    text = tacit("doctor").stdout
+    assert all(part in text for part in doctor.PARTS)
+    assert "all is well" in text
+
+
+def test_the_doctor_says_what_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    monkeypatch.setattr(metadata, "version", _nothing_installed)
+    monkeypatch.setattr(doctor, "LITTLE_ROOM", 10**18)
+    found = {(one.part, one.name): one for one in doctor.examine()}
+    assert found["Extras", "federation"].state == "absent"
+    assert "pip install 'tacit[federation]'" in found["Extras", "federation"].advice
+    assert found["Tacit", "requirements"].state == "bad"
+    assert found["Data", "mnist"].state == "absent" and "tacit data fetch mnist" in found["Data", "mnist"].advice
+    assert found["Places", "runs"].state == "bad" and "make room" in found["Places", "runs"].advice
+    assert doctor.as_json(list(found.values()))["good"] is False
+
+
+def _nothing_installed(name: str) -> str:
+    raise metadata.PackageNotFoundError(name)
+
+
+def test_a_place_that_cannot_be_written_to_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file in its place")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    state = next(one for one in doctor.examine() if one.name == "state")
+    assert state.state == "bad" and "cannot be written to" in state.words
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_completes_commands_options_and_choices(tmp_path: Path) -> None:
+    script = tmp_path / "completion.sh"
+    script.write_text(tacit("completion", "bash").stdout)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "tacit").write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
+    (folder / "tacit").chmod(0o755)
+
+    def offered(*words: str) -> list[str]:
+        line = f"""source {script}; COMP_WORDS=({" ".join(words)}) COMP_CWORD={len(words) - 1};
+            _tacit_completion tacit; printf '%s\\n' "${{COMPREPLY[@]}}" """
+        env = environment(PATH=f"{folder}:{os.environ['PATH']}")
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, cwd=tmp_path, check=True)
+        return done.stdout.split()
+
+    assert "run" in offered("tacit", "r") and "plan" not in offered("tacit", "r")
+    assert offered("tacit", "run", "--total-e") == ["--total-epsilon"]
+    assert offered("tacit", "run", "--algorithm", "objp,objp") == ["objp,objp", "objp,objpm"]
+    assert offered("tacit", "run", "--data", "mni") == ["mnist", "mnist14"]
+
+
+def test_completion_names_its_shells() -> None:
+    assert "no shell 'tcsh'" in refused("completion", "tcsh")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("show", "clinic"), "did you mean 'clinics'?"),
+        (("run", "stuby.toml"), "did you mean 'study.toml'?"),
+        (("run", "--data", "clinics/record.csv"), "did you mean 'clinics/records.csv'?"),
+        (("run", "--data", "clinics/records.csv", "--schema", "clinics/scheme.toml"), "'clinics/schema.toml'?"),
+        (("ledger", "stuby.toml"), "did you mean 'study.toml'?"),
+        (("docter",), "did you mean 'doctor'?"),
+        (("run", "--algorithm", "hiden"), "did you mean 'hidden'?"),
+    ],
+)
+def test_words_that_are_nearly_right_are_offered_right(tmp_path: Path, words: tuple[str, ...], hint: str) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "clinics")
+    (tmp_path / "study.toml").write_text("")
+    schema = () if "--schema" in words or "--data" not in words else ("--schema", "clinics/schema.toml")
+    assert hint in refused(*words, *schema, cwd=tmp_path)

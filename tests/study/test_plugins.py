@@ -1,0 +1,89 @@
+"""Components of the user's own, from a file."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import study
+from tests.cli import helpers
+
+PLUGIN = """
+from tacit.algorithms import ALGORITHMS, Method
+from tacit.algorithms.iadmm import Iadmm
+
+ALGORITHMS.register("{name}")(
+    Method("IADMM by another name", "as iadmm", lambda r: Iadmm(r.problem, r.rho, r.eta, r.closing), noisy=False,
+           modes=("certified", "paper"))
+)
+"""
+SETTINGS: dict[str, Any] = {
+    "data": "mnist14",
+    "total_epsilon": "inf",
+    "rounds": 4,
+    "agents": 2,
+    "checkpoint_seconds": 0,
+}
+
+
+def plugin(folder: Path, name: str) -> Path:
+    file = folder / f"{name}.py"
+    file.write_text(PLUGIN.format(name=name))
+    return file
+
+
+def test_a_plugins_algorithm_is_trained_recorded_and_named(tmp_path: Path) -> None:
+    file = plugin(tmp_path, "twin")
+    helpers.tacit("run", "--plugins", "twin.py", "--algorithm", "twin,iadmm", "--data", "mnist14", "--total-epsilon",
+                  "inf", "--rounds", "2", "--agents", "2", "--out", "run", cwd=tmp_path)  # fmt: skip
+    run = tacit.open_run(tmp_path / "run")
+    np.testing.assert_array_equal(run.w[0], run.w[1])
+    assert run.folder.read_config()["plugins"] == [str(file)]
+    first = run.folder.read_ledger()[0]
+    assert first["plugins"] == {"twin.py": hashlib.sha256(file.read_bytes()).hexdigest()}
+    assert "Against mistakes in twin.py" in (tmp_path / "run" / "report.html").read_text()
+    assert "of a plugin" in helpers.tacit("show", tmp_path / "run").stdout
+    assert "IADMM by another name" in helpers.tacit("algorithms", "--plugins", file).stdout
+    helpers.tacit("evaluate", tmp_path / "run", "mnist14")  # its config names the plugin
+    assert "no algorithm 'twin'" in helpers.refused("run", "--algorithm", "twin", cwd=tmp_path)
+
+
+def test_a_plugin_that_changed_stops_a_run_from_going_on(tmp_path: Path) -> None:
+    file = plugin(tmp_path, "other")
+    rounds = iter(range(2))
+    with pytest.raises(study.Interrupted):
+        tacit.run(
+            plugins=str(file),
+            algorithm="other",
+            out=tmp_path / "run",
+            stop=lambda: next(rounds, None) is None,
+            **SETTINGS,
+        )
+    file.write_text(file.read_text() + "\n# another version\n")
+    with pytest.raises(tacit.InputError, match=r"other\.py changed after the run began"):
+        tacit.resume(tmp_path / "run")
+
+
+def test_what_is_no_plugin_is_said(tmp_path: Path) -> None:
+    plugin(tmp_path, "third")
+    with pytest.raises(tacit.InputError, match=r"no plugin .*thirt\.py \(did you mean '.*third\.py'"):
+        tacit.dry_run(plugins=str(tmp_path / "thirt.py"))
+    (tmp_path / "broken.py").write_text("import nowhere_at_all\n")
+    with pytest.raises(tacit.InputError, match=r"cannot be loaded: ModuleNotFoundError"):
+        tacit.dry_run(plugins=[str(tmp_path / "broken.py")])
+    (tmp_path / "text.txt").write_text("no code\n")
+    with pytest.raises(tacit.InputError, match="is not a Python file"):
+        tacit.dry_run(plugins=[str(tmp_path / "text.txt")])
+
+
+def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "again.py").write_text(PLUGIN.format(name="iadmm"))
+    with pytest.raises(tacit.InputError, match="two components of kind algorithm are named 'iadmm'"):
+        tacit.dry_run(plugins=str(tmp_path / "again.py"))
+    settings = {**SETTINGS, "rounds": 1, "algorithm": "iadmm", "out": tmp_path / "run"}
+    assert tacit.run(**settings).summary["runs"][0]["algorithm"] == "iadmm"  # what was there is there still
