@@ -132,3 +132,18 @@ def test_a_head_elsewhere_tells_copies_apart(tmp_path: Path) -> None:
         copy.append(ROWS)
     elsewhere.unlink()
     assert len(copy.read()) == 2  # on another machine only the head beside it is known
+
+
+def test_a_reader_beside_a_writer_finds_nothing_cut(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process appends while this one has read the lines but is not done."""
+    hashes, asked = Chain._hashes, iter([True])
+
+    def then_append(self: Chain) -> list[str]:
+        found = hashes(self)
+        if next(asked, False):
+            chain.append([{"agent": "east", "count": 1}])
+        return found
+
+    reader = reopened(chain)
+    monkeypatch.setattr(Chain, "_hashes", then_append)
+    assert len(reader.read()) == 4

@@ -58,9 +58,11 @@ class Source:
     load: Callable[[DataOptions], Dataset]
     preset: Mapping[str, object] = field(default_factory=dict)  # the settings it wants unless the user says otherwise
     paper: Mapping[str, object] = field(default_factory=dict)  # those it wants beside them in the paper's mode only
+    find: Callable[[Path], Path] | None = None  # its files in the data folder; refuses where they are not complete
     fetch: Fetch | None = None  # puts the files in a folder, where they can be downloaded
     takes: frozenset[str] = PARTITION_OPTIONS  # the options it heeds, beside those every data set does
     published: bool = False  # a research data set whose sizes are public
+    image: tuple[int, int] | None = None  # rows and columns, where the features are an image's pixels, row by row
     unprotected: str = ""  # whom the privacy of single records leaves unprotected in this data set
 
 

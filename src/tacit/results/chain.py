@@ -85,9 +85,10 @@ class Chain:
 
     def _verified(self) -> tuple[int, str]:
         """The number of lines and the last one's hash; lines beyond the kept head were written just before a crash."""
+        heads = [(head, *_read_head(head)) for head in self._heads()]  # first, so that another's append does no harm
         hashes = self._hashes()
-        for head in self._heads():
-            self._check_head(head, hashes)
+        for head in heads:
+            self._check_head(*head, hashes)
         return len(hashes) - 1, hashes[-1]
 
     def _hashes(self) -> list[str]:
@@ -99,8 +100,7 @@ class Chain:
             hashes.append(_hash(line))
         return hashes
 
-    def _check_head(self, head: Path, hashes: list[str]) -> None:
-        count, kept = _read_head(head)
+    def _check_head(self, head: Path, count: int, kept: str, hashes: list[str]) -> None:
         if len(hashes) <= count:
             raise InputError(
                 f"{self.path} has {len(hashes) - 1} lines, but {head} knows of {count}: "

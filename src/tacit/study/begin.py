@@ -20,6 +20,7 @@ from tacit.mapped import file_of
 from tacit.results.account import Account
 from tacit.results.files import to_json
 from tacit.settings import Settings
+from tacit.settings.plugins import digests
 from tacit.study.build import Study
 from tacit.study.certified import Outline, complete, outline
 from tacit.study.paper import prepare_paper
@@ -72,18 +73,26 @@ def reserved(settings: Settings, team: Team = ALONE) -> Iterator[tuple[Study, st
     if not (settings.ledger and team.leads):
         yield prepare(settings, team), ""
         return
-    account, plan = Account.open(Path(settings.ledger)), outline(settings)
-    reservation = account.reserve(
-        settings.name or Path(settings.data).stem, _cost(plan), settings.adjacency, plan.facts.unit
-    )
-    try:
+    plan = outline(settings)
+    with set_aside(plan) as reservation:
         yield _divisible(complete(plan), team), reservation
+
+
+@contextmanager
+def set_aside(plan: Outline) -> Iterator[str]:
+    """The reservation of a whole plan in the ledger it names; where what follows fails, it is given back."""
+    settings, cost = plan.settings, reservation_cost(plan)
+    account, name = Account.open(Path(settings.ledger)), settings.name or Path(settings.data).stem
+    reservation = account.reserve(name, cost, settings.adjacency, plan.facts.unit)
+    try:
+        yield reservation
     except BaseException:
         account.settle(reservation, 0.0)
         raise
 
 
-def _cost(plan: Outline) -> float:
+def reservation_cost(plan: Outline) -> float:
+    """What the whole study sets aside in a ledger over studies."""
     if plan.settings.noise != "hardened":
         raise InputError("a ledger over studies needs noise hardened: noise from a known seed can be taken off again")
     if math.isinf(plan.zcdp):
@@ -103,20 +112,26 @@ def beginning(study: Study, reservation: str = "") -> Beginning:
     if study.facts is None:
         return {
             "files": files | {"start.json": _json(facts | _private(study))},
-            "ledger": [_opening(study)],
+            "ledger": first_lines(study),
             "local": {},
         }
     facts |= {"data": public_description(study), "reservation": reservation}
     if study.settings.noise == "hardened":
         facts["id"] = uuid.uuid4().hex
+    files["start.json"] = _json(facts)
+    local = {"start.json": _json(_private(study))} if study.dataset.train else {}  # who has no records has no secrets
+    return {"files": files, "ledger": first_lines(study), "local": local}
+
+
+def first_lines(study: Study) -> list[dict[str, Any]]:
+    """What a study's ledger begins with: what its events mean, and what every run plans to spend, if it plans."""
     plans = [
         {"kind": "plan", **label, **plan.entry()}
         for part in study.parts
+        if part.plans
         for label, plan in zip(part.batch.labels(), part.plans, strict=True)
     ]
-    files["start.json"] = _json(facts)
-    local = {"start.json": _json(_private(study))} if study.dataset.train else {}  # who has no records has no secrets
-    return {"files": files, "ledger": [_opening(study), *plans], "local": local}
+    return [_opening(study), *plans]
 
 
 def _private(study: Study) -> dict[str, Any]:
@@ -152,6 +167,8 @@ def _opening(study: Study) -> dict[str, Any]:
     """The ledger's first line: what its events mean."""
     s, facts = study.settings, study.facts
     opening = {"kind": "study", "tacit": VERSION, "mode": s.mode, "noise": s.noise, "delta": s.delta}
+    if s.plugins:
+        opening["plugins"] = digests(s.plugins)
     if facts is None:
         return opening
     terms = {name: getattr(s, name) for name in ("mechanism", "adjacency", "clip", "clip_l1", "record_bound")}
@@ -163,7 +180,8 @@ def kept(settings: Settings) -> Settings:
     """The settings to write down: paths hold from any folder."""
     names = ["data_dir", "schema", "test", "ledger", *([] if settings.data in SOURCES else ["data"])]
     paths: dict[str, Any] = {name: str(Path(value).resolve()) for name in names if (value := getattr(settings, name))}
-    return replace(settings, **paths)
+    plugins = tuple(str(Path(value).resolve()) for value in settings.plugins)
+    return replace(settings, plugins=plugins, **paths)
 
 
 def digest(text: str) -> str:

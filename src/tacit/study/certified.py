@@ -58,9 +58,9 @@ def outline_of(settings: Settings, facts: Facts, published: Dataset | None = Non
     return Outline(settings, facts, problem, parts, published)
 
 
-def complete(plan: Outline) -> Study:
-    """Read the records, and refuse those that contradict what was declared."""
-    dataset = plan.dataset or load(plan.settings.data_options())
+def complete(plan: Outline, dataset: Dataset | None = None) -> Study:
+    """Read the records, or take those at hand, and refuse what contradicts what was declared."""
+    dataset = dataset or plan.dataset or load(plan.settings.data_options())
     check_facts(plan.facts, dataset)
     return Study(with_agents(plan.settings, dataset), dataset, plan.problem, plan.parts, plan.facts)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from tacit.privacy.accountants import Counts
 from tacit.privacy.accountants.zcdp import zcdp_sum
@@ -15,11 +17,15 @@ from tacit.study.build import Study
 
 def settle(study: Study, folder: RunFolder) -> None:
     """Replace the study's reservation by what its ledger says was spent."""
-    if not study.settings.ledger:
-        return
-    spent = releases(folder.read_ledger())
-    costs = [max(_cost(events) for events in agents.values()) for agents in spent.values()]
-    Account.open(Path(study.settings.ledger)).settle(folder.read_start()["reservation"], math.fsum(costs))
+    if study.settings.ledger:
+        cost = ledger_cost(folder.read_ledger())
+        Account.open(Path(study.settings.ledger)).settle(folder.read_start()["reservation"], cost)
+
+
+def ledger_cost(ledger: Iterable[Mapping[str, Any]]) -> float:
+    """What the releases of a study's ledger cost a ledger over studies."""
+    spent = releases(ledger)
+    return math.fsum(max(_cost(events) for events in agents.values()) for agents in spent.values())
 
 
 def _cost(events: Counts) -> float:

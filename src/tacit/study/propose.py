@@ -4,7 +4,7 @@ With m the mean of the agents' z, Algorithm 1 with E = 1 gives m⁺ = m - (mean 
 descent on clipped gradients. The noise's multiplier grows as the root of the number k of updates, so that for a given
 path, k times the step, the noise of the final model does not depend on k; more rounds mean smaller steps and quieter
 agents. What remains to be chosen is the path. It is as long as the noise it collects in a score may be (`score_scale`
-of the loss), and no longer than is stable. docs/planner.md says how the constants were chosen.
+of the loss), and no longer than is stable. docs/explanation/planner.md says how the constants were chosen.
 """
 
 from __future__ import annotations

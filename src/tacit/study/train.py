@@ -52,7 +52,7 @@ def train(
     In a team the study has the records of this process's agents only, and the first process alone is watched.
     """
     team.told(lambda: _rewind(folder, [part.batch for part in study.parts]))
-    with _placed(study, team) as there:
+    with placed(study, team) as there:
         for part in there.parts:
             _train_part(there, folder, part, watch if team.leads else _unwatched, stop, team)
 
@@ -62,7 +62,7 @@ def _unwatched(progress: Progress) -> None:
 
 
 @contextmanager
-def _placed(study: Study, team: Team) -> Iterator[Study]:
+def placed(study: Study, team: Team) -> Iterator[Study]:
     """The study where its settings want it computed."""
     settings = study.settings
     if settings.backend != "torch":
@@ -95,13 +95,13 @@ def _train_part(
     error: Array | None = None
     watch(Progress(batch, state.round, rounds, error))
     heeding = team.heeding(lambda: Wishes(stop(), team.leads and time.monotonic() >= recorder.due))
-    for done in _timed(recorder, _rounds(study, part, rounds, state, heeding)):
+    for done in _timed(recorder, part, rounds_of(study, part, rounds, state, heeding)):
         recorder.charge(done)
         last = done.t == rounds
         if last or fresh or done.t % settings.evaluate_every == 0:  # any fresh round may turn out to be the last
             objective = to_numpy(team.summed(study.problem.total(done.w, dataset.train)))
             if study.facts is None:  # a private figure must not decide whether a certified run goes on
-                _check_finite(objective, recorder, done)
+                check_finite(objective, part, done.t)
             if team.leads:
                 error = test_error(done.w, dataset.test, dataset.target)
                 _write_rows(study, folder, _rows(study, done, batch, recorder.seconds, error, objective))
@@ -114,14 +114,21 @@ def _train_part(
             raise Interrupted
 
 
-def _rounds(study: Study, part: Part, rounds: int, state: State, team: Team) -> Iterator[Round]:
+def rounds_of(study: Study, part: Part, rounds: int, state: State, team: Team = ALONE) -> Iterator[Round]:
+    """The rounds of one batch, with the noise its settings name."""
+    return simulate(part.algorithm, study.dataset.train, noise_of(study, part), rounds, state, team=team)
+
+
+def noise_of(study: Study, part: Part) -> Callable[[int, int], NoiseSource]:
+    """The noise of an agent in a round, as the settings name it."""
+
     def noise(agent: int, t: int) -> NoiseSource:
         if study.settings.noise == "hardened":
             return SYSTEM_NOISE
         streams = part.batch.streams if study.settings.mode == "certified" else ()  # the paper compares on one noise
         return SeededNoise(part.batch.seeds, agent, t, streams)
 
-    return simulate(part.algorithm, study.dataset.train, noise, rounds, state, team=team)
+    return noise
 
 
 def _write_rows(study: Study, folder: RunFolder, rows: list[dict[str, Any]]) -> None:
@@ -135,7 +142,7 @@ def _write_rows(study: Study, folder: RunFolder, rows: list[dict[str, Any]]) -> 
     append_lines(folder.metrics, rows)
 
 
-def _timed(recorder: Recorder, rounds: Iterator[Round]) -> Iterator[Round]:
+def _timed(recorder: Recorder, part: Part, rounds: Iterator[Round]) -> Iterator[Round]:
     """The rounds themselves count as training time; evaluating and writing do not."""
     while True:
         began = time.perf_counter()
@@ -144,7 +151,7 @@ def _timed(recorder: Recorder, rounds: Iterator[Round]) -> Iterator[Round]:
         recorder.seconds += time.perf_counter() - began
         if done is None:
             return
-        _check_finite(done.residual, recorder, done)
+        check_finite(done.residual, part, done.t)
         yield done
 
 
@@ -155,10 +162,11 @@ def _read(done: Round | None) -> Round | None:
     return done._replace(residual=to_numpy(done.residual), rho=to_numpy(done.rho), eta=to_numpy(done.eta))
 
 
-def _check_finite(values: Array, recorder: Recorder, done: Round) -> None:
+def check_finite(values: Array, part: Part, t: int) -> None:
+    """Stop a run whose numbers are none."""
     if not np.isfinite(values).all():
         raise Everywhere(
-            f"{recorder.batch.algorithm} diverged in round {done.t}: its numbers are no longer finite; "
+            f"{part.batch.algorithm} diverged in round {t}: its numbers are no longer finite; "
             "a larger rho, a smaller eta or less noise makes smaller steps"
         )
 

@@ -27,14 +27,22 @@ ARRAYS = ("writers", *(f"{part}_{what}" for part in ("train", "test") for what i
 
 def load(options: DataOptions) -> Dataset:
     """The packed file if there is one, else LEAF's train and test shards, else a sample of LEAF's all_data."""
-    root = data_folder(options.data_dir)
-    for place in (root / "femnist", root):
-        if (place / PACKED).is_file():
-            return _load_packed(place / PACKED, options)
-        if train := _shards(place / "train"):
-            return _from_writers(read_writers(train), read_writers(_shards(place / "test")), options)
-        if everything := _shards(place / "all_data"):
-            return _load_sample(everything, options)
+    place = find(data_folder(options.data_dir))
+    if place.name == PACKED:
+        return _load_packed(place, options)
+    if place.name == "train":
+        return _from_writers(read_writers(_shards(place)), read_writers(_shards(place.parent / "test")), options)
+    return _load_sample(_shards(place), options)
+
+
+def find(root: Path) -> Path:
+    """The packed file, the folder train or the folder all_data: in root/femnist, or in the root itself."""
+    for folder in (root / "femnist", root):
+        if (folder / PACKED).is_file():
+            return folder / PACKED
+        for place in (folder / "train", folder / "all_data"):
+            if _shards(place):
+                return place
     raise InputError(
         f"FEMNIST is not there: put LEAF's json files into {root / 'femnist' / 'train'} and"
         f" {root / 'femnist' / 'test'}, or its unsampled ones into {root / 'femnist' / 'all_data'},"
@@ -125,6 +133,7 @@ SOURCES.register("femnist")(
         ),
         origin="your own LEAF download: its folders train/ and test/, or all_data/, in the folder femnist/",
         load=load,
+        find=find,
         unprotected="The writer: every party is one writer, and protecting single characters does not hide him or her.",
         preset={"averages": False},  # 195 agents' z are 76 MB a run
         paper={
@@ -137,5 +146,6 @@ SOURCES.register("femnist")(
         },
         takes=frozenset({"sample_fraction", "train_share", "partition_seed"}),
         published=True,
+        image=(28, 28),
     )
 )

@@ -71,7 +71,9 @@ SOURCES.register("mnist")(
             "rho_tc": 10000,
             "eta": "nonsmooth",
         },
+        find=lambda folder: find_files(folder)[TRAIN_IMAGES].parent,
         fetch=fetch_mnist,
         published=True,
+        image=(28, 28),
     )
 )

@@ -72,5 +72,6 @@ SOURCES.register("mnist14")(
         load=load,
         paper={"rounds": 20, "rho": 0.002, "eta": "nonsmooth", "eta_scale": 80.0},
         published=True,
+        image=(SIDE, SIDE),
     )
 )

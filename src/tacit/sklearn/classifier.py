@@ -1,0 +1,133 @@
+"""The classifier."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from tacit.errors import InputError
+from tacit.problems.losses.softmax import Softmax
+from tacit.sklearn.declared import class_numbers, needed
+from tacit.sklearn.linear import LinearModel, refuse
+from tacit.types import Array, Classes
+
+
+def _has_probabilities(model: TacitClassifier) -> bool:
+    """Whether the loss fits a model of probabilities."""
+    return model.loss == "softmax"
+
+
+class TacitClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
+    """A linear classifier of several parties' records, with a total privacy budget.
+
+    Parameters
+    ----------
+    total_epsilon, delta : the privacy budget of one whole fit; `inf` trains without noise and without privacy.
+    bounds : (low, high) for all features, a pair for each in order, or by name for a data frame: what is known of them
+        without looking at the records. Values beyond are clipped, in `fit` and in `predict`.
+    classes : the labels that can occur.
+    total_records : a round number of records that the parties agree to state; no party may have more.
+    loss : softmax, hinge or squared.
+    penalty, alpha : l2 (the sum of squares) or l1, and its weight beside the mean loss; of the coefficients of features
+        scaled to [-1, 1], and of the intercept.
+    fit_intercept : whether there is a constant.
+    algorithm, rounds, local_updates, clip : as in `tacit run`; None leaves them to the planner. hidden needs a
+        random_state.
+    ledger : file of the ledger over studies that every fit is set aside in (`tacit ledger init`).
+    random_state : None draws noise from the operating system; a number makes a simulation that can be repeated.
+
+    Attributes
+    ----------
+    coef_, intercept_ : in the units of the features; of class 1 where there are two classes.
+    classes_ : the labels.
+    privacy_spent_ : the cost of the fit, and of all fits so far.
+    ledger_ : the fit's events with their totals.
+    bounds_ : the declared bounds, or None.
+    n_iter_ : the rounds that were made.
+    n_features_in_, feature_names_in_ : of the records.
+    """
+
+    def __init__(
+        self,
+        total_epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        bounds: Any = None,
+        classes: Any = None,
+        total_records: int | None = None,
+        loss: str = "softmax",
+        penalty: str = "l2",
+        alpha: float = 1e-6,
+        fit_intercept: bool = True,
+        algorithm: str | None = None,
+        rounds: int | None = None,
+        local_updates: int | None = None,
+        clip: float | None = None,
+        ledger: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.total_epsilon = total_epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.classes = classes
+        self.total_records = total_records
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.algorithm = algorithm
+        self.rounds = rounds
+        self.local_updates = local_updates
+        self.clip = clip
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, agents: Any = None, **metadata: Any) -> Self:
+        """Train on records X [n, J] with labels y [n]; `agents` names the party that holds each of them."""
+        refuse(metadata)
+        x, y = self._inputs(X, y)
+        check_classification_targets(y)
+        classes = self._classes(y)
+        names = Classes(tuple(map(str, classes)))
+        parameters = self._fit(x, class_numbers(y, classes), names, self.loss, agents)
+        if len(classes) == 2:
+            parameters = parameters[1:] - parameters[:1]
+        self.classes_, self.coef_, self.intercept_ = classes, parameters[:, :-1], parameters[:, -1]
+        return self
+
+    @property
+    def _intercept(self) -> bool:  # type: ignore[override]
+        return self.fit_intercept
+
+    def decision_function(self, X: Any) -> Array:
+        """The score of every class, [n, K]; with two classes how much the second leads, [n]."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class with the highest score."""
+        scores = self.decision_function(X)
+        best = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        predicted: NDArray[Any] = self.classes_[best]
+        return predicted
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """The chance of every class, [n, K]; loss softmax alone has a model of it."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            scores = np.column_stack([np.zeros_like(scores), scores])
+        return Softmax().probabilities(scores)
+
+    def _classes(self, y: NDArray[Any]) -> NDArray[Any]:
+        if self.classes is None and self._private:
+            raise needed("classes", self.total_epsilon, "which labels occur among the records is private")
+        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(classes) < 2:
+            raise InputError(f"there is only one class, {classes[0]}: a classifier needs at least two")
+        return classes

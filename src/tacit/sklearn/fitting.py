@@ -1,0 +1,153 @@
+"""Records in memory become a certified study: planned, set aside, trained and settled as any other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data import Facts, Schema, schema_facts
+from tacit.data.assemble import Records, assemble
+from tacit.data.partition import Agents, agent_names, by_column
+from tacit.data.schema import Numeric
+from tacit.errors import InputError
+from tacit.problems import LOSSES, REGULARISERS
+from tacit.results.account import Account
+from tacit.settings import Settings, resolve
+from tacit.sklearn.declared import rules
+from tacit.study.begin import set_aside
+from tacit.study.certified import complete, outline_of
+from tacit.study.close import ledger_cost
+from tacit.study.memory import Trained, train_in_memory
+from tacit.types import Array, Dataset, Range, Target
+
+SCALE = "symmetric"  # of a table's two: with noise it is the better one for features that are not mostly 0
+ROUNDS_AT_MOST = 100  # of exact ADMM, which ends when its model rests
+TOLERANCE = 1e-6  # of a model at rest
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A study and its records, as an estimator's `fit` has them."""
+
+    settings: Settings
+    x: NDArray[np.float64]  # [n, J] in the user's units
+    labels: NDArray[Any]  # [n] class numbers, or values
+    bounds: NDArray[np.float64]  # [J, 2]
+    target: Target
+    parties: Agents
+
+    @cached_property
+    def rules(self) -> tuple[Numeric, ...]:
+        """How every feature is scaled, [J]."""
+        return rules(self.bounds, self.settings.intercept)
+
+    @property
+    def facts(self) -> Facts:
+        """All that the plan may know."""
+        total = int(self.settings.total_records)
+        return schema_facts(
+            self.settings.name,
+            Schema("label", self.target, self.rules, scale=SCALE),
+            intercept=self.settings.intercept,
+            agents=len(self.parties.names),
+            total_records=total,
+            records_max=total,
+            test="none",
+        )
+
+    def dataset(self) -> Dataset:
+        """The records, scaled and dealt out; values beyond their bounds are clipped."""
+        x = np.empty(self.x.shape)
+        for j, rule in enumerate(self.rules):
+            x[:, j] = rule.scaled(np.clip(self.x[:, j], *self.bounds[j]), SCALE)
+        labels, names = self.labels, [rule.name for rule in self.rules]
+        if isinstance(self.target, Range):
+            labels = np.clip(labels, self.target.low, self.target.high)
+        options = self.settings.data_options()
+        records = Records(x, labels)
+        return assemble(self.settings.name, options, records, self.parties, features=names, target=self.target)
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """The settings of a study in memory; those that are None are the planner's."""
+    return resolve({"data": "table", "averages": False} | {k: v for k, v in given.items() if v is not None})
+
+
+def parties(agents: Any, rows: int) -> Agents:
+    """Who holds which row: one party, or those that are named."""
+    if agents is None:
+        return Agents(agent_names(1), [np.arange(rows)])
+    named = np.asarray(agents, dtype=object)
+    if named.shape != (rows,):
+        raise InputError(f"agents has shape {named.shape}: it must name the party of each of the {rows} records")
+    if any(name is None or name != name for name in named):  # noqa: PLR0124  what is not a number differs from itself
+        raise InputError("agents has a missing value: every record needs its party")
+    names, of = np.unique(named.astype(str), return_inverse=True)
+    return by_column([str(name) for name in names], of)
+
+
+def train(given: Given) -> tuple[Trained, dict[str, Any] | None]:
+    """The model with its ledger, and the state of the ledger over studies afterwards, where there is one.
+
+    What fails before the first round gives its reservation back; what fails later leaves the whole plan set aside.
+    """
+    plan = outline_of(given.settings, given.facts)
+    ledger = Path(given.settings.ledger) if given.settings.ledger else None
+    with nullcontext("") if ledger is None else set_aside(plan) as reservation:
+        _check_sizes(given)
+        study = complete(plan, given.dataset())
+    trained = train_in_memory(study, TOLERANCE)
+    if ledger is None:
+        return trained, None
+    account = Account.open(ledger)
+    account.settle(reservation, ledger_cost(trained.ledger))
+    return trained, account.state()
+
+
+def without_noise(settings: Settings, asked: str | None, features: int, parties: int) -> dict[str, Any]:
+    """What settles a run without noise soon: the method, unless one is asked for, and its steps.
+
+    Exact ADMM, where it knows the problem, takes rho = sqrt(mu L): mu is the curvature that the regulariser alone
+    gives, L the most that the records can; one party has nobody to agree with, and takes a small rho. Inexact ADMM
+    takes the planner's steps, which are for bounded gradients, and 1/L where they are not bounded.
+    """
+    loss, regulariser = LOSSES[settings.loss](), REGULARISERS[settings.regulariser]()
+    algorithm = asked or ("admm" if math.isfinite(loss.curvature + regulariser.curvature) else "iadmm")
+    most = loss.curvature * features / parties
+    if algorithm == "admm":
+        share = regulariser.strong_convexity * settings.beta / parties / most
+        alone = parties == 1
+        rho = most * (1e-6 if alone else math.sqrt(max(share, 1e-6)))
+        return {
+            "algorithm": (algorithm,),
+            "rounds": ROUNDS_AT_MOST,
+            "rho": rho,
+            "tolerance": 1e-8 if alone else 1e-6,  # a step among many need not be exact to the last digit
+        }
+    if algorithm == "iadmm" and math.isinf(loss.residual_bound):
+        return {"algorithm": (algorithm,), "rho": most, "eta": 1.0 / most}
+    return {"algorithm": (algorithm,)}
+
+
+def in_user_units(w: Array, given: Given) -> tuple[Array, Array]:
+    """Parameters of scaled features as coefficients [K, J] and constants [K] of the features as they were."""
+    low, high = np.array([(rule.low, rule.high) for rule in given.rules]).T
+    slopes = 2.0 * w[: len(given.rules)] / (high - low)[:, None]
+    constants = -((low + high) / 2.0 @ slopes)
+    return slopes.T, constants + w[-1] if given.settings.intercept else constants
+
+
+def _check_sizes(given: Given) -> None:
+    total = int(given.settings.total_records)
+    if max(map(len, given.parties.records)) > total:
+        raise InputError(
+            f"total_records is {total}, and a party alone has more: give a round number that is at least all records"
+        )

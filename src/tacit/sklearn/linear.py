@@ -1,0 +1,180 @@
+"""What both estimators share: parameters into settings, records into a study, and the purse that clones spend from."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tacit.errors import InputError
+from tacit.mapped import row_blocks
+from tacit.privacy.totals import ledger_totals
+from tacit.settings import Settings
+from tacit.settings.rules import real
+from tacit.sklearn.declared import declared_bounds, needed, seen_bounds
+from tacit.sklearn.fitting import Given, in_user_units, parties, settings_of, train, without_noise
+from tacit.sklearn.spending import PrivacyWarning, Spendings, spent
+from tacit.study.close import ledger_cost
+from tacit.types import Array, Target
+
+NO_WEIGHTS = (
+    "sample_weight is refused: a weight would change how far one record can move the model, which the noise is scaled "
+    "to; repeat or leave out records before you state total_records"
+)
+
+
+class LinearModel(BaseEstimator):  # type: ignore[misc]
+    """A linear model trained among parties; see its two forms."""
+
+    _cloned = False
+    _intercept = True
+
+    @property
+    def _private(self) -> bool:
+        """Whether there is a budget to keep."""
+        return math.isfinite(real(0.0, infinite=True)("total_epsilon", self.total_epsilon))
+
+    def _inputs(self, X: Any, y: Any, **how: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """Records as arrays, with the names of their features taken note of."""
+        x, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **how)
+        return x if isinstance(x, np.ndarray) else x.toarray(), y
+
+    def _fit(self, x: NDArray[np.float64], labels: NDArray[Any], target: Target, loss: str, agents: Any) -> Array:
+        """Train, take note of what it cost, and give coefficients and constants, [K, J + 1]."""
+        held = parties(agents, len(x))
+        settings = self._settings(x, loss, len(held.names))
+        bounds = self._bounds(x)
+        given = Given(settings, x, labels, seen_bounds(x) if bounds is None else bounds, target, held)
+        purse = self._purse()
+        self._warn(purse)
+        trained, account = train(given)
+        purse.costs.append(ledger_cost(trained.ledger))
+        self.ledger_ = ledger_totals(trained.ledger)
+        self.privacy_spent_ = spent(self.ledger_, purse, account)
+        self.bounds_, self.n_iter_ = bounds, trained.rounds
+        self._spendings, self._cloned = purse, False
+        return np.column_stack(in_user_units(trained.w, given))
+
+    def _settings(self, x: NDArray[np.float64], loss: str, agents: int) -> Settings:
+        private = self._private
+        if private and self.total_records is None:
+            why = "how many records there are is private; a round number that the parties agree to state serves"
+            raise needed("total_records", self.total_epsilon, why)
+        seeded = self.random_state is not None or not private
+        self._check_ledger(private)
+        given = {
+            "name": type(self).__name__,
+            "total_epsilon": (self.total_epsilon,),
+            "delta": self.delta,
+            "loss": loss,
+            "regulariser": self.penalty,
+            "beta": self.alpha,
+            "intercept": self._intercept,
+            "rounds": self.rounds,
+            "local_updates": self.local_updates,
+            "clip": self.clip,
+            "algorithm": None if self.algorithm is None else (self.algorithm,),
+            "noise": "seeded" if seeded else "hardened",
+            "seed": _seed(self.random_state) if seeded else None,
+            "ledger": self.ledger,
+            "agents": agents,
+            "total_records": len(x) if self.total_records is None else self.total_records,
+        }
+        settings = settings_of(given)
+        if private:
+            return settings
+        best = without_noise(settings, self.algorithm, x.shape[1] + settings.intercept, agents)
+        return settings_of(given | {name: value for name, value in best.items() if given.get(name) is None})
+
+    def _bounds(self, x: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        if self.bounds is not None:
+            return declared_bounds(self.bounds, x.shape[1], getattr(self, "feature_names_in_", None))
+        if self._private:
+            raise needed("bounds", self.total_epsilon, "ranges read off the records would tell of them")
+        return None
+
+    def _check_ledger(self, private: bool) -> None:
+        if self.ledger is None:
+            return
+        if not private:
+            raise InputError("total_epsilon is inf, which has no cost that a ledger could hold: leave ledger None")
+        if self.random_state is not None:
+            raise InputError(
+                "a ledger counts noise that protects, and noise from a known random_state can be taken off again: "
+                "leave random_state None, or ledger"
+            )
+
+    def _warn(self, purse: Spendings) -> None:
+        """Say once that fits add up; refuse one whose cost would be forgotten."""
+        if not self._private:
+            return
+        if purse.away and self.ledger is None:
+            raise InputError(
+                "this clone is to be fitted in another process, where what it spends would be forgotten: "
+                "give ledger=PATH, or n_jobs=1"
+            )
+        if (self._cloned or purse.costs) and not purse.told:
+            purse.told = True
+            warnings.warn(
+                "every fit of a search, of cross-validation or of the same estimator spends a budget of its own, "
+                f"total_epsilon={self.total_epsilon:g} here, and they add up: see privacy_spent_.all_fits_epsilon; "
+                "scores on private records have no noise, so they are for the records' owner alone",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+
+    def _purse(self) -> Spendings:
+        """The purse of this estimator and its clones; one that came from elsewhere as a whole goes on with a copy."""
+        purse: Spendings = vars(self).get("_spendings") or Spendings()
+        if purse.away and not self._cloned:
+            purse = Spendings(list(purse.costs), os.getpid())
+        return purse
+
+    def __sklearn_clone__(self) -> Self:
+        """A clone that spends from the same purse."""
+        copy: Self = super().__sklearn_clone__()
+        self._spendings = copy._spendings = self._purse()
+        copy._cloned = True
+        return copy
+
+    def _scores(self, X: Any) -> Array:
+        """X coef_ᵀ + intercept_, [n, K] or [n]; values beyond declared bounds are clipped as in training."""
+        check_is_fitted(self)
+        x = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        blocks = [self._block(x[rows]) for rows in row_blocks(x.shape[0], 8 * x.shape[1])]
+        return np.concatenate(blocks)
+
+    def _block(self, x: Any) -> Array:
+        x = x if isinstance(x, np.ndarray) else x.toarray()
+        if self.bounds_ is not None:
+            x = np.clip(x, *self.bounds_.T)
+        scores: Array = x @ self.coef_.T + self.intercept_
+        return scores
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse records are taken."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def refuse(metadata: dict[str, Any]) -> None:
+    """Refuse what `fit` does not take, with a reason where it could be expected to."""
+    if metadata.pop("sample_weight", None) is not None:
+        raise InputError(NO_WEIGHTS)
+    for name in metadata:
+        raise TypeError(f"fit got an unexpected argument '{name}': it takes X, y and agents")
+
+
+def _seed(random_state: Any) -> int:
+    """A seed as settings have it."""
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        return int(random_state or 0)
+    return int(check_random_state(random_state).randint(2**31))

@@ -1,0 +1,48 @@
+"""Small problems, and estimators that have all declared what a budget needs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.results.account import Account
+from tacit.sklearn import TacitClassifier, TacitRegressor
+
+Records = tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]
+
+
+def problem(n: int = 120, features: int = 3, classes: int = 2, seed: int = 0) -> Records:
+    """Features in [-1, 1], labels that depend on them, and three parties."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1.0, 1.0, (n, features))
+    scores = x @ random.normal(size=(features, classes)) + 0.2 * random.gumbel(size=(n, classes))
+    return x, scores.argmax(axis=1), random.choice(["north", "south", "west"], n)
+
+
+def values(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values in [0, 50] for a regressor."""
+    noise = np.random.default_rng(1).normal(size=len(x))
+    return np.clip(25.0 + 10.0 * x[:, 0] - 5.0 * x[:, -1] + noise, 0.0, 50.0)
+
+
+def classifier(total_epsilon: float = 1.0, **more: Any) -> TacitClassifier:
+    given: dict[str, Any] = {"bounds": (-1, 1), "classes": [0, 1], "total_records": 200, "rounds": 20}
+    return TacitClassifier(total_epsilon, **(given | more))
+
+
+def regressor(total_epsilon: float = 1.0, **more: Any) -> TacitRegressor:
+    given: dict[str, Any] = {"bounds": (-1, 1), "label_bounds": (0, 50), "total_records": 200, "rounds": 20}
+    return TacitRegressor(total_epsilon, **(given | more))
+
+
+def exact(model: type[Any] = TacitClassifier, **more: Any) -> Any:
+    """Without privacy, strongly convex and so soon at its optimum."""
+    return model(math.inf, **({"bounds": (-1, 1), "alpha": 0.01} | more))
+
+
+def ledger(folder: Path, total_epsilon: float, name: str = "l") -> Account:
+    return Account.create(folder / name, "records", total_epsilon, 1e-6)
