@@ -1,0 +1,172 @@
+"""`tacit sweep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from click.exceptions import Exit
+
+from tacit import study
+from tacit.cli.options import GROUPS, given_settings, setting_flags
+from tacit.cli.output import print_json, print_table, stderr, stdout
+from tacit.cli.sweep_watch import SweepWatcher
+from tacit.errors import InputError
+from tacit.stopping import stop_signals
+from tacit.sweeps.cost import cost_of
+from tacit.sweeps.folder import SweepFolder
+from tacit.sweeps.grid import Grid
+from tacit.sweeps.outcome import Sweep
+from tacit.sweeps.words import at_words, notes, summary_table, verdict
+from tacit.sweeps.work import ask, compared, default_place, run_grid
+
+PANEL = "Sweep settings"
+MOST_LINES = 20  # comparisons that a terminal shows
+
+
+@click.command(context_settings={"show_default": True})
+@click.argument("config", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--over", multiple=True, metavar="NAME=V1,V2,...", panel=PANEL, help="a setting to sweep, and its values; repeat it"
+)
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="NAME",
+    panel=PANEL,
+    help="the setting whose values are compared in pairs [default: algorithm, else the first that varies]",
+)
+@click.option("--resume", type=click.Path(path_type=Path), metavar="FOLDER", panel=PANEL, help="go on with a sweep")
+@click.option("--dry-run", is_flag=True, panel=PANEL, help="list the points and what they would spend, and end")
+@click.option("--yes", is_flag=True, panel=PANEL, help="allow more than 10,000 runs")
+@click.option("--json", "as_json", is_flag=True, panel=PANEL, help="print one JSON object, and nothing else, on stdout")
+@setting_flags(groups=GROUPS)
+def sweep(
+    config: Path | None,
+    over: tuple[str, ...],
+    compare: tuple[str, ...],
+    resume: Path | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Train at every point of a grid of settings, and say which differences are more than chance.
+
+    Any setting below can be swept with --over. Algorithms, budgets and seeds share every pass over the data in one run
+    folder; each combination of the others gets a run folder, which every other command takes. Differences are paired
+    over seeds. Stopped or killed, the same command goes on. It says first what all runs together would spend.
+
+    \b
+    Examples:
+      tacit sweep --over algorithm=objp,objpm --over total-epsilon=0.5,1,3 --rounds 20 --seeds 5 --out sweeps/a
+      tacit sweep --over clip=0.5,1,2 --compare clip --rounds 50 --seeds 5 --out sweeps/b
+      tacit sweep --over partition-seed=1,2,3,4,5 --over partition=shuffled,dirichlet --rounds 20 --compare partition
+      tacit sweep --resume sweeps/a
+      tacit sweep --over rho=0.1,1,10 --over clip=1,2 --dry-run
+    """
+    given = given_settings(flags)
+    if resume is not None:
+        _check_alone(config, over, given)
+        folder = SweepFolder(resume)
+        grid, by = folder.read()
+        by = compared(grid, compare) if compare else by
+    else:
+        grid, by = ask(config, _parse(over), compare, given)
+        folder = SweepFolder(Path(given["out"]) if "out" in given else default_place(grid))
+    if dry_run:
+        _preview(grid, as_json)
+        return
+    with _working(folder) as watcher, stop_signals(stderr.print) as stop:
+        done = run_grid(folder, grid, by, yes=yes, say=watcher.say, watch=watcher, stop=stop)
+    if as_json:
+        print_json(done.summary)
+    else:
+        _show(done)
+
+
+def _parse(over: tuple[str, ...]) -> dict[str, str]:
+    """NAME=V1,V2,... of every --over."""
+    found: dict[str, str] = {}
+    for text in over:
+        name, sign, values = text.partition("=")
+        if not (name and sign and values):
+            raise InputError(f"over is '{text}': it must be NAME=VALUE,VALUE, as in clip=0.5,1,2")
+        if name.replace("_", "-") in found:
+            raise InputError(f"{name} is swept twice: give all of its values in one --over")
+        found[name.replace("_", "-")] = values
+    return found
+
+
+def _check_alone(config: Path | None, over: tuple[str, ...], given: dict[str, Any]) -> None:
+    if config is not None or over or given:
+        raise InputError("resume takes its settings from the sweep's own sweep.toml: give no others beside it")
+
+
+def _preview(grid: Grid, as_json: bool) -> None:
+    cost = cost_of(grid)
+    if as_json:
+        points = [
+            {"point": point.name, **point.values, "runs": point.runs, "rounds": rounds}
+            for point, rounds in zip(grid.points, cost.rounds, strict=True)
+        ]
+        spending = [
+            {
+                **one.records._asdict(),
+                "runs": one.runs,
+                "epsilon": one.epsilon,
+                "delta": one.delta,
+                "seeded": one.seeded,
+            }
+            for one in cost.spending
+        ]
+        print_json({"points": points, "runs": grid.runs, "spending": spending})
+        return
+    rows = [
+        (point.name, ", ".join(point.settings.algorithm), str(point.runs), str(rounds))
+        for point, rounds in zip(grid.points, cost.rounds, strict=True)
+    ]
+    print_table(("point", "algorithms", "runs", "rounds"), rows, left=2)
+    stdout.print()
+    for sentence in (f"{len(grid.points)} points, {grid.runs:,} runs; nothing was trained", *cost.sentences()):
+        stdout.print(sentence, soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def _working(folder: SweepFolder) -> Iterator[SweepWatcher]:
+    """Progress on stderr; who stops is told how to go on."""
+    watcher = SweepWatcher(stderr)
+    try:
+        yield watcher
+    except (study.Interrupted, KeyboardInterrupt):
+        watcher.close()
+        place = f": continue with 'tacit sweep --resume {folder.path}'" if folder.asked.is_file() else ""
+        stderr.print(f"stopped{place}", soft_wrap=True, highlight=False)
+        raise Exit(130) from None
+    finally:
+        watcher.close()
+
+
+def _show(done: Sweep) -> None:
+    for name, words in done.failed.items():
+        stdout.print(f"{name} did not end: {words}", soft_wrap=True, highlight=False)
+    if not done.means:
+        raise InputError(f"no point of {done.path} came to an end: see above")
+    print_table(*summary_table(done.means, done.unit, done.regression))
+    stdout.print()
+    for one in done.comparisons[:MOST_LINES]:
+        at = at_words(one.at)
+        stdout.print(f"{at}{': ' if at else ''}{verdict(one, done.regression)}", soft_wrap=True, highlight=False)
+    if len(done.comparisons) > MOST_LINES:
+        stdout.print(f"and {len(done.comparisons) - MOST_LINES} more comparisons, in comparisons.csv", highlight=False)
+    hardened = any(point.settings.noise == "hardened" for point in done.grid.points)
+    for line in notes(done.comparisons, [found.n for found in done.means.values()], done.unit, hardened):
+        stdout.print(line, soft_wrap=True, highlight=False)
+    if done.private:
+        words = "these test errors are computed from private records without noise: for their owner alone"
+        stdout.print(words, soft_wrap=True, highlight=False)
+    place = done.folder.place(done.private)
+    stdout.print(f"tables, page and picture are in {place}", soft_wrap=True, highlight=False)

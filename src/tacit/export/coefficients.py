@@ -1,0 +1,84 @@
+"""A linear model as a table of coefficients, in the encoding's units and in the user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tacit.data import read_schema
+from tacit.data.assemble import INTERCEPT
+from tacit.data.schema import Numeric, Schema
+from tacit.study.use import Model
+from tacit.types import Array, Classes
+
+Rows = list[dict[str, Any]]
+
+
+def coefficient_rows(model: Model) -> Rows:
+    """One row for each feature and one for the intercept, a column for each class.
+
+    `encoded` columns multiply features as the model sees them. `units` columns, of a model of a table, multiply the
+    table's own values (clipped to low..high; 0 or 1 for a category): their sum with the intercept is the class's score,
+    or, for a number, the prediction itself.
+    """
+    schema = read_schema(model.schema) if model.schema is not None else None
+    outputs = output_names(model, schema)
+    features = model.features[:-1] if model.settings.intercept else model.features
+    w = model.w.astype(np.float64)
+    encoded = w[:-1] if model.settings.intercept else w
+    constant = w[-1] if model.settings.intercept else np.zeros(w.shape[1])
+    in_units, shift = _units(model, schema, encoded, constant) if schema is not None else (None, None)
+    bounds = _bounds(schema)
+    rows = [
+        _row(name, bounds.get(name), outputs, encoded[j], None if in_units is None else in_units[j])
+        for j, name in enumerate(features)
+    ]
+    return [*rows, _row(INTERCEPT, None, outputs, constant, shift)]
+
+
+def output_names(model: Model, schema: Schema | None) -> tuple[str, ...]:
+    """What the scores are of: the classes, or the label."""
+    if isinstance(model.target, Classes):
+        return model.target.names
+    return (schema.label if schema is not None else "label",)
+
+
+def scaling(rule: Numeric, scale: str) -> tuple[float, float]:
+    """(a, b) of a v + b, which is what the encoding makes of a value v within the bounds."""
+    width = rule.high - rule.low
+    if scale == "symmetric":
+        return 2.0 / width, -2.0 * rule.low / width - 1.0
+    return 1.0 / width, -rule.low / width
+
+
+def _units(model: Model, schema: Schema, encoded: Array, constant: Array) -> tuple[Array, Array]:
+    """Coefficients and intercept for the table's own values; for a number, of the prediction in its own unit."""
+    pairs = [
+        pair
+        for rule in schema.columns
+        for pair in ([scaling(rule, schema.scale)] if isinstance(rule, Numeric) else [(1.0, 0.0)] * len(rule.features))
+    ]
+    a, b = (np.array(values)[:, None] for values in zip(*pairs, strict=True))
+    own, shift = a * encoded, constant + (b * encoded).sum(axis=0)
+    if isinstance(model.target, Classes):
+        return own, shift
+    width = model.target.high - model.target.low
+    return width * own, model.target.low + width * shift
+
+
+def _bounds(schema: Schema | None) -> dict[str, tuple[float, float]]:
+    rules = schema.columns if schema is not None else ()
+    return {rule.name: (rule.low, rule.high) for rule in rules if isinstance(rule, Numeric)}
+
+
+def _row(
+    name: str, bounds: tuple[float, float] | None, outputs: tuple[str, ...], encoded: Array, units: Array | None
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"feature": name}
+    if units is not None:
+        row |= {"low": bounds[0] if bounds else "", "high": bounds[1] if bounds else ""}
+    row |= {f"encoded:{output}": float(value) for output, value in zip(outputs, encoded, strict=True)}
+    if units is not None:
+        row |= {f"units:{output}": float(value) for output, value in zip(outputs, units, strict=True)}
+    return row

@@ -1,0 +1,1 @@
+"""One file for each program to export for."""

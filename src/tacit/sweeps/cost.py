@@ -1,0 +1,123 @@
+"""What all fits of a sweep would spend together: choosing among models that were trained on records spends too."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tacit.data import Facts
+from tacit.privacy.accounting import tightest
+from tacit.privacy.events import Event
+from tacit.results.account import Account
+from tacit.settings import Settings
+from tacit.study.batches import batches
+from tacit.study.begin import reservation_cost
+from tacit.study.certified import Outline, outline_of, public_facts
+from tacit.sweeps.grid import Grid, Point
+from tacit.views.tables import format_epsilon
+
+SIMULATED = " This is a simulation: its noise comes from seeds, which anybody can know and which points share."
+
+
+class Records(NamedTuple):
+    """Whose budget it is: sums over other records, or other neighbours, would hold for nothing."""
+
+    name: str
+    adjacency: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What the runs on the same records come to."""
+
+    records: Records
+    runs: int
+    without_noise: int  # of the runs
+    epsilon: float  # of all runs together
+    delta: float
+    seeded: bool
+
+    def sentence(self) -> str:
+        """In words, for before it begins."""
+        all_of = f"All {self.runs} runs together" if self.runs > 1 else "The one run"
+        if self.without_noise:
+            cost = f"no finite epsilon ({self.without_noise} of them are without noise)"
+        else:
+            cost = f"epsilon {format_epsilon(self.epsilon)} at delta {self.delta:g}"
+        own = ", each with noise of its own" if self.runs > 1 else ""
+        words = f"{all_of} would spend {cost} on the data '{self.records.name}'{own}"
+        return f"{words}; who chooses among them has spent all of it.{SIMULATED if self.seeded else ''}"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a sweep would take: nothing was read but public facts, and every point is known to be possible."""
+
+    rounds: tuple[int, ...]  # of each point, all its algorithms together
+    spending: tuple[Spending, ...]  # none in mode paper
+
+    def sentences(self) -> list[str]:
+        """What it would spend, in words."""
+        return [one.sentence() for one in self.spending] or [
+            "Mode paper has no end-to-end guarantee: there is no finite epsilon to add up."
+        ]
+
+
+def cost_of(grid: Grid) -> Cost:
+    """The rounds and the spending of every point; what would stop one of them stops the sweep here."""
+    facts: dict[str, Facts] = {}
+    planned = {point.name: _outline(point.settings, facts) for point in grid.points if _certified(point)}
+    rounds = tuple(
+        sum(part.rounds for part in planned[point.name].parts)
+        if point.name in planned
+        else int(point.settings.rounds) * len(batches(point.settings))
+        for point in grid.points
+    )
+    groups: dict[Records, list[Outline]] = {}
+    for plan in planned.values():
+        whose = Records(plan.facts.name, plan.settings.adjacency, plan.facts.unit)
+        groups.setdefault(whose, []).append(plan)
+    return Cost(rounds, tuple(_spending(whose, plans) for whose, plans in groups.items()))
+
+
+def check_ledger(points: Sequence[Point]) -> None:
+    """Refuse points that a ledger over studies has no room for, all together, before the first begins."""
+    facts: dict[str, Facts] = {}
+    plans = [_outline(point.settings, facts) for point in points if point.settings.ledger]
+    if plans:
+        account, first = Account.open(Path(plans[0].settings.ledger)), plans[0]
+        whole = math.fsum(reservation_cost(plan) for plan in plans)
+        account.after(account.state(), whole, first.settings.adjacency, first.facts.unit)
+
+
+def _certified(point: Point) -> bool:
+    return point.settings.mode == "certified"
+
+
+def _outline(settings: Settings, facts: dict[str, Facts]) -> Outline:
+    """The point's plan; a data set's public facts are read once for all points that share them."""
+    key = repr((settings.data_options(), settings.total_records, settings.records_max))
+    if key not in facts:
+        facts[key] = public_facts(settings)
+    return outline_of(settings, facts[key])
+
+
+def _spending(whose: Records, plans: Sequence[Outline]) -> Spending:
+    runs = [plan for outline in plans for part in outline.parts for plan in part.plans]
+    events: Counter[Event] = Counter()
+    for plan in runs:
+        events.update(plan.events)
+    delta = min(outline.settings.delta for outline in plans)
+    return Spending(
+        whose,
+        len(runs),
+        sum(math.isinf(plan.total_epsilon) for plan in runs),
+        tightest(events, delta).epsilon,
+        delta,
+        any(outline.settings.noise != "hardened" for outline in plans),
+    )

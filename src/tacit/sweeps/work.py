@@ -1,0 +1,149 @@
+"""A sweep at work: one run folder after the other, each begun, gone on with, or kept as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tacit import api
+from tacit.engine.team import ranks_here
+from tacit.errors import Everywhere, InputError
+from tacit.results.folder import RunFolder
+from tacit.study import Progress
+from tacit.sweeps.cost import Cost, check_ledger, cost_of
+from tacit.sweeps.folder import SweepFolder
+from tacit.sweeps.grid import BATCHED, Grid, Point, make_grid
+from tacit.sweeps.outcome import Sweep, conclude
+
+MOST = 10_000  # runs that are begun without being asked twice
+
+
+class SweepProgress(NamedTuple):
+    """How far a sweep is, for whoever watches."""
+
+    number: int  # of the point at work, from 1
+    points: int
+    name: str
+    done: int  # rounds, of all points
+    rounds: int
+    study: Progress
+
+
+Watch = Callable[[SweepProgress], None]
+
+
+def sweep(
+    config: str | Path | None = None,
+    *,
+    over: Mapping[str, Any],
+    compare: Sequence[str] = (),
+    yes: bool = False,
+    say: Callable[[str], None] = lambda sentence: None,
+    watch: Watch = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+    **settings: Any,
+) -> Sweep:
+    """Train at every point of a grid, as in over={"clip": [0.5, 1, 2]}, and compare; the same call again goes on.
+
+    `compare` names the settings whose values are compared, by default the algorithm; `yes` allows more than 10,000
+    runs; `out` is the sweep's folder. What all runs together spend is told to `say` before the first begins.
+    """
+    grid, by = ask(config, over, compare, settings)
+    place = Path(settings["out"]) if settings.get("out") else default_place(grid)
+    return run_grid(SweepFolder(place), grid, by, yes=yes, say=say, watch=watch, stop=stop)
+
+
+def ask(
+    config: str | Path | None, over: Mapping[str, Any], compare: Sequence[str], settings: Mapping[str, Any]
+) -> tuple[Grid, tuple[str, ...]]:
+    """The grid, and the settings to compare by."""
+    given = {name: value for name, value in settings.items() if name != "out"}
+    grid = make_grid(api.read_config(config) if config else {}, given, over)
+    return grid, compared(grid, compare)
+
+
+def compared(grid: Grid, compare: Sequence[str]) -> tuple[str, ...]:
+    """The settings to compare by: those asked for, else the algorithm, else the first that varies."""
+    first = grid.points[0].settings
+    budgets = max(len(first.total_epsilon), len(first.epsilon)) > 1
+    varied = {
+        **({"algorithm": None} if len(first.algorithm) > 1 else {}),
+        **dict.fromkeys(name for name in grid.between if len(grid.over[name]) > 1 and name != "partition_seed"),
+        **({"epsilon": None} if budgets else {}),
+    }
+    if not compare:
+        return tuple(varied)[:1]
+    asked = tuple(dict.fromkeys(name.replace("-", "_").replace("total_epsilon", "epsilon") for name in compare))
+    for name in asked:
+        if name not in varied:
+            choices = ", ".join(one.replace("_", "-") for one in varied) or "none"
+            raise InputError(f"compare is {name.replace('_', '-')}, which has one value or none: there are {choices}")
+    return asked
+
+
+def run_grid(
+    folder: SweepFolder,
+    grid: Grid,
+    by: Sequence[str],
+    *,
+    yes: bool = False,
+    say: Callable[[str], None] = lambda sentence: None,
+    watch: Watch = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Sweep:
+    """Every point that is not done yet, then the figures."""
+    if ranks_here() > 1:
+        raise InputError("a sweep works in one process: start it without torchrun")
+    if grid.runs > MOST and not yes:
+        raise InputError(f"this sweep has {grid.runs:,} runs, more than {MOST:,}: say --yes if that is meant")
+    cost = cost_of(grid)
+    check_ledger([point for point in grid.points if not _begun(folder.run(point))])
+    folder.begin(grid, by)
+    for sentence in cost.sentences():
+        say(sentence)
+    failed: dict[str, str] = {}
+    for number, point in enumerate(grid.points, 1):
+        follow = _follow(number, grid, cost, point, watch)
+        try:
+            _run_point(point, folder.run(point), follow, stop)
+        except Everywhere as error:  # it diverged: the others may not
+            failed[point.name] = str(error)
+    return conclude(folder, grid, by, failed, cost.sentences())
+
+
+def default_place(grid: Grid) -> Path:
+    """A folder named after the time and what is swept."""
+    return Path("sweeps") / f"{time.strftime('%Y%m%d-%H%M%S')}-{'-'.join(grid.over)}".replace("_", "-")
+
+
+def _run_point(point: Point, path: Path, watch: Callable[[Progress], None], stop: Callable[[], bool]) -> None:
+    if _begun(path):
+        api.resume(path, watch=watch, stop=stop)
+        return
+    if path.is_dir():
+        shutil.rmtree(path)  # it was killed before it released anything
+    settings = {entry.name: getattr(point.settings, entry.name) for entry in dataclasses.fields(point.settings)}
+    given = {name: value for name, value in settings.items() if not (name in BATCHED and value == ())}
+    api.run(watch=watch, stop=stop, **{**given, "out": path})
+
+
+def _begun(path: Path) -> bool:
+    """Whether a run folder is complete enough to go on from: its ledger is the last thing it begins with."""
+    folder = RunFolder(path)
+    return folder.config.is_file() and folder.ledger.is_file() and folder.ledger.stat().st_size > 0
+
+
+def _follow(number: int, grid: Grid, cost: Cost, point: Point, watch: Watch) -> Callable[[Progress], None]:
+    """From the rounds of one point to those of the whole sweep."""
+    before, seen = sum(cost.rounds[: number - 1]), dict[str, int]()
+
+    def follow(progress: Progress) -> None:
+        seen[progress.batch.algorithm] = progress.t
+        done = before + sum(seen.values())
+        watch(SweepProgress(number, len(grid.points), point.name, done, sum(cost.rounds), progress))
+
+    return follow

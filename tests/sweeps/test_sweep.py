@@ -1,0 +1,176 @@
+"""Whole sweeps: rows are runs, private figures stay at home, what is done is kept, what diverges is said."""
+
+from __future__ import annotations
+
+import csv
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tacit
+from tacit.errors import InputError
+from tacit.privacy.accounting import tightest
+from tacit.privacy.events import Event
+from tacit.privacy.ledger import releases
+from tacit.results.account import Account
+from tacit.results.folder import RunFolder
+from tacit.sweeps import Sweep
+from tacit.sweeps.cost import cost_of
+from tacit.sweeps.statistics import interval
+from tests.cli.helpers import COMMAND, EXAMPLE, environment, refused, wait_for_rows
+from tests.cli.helpers import tacit as command
+from tests.sweeps.test_grid import CLINICS
+
+OVER = {"algorithm": ["objp", "objpm"], "clip": [0.5, 1.0]}
+ASKED: dict[str, Any] = {**CLINICS, "seeds": 3, "total_epsilon": 2.0}
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """A sweep whose test records are held out of private ones."""
+    return tacit.sweep(over=OVER, out=tmp_path_factory.mktemp("sweep") / "s", **ASKED)
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_row_is_the_run_that_the_point_alone_would_be(private: Sweep, tmp_path: Path) -> None:
+    assert len(private.rows) == 12
+    alone = tacit.run(**ASKED, algorithm="objp,objpm", clip=1.0, out=tmp_path / "r")
+    mine = [row for row in private.rows if row["clip"] == 1.0]
+    assert [row["test_error"] for row in mine] == [entry["test_error"] for entry in alone.runs]
+    assert (private.path / "runs" / "2-clip=1" / "model.npz").read_bytes() == (
+        tmp_path / "r" / "model.npz"
+    ).read_bytes()
+    written = read(private.path / "local-only" / "results.csv")
+    assert [float(row["test_error"]) for row in written] == [row["test_error"] for row in private.rows]
+    assert all(float(row["spent_epsilon"]) == pytest.approx(2.0, rel=1e-3) for row in written)
+
+
+def test_what_is_said_beforehand_is_what_the_ledgers_come_to(private: Sweep) -> None:
+    events: Counter[Event] = Counter()
+    for path in (private.path / "runs").iterdir():
+        for agents in releases(RunFolder.open(path).read_ledger()).values():
+            events.update(agents["north"])
+    assert cost_of(private.grid).spending[0].epsilon == pytest.approx(tightest(events, 1e-6).epsilon)
+
+
+def test_means_and_comparisons_are_made_of_the_rows(private: Sweep) -> None:
+    at = (("algorithm", "objpm"), ("clip", 0.5), ("epsilon", 2.0))
+    errors = [r["test_error"] for r in private.rows if (r["algorithm"], r["clip"]) == ("objpm", 0.5)]
+    assert private.means[at] == interval(errors) and len(private.means) == 4
+    assert [dict(one.at) for one in private.comparisons] == [{"clip": 0.5}, {"clip": 1.0}]
+    written = read(private.path / "local-only" / "comparisons.csv")
+    assert [float(row["difference"]) for row in written] == [one.difference.mean for one in private.comparisons]
+    assert [row["pairs"] for row in written] == ["3", "3"]
+
+
+def test_no_figure_without_noise_leaves_local_only(private: Sweep) -> None:
+    public = [
+        path for path in private.path.rglob("*") if path.is_file() and not {"local-only", "checkpoint"} & {*path.parts}
+    ]
+    assert {"results.csv", "sweep.md", "sweep.toml"} <= {path.name for path in public}
+    assert not {"comparisons.csv", "sweep.png", "sweep.svg"} & {path.name for path in public}
+    text = "".join(path.read_text(errors="replace") for path in public)
+    for row in private.rows:
+        assert str(row["train_objective"]) not in text and str(row["test_error"]) not in text
+    assert "in the folder `local-only`" in (private.path / "sweep.md").read_text()
+    own = (private.path / "local-only" / "sweep.md").read_text()
+    assert "For the owner of the records alone" in own and "| objpm | 0.5 |" in own
+    assert "must not leave" in (private.path / "local-only" / "README.txt").read_text()
+    assert (private.path / "local-only" / "sweep.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_a_public_test_set_needs_no_secrecy(tmp_path: Path) -> None:
+    asked = {**CLINICS, "test_share": 0.0, "test": str(EXAMPLE / "records.csv")}
+    done = tacit.sweep(over={"partition_seed": [0, 1], "total_epsilon": "2,inf"}, out=tmp_path / "s", **asked)
+    assert not done.private and done.unit == "partition_seed"
+    assert (tmp_path / "s" / "comparisons.csv").is_file() and (tmp_path / "s" / "sweep.svg").is_file()
+    assert (
+        read(tmp_path / "s" / "results.csv")[0]["test_error"] and not read(tmp_path / "s" / "results.csv")[0]["seconds"]
+    )
+    assert {at: found.n for at, found in done.means.items()} == {
+        (("algorithm", "objp"), ("epsilon", 2.0)): 2,
+        (("algorithm", "objp"), ("epsilon", float("inf"))): 2,
+    }
+
+
+def test_the_same_again_keeps_what_is_there_and_another_grid_is_refused(private: Sweep) -> None:
+    models = {path: path.stat().st_mtime_ns for path in private.path.glob("runs/*/model.npz")}
+    again = tacit.sweep(over=OVER, compare=["clip"], out=private.path, **ASKED)
+    assert {path: path.stat().st_mtime_ns for path in models} == models and again.rows == private.rows
+    assert [one.setting for one in again.comparisons] == ["clip", "clip"]
+    for over, changed, words in (
+        ({**OVER, "clip": [0.5, 2.0]}, {}, "its clip is 0.5, 1, and now it is 0.5, 2"),
+        (OVER, {"rounds": 4}, "its rounds is 3, and now it is 4"),
+        ({"algorithm": ["objp", "objpm"]}, {"clip": 0.5}, "its clip is 0.5, 1, and now it is 0.5"),
+    ):
+        with pytest.raises(InputError, match=words):
+            tacit.sweep(over=over, out=private.path, **{**ASKED, **changed})
+    with pytest.raises(InputError, match="exists and is no sweep"):
+        tacit.sweep(over=OVER, out=private.path / "runs", **ASKED)
+
+
+def test_a_point_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+    asked = {**CLINICS, "mode": "paper", "total_records": "auto", "eta": 1e300}
+    done = tacit.sweep(over={"rho": [1e-300, 1.0]}, out=tmp_path / "s", **asked)
+    assert list(done.failed) == ["1-rho=1e-300"] and "diverged" in done.failed["1-rho=1e-300"]
+    assert [row["rho"] for row in done.rows] == [1.0]
+    assert "1-rho=1e-300: objpm diverged" in (tmp_path / "s" / "sweep.md").read_text()
+
+
+def test_a_ledger_has_room_for_all_points_or_none_begins(tmp_path: Path) -> None:
+    Account.create(tmp_path / "l", "clinics", 3.0, 1e-6)
+    asked = {**CLINICS, "noise": "hardened", "ledger": str(tmp_path / "l"), "total_epsilon": 2.0}
+    with pytest.raises(InputError, match="is exhausted"):
+        tacit.sweep(over={"clip": [0.5, 1.0, 2.0]}, out=tmp_path / "s", **asked)
+    assert not (tmp_path / "s").exists() and Account.open(tmp_path / "l").state()["studies"] == []
+    done = tacit.sweep(over={"clip": [0.5]}, out=tmp_path / "s", **asked)
+    assert [study["zcdp"] > 0 for study in Account.open(tmp_path / "l").state()["studies"]] == [True]
+    assert done.means and not done.comparisons
+
+
+LONGER = {**ASKED, "rounds": 150, "seeds": 2, "checkpoint_seconds": 0.05}
+FLAGS = [text for name, value in LONGER.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+SWEEP = ("sweep", *FLAGS, "--over", "clip=0.5,1")
+
+
+def test_killed_and_stopped_it_goes_on_to_the_same_models(tmp_path: Path) -> None:
+    """kill -9 in the first point, Ctrl-C of --resume in the second; the same call again ends in the bytes of a run."""
+    out = tmp_path / "s"
+    first = subprocess.Popen([*COMMAND, *SWEEP, "--out", str(out)], env=environment(), stderr=subprocess.DEVNULL)
+    wait_for_rows(out / "runs" / "1-clip=0.5", 30)
+    first.kill()
+    first.communicate()
+    second = subprocess.Popen(
+        [*COMMAND, "sweep", "--resume", str(out)],
+        env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for_rows(out / "runs" / "2-clip=1", 30)
+    second.send_signal(signal.SIGINT)
+    stdout, stderr = second.communicate(timeout=60)
+    assert second.returncode == 130 and stdout == ""
+    assert f"continue with 'tacit sweep --resume {out}'" in stderr and "together would spend" in stderr
+    assert not RunFolder(out / "runs" / "2-clip=1").finished
+    done = tacit.sweep(over={"clip": "0.5,1"}, out=out, **LONGER)
+    assert len(done.rows) == 4 and [one.difference.n for one in done.comparisons] == [2]
+    for name, clip in (("1-clip=0.5", 0.5), ("2-clip=1", 1.0)):
+        straight = tacit.run(**LONGER, clip=clip, out=tmp_path / name)
+        assert (out / "runs" / name / "model.npz").read_bytes() == straight.folder.model.read_bytes()
+
+
+def test_before_anything_is_trained(tmp_path: Path) -> None:
+    shown = command(*SWEEP, "--dry-run", "--out", tmp_path / "s").stdout
+    assert "2 points, 4 runs; nothing was trained" in shown and "together would spend epsilon" in shown
+    assert not (tmp_path / "s").exists()
+    many = refused(*SWEEP, "--seeds", "6000", "--out", tmp_path / "s")
+    assert many == "this sweep has 12,000 runs, more than 10,000: say --yes if that is meant"
+    assert "it must be NAME=VALUE,VALUE" in refused("sweep", "--over", "clip")
+    assert "give no others beside it" in refused("sweep", "--resume", tmp_path, "--over", "clip=1")
+    assert "is not a sweep" in refused("sweep", "--resume", tmp_path)
