@@ -20,7 +20,8 @@ import numpy as np
 
 import tacit
 from tacit.settings.settings import SHOWCASE
-from tacit.views.plots import figure, save
+from tacit.views.plots import figure
+from tacit.views.style import save
 
 SEEDS = 5
 

@@ -14,14 +14,17 @@ from typing import Any
 
 from tacit.data import fingerprint
 from tacit.engine.ranks import team_here
-from tacit.engine.team import Team
-from tacit.errors import InputError
+from tacit.engine.team import ALONE, Team
+from tacit.errors import InputError, absent
 from tacit.results.account import Account
-from tacit.results.folder import RunFolder
+from tacit.results.folder import RunFolder, taken
 from tacit.settings import Settings, resolve
+from tacit.settings.plugins import digests
 from tacit.study import Progress, Study, finish, train
 from tacit.study.begin import beginning, digest, own_part, prepare, reserved
 from tacit.study.close import settle
+from tacit.study.forecast import forecast
+from tacit.study.sent import Sent, replay
 from tacit.study.tradeoff import PlanView, plan_view
 from tacit.types import Array
 from tacit.views.report import write_report
@@ -92,6 +95,18 @@ def plan(config: str | Path | None = None, **settings: Any) -> PlanView:
     return plan_view(resolved)
 
 
+def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]:
+    """What `run` would do with these settings and what it would spend; nothing is written, and nothing is spent.
+
+    In certified mode no private record is read either: all of it follows from public facts.
+    """
+    resolved = resolve(read_config(config) if config else {}, settings)
+    place = _place(resolved)
+    if place.exists():
+        raise taken(place)
+    return {"run": str(place), **forecast(resolved)}
+
+
 def resume(
     path: str | Path,
     *,
@@ -119,12 +134,35 @@ def open_run(path: str | Path) -> Run:
     return Run(RunFolder.open(Path(path)))
 
 
+def sent(
+    path: str | Path,
+    *,
+    run: int = 0,
+    agent: str | None = None,
+    round: int = 1,  # noqa: A002  what it is called everywhere
+    watch: Callable[[Progress], None] = lambda progress: None,
+) -> Sent:
+    """What an agent of a run with seeded noise sent in a round, with and without that noise: the run is made again.
+
+    It is computed from the records without noise, and for their owner alone.
+    """
+    folder = RunFolder.open(Path(path))
+    config, begun = folder.read_config(), folder.read_start()
+    if "records" not in begun:
+        raise InputError(
+            f"{folder.path} has no records to make its rounds again with: they are at a federation's sites, "
+            "or its local-only folder is gone"
+        )
+    _check_unchanged(folder, begun)
+    return replay(_again(folder, config, begun["records"], ALONE), folder, run, agent, round, watch)
+
+
 def read_config(path: str | Path) -> Mapping[str, Any]:
     """The settings of a TOML file."""
     try:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"there is no config file {path}: 'tacit config init' writes one") from None
+        raise absent("config file", Path(path), "'tacit config init' writes one") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder: give a config file, or 'tacit resume' for a run that stopped") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -142,16 +180,22 @@ def _begun(folder: RunFolder) -> tuple[dict[str, Any], str] | None:
         return None
     config, begun = folder.read_config(), folder.read_start()
     settings = resolve(config)
-    if digest(folder.config.read_text(encoding="utf-8")) != begun["config"]:
-        raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
+    _check_unchanged(folder, begun)
     if settings.ledger:
         Account.open(Path(settings.ledger)).check_open(begun["reservation"])
     folder.check_at_home()
+    if settings.plugins and digests(settings.plugins) != folder.read_ledger()[0]["plugins"]:
+        raise InputError(f"{', '.join(settings.plugins)} changed after the run began: start a new run with it instead")
     if settings.schema:
         folder.kept_schema()
     if "records" not in begun:
         raise InputError(f"{folder.local} is gone: a run goes on only where its local-only folder is")
     return config, begun["records"]
+
+
+def _check_unchanged(folder: RunFolder, begun: Mapping[str, Any]) -> None:
+    if digest(folder.config.read_text(encoding="utf-8")) != begun["config"]:
+        raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
 
 
 def _again(folder: RunFolder, config: Mapping[str, Any], records: str, team: Team) -> Study:

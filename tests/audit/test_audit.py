@@ -19,11 +19,12 @@ from tacit.algorithms.releases.hardened import HardenedRelease
 from tacit.audit import Audit, Claim, Game, audit, audit_games, games
 from tacit.audit.bound import epsilon_lower, lower_limit, upper_limit
 from tacit.audit.noise import BlockNoise, block_noise
-from tacit.audit.picture import allowed, check_place
+from tacit.audit.picture import allowed
 from tacit.audit.scores import known, release
 from tacit.errors import InputError
 from tacit.privacy.events import Event, Noise
 from tacit.problems.limits import NO_LIMIT, ClipGradients
+from tacit.views.style import check_place
 from tests.cli.helpers import refused, tacit, tacit_json
 
 RELEASES = 30_000

@@ -12,7 +12,7 @@ from tacit import bench
 from tacit.bench.picture import picture
 from tacit.bench.report import markdown
 from tacit.results.files import to_json
-from tacit.views.plots import save
+from tacit.views.style import save
 
 ROUND = {"ratio_to_matmul", "speedup_over_plain", "ratio_to_floor", "difference_from_plain", "data"}
 NOISE = {"ratio_to_numpy_float64", "ratio_to_numpy_float32", "ratio_to_uniform_float32"}

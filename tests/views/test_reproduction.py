@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 
 import tacit
 from tacit.results.files import to_json
 from tacit.views.reproduction.figures import COLOUR, draw, figure
-from tacit.views.reproduction.names import places
 from tacit.views.reproduction.published import PUBLISHED, published_error
 from tacit.views.reproduction.table import HEADINGS, comparison, markdown, notes, ordering, rows
+from tacit.views.style import ink
 
 ENDS = {"outp": 0.2187, "objp": 0.1336, "objpm": 0.1173}
 ROUNDS = [1, 10, 100, 1000, 5000, 10000, 15000, 20000]
@@ -125,14 +123,14 @@ def test_best_errors_stand_beside_the_papers() -> None:
             found = lines["no noise, the paper" if math.isinf(point.epsilon) else f"{name}, the paper"]
             assert found.get_ydata()[0] == point.error
             assert math.isinf(point.epsilon) or found.get_markerfacecolor() == "none"
-    assert len(made.legends) == 1
+    assert [text.get_text() for text in made.legends[0].get_texts()] == ["OutP, the paper", "ObjPM, the paper"]
 
 
 def test_noise_is_drawn_at_two_epsilons_on_a_logarithmic_axis() -> None:
     made = drawn([whole("femnist"), whole()], 3)
     assert titles(made) == 2 * ["ε̄ = 0.05", "ε̄ = 1"]
     assert {axes.get_yscale() for axes in made.axes} == {"log"}
-    assert made.axes[0].get_ylabel() == "MNIST\nmean |ξ|"
+    assert made.axes[0].get_ylabel() == "MNIST\nmean |ξ|, gradient\n(OutP: parameter) units"
     np.testing.assert_allclose(made.axes[0].lines[1].get_ydata(), 2.0)
     assert not any(axes.collections for axes in made.axes)
 
@@ -143,24 +141,17 @@ def test_outp_is_drawn_under_five_penalties() -> None:
     for axes in made.axes:
         names = ["ρ̂ᵗ", "ρ̂ᵗ/100", "ρ = 0.1", "ρ = 1", "ρ = 10"]
         assert [line.get_label() for line in axes.lines] == names
-    assert [text.get_text() for text in made.legends[0].get_texts()] == names  # they end together: no room at the ends
-
-
-def test_lines_are_named_at_their_ends_where_they_are_apart() -> None:
-    made = drawn([summary([group(a, 0.05) for a in ENDS])], 1)
     assert not made.legends
-    assert [text.get_text() for text in made.axes[0].texts] == ["ObjPM", "ObjP", "OutP"]  # from below
-    assert [text.get_color() for text in made.axes[0].texts] == [COLOUR[a] for a in ("objpm", "objp", "outp")]
+    assert [[text.get_text() for text in axes.texts] for axes in made.axes] == [[], [], [], names]  # once a row
 
 
-@given(st.lists(st.floats(0, 150), min_size=1, max_size=6))
-def test_names_keep_their_distance_and_stay_near(ends: list[float]) -> None:
-    rising = np.sort(ends)
-    found = places(rising, 9.0)
-    assert (np.diff(found) >= 9.0 - 1e-9).all()
-    assert np.abs(found - rising).max() <= 9.0 * len(ends)
-    if (np.diff(rising) >= 9.0).all():
-        np.testing.assert_allclose(found, rising)
+def test_lines_are_named_once_a_row_in_the_last_panel_that_has_all_of_them() -> None:
+    made = drawn([summary([*(group(a, 0.05) for a in ENDS), group("objp", 0.1)])], 1)
+    assert not made.legends
+    assert [[text.get_text() for text in axes.texts] for axes in made.axes] == [["OutP", "ObjP", "ObjPM"], []]
+    assert [text.get_color() for text in made.axes[0].texts] == [ink(COLOUR[a]) for a in ENDS]
+    apart = drawn([summary([group("objp", 0.05), group("objpm", 0.1)])], 1)
+    assert [text.get_text() for text in apart.legends[0].get_texts()] == ["ObjP", "ObjPM"]  # no panel has both
 
 
 # --- what is missing

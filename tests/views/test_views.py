@@ -12,8 +12,9 @@ import pytest
 import tacit
 from tacit.results.folder import RunFolder
 from tacit.views.curves import curves
-from tacit.views.plots import figure, save
+from tacit.views.plots import figure
 from tacit.views.sentences import result_sentences
+from tacit.views.style import save
 from tacit.views.tables import format_bytes, group_rows
 from tests.study.test_study import CLINICS
 
@@ -84,6 +85,15 @@ def test_the_report_stands_alone_and_says_what_matters(run: tacit.Run) -> None:
     assert "checkpoint-seconds" in text  # the configuration, complete
     assert "a<b>" in text  # the folder's name, escaped
     assert html.count("<svg") == 1
+    assert '<svg role="img"' in html
+    mean = np.mean([100 * e["test_error"] for e in run.runs[:3]])
+    words = re.search("<desc>(.*?)</desc>", html)
+    assert words is not None
+    assert "Test error, % of the test records: objpm, ε = 1 goes from" in words[1]
+    assert f"to {mean:.4g} in round 5" in words[1]
+    assert "prefers-color-scheme: dark" in html and "@media print" in html
+    assert [int(level) for level in re.findall("<h([1-6])", html)][:2] == [1, 2]
+    assert "--what sent" not in html  # there is nothing here that is for the owner alone
 
 
 def test_the_sentences_count_right(run: tacit.Run) -> None:

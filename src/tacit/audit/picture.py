@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 from matplotlib import rc_context
@@ -11,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tacit.audit.run import Audit
-from tacit.errors import InputError
 from tacit.types import Array
-from tacit.views.plots import COLOURS, DASHES, STYLE
+from tacit.views.style import COLOURS, DASHES, PALE, STYLE, heading
 
 NAMES = ("null: the first data set", "null: the second data set")
 
@@ -26,15 +24,6 @@ def allowed(false_positive: Array, epsilon: float, delta: float) -> Array:
     return rate
 
 
-def check_place(path: Path) -> None:
-    """Refuse a picture that could not be saved, before anything is attacked for it."""
-    formats = sorted(Figure().canvas.get_supported_filetypes())
-    if path.suffix.lstrip(".") not in formats:
-        raise InputError(f"{path} does not end in a picture's format: there are {', '.join(formats)}")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to put {path.name} into")
-
-
 def tradeoff(audit: Audit) -> Figure:
     """False negatives against false positives of the strongest attack, above what the claim allows."""
     with rc_context(STYLE):
@@ -43,9 +32,9 @@ def tradeoff(audit: Audit) -> Figure:
         _draw_claim(axes, audit)
         _draw_attack(axes, audit)
         axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
-        axes.set_xlabel("false positive rate")
-        axes.set_ylabel("false negative rate")
-        axes.set_title(_title(audit), loc="left", fontweight="bold")
+        axes.set_xlabel("false positive rate, share of the games")
+        axes.set_ylabel("false negative rate, share of the games")
+        heading(axes, _title(audit))
         drawn.legend(loc="outside lower center", ncols=2)
     return drawn
 
@@ -56,7 +45,7 @@ def _draw_claim(axes: Axes, audit: Audit) -> None:
     label = f"claim: ε = {claim.epsilon:g}, δ = {claim.delta:g}"
     axes.fill_between(rates, limit, color="#000000", alpha=0.06, linewidth=0)
     axes.plot(rates, limit, "-", color="#000000", label=label, linewidth=1.2)
-    axes.plot([0.0, 1.0], [1.0, 0.0], ":", color="#999999", label="guessing", linewidth=1.2)
+    axes.plot([0.0, 1.0], [1.0, 0.0], ":", color=PALE, label="guessing", linewidth=1.2)
 
 
 def _draw_attack(axes: Axes, audit: Audit) -> None:
@@ -64,7 +53,7 @@ def _draw_attack(axes: Axes, audit: Audit) -> None:
     for i, curve in enumerate(found.curves):
         order = np.lexsort((-curve.false_negative, curve.false_positive))
         rates = curve.false_positive[order], curve.false_negative[order]
-        axes.plot(*rates, DASHES[i], color=COLOURS[i], label=NAMES[i], linewidth=1.6)
+        axes.plot(*rates, label=NAMES[i], linewidth=1.6, color=COLOURS[i], linestyle=DASHES[i])
     false, missed = found.counts.false_positives, found.counts.trials - found.counts.true_positives
     point = false / found.counts.trials, missed / found.counts.trials
     axes.plot(*point, "o", color=COLOURS[2], label="the attack that was judged", clip_on=False, zorder=3)

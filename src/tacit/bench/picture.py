@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from tacit.bench.report import Growth, Report, format_seconds
-from tacit.views.plots import COLOURS, STYLE
+from tacit.views.line_names import label_lines
+from tacit.views.style import COLOURS, GREY, PALE, STYLE
 
 OWN, OTHER, MEMORY = COLOURS[1], COLOURS[0], COLOURS[2]
 
@@ -30,7 +31,7 @@ def _bars(report: Report) -> Figure:
     axes.bar_label(bars, labels, padding=4)
     axes.set_xlim(0.0, max(best) * 1.7)  # room for the words
     axes.set_xlabel("seconds, best of all turns")
-    axes.set_title(f"records: {report.figures.get('data', 'none')}", loc="left", fontsize=9, color="#555555")
+    axes.set_title(f"records: {report.figures.get('data', 'none')}", loc="left", fontsize=9, color=GREY)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     drawn.suptitle(report.title, x=0.01, ha="left", fontweight="bold")
@@ -49,9 +50,8 @@ def _curves(report: Report) -> Figure:
         _panel(axes, one)
     for empty in places[len(report.growth) :]:
         empty.remove()
-    handles, labels = places[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=3)
     drawn.suptitle(report.title, x=0.01, ha="left", fontweight="bold")
+    label_lines(drawn)
     return drawn
 
 
@@ -63,14 +63,19 @@ def _panel(axes: Axes, one: Growth) -> None:
     ):
         axes.plot(one.values, [value / found[0] for value in found], marker + "-", color=colour, label=label, ms=4)
     first = one.values[0]
-    axes.plot(one.values, [value / first for value in one.values], ":", color="#999999", lw=1, label="in proportion")
+    axes.plot(one.values, [value / first for value in one.values], ":", color=PALE, lw=1, label="in proportion")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.xaxis.set_major_locator(LogLocator(base=2, numticks=6))
-    axes.set_xticks(one.values, [f"{value:,}" for value in one.values])
+    axes.set_xticks(one.values, [_short(value) for value in one.values])
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel(f"{one.factor}, {one.meaning}" if one.meaning != one.factor else one.factor)
-    axes.set_ylabel("times the first")
+    axes.set_ylabel("multiple of the first")
     powers = f"time ~ {one.factor}^{one.seconds_exponent:.2f}, memory ~ {one.factor}^{one.bytes_exponent:.2f}"
     axes.set_title(powers, loc="left", fontsize=9)
+
+
+def _short(value: int) -> str:
+    """20k where 20,000 would touch its neighbour."""
+    return f"{value / 1000:g}k" if value >= 10_000 else f"{value:,}"

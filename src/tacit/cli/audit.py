@@ -73,7 +73,7 @@ def audit(
       tacit audit --run runs/a                       the setting of a run; its report tells the outcome
     """
     if plot is not None:
-        from tacit.audit.picture import check_place  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+        from tacit.views.style import check_place  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
 
         check_place(plot)
     asked = (
@@ -85,7 +85,7 @@ def audit(
         found = refute(asked, releases=releases, confidence=confidence, seed=seed, watch=watch)
     if plot is not None:
         from tacit.audit.picture import tradeoff  # noqa: PLC0415
-        from tacit.views.plots import save  # noqa: PLC0415
+        from tacit.views.style import save  # noqa: PLC0415
 
         save(tradeoff(found), plot)
     if folder is not None:

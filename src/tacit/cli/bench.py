@@ -89,7 +89,7 @@ def _make(folder: Path) -> None:
 
 def _write(report: benchmarks.Report, folder: Path) -> None:
     from tacit.bench.picture import picture  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
-    from tacit.views.plots import save  # noqa: PLC0415
+    from tacit.views.style import save  # noqa: PLC0415
 
     write_text(folder / f"{report.name}.json", to_json(report.summary()) + "\n")
     write_text(folder / f"{report.name}.md", markdown(report))

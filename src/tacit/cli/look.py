@@ -8,6 +8,7 @@ import rich_click as click
 
 from tacit import api
 from tacit.cli.output import print_json, print_result, print_table, stdout
+from tacit.cli.sent import draw_sent
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.views.compare import differences, errors_side_by_side, predicts_numbers
@@ -95,26 +96,59 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
 @click.command()
 @RUNS
 @click.option(
+    "--what",
+    type=click.Choice(["curves", "sent"]),
+    default="curves",
+    show_default=True,
+    help="curves against rounds, or what an agent sends in one round: weights with and without noise",
+)
+@click.option("--run-index", type=int, help="sent: which run of the folder; default: 0")
+@click.option("--agent", help="sent: who sends it; default: the first agent")
+@click.option("--round", "t", type=int, help="sent: in which round; default: 1")
+@click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="the picture (.png, .svg, .pdf); default: curves.png in the run folder or its local-only, else in .",
+    help="the picture (.png, .svg, .pdf); default: curves.png in the run folder or its local-only, else in .; sent.png",
 )
-def plot(runs: tuple[Path, ...], out: Path | None) -> None:
-    """Draw test error, objective, residual and noise against rounds.
+def plot(
+    runs: tuple[Path, ...], what: str, run_index: int | None, agent: str | None, t: int | None, out: Path | None
+) -> None:
+    """Draw test error, objective, residual and noise against rounds, or what an agent sends.
+
+    What an agent would send without noise is not in a run folder: the run is made again from its seeds and the
+    records, which takes at most as long as it took. The picture is for the owner of the records alone: local-only.
 
     \b
     Examples:
       tacit plot runs/a
       tacit plot runs/a runs/b --out both.svg
+      tacit plot runs/a --what sent
+      tacit plot runs/a --what sent --agent north --round 20
     """
     folders = [RunFolder.open(path) for path in runs]
-    path = out or _picture_place(folders)
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to put {path.name} into")
-    from tacit.views.plots import figure, save  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
-
-    save(figure(folders), path)
+    if what == "curves":
+        if (run_index, agent, t) != (None, None, None):
+            raise InputError("--run-index, --agent and --round choose what an agent sends: they need --what sent")
+        path = _curves(folders, out)
+    else:
+        path = _sent(folders, run_index or 0, agent, 1 if t is None else t, out)
     stdout.print(str(path), soft_wrap=True, highlight=False)
+
+
+def _curves(folders: list[RunFolder], out: Path | None) -> Path:
+    path = out or _picture_place(folders)
+    from tacit.views.plots import figure  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+    from tacit.views.style import check_place, save  # noqa: PLC0415
+
+    check_place(path)
+    save(figure(folders), path)
+    return path
+
+
+def _sent(folders: list[RunFolder], run_index: int, agent: str | None, t: int, out: Path | None) -> Path:
+    if len(folders) > 1:
+        raise InputError(f"what an agent sends is drawn of one run at a time, but {len(folders)} folders are named")
+    return draw_sent(folders[0], run_index, agent, t, out)
 
 
 def _picture_place(folders: list[RunFolder]) -> Path:

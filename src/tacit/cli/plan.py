@@ -43,7 +43,7 @@ def plan(config: Path | None, out: Path | None, plot: Path | None, as_json: bool
         raise InputError(f"{out} exists: choose another name")
     if plot is not None:
         from tacit.views.plan_picture import plan_figure  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
-        from tacit.views.plots import save  # noqa: PLC0415
+        from tacit.views.style import save  # noqa: PLC0415
 
         save(plan_figure(facts), plot)
     if out is not None:

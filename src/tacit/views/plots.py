@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from tacit.errors import InputError
-from tacit.results.files import replacing
 from tacit.results.folder import RunFolder
 from tacit.views.compare import predicts_numbers
 from tacit.views.curves import Curve, curves
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-DASHES = ("-", "--", ":", "-.")
-STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "svg.hashsalt": "tacit",
-    "svg.fonttype": "none",
-}
+from tacit.views.line_names import label_lines
+from tacit.views.style import GREY, STYLE, heading, log_axis, look
 
 
 class Panel(NamedTuple):
@@ -46,96 +29,82 @@ class Panel(NamedTuple):
     logarithmic: bool = False
 
 
-def panels(regression: bool) -> tuple[Panel, ...]:
-    """The four plots of a run."""
+def panels(regression: bool, output_noise: bool) -> tuple[Panel, ...]:
+    """The four plots of runs; `output_noise`: some of them put noise on parameters, not on gradients."""
     error = (
-        Panel("test_error", "Test error", "RMSE, label's unit")
+        Panel("test_error", "Test error", "root mean square, in the label's unit")
         if regression
-        else Panel("test_error", "Test error", "%", 100.0)
+        else Panel("test_error", "Test error", "% of the test records", 100.0)
     )
+    noise = "gradient units (outp: parameter units)" if output_noise else "gradient units"
     return (
         error,
         Panel("train_objective", "Training objective F(w)", "loss a record"),
-        Panel("consensus_residual", "Consensus residual ‖Aw − z‖", "parameter units", logarithmic=True),
-        Panel("noise", "Noise magnitude, mean |ξ|", "gradient (outp: parameter) units", logarithmic=True),
+        Panel("consensus_residual", "Consensus residual ‖Aw − z‖", "parameter units (as w)", logarithmic=True),
+        Panel("noise", "Noise magnitude, mean |ξ|", noise, logarithmic=True),
     )
 
 
 def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
     """The plots of one or more runs, told apart by their folder's name; not local: those anybody may see."""
-    rows = [(folder.path.name if len(folders) > 1 else "", folder.read_metrics(local)) for folder in folders]
-    if not any(found for _, found in rows):
-        raise InputError(f"{folders[0].path} has no evaluated round yet: there is nothing to draw")
-    shown = [panel for panel in panels(predicts_numbers(folders)) if local or _measured(panel, rows)]
+    shown = _shown(folders, local)
+    names = list(dict.fromkeys(curve.label for found in shown.values() for curve in found))
     lines = (len(shown) + 1) // 2
     with rc_context(STYLE):
         drawn = Figure(figsize=(9.6, 0.6 + 2.9 * lines), layout="constrained")
         places = list(drawn.subplots(lines, 2, squeeze=False).flat)
-        for axes, panel in zip(places, shown, strict=False):
-            _draw(axes, panel, rows)
+        for axes, (panel, found) in zip(places, shown.items(), strict=False):
+            _draw(axes, panel, found, names)
         for empty in places[len(shown) :]:
             empty.remove()
-        _legend(drawn)
+        label_lines(drawn)
     return drawn
 
 
-def _measured(panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> bool:
-    return any(row[panel.metric] is not None for _, metrics in rows for row in metrics)
+def in_words(folders: Sequence[RunFolder], local: bool = True) -> str:
+    """The same plots for those who do not see them: where every line begins and ends."""
+    sentences = [
+        f"{panel.title}, {panel.unit}: {'; '.join(_course(panel, curve) for curve in found) or 'not measured'}."
+        for panel, found in _shown(folders, local).items()
+    ]
+    return " ".join(sentences)
 
 
-def _draw(axes: Axes, panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> None:
-    found = [curve for name, metrics in rows for curve in curves(metrics, panel.metric, f"{name}: " if name else "")]
-    for i, curve in enumerate(found):
-        _draw_curve(axes, panel, curve, COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
-    axes.set_title(panel.title, loc="left", fontweight="bold")
+def _course(panel: Panel, curve: Curve) -> str:
+    first, last = (f"{panel.factor * value:.4g}" for value in (curve.mean[0], curve.mean[-1]))
+    return f"{curve.label} goes from {first} in round {curve.rounds[0]:.0f} to {last} in round {curve.rounds[-1]:.0f}"
+
+
+def _shown(folders: Sequence[RunFolder], local: bool) -> dict[Panel, list[Curve]]:
+    rows = [(folder.path.name if len(folders) > 1 else "", folder.read_metrics(local)) for folder in folders]
+    if not any(found for _, found in rows):
+        raise InputError(f"{folders[0].path} has no evaluated round yet: there is nothing to draw")
+    outp = any(row["algorithm"] == "outp" for _, metrics in rows for row in metrics)
+    measured = {panel: _curves(panel, rows) for panel in panels(predicts_numbers(folders), outp)}
+    return {panel: found for panel, found in measured.items() if local or found}
+
+
+def _curves(panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[Curve]:
+    return [curve for name, metrics in rows for curve in curves(metrics, panel.metric, f"{name}: " if name else "")]
+
+
+def _draw(axes: Axes, panel: Panel, found: Sequence[Curve], names: Sequence[str]) -> None:
+    for curve in found:
+        _draw_curve(axes, panel, curve, look(names.index(curve.label)))
+    heading(axes, panel.title)
     axes.set_xlabel("round")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(panel.unit)
     if not found:
-        axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes, color="#777777")
+        axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes, color=GREY)
     elif panel.logarithmic and any((curve.mean > 0).any() for curve in found):
-        axes.set_yscale("log")
-        for axis_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            axis_formatter(PlainPowers())
+        log_axis(axes)
 
 
-class PlainPowers(LogFormatterSciNotation):
-    """2×10⁻¹ in letters: setting it as a formula would take as long as all the rest of the picture."""
-
-    def __call__(self, x: float, pos: int | None = None) -> str:
-        """The label of a tick."""
-        found = re.fullmatch(r"\$\\mathdefault\{(.*)10\^\{(-?[0-9]+)\}\}\$", super().__call__(x, pos))
-        return f"{found[1].replace(chr(92) + 'times', '×')}10{found[2].translate(RAISED)}" if found else ""
-
-
-def _draw_curve(axes: Axes, panel: Panel, curve: Curve, colour: str, dash: str) -> None:
+def _draw_curve(axes: Axes, panel: Panel, curve: Curve, style: dict[str, Any]) -> None:
     mean = np.where(curve.mean > 0, curve.mean, np.nan) if panel.logarithmic else curve.mean
     marker = "o" if len(mean) == 1 else None
-    axes.plot(curve.rounds, panel.factor * mean, dash, color=colour, label=curve.label, marker=marker, linewidth=1.6)
+    axes.plot(curve.rounds, panel.factor * mean, label=curve.label, marker=marker, linewidth=1.6, **style)
     if curve.seeds > 1:
         low, high = panel.factor * curve.low, panel.factor * curve.high
-        axes.fill_between(curve.rounds, low, high, color=colour, alpha=0.18, linewidth=0)
-
-
-def _legend(drawn: Figure) -> None:
-    """One legend for all four plots, below them."""
-    handles, labels = drawn.axes[-2 if len(drawn.axes) > 1 else -1].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=min(4, max(1, len(labels))))
-
-
-def to_svg(drawn: Figure) -> str:
-    """The picture as an SVG element to put into a page."""
-    buffer = io.StringIO()
-    with rc_context(STYLE):
-        drawn.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
-
-
-def save(drawn: Figure, path: Path) -> None:
-    """Write the picture in the format its name ends with."""
-    formats = sorted(drawn.canvas.get_supported_filetypes())
-    if path.suffix.lstrip(".") not in formats:
-        raise InputError(f"{path} does not end in a picture's format: there are {', '.join(formats)}")
-    with rc_context(STYLE), replacing(path) as file:
-        drawn.savefig(file, format=path.suffix.lstrip("."), dpi=160)
+        axes.fill_between(curve.rounds, low, high, color=style["color"], alpha=0.18, linewidth=0)

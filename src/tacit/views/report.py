@@ -37,7 +37,8 @@ def write_report(folder: RunFolder) -> None:
 
 def render(folder: RunFolder, local: bool) -> str:
     """The page as text."""
-    from tacit.views.plots import figure, to_svg  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+    from tacit.views.plots import figure, in_words  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+    from tacit.views.style import to_svg  # noqa: PLC0415
 
     summary = folder.read_summary(local)
     environment = Environment(loader=PackageLoader("tacit.views"), autoescape=True, undefined=StrictUndefined)
@@ -46,6 +47,7 @@ def render(folder: RunFolder, local: bool) -> str:
         name=summary["federation"]["title"] if "federation" in summary else folder.path.resolve().name,
         federation=summary.get("federation"),
         local=local and folder.local.is_dir(),
+        seeded=folder.read_config()["noise"] == "seeded",
         summary=summary,
         declared=is_declared(summary["data"]),
         sentences=result_sentences(summary),
@@ -53,7 +55,7 @@ def render(folder: RunFolder, local: bool) -> str:
         rows=result_rows(summary["runs"]),
         group_headings=GROUP_HEADINGS,
         groups=group_rows(summary["runs"]) if has_seeds(summary["runs"]) else [],
-        picture=to_svg(figure([folder], local)),
+        picture=to_svg(figure([folder], local), "Training, round by round", in_words([folder], local)),
         privacy=_certified(folder, summary) if summary["mode"] == "certified" else _paper(folder, summary),
         quality=_quality(summary),
         config=_config(folder, local),

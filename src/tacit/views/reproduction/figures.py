@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from tacit.errors import InputError
-from tacit.results.files import replacing
-from tacit.views.plots import COLOURS, DASHES, STYLE
+from tacit.views.line_names import label_lines
 from tacit.views.reproduction.groups import (
     ALGORITHMS,
     PENALTY_NAMES,
@@ -26,16 +23,15 @@ from tacit.views.reproduction.groups import (
     find,
     in_order,
 )
-from tacit.views.reproduction.names import add_legend
 from tacit.views.reproduction.panels import STEPS, Line, Measure, grid, head
 from tacit.views.reproduction.published import PUBLISHED, ROUNDS
+from tacit.views.style import COLOURS, DASHES, GREY, STYLE, save
 
 ERROR = Measure("mean", "test error, %", 100.0)
-NOISE = Measure("noise", "mean |ξ|", logarithmic=True)
+NOISE = Measure("noise", "mean |ξ|, gradient\n(OutP: parameter) units", logarithmic=True)
 COLOUR = {"outp": COLOURS[1], "objp": COLOURS[0], "objpm": COLOURS[2]}
 MARKER = {"outp": "s", "objp": "o", "objpm": "^"}
 NO_NOISE = "no noise"
-GREY = "#555555"
 
 
 def testing_errors(summaries: Sequence[Summary]) -> Figure | None:
@@ -80,11 +76,11 @@ def best_errors(summaries: Sequence[Summary]) -> Figure | None:
     shown = [summary for summary in summaries if any(_best(summary, algorithm) for algorithm in ALGORITHMS)]
     if not shown:
         return None
-    figure = Figure(figsize=(3.2 + 2.2 * len(shown), 3.5), layout="constrained")
+    figure = Figure(figsize=(3.4 + 2.6 * len(shown), 3.6), layout="constrained")
     for axes, summary in zip(figure.subplots(1, len(shown), squeeze=False).flat, shown, strict=True):
         _best_panel(axes, summary)
     head(figure, f"Best testing error among the seeds; hollow: the paper, {ROUNDS:,} rounds", shown)
-    add_legend(figure, columns=2 + len(shown))
+    label_lines(figure, legend=True)
     return figure
 
 
@@ -157,16 +153,7 @@ def figure(summaries: Sequence[Summary], number: int) -> Figure | None:
 def draw(summaries: Sequence[Summary], folder: Path, figures: Sequence[int] = (1, 2, 3, 4)) -> list[Path]:
     """Write the figures for which there is data as PNG and SVG; the same summaries give the same bytes."""
     made = [(number, figure(summaries, number)) for number in figures]
-    return [path for number, drawn in made if drawn for path in _write(drawn, folder / FIGURES[number][0])]
-
-
-def _write(drawn: Figure, path: Path) -> list[Path]:
-    png, svg = path.with_suffix(".png"), path.with_suffix(".svg")
-    with rc_context(STYLE), replacing(png) as file:
-        drawn.savefig(file, format="png", dpi=150, metadata={"Software": None}, pil_kwargs={"optimize": True})
-    buffer = io.StringIO()
-    with rc_context(STYLE):
-        drawn.savefig(buffer, format="svg", metadata={"Date": None})
-    with replacing(svg) as file:
-        file.write(re.sub(r"(\d\.\d\d)\d+", r"\1", buffer.getvalue()).encode())  # a hundredth of a point is enough
-    return [png, svg]
+    written = [(drawn, folder / f"{FIGURES[n][0]}.{end}") for n, drawn in made if drawn for end in ("png", "svg")]
+    for drawn, path in written:
+        save(drawn, path)
+    return [path for _, path in written]

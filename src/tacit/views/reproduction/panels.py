@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from tacit.types import Array
+from tacit.views.line_names import add_legend, label_lines
 from tacit.views.reproduction.groups import Group, Summary, data_name, describe
-from tacit.views.reproduction.names import name_lines
+from tacit.views.style import log_axis
 
 SETTLED = 0.05  # the share of the rounds after which the range of a testing error is taken
 POINTS = 120  # of a band, at most: a panel is about as many points wide
@@ -73,8 +74,21 @@ def grid(
         _draw_row(row, dict(zip(kept, axes, strict=True)), columns, measure)
         for row, axes in zip(rows, places, strict=True)
     ]
-    name_lines(figure, drawn)
+    _name(figure, drawn)
     return figure
+
+
+def _name(figure: Figure, rows: Sequence[Sequence[Axes]]) -> None:
+    """Name the lines once in every row, in its last panel that has all of them; where none has, in a legend."""
+    complete = [[axes for axes in row if _labels([axes]) == _labels(row)] for row in rows]
+    if all(complete):
+        label_lines(figure, [axes[-1] for axes in complete])
+    else:
+        add_legend(figure)
+
+
+def _labels(panels: Sequence[Axes]) -> set[str]:
+    return {str(line.get_label()) for axes in panels for line in axes.lines}
 
 
 def head(figure: Figure, title: str, summaries: Sequence[Summary]) -> None:
@@ -132,7 +146,7 @@ def _axis(panels: Sequence[Axes], row: Row, measure: Measure) -> None:
     panels[0].set_ylabel(f"{data_name(row.summary)}\n{measure.unit}")
     panels[0].tick_params(labelleft=True)
     if measure.logarithmic:
-        panels[0].set_yscale("log")
+        log_axis(panels[0])
         return
     low, high = _span([line for lines in row.panels.values() for line in lines], measure)
     margin = 0.06 * (high - low) or 1.0
