@@ -15,6 +15,9 @@ settings.load_profile("tacit")
 PROCESSES = ("test_security.py", "test_demo.py", "test_journey.py")  # they start many, and mostly wait
 LONG = (
     "test_documents.py",
+    "test_site.py",
+    "test_browser.py",
+    "test_checks.py",
     "test_train.py",
     "test_reproduce.py",
     "test_mnist.py",

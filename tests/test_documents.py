@@ -7,57 +7,114 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import COMMAND, ROOT, environment
+from tests.cli import warm
+from tests.cli.helpers import ROOT, environment
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-TYPED = [page for page in PAGES if page.name != "federation.md"]  # its agents stay up: tests/federation/test_journey.py
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+TUTORIAL = [
+    DOCS / "tutorial" / f"{name}.md" for name in ("first-run", "own-table", "private-budget", "reading-the-report")
+]
+ELSEWHERE = {"federate-three-sites.md"}  # its agents stay up: tests/federation/test_journey.py
 SETUP = {"make", "git", "cd"}  # the commands that set up a checkout, which is where the tests already are
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def snippets(page: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+    return [code for kind, code in BLOCK.findall(page.read_text()) if kind == language]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the examples in it, as a user's checkout has."""
-    folder = tmp_path_factory.mktemp("user")
-    shutil.copytree(ROOT / "examples", folder / "examples")
-    return folder
+SINGLE = [
+    page
+    for page in PAGES
+    if page not in TUTORIAL and page.name not in ELSEWHERE and (snippets(page, "sh") or snippets(page, "python"))
+]
 
 
-def run(command: list[str], cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment(), timeout=120, check=False)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+@dataclass(frozen=True)
+class Reader:
+    """Somebody who does what a page says, in the page's order, in a folder of their own."""
+
+    folder: Path
+
+    def follow(self, page: Path) -> None:
+        """Type what is to be typed, save what is to be saved; what a tutorial shows is what was printed."""
+        printed = ""
+        for language, code in BLOCK.findall(page.read_text()):
+            match language:
+                case "sh":
+                    lines = code.replace("\\\n", " ").splitlines()
+                    printed = "\n".join(self._type(line) for line in lines)
+                case "python":
+                    self._python(code)
+                case "text" if page in TUTORIAL and printed:
+                    self._compare(code, printed)
+                    printed = ""
+
+    def _type(self, line: str) -> str:
+        words = shlex.split(line, comments=True)
+        code = int(found[1]) if (found := re.search(r"# exit code (\d)$", line)) else 0
+        match words:
+            case []:
+                return ""
+            case ["tacit", *rest]:
+                return self._run(["-m", "tacit", *rest], code)
+            case ["python", file, *rest]:
+                return self._run(["-c", (self.folder / file).read_text(), *rest], code)
+            case [first, *_] if first in SETUP:
+                return ""
+        raise AssertionError(f"a reader cannot type this: {line}")
+
+    def _python(self, code: str) -> None:
+        """A snippet that begins with a file's name is saved and imported, any other is run."""
+        if name := re.match(r"# (\w+)\.py\n", code):
+            (self.folder / f"{name[1]}.py").write_text(code)
+            code = f"import {name[1]}"
+        self._run(["-c", code], 0)
+
+    def _run(self, words: list[str], code: int) -> str:
+        done = warm.run(words, self.folder, environment())
+        assert done.returncode == code, f"{words}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def _compare(self, shown: str, printed: str) -> None:
+        """All but numbers: noise and clocks are others every time."""
+        there = [_shape(line) for line in printed.splitlines()]
+        for line in shown.splitlines():
+            assert _shape(line) in there, f"the page shows\n{line}\nand the command printed\n{printed}"
+
+
+def _shape(line: str) -> str:
+    return " ".join(re.sub(r"\d[\d.,]*(e-?\d+)?", "0", line).split())
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    """In a folder with the examples in it, as a user's checkout has."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    return Reader(tmp_path)
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_examples_run(example: Path, place: Path) -> None:
-    assert run([sys.executable, str(example)], place)
+def test_examples_run(example: Path, reader: Reader) -> None:
+    command = [sys.executable, str(example)]
+    done = subprocess.run(command, cwd=reader.folder, capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 0 and done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_python_snippets_run(page: Path, place: Path) -> None:
-    for code in snippets(page, "python"):
-        assert run([sys.executable, "-c", code], place)
+def test_the_tutorial_can_be_followed(reader: Reader) -> None:
+    for page in TUTORIAL:
+        reader.follow(page)
 
 
-@pytest.mark.parametrize("page", TYPED, ids=lambda path: path.name)
-def test_shell_snippets_run(page: Path, place: Path, tmp_path: Path) -> None:
-    """One after the other, in one folder, as a reader would type them."""
-    folder = tmp_path / "reader"
-    shutil.copytree(place / "examples", folder / "examples")
-    for code in snippets(page, "sh"):
-        for line in code.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words and words[0] not in SETUP:
-                assert words[0] == "tacit", f"{page.name}: {line}"
-                run([*COMMAND, *words[1:]], folder)
+@pytest.mark.parametrize("page", SINGLE, ids=lambda path: path.name)
+def test_a_page_can_be_followed(page: Path, reader: Reader) -> None:
+    reader.follow(page)
 
 
 def test_the_readmes_python_run_takes_at_most_six_lines() -> None:
@@ -69,3 +126,11 @@ def test_the_readmes_python_run_takes_at_most_six_lines() -> None:
 def test_links_to_files_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_pages_that_the_code_names_are_there() -> None:
+    files = [path for folder in ("src", "examples", "benchmarks") for path in (ROOT / folder).rglob("*")]
+    for path in files:
+        if path.suffix in {".py", ".txt", ".c", ".h", ".html"} and "egg-info" not in str(path):
+            for named in re.findall(r"docs/[\w/.-]+\.(?:md|png|ipynb)", path.read_text(encoding="utf-8")):
+                assert (ROOT / named).exists(), f"{path} names {named}"

@@ -1,4 +1,4 @@
-"""The journey of docs/federation.md, as a reader would type it: every command, in order, with real noise."""
+"""The journey of docs/howto/federate-three-sites.md, as a reader would type it, in order, with real noise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.test_documents import snippets
 
 pytestmark = pytest.mark.federation
 
-PAGE = ROOT / "docs" / "federation.md"
+PAGE = ROOT / "docs" / "howto" / "federate-three-sites.md"
 START = ["federation", "site", "start"]
 INIT = ["federation", "init"]
 PATIENCE = 200.0  # seconds for one command

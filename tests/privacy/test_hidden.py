@@ -1,4 +1,4 @@
-"""Hidden local updates: the formula, the cases that attain it, and the conditions it needs (docs/hidden-state.md)."""
+"""Hidden local updates: the formula, the cases that attain it, its conditions (docs/explanation/hidden-state.md)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,44 @@
+"""The directive `front-door`: everything that a module offers in `__all__`, so that nothing can be forgotten."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+ORDER = ("autofunction", "autoclass", "autoexception")
+
+
+class FrontDoor(SphinxDirective):
+    """Functions first, then classes, then exceptions."""
+
+    required_arguments = 1  # the module's name
+
+    def run(self) -> list[Any]:
+        """The nodes of the page."""
+        module = importlib.import_module(self.arguments[0])
+        names = [name for name in module.__all__ if not name.startswith("_")]
+        kinds = {name: _kind(getattr(module, name)) for name in names}
+        ordered = sorted(names, key=lambda name: ORDER.index(kinds[name]))
+        return self.parse_text_to_nodes(
+            "\n\n".join(_part(kinds[name], f"{module.__name__}.{name}") for name in ordered)
+        )
+
+
+def _kind(found: Any) -> str:
+    if not inspect.isclass(found):
+        return "autofunction"
+    return "autoexception" if issubclass(found, Exception) else "autoclass"
+
+
+def _part(kind: str, name: str) -> str:
+    return f".. {kind}:: {name}" + ("\n   :members:" if kind == "autoclass" else "")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directive."""
+    app.add_directive("front-door", FrontDoor)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,159 @@
+"""Draws the pictures of the explanations, with the steps that training takes: `python docs/pictures/draw.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from tacit.algorithms.steps import consensus, dual_step, linearised_step
+from tacit.problems import SETS
+from tacit.types import Array
+from tacit.views.style import COLOURS, GREY, STYLE, heading, ink, save
+
+BLUE, RED, GREEN = COLOURS[:3]
+HOMES = np.array([[-2.0, 0.4], [1.6, 2.0], [1.9, -1.8]])  # where each agent's own data pull
+RHO = np.array([[1.0]])
+COURSE = 40  # rounds
+NOISE = 1.5  # of a gradient: standard deviation
+
+
+class Round(NamedTuple):
+    """The common model of a round, and what came back."""
+
+    w: Array  # [2]
+    z: Array  # [P, 2]
+
+
+def rounds(homes: Array, noise: float = 0.0, seed: int = 1) -> list[Round]:
+    """ADMM where agent p has f_p(z) = ||z - home_p||^2 / 2: the three steps of training, with eta falling to 0."""
+    random = np.random.default_rng(seed)
+    everywhere = SETS["all"](1.0)
+    z: Array = np.zeros((len(homes), 2, 1, 1))
+    lam = z
+    found = []
+    for t in range(COURSE):
+        eta = np.array([[0.3 * (1.0 - t / COURSE)]])
+        w = consensus(RHO, z.sum(axis=0), lam.sum(axis=0), len(homes))
+        gradients = z - homes[:, :, None, None] + noise * random.standard_normal(z.shape)
+        z = linearised_step(everywhere, RHO, eta, w, lam, z, gradients)
+        lam = dual_step(lam, RHO, w, z)
+        found.append(Round(w[:, 0, 0], z[:, :, 0, 0]))
+    return found
+
+
+def draw_round() -> Figure:
+    """What is exchanged in a round."""
+    drawn = Figure(figsize=(7.2, 3.9))
+    axes = drawn.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(0, 72), ylim=(0, 39))
+    axes.axis("off")
+    _box(axes, 23, 28, 26, 9, GREY, "server", "averages what it gets into w")
+    for left, name, colour in ((2, "north", BLUE), (26, "south", RED), (50, "west", GREEN)):
+        _box(axes, left, 1, 20, 13, colour, name, "records stay here\none training step on them\n+ random noise")
+        middle, top = left + 10, 36 + 6 * (left - 26) / 24
+        _arrow(axes, (top - 1.5, 28), (middle - 1.5, 14), GREY)
+        _arrow(axes, (middle + 1.5, 14), (top + 1.5, 28), colour)
+    axes.text(1.5, 22, "w, the common\nmodel, goes out", va="center", color=GREY)
+    axes.text(57.5, 22, "z, a noisy model,\nis all that leaves", va="center")
+    return drawn
+
+
+def draw_consensus() -> Figure:
+    """Agreement, round by round."""
+    drawn = Figure(figsize=(7.2, 2.1), layout="constrained")
+    course = rounds(HOMES)
+    panels = drawn.subplots(1, 4)
+    for panel, number in zip(panels, (1, 3, 6, COURSE), strict=True):
+        at = course[number - 1]
+        for home, z, colour in zip(HOMES, at.z, COLOURS, strict=False):
+            panel.plot(*np.stack([home, z]).T, color=colour, lw=0.8, ls=":")
+            panel.plot(*home, "s", mfc="white", mec=colour, ms=8)
+            panel.plot(*z, "o", color=colour, ms=6)
+        _goal(panel)
+        panel.plot(*at.w, "*", color="black", ms=9, mfc="white")
+        heading(panel, f"round {number}")
+        _bare(panel)
+        panel.set(xlim=(-2.9, 2.9), ylim=(-2.9, 2.9))
+    return drawn
+
+
+def draw_averaging() -> Figure:
+    """Why one noisy agent is far off and the mean of many is not."""
+    drawn = Figure(figsize=(7.2, 3.0), layout="constrained")
+    left, right = drawn.subplots(1, 2)
+    last = rounds(np.repeat(HOMES, 10, axis=0), NOISE)[4]
+    for p, z in enumerate(last.z):
+        left.plot(*z, "o", color=COLOURS[p // 10], ms=4, alpha=0.7)
+    _goal(left)
+    left.plot(*last.w, "*", color="black", ms=12, mfc="white")
+    heading(left, "30 noisy models, and their w")
+    _bare(left)
+    for colour, copies in zip(COLOURS, (1, 10, 100), strict=False):
+        runs = [rounds(np.repeat(HOMES, copies, axis=0), NOISE, seed) for seed in range(20)]
+        away = np.mean([[np.linalg.norm(at.w - HOMES.mean(axis=0)) for at in run] for run in runs], axis=0)
+        right.plot(range(1, COURSE + 1), away, color=colour)
+        right.annotate(f"{3 * copies} agents", (27, away[26]), (0, 11), textcoords="offset points")
+    right.set(xlabel="round", xlim=(1, COURSE), ylim=(0, None))
+    heading(right, "distance of w from the goal")
+    return drawn
+
+
+def draw_epsilon() -> Figure:
+    """How sure an attacker can become."""
+    drawn = Figure(figsize=(7.2, 3.0), layout="constrained")
+    axes = drawn.subplots()
+    epsilon = np.linspace(0.0, 8.0, 200)
+    for colour, before in zip(COLOURS, (0.5, 0.1, 0.01, 0.001), strict=False):
+        after = before * np.exp(epsilon) / (1.0 - before + before * np.exp(epsilon))
+        axes.plot(epsilon, 100.0 * after, color=colour)
+        place = np.searchsorted(after, 0.6)
+        axes.annotate(
+            f"{100 * before:g} %", (epsilon[place], 60), (6, -6), textcoords="offset points", color=ink(colour)
+        )
+    axes.set(xlabel="ε", ylabel="%", xlim=(0, 8), ylim=(0, 102))
+    heading(axes, "how sure somebody can be afterwards, at most")
+    return drawn
+
+
+def _goal(axes: Axes) -> None:
+    """What all data together pull to."""
+    axes.plot(*HOMES.mean(axis=0), "+", color="black", ms=11, mew=1.4)
+
+
+def _bare(axes: Axes) -> None:
+    """A plane without numbers."""
+    axes.set(xticks=[], yticks=[], aspect="equal")
+    axes.spines[:].set_visible(True)
+    axes.spines[:].set_color("#cccccc")
+
+
+def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: str, name: str, text: str) -> None:
+    axes.add_patch(
+        FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=1.2", ec=colour, fc="white")
+    )
+    axes.text(x + width / 2, y + height - 2.2, name, ha="center", va="center", weight="bold", color=colour)
+    axes.text(x + width / 2, y + (height - 3) / 2, text, ha="center", va="center", fontsize=8)
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
+    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=12, color=colour, lw=1.4))
+
+
+PICTURES = {"round": draw_round, "consensus": draw_consensus, "averaging": draw_averaging, "epsilon": draw_epsilon}
+
+
+def draw_all(folder: Path) -> None:
+    """Every picture, in this folder."""
+    for name, picture in PICTURES.items():
+        with rc_context(STYLE):
+            save(picture(), folder / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    draw_all(Path(__file__).parent)
