@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 from tacit.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from tacit.api import Run, open_run, plan, resume, run
+    from tacit.api import Run, dry_run, open_run, plan, resume, run
     from tacit.errors import InputError
+    from tacit.sweeps import Sweep, sweep
 
-__all__ = ["InputError", "Run", "__version__", "open_run", "plan", "resume", "run"]
+__all__ = ["InputError", "Run", "Sweep", "__version__", "dry_run", "open_run", "plan", "resume", "run", "sweep"]
+_ELSEWHERE = {"InputError": "tacit.errors", "Sweep": "tacit.sweeps", "sweep": "tacit.sweeps"}
 
 
 def __dir__() -> list[str]:
@@ -21,4 +23,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'tacit' has no attribute '{name}'")
     import importlib  # noqa: PLC0415
 
-    return getattr(importlib.import_module("tacit.errors" if name == "InputError" else "tacit.api"), name)
+    return getattr(importlib.import_module(_ELSEWHERE.get(name, "tacit.api")), name)

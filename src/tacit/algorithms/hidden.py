@@ -23,7 +23,7 @@ from tacit.types import Array, Shard
 class LastIterate(Consensus):
     """E noisy contractions of z; the last iterate is sent and is all that is kept, so nothing hidden survives a round.
 
-    docs/hidden-state.md proves what this is worth, under the conditions that `largest_eta` and `check_eta` ask for.
+    docs/explanation/hidden-state.md proves what this is worth, where `largest_eta` and `check_eta` are content.
     """
 
     problem: Problem

@@ -11,7 +11,10 @@ import rich_click as click
 from tacit.cli.about import algorithms, config
 from tacit.cli.audit import audit
 from tacit.cli.bench import bench
+from tacit.cli.dashboard import dashboard
 from tacit.cli.data import data
+from tacit.cli.doctor import completion, doctor
+from tacit.cli.export import export
 from tacit.cli.federation import federation
 from tacit.cli.group import NearestGroup
 from tacit.cli.ledger import ledger
@@ -19,6 +22,7 @@ from tacit.cli.look import compare, plot, report, show
 from tacit.cli.output import stderr, stdout
 from tacit.cli.plan import plan
 from tacit.cli.reproduce import reproduce
+from tacit.cli.sweep import sweep
 from tacit.cli.train import resume, train
 from tacit.cli.use import evaluate, predict
 from tacit.engine.team import rank_here
@@ -38,21 +42,34 @@ def cli() -> None:
 
     \b
     Examples:
-      tacit run                            train on embedded data, with and without noise
-      tacit plan --total-epsilon 1         what a privacy budget buys, before it is spent
-      tacit run --total-epsilon 1          train within it
-      tacit ledger runs/a                  what a run spent
-      tacit federation demo                sites on their own, over a network, through crashes
-      tacit reproduce mnist --quick        the paper's comparison, in minutes
+      tacit run                         compare methods on embedded data
+      tacit plan --total-epsilon 1      what a budget buys, before it is spent
+      tacit run --total-epsilon 1       train within it
+      tacit dashboard                   watch runs in a browser
+      tacit ledger runs/a               what a run spent
+      tacit federation demo             sites on their own, over a network
+      tacit doctor                      what is installed, and where data lies
     """
 
 
-COMMANDS = (
-    *(plan, train, resume, show, compare, plot, report, ledger, audit),
-    *(federation, reproduce, predict, evaluate, data, algorithms, config, bench),
-)
-for command in COMMANDS:
-    cli.add_command(command)
+COMMANDS = {
+    "Train": (plan, train, resume, sweep),
+    "Look at runs": (show, compare, plot, report, dashboard),
+    "Privacy": (ledger, audit),
+    "Use a model": (predict, evaluate, export),
+    "Train over a network": (federation,),
+    "Data and settings": (data, algorithms, config),
+    "Research": (reproduce, bench),
+    "This installation": (doctor, completion),
+}
+for commands in COMMANDS.values():
+    for command in commands:
+        cli.add_command(command)
+click.rich_click.COMMAND_GROUPS = {
+    "tacit": [
+        {"name": name, "commands": [str(command.name) for command in commands]} for name, commands in COMMANDS.items()
+    ]
+}
 
 
 def run() -> None:

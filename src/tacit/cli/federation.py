@@ -26,7 +26,7 @@ def federation() -> None:
     """Train together over a network: one coordinator, an agent at every site.
 
     Nothing but noisy parameters leaves a site, and each site decides for itself what it takes part in. The page
-    docs/federation.md goes through all of it.
+    docs/howto/federate-three-sites.md goes through all of it.
 
     \b
     Examples:

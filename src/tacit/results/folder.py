@@ -6,17 +6,25 @@ import fcntl
 import json
 import os
 import shutil
+import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from tacit.errors import InputError
+from tacit.errors import InputError, absent
 from tacit.results.chain import Chain, head_elsewhere
 from tacit.results.files import read_arrays, to_json, write_text
 from tacit.types import Array
+
+MOMENTS = (0.0, 0.01, 0.02)  # seconds; `busy` holds a lock while it asks
+
+
+def taken(path: Path) -> InputError:
+    """A run has this folder already."""
+    return InputError(f"{path} exists: choose another --out, or continue it with 'tacit resume {path}'")
 
 
 @dataclass(frozen=True)
@@ -36,9 +44,7 @@ class RunFolder:
         try:
             path.mkdir(parents=True)
         except FileExistsError:
-            raise InputError(
-                f"{path} exists: choose another --out, or continue it with 'tacit resume {path}'"
-            ) from None
+            raise taken(path) from None
         folder = cls(path)
         try:
             folder.checkpoints.mkdir()
@@ -60,6 +66,8 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """An existing folder."""
+        if not path.exists():
+            raise absent("run folder", path)
         if not (path / "config.toml").is_file():
             raise InputError(f"{path} is not a run folder: it has no config.toml")
         return cls(path)
@@ -198,8 +206,9 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Only one process works in a folder; the lock goes with the process, however it ends."""
-        with self._lock() as mine:
-            if not mine:
+        self.checkpoints.mkdir(exist_ok=True)
+        with self._lock.open("w") as file:
+            if not any(_locks(file, fcntl.LOCK_EX, after) for after in MOMENTS):
                 raise InputError(f"{self.path} is being worked on by another process")
             for leftover in (*self.path.glob(".*"), *self.checkpoints.glob(".*")):  # of a process that was killed
                 leftover.unlink()
@@ -207,20 +216,16 @@ class RunFolder:
 
     @property
     def busy(self) -> bool:
-        """Whether a process is working in it now."""
-        with self._lock() as mine:
-            return not mine
+        """Whether a process is working in it now; asking leaves no trace."""
+        try:
+            with self._lock.open("rb") as file:
+                return not _locks(file, fcntl.LOCK_SH)
+        except FileNotFoundError:
+            return False
 
-    @contextmanager
-    def _lock(self) -> Iterator[bool]:
-        self.checkpoints.mkdir(exist_ok=True)
-        with (self.checkpoints / "lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                yield False
-            else:
-                yield True
+    @property
+    def _lock(self) -> Path:
+        return self.checkpoints / "lock"
 
 
 LOCAL_ONLY = """LOCAL ONLY. The files in this folder are computed from private records without noise.
@@ -246,6 +251,16 @@ def _read_json(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path} is gone: the run folder is not complete") from None
     return found
+
+
+def _locks(file: IO[Any], kind: int, after: float = 0.0) -> bool:
+    """Whether the lock can be had, after a moment."""
+    time.sleep(after)
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def append_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

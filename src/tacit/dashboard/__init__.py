@@ -1,0 +1,1 @@
+"""A page on the local machine that shows runs, and what goes on in them."""

@@ -1,0 +1,37 @@
+"""Runs to show, made once."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tacit
+from tests.cli.helpers import EXAMPLE
+
+TABLE: dict[str, Any] = {"data": EXAMPLE / "records.csv", "schema": EXAMPLE / "schema.toml", "test_share": 0.25}
+DECLARED: dict[str, Any] = {"agents": 3, "total_records": 400}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "browser: opens a page in a real Chromium")
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> Path:
+    """A folder of runs, one of them in a folder of a sweep; nobody changes it."""
+    folder = tmp_path_factory.mktemp("made")
+    tacit.run(**TABLE, **DECLARED, total_epsilon=[1, 3], seeds=3, rounds=12, out=folder / "budgets")
+    tacit.run(**TABLE, **DECLARED, total_epsilon=2, noise="hardened", rounds=8, out=folder / "sweep" / "hardened")
+    tacit.run(**TABLE, mode="paper", algorithm=["objp", "outp"], epsilon=[0.5], rounds=9, out=folder / "paper")
+    return folder
+
+
+@pytest.fixture
+def runs(made: Path, tmp_path: Path) -> Path:
+    """A copy to do things to."""
+    folder = tmp_path / "runs"
+    shutil.copytree(made, folder, symlinks=True)
+    return folder

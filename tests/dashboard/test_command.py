@@ -1,0 +1,41 @@
+"""The command as a user types it."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.cli.helpers import COMMAND, environment, refused
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert refused("dashboard", tmp_path / "nowhere").startswith(f"there is no folder {tmp_path / 'nowhere'}")
+
+
+def test_on_another_host_it_warns_asks_for_its_token_and_ends_with_ctrl_c(made: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "dashboard", str(made), "--host", "0.0.0.0", "--port", "0", "--no-open"],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    address = process.stdout.readline().split()[0]
+    port, token = int(address.split(":")[2].split("/")[0]), address.split("?token=")[1]
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    answers = {}
+    for query in ("", f"?token={token}"):
+        connection.request("GET", f"/api/runs{query}")
+        reply = connection.getresponse()
+        answers[query] = (reply.status, reply.read())
+    assert [status for status, _ in answers.values()] == [401, 200]
+    assert b'"local": false' in answers[f"?token={token}"][1]
+    process.send_signal(signal.SIGINT)  # the connection is still open
+    began = time.monotonic()
+    _, errors = process.communicate(timeout=10)
+    connection.close()
+    assert time.monotonic() - began < 2.0
+    assert process.returncode == 0
+    assert errors.splitlines()[0] == "note: what the browser and this machine tell each other is not encrypted"
+    assert "Traceback" not in errors
