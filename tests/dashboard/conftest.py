@@ -15,10 +15,6 @@ TABLE: dict[str, Any] = {"data": EXAMPLE / "records.csv", "schema": EXAMPLE / "s
 DECLARED: dict[str, Any] = {"agents": 3, "total_records": 400}
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "browser: opens a page in a real Chromium")
-
-
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> Path:
     """A folder of runs, one of them in a folder of a sweep; nobody changes it."""

@@ -62,6 +62,7 @@ class Session:
     def open(self, name: str) -> None:
         self.row(name).locator("th").click()
         self.until("name => document.getElementById('title').textContent === name", name)
+        self.page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
 
     def until(self, condition: str, given: Any = None) -> None:
         """Wait; the browser's own way to wait would evaluate text, which the page forbids."""
@@ -76,6 +77,7 @@ class Session:
 
     def wait_for_lines(self, metric: str, count: int) -> None:
         selector = f'[data-metric="{metric}"] polyline.line'
+        self.until("() => document.getElementById('charts').ariaBusy === 'false'")
         self.until("([selector, count]) => document.querySelectorAll(selector).length === count", [selector, count])
 
     def last_round(self) -> int:

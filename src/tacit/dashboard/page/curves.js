@@ -51,6 +51,9 @@ function draw() {
 }
 
 function drawAll() {
+  const waiting = runs.some((row) => !known.has(row.id));
+  byId("charts").setAttribute("aria-busy", waiting);
+  if (waiting && !runs.some((row) => known.has(row.id))) return; // what was there stays, dimmed, until there is something new
   const all = allLines();
   const room = MOST_ROOM * (figure(PANELS[0].metric).canvas.clientWidth || byId("charts").clientWidth / 2);
   const { names, numbered } = lineNames(all, (name) => nameWidth(name, { mean: [0.1234] }, PANELS[0]) <= room);
@@ -97,12 +100,11 @@ function allLines() {
 
 function note(all) {
   const damaged = runs.filter((row) => known.get(row.id)?.damaged).map((row) => `${row.name}: ${known.get(row.id).damaged}`);
-  const waiting = runs.some((row) => row.state !== "damaged" && !known.has(row.id));
   const seeds = Math.max(0, ...runs.map((row) => row.seeds || 0));
   const words = [
     ...damaged,
     all.length > MOST ? `the first ${MOST} of ${all.length} lines` : "",
-    !all.length && !waiting && !damaged.length ? "no round has been evaluated yet" : "",
+    !all.length && !damaged.length ? "no round has been evaluated yet" : "",
     seeds > 1 && all.length ? "mean over seeds; band from the 20th to the 80th percentile" : "",
   ];
   say(byId("curves-note"), words.filter(Boolean).join(" · "));
