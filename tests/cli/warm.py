@@ -95,7 +95,7 @@ def become(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["env"])
     sys.argv = ["-m", *asked["words"]]
-    sys.path[0] = str(asked["cwd"])
+    sys.path[:1] = [str(asked["cwd"]), *filter(None, asked["env"].get("PYTHONPATH", "").split(os.pathsep))]
 
 
 if __name__ == "__main__":

@@ -225,6 +225,7 @@ def peak():
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))
     return int(status["VmHWM"].split()[0]) / 1000  # MB
 
+pyarrow.array([0.5]).to_numpy()  # loads pandas where there is one
 before = peak()
 data, schema = sys.argv[1:]
 dataset = load(DataOptions(data, schema=schema, agents=2, precision="float32", memory="50MB"))
