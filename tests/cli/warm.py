@@ -1,13 +1,14 @@
-"""A process that has the libraries loaded and forks a child for every command.
+"""A process that has Tacit and its libraries loaded and forks a child for every command.
 
-A command of Tacit is half imports of scipy and matplotlib, and the tests run hundreds of them. The child loads Tacit
-itself, and is a real process with its own streams, folder, environment and exit code.
+A short command is all imports, and the tests run hundreds of them. The child is a real process with its own streams,
+folder, environment and exit code.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -17,13 +18,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = ("dp_accounting", "scipy.optimize", "rich_click", "rich.progress", "jinja2", "tomli_w", "pyarrow.parquet")
-DRAWING = ("matplotlib.figure", "matplotlib.backends.backend_svg", "matplotlib.backends.backend_agg")
+LIBRARIES = ("dp_accounting", "scipy.optimize", "rich.progress", "jinja2", "tomli_w", "pyarrow.parquet")
+DRAWING = ("matplotlib.backends.backend_svg", "matplotlib.backends.backend_agg", "tacit.views.plots")
 MESSAGE = 200_000  # bytes, at most
 ROOT = Path(__file__).parents[2]
 
@@ -55,7 +58,8 @@ def _nursery() -> socket.socket:
     """The way to a process of this one's own, which ends when this one does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-m", "tests.cli.warm", str(theirs.fileno())]
-    process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+    env = {**os.environ, "COLUMNS": "100"}  # rich measures the terminal when it is loaded
+    process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
     theirs.close()
 
     def end() -> None:
@@ -68,9 +72,10 @@ def _nursery() -> socket.socket:
 
 def serve(place: socket.socket) -> None:
     """Fork a child for every request, say its number, then its exit code; a child returns from here."""
-    for name in (*LIBRARIES, *DRAWING):
+    for name in (*LIBRARIES, *DRAWING, "tacit.cli"):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
+    gc.freeze()
     while True:
         message, streams, _, _ = socket.recv_fds(place, MESSAGE, 2)
         if not message:
@@ -98,11 +103,32 @@ def become(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
     sys.path[:1] = [str(asked["cwd"]), *filter(None, asked["env"].get("PYTHONPATH", "").split(os.pathsep))]
 
 
+def obey(kind: str, what: str, *rest: str) -> int:
+    """Run a module or a text as Python does; the exit code."""
+    sys.argv = [kind, *rest]
+    try:
+        if kind == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def leave(code: int) -> None:
+    """End as Python does, but for taking every module apart, which takes longer than most commands."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):
+            stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])))
-    _, kind, what, *rest = sys.argv
-    sys.argv = [kind, *rest]
-    if kind == "-m":
-        runpy.run_module(what, run_name="__main__", alter_sys=True)
-    else:
-        exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+    leave(obey(*sys.argv[1:]))
