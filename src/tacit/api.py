@@ -18,7 +18,7 @@ from tacit.engine.team import ALONE, Team
 from tacit.errors import InputError, absent
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder, taken
-from tacit.settings import Settings, resolve
+from tacit.settings import Settings, resolve, resolve_given
 from tacit.settings.plugins import digests
 from tacit.study import Progress, Study, finish, train
 from tacit.study.begin import beginning, digest, own_part, prepare, reserved
@@ -77,7 +77,7 @@ def run(
     Started by torchrun, every process calls it alike, and works at some of the agents; the first writes the run folder.
     """
     with team_here() as team:
-        resolved = team.together(lambda: resolve(read_config(config) if config else {}, settings))
+        resolved = team.together(lambda: resolve_given(read_config(config) if config else {}, settings))
         with ExitStack() as held:
             study, reservation = team.together(lambda: held.enter_context(reserved(resolved, team)))
             team.alike("the records", lambda: fingerprint(study.dataset))
@@ -89,7 +89,7 @@ def run(
 
 def plan(config: str | Path | None = None, **settings: Any) -> PlanView:
     """What a run with these settings would spend and on what, from public facts alone; nothing is spent."""
-    resolved = resolve(read_config(config) if config else {}, settings)
+    resolved = resolve_given(read_config(config) if config else {}, settings)
     if resolved.mode != "certified":
         raise InputError("mode paper has no total budget to plan: use --mode certified")
     return plan_view(resolved)
@@ -100,7 +100,7 @@ def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]
 
     In certified mode no private record is read either: all of it follows from public facts.
     """
-    resolved = resolve(read_config(config) if config else {}, settings)
+    resolved = resolve_given(read_config(config) if config else {}, settings)
     place = _place(resolved)
     if place.exists():
         raise taken(place)

@@ -18,7 +18,7 @@ from tacit.data.memory import machine_memory, size_text
 from tacit.errors import InputError
 from tacit.kernels.library import LEVELS, level
 from tacit.kernels.threads import cores
-from tacit.results.chain import state_folder
+from tacit.state import state_folder
 from tacit.version import VERSION
 
 PARTS = ("Tacit", "Machine", "Extras", "Data", "Places")
@@ -78,7 +78,7 @@ def _gpu() -> Finding:
 def _extras() -> Iterator[Finding]:
     """The optional parts that the installed package names itself."""
     for extra in sorted(_extra_names() - WANTED_BY_TESTS):
-        needs = [need for need in _needs(extra) if need.name != "tacit"]
+        needs = _needs(extra)
         lacking = [str(need.name) for need in needs if not _met(need)]
         if lacking:
             advice = f"pip install 'tacit[{extra}]'"
@@ -103,7 +103,9 @@ def _needs(extra: str) -> list[Requirement]:
         return []
     if not extra:
         return [need for need in asked if need.marker is None]
-    return [need for need in asked if need.marker is not None and need.marker.evaluate({"extra": extra})]
+    own = [need for need in asked if need.marker is not None and need.marker.evaluate({"extra": extra})]
+    others = [more for need in own if need.name == "tacit" for name in sorted(need.extras) for more in _needs(name)]
+    return [*(need for need in own if need.name != "tacit"), *others]
 
 
 def _met(need: Requirement) -> bool:

@@ -99,6 +99,8 @@ def test_mlflow_keeps_a_run_once_and_goes_on_with_it(tmp_path: Path) -> None:
     files = {file.path for file in client.list_artifacts(kept[0].info.run_id)}
     assert files == {"config.toml", "ledger.jsonl", "report.html", "coefficients.csv"}
     assert (tmp_path / "mlartifacts" / "clinics").is_dir()
+    config = next((tmp_path / "mlartifacts").rglob("config.toml")).read_text()
+    assert 'data = "records.csv"' in config and "/" not in config
 
 
 def test_the_command(run: RunFolder) -> None:

@@ -153,6 +153,18 @@ def test_an_onnx_runtime_predicts_the_same(place: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(values, wanted, rtol=1e-5)
 
 
+def test_what_predict_refuses_gets_no_answer(place: Path, tmp_path: Path) -> None:
+    """A category nobody knows, and a number that is not there and has no rule."""
+    runtime = pytest.importorskip("onnxruntime")
+    TARGETS["onnx"].write(Request(RunFolder.open(place / "ill"), tmp_path / "m.onnx"))
+    given = {name: cells[:3].copy() for name, cells in columns(place).items()}
+    given = {name: cells.astype(object) if cells.dtype.kind == "U" else cells for name, cells in given.items()}
+    given["site"][0], given["sex"][1] = "nowhere", "nobody"
+    labels, chances = runtime.InferenceSession(str(tmp_path / "m.onnx")).run(["label", "probabilities"], given)
+    assert labels[:2].tolist() == ["", ""] and np.isnan(chances[:2]).all()
+    assert labels[2] in ("no", "yes") and np.isfinite(chances[2]).all()
+
+
 def test_an_onnx_model_of_a_data_set_takes_its_features(place: Path, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     model = read_model(RunFolder.open(place / "digits"))

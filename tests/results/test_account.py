@@ -9,7 +9,7 @@ import pytest
 from tacit.errors import InputError
 from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
 from tacit.results.account import Account
-from tacit.results.chain import state_folder
+from tacit.state import state_folder
 
 DELTA = 1e-6
 

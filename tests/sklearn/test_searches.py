@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
@@ -46,6 +48,28 @@ def test_a_search_warns_and_adds_up() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         GridSearchCV(exact(), GRID, cv=2).fit(x, y)  # without privacy there is nothing to add up
+
+
+def test_fits_with_one_seed_share_their_noise_and_so_protect_nothing_together() -> None:
+    x, y, _ = problem()
+    first = classifier(random_state=3).fit(x, y)
+    with pytest.warns(PrivacyWarning):
+        second = clone(first).fit(x[1:], y[1:])
+    assert math.isfinite(first.privacy_spent_.all_fits_epsilon)
+    assert second.privacy_spent_.all_fits_epsilon == math.inf and "protect nobody" in second.privacy_spent_.statement
+    third = clone(first).set_params(total_epsilon=2.0).fit(x, y)
+    assert third.privacy_spent_.all_fits_epsilon == math.inf  # what two of them gave away stays so
+    other = classifier(random_state=3).fit(x, y)
+    apart = clone(other).set_params(random_state=4)
+    with pytest.warns(PrivacyWarning):
+        assert math.isfinite(apart.fit(x, y).privacy_spent_.all_fits_epsilon)
+
+
+def test_a_process_that_clones_for_itself_is_refused_too(workers: None) -> None:
+    """OneVsRest clones where it fits: in the other process."""
+    x, y, _ = problem(classes=3)
+    with pytest.raises(InputError, match="what it spends would be forgotten"):
+        OneVsRestClassifier(classifier(), n_jobs=2).fit(x, y)
 
 
 def test_a_search_beyond_its_ledger_is_refused_and_says_so(tmp_path: Path) -> None:

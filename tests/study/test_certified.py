@@ -262,7 +262,7 @@ def test_two_copies_of_a_folder_cannot_both_go_on(tmp_path: Path) -> None:
     tacit.resume(tmp_path / "r")
     with pytest.raises(InputError, match="an old copy was put back"):
         tacit.resume(tmp_path / "copy")
-    from tacit.results.chain import state_folder
+    from tacit.state import state_folder
 
     for head in (state_folder() / "ledgers").glob("*.json"):
         head.unlink()

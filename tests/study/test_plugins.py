@@ -65,8 +65,8 @@ def test_a_plugin_that_changed_stops_a_run_from_going_on(tmp_path: Path) -> None
             **SETTINGS,
         )
     file.write_text(file.read_text() + "\n# another version\n")
-    with pytest.raises(tacit.InputError, match=r"other\.py changed after the run began"):
-        tacit.resume(tmp_path / "run")
+    helpers.tacit("algorithms", "--plugins", file)  # which allows it as it is now
+    assert "other.py changed after the run began" in helpers.refused("resume", tmp_path / "run")
 
 
 def test_what_is_no_plugin_is_said(tmp_path: Path) -> None:
@@ -79,6 +79,30 @@ def test_what_is_no_plugin_is_said(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("no code\n")
     with pytest.raises(tacit.InputError, match="is not a Python file"):
         tacit.dry_run(plugins=[str(tmp_path / "text.txt")])
+
+
+def test_a_foreign_run_folder_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody else's config names is not run before the user has named it once."""
+    plugin(tmp_path, "fourth")
+    tacit.run(plugins=str(tmp_path / "fourth.py"), algorithm="fourth", out=tmp_path / "run", **SETTINGS)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # another user's machine
+    assert "was never used here" in helpers.refused("evaluate", tmp_path / "run", "mnist14")
+    helpers.tacit("show", tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    assert "was never used here" in helpers.tacit("resume", tmp_path / "run", code=2).stderr
+    helpers.tacit("algorithms", "--plugins", tmp_path / "fourth.py")
+    helpers.tacit("resume", tmp_path / "run")
+
+
+def test_the_ledger_has_what_was_run(tmp_path: Path) -> None:
+    file = plugin(tmp_path, "fifth")
+    tacit.dry_run(plugins=str(file))
+    file.write_text(file.read_text() + "\n# another version\n")
+    with pytest.raises(tacit.InputError, match="changed since this process loaded it"):
+        tacit.dry_run(plugins=str(file))
+    (tmp_path / "more").mkdir()
+    with pytest.raises(tacit.InputError, match=r"two plugins are named sixth\.py"):
+        tacit.dry_run(plugins=[str(plugin(tmp_path, "sixth")), str(plugin(tmp_path / "more", "sixth"))])
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:

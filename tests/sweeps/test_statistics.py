@@ -74,18 +74,19 @@ def test_ninety_five_percent_means_that() -> None:
 
 def test_verdicts_in_words() -> None:
     apart = compare({"objp": [0.112, 0.115, 0.11], "objpm": [0.1, 0.102, 0.099]})
-    assert verdict(apart[0], regression=False) == "objpm is lower by 1.20 points (0.95 to 1.45), 3 seeds"
+    assert verdict(apart[0], regression=False) == "objpm is lower than objp by 1.20 points (0.95 to 1.45), 3 seeds"
     alike = compare({"objp": [0.11, 0.12, 0.1], "objpm": [0.1, 0.13, 0.11]})
     assert verdict(alike[0], regression=False).startswith("no difference can be told: objpm minus objp is +0.33 points")
     one = compare({"objp": [2.0], "objpm": [1.5]})
     assert one[0].difference.low is None and not one[0].told_apart
     assert (
-        verdict(one[0], regression=True) == "objpm was lower by 0.5 RMSE with one seed, which tells nothing of others"
+        verdict(one[0], regression=True)
+        == "objpm was lower than objp by 0.5 RMSE with one seed, which tells nothing of others"
     )
     assert "--seeds 5" in notes(one, [1], "seed", hardened=False)[0]
     assert "--noise seeded" in notes(one, [1], "seed", hardened=True)[0]
     by_clip = comparisons(rows({0.5: [0.2, 0.21], 1.0: [0.1, 0.11]}, "clip"), ["clip"], ["clip"], "seed")
-    assert verdict(by_clip[0], regression=False).startswith("clip 1 is lower by 10.00 points")
+    assert verdict(by_clip[0], regression=False).startswith("clip 1 is lower than clip 0.5 by 10.00 points")
     many = compare({"a": [0.1, 0.11, 0.12], "b": [0.11, 0.13, 0.132], "c": [0.1, 0.12, 0.11], "d": [0.1, 0.1, 0.12]})
     assert many[0].told_apart and not many[0].among_all
     assert verdict(many[0], regression=False).endswith("among 6 comparisons it may be chance")
@@ -94,7 +95,10 @@ def test_verdicts_in_words() -> None:
 def test_without_noise_no_seed_counts() -> None:
     quiet = compare({"objp": [0.12, 0.12, 0.12], "iadmm": [0.1]}, epsilon=math.inf)
     assert quiet[0].exact and quiet[0].comparisons == 0
-    assert verdict(quiet[0], regression=False) == "iadmm is lower by 2.00 points; without noise no seed changes it"
+    assert (
+        verdict(quiet[0], regression=False)
+        == "iadmm is lower than admm by 2.00 points; without noise no seed changes it"
+    )
     budgets = [*rows({"objp": [0.2, 0.21, 0.23]}), *rows({"objp": [0.1] * 3}, epsilon=math.inf)]
     found = comparisons(budgets, ["epsilon"], ["epsilon"], "seed")[0]
     assert found.difference.n == 3 and not found.exact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -115,6 +116,15 @@ def test_the_same_again_keeps_what_is_there_and_another_grid_is_refused(private:
             tacit.sweep(over=over, out=private.path, **{**ASKED, **changed})
     with pytest.raises(InputError, match="exists and is no sweep"):
         tacit.sweep(over=OVER, out=private.path / "runs", **ASKED)
+
+
+def test_a_point_that_may_have_released_something_is_not_begun_anew(private: Sweep, tmp_path: Path) -> None:
+    shutil.copytree(private.path, tmp_path / "s")
+    run = next((tmp_path / "s" / "runs").iterdir())
+    for lost in ("config.toml", "summary.json"):
+        (run / lost).unlink()
+    assert "may have released something" in command("sweep", "--resume", tmp_path / "s", code=2).stderr
+    assert (run / "ledger.jsonl").is_file()
 
 
 def test_a_point_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:

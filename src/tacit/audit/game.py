@@ -20,8 +20,7 @@ from tacit.data import Facts
 from tacit.errors import InputError, no_such
 from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.privacy.sensitivity import ADJACENCIES
-from tacit.settings import Settings
-from tacit.settings.settings import resolve
+from tacit.settings import Settings, resolve
 from tacit.study.batches import batches
 from tacit.study.build import build_algorithm, build_problem, local_updates
 from tacit.study.protect import protect

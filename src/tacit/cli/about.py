@@ -15,7 +15,7 @@ from tacit.cli.group import NearestGroup
 from tacit.cli.output import print_json, stdout
 from tacit.errors import InputError
 from tacit.results.files import write_text
-from tacit.settings.plugins import load_plugins
+from tacit.settings.plugins import allow, load_plugins
 from tacit.settings.settings import FIELDS
 
 
@@ -30,6 +30,7 @@ def algorithms(plugins: tuple[str, ...], as_json: bool) -> None:
       tacit algorithms
       tacit algorithms --plugins mine.py
     """
+    allow(plugins)
     load_plugins(plugins)
     methods = {name: ALGORITHMS[name] for name in ALGORITHMS}
     if as_json:

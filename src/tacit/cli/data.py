@@ -126,6 +126,9 @@ def schema(table: Path, label: str, agent: str, out: Path | None) -> None:
     if out.exists():
         raise InputError(f"{out} exists: choose another name")
     write_text(out, text)
+    for line in text.splitlines():
+        if line.startswith("# column '") and "is left out" in line:
+            stderr.print(f"note: {line.removeprefix('# ')}", soft_wrap=True, highlight=False)
     stderr.print(
         f"{out}: bounds and categories were read off the data, which is not private; "
         "replace them by what is known without looking.",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import rich_click as click
 from click.shell_completion import get_completion_class
+from rich.markup import escape
 
 from tacit.cli.output import print_json, stdout
 from tacit.errors import InputError, no_such
@@ -49,7 +50,7 @@ def doctor(as_json: bool) -> int:
 
 def _line(one: tuple[str, str, str, str, str]) -> None:
     _, name, state, words, advice = one
-    text = f"  {MARKS[state]} {name:12} {words}" + (f"; {advice}" if advice else "")
+    text = f"  {MARKS[state]} {name:12} {escape(words)}" + (f"; {escape(advice)}" if advice else "")
     stdout.print(text, soft_wrap=True, highlight=False, markup=True)
 
 

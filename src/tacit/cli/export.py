@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from tacit.cli.output import stdout
+from tacit.cli.output import stderr, stdout
 from tacit.errors import InputError
 from tacit.export import TARGETS, Request
 from tacit.results.folder import RunFolder
@@ -58,5 +58,7 @@ def export(
         if value and name not in chosen.takes:
             raise InputError(f"{name.replace('_', '-')} means nothing to an export to {target}: leave it out")
     request = Request(RunFolder.open(run), out, run_index, with_local, tracking_uri, experiment)
-    for line in chosen.write(request):
+    with stderr.status(f"exporting {run} to {target}"):
+        said = chosen.write(request)
+    for line in said:
         stdout.print(line, soft_wrap=True, highlight=False)

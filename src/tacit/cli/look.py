@@ -7,7 +7,7 @@ from pathlib import Path
 import rich_click as click
 
 from tacit import api
-from tacit.cli.output import print_json, print_result, print_table, stdout
+from tacit.cli.output import print_json, print_result, print_table, stderr, stdout
 from tacit.cli.sent import draw_sent
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
@@ -137,11 +137,16 @@ def plot(
 
 def _curves(folders: list[RunFolder], out: Path | None) -> Path:
     path = out or _picture_place(folders)
-    from tacit.views.plots import figure  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+    from tacit.views.plots import figure, owners_alone  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
     from tacit.views.style import check_place, save  # noqa: PLC0415
 
     check_place(path)
     save(figure(folders), path)
+    if out is not None and (own := owners_alone(folders)):
+        words = (
+            f"note: {' and '.join(own)} were computed without noise: the picture is for the owner of the records alone"
+        )
+        stderr.print(words, soft_wrap=True, highlight=False)
     return path
 
 

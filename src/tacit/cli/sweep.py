@@ -16,12 +16,12 @@ from tacit.cli.output import print_json, print_table, stderr, stdout
 from tacit.cli.sweep_watch import SweepWatcher
 from tacit.errors import InputError
 from tacit.stopping import stop_signals
-from tacit.sweeps.cost import cost_of
+from tacit.sweeps.cost import check_ledger, cost_of
 from tacit.sweeps.folder import SweepFolder
 from tacit.sweeps.grid import Grid
 from tacit.sweeps.outcome import Sweep
 from tacit.sweeps.words import at_words, notes, summary_table, verdict
-from tacit.sweeps.work import ask, compared, default_place, run_grid
+from tacit.sweeps.work import ask, compared, default_place, run_grid, to_begin
 
 PANEL = "Sweep settings"
 MOST_LINES = 20  # comparisons that a terminal shows
@@ -78,6 +78,7 @@ def sweep(
         grid, by = ask(config, _parse(over), compare, given)
         folder = SweepFolder(Path(given["out"]) if "out" in given else default_place(grid))
     if dry_run:
+        check_ledger(to_begin(folder, grid))
         _preview(grid, as_json)
         return
     with _working(folder) as watcher, stop_signals(stderr.print) as stop:

@@ -111,7 +111,8 @@ def _table_facts(options: DataOptions, total_records: int | None, records_max: S
         table_files(options.test)
     if total_records is None:
         raise InputError(
-            "certified mode needs total-records: the number of records in all that the parties agree to state;"
+            "certified mode needs --total-records N, the number of records in all that the parties agree to state, and"
+            " --agents P, how many parties there are, where that is not 10;"
             " it is a normaliser and need not be exact"
         )
     return schema_facts(

@@ -17,6 +17,7 @@ from tacit.types import Array, Classes
 from tacit.version import VERSION
 
 OPSET, ML_OPSET, IR_VERSION = 17, 3, 8  # of 2022: what is in use everywhere reads them
+UNKNOWN, NO_CATEGORY = -1, -2  # codes of texts that are no category
 DOUBLE, TEXT = 11, 8  # ONNX's numbers for a float64 and for a string
 
 
@@ -95,19 +96,23 @@ def _numeric(graph: Graph, rule: Numeric, scale: str) -> str:
 
 
 def _categorical(graph: Graph, rule: Categorical) -> str:
-    """A 1 for the category and 0 for the others; a text that is none of them, or missing (empty), is all zeros."""
+    """A 1 for the category and 0 for the others; what `tacit predict` refuses, a text that is none of them, is NaN.
+
+    A missing (empty) one is what the schema says, or all zeros, or refused too.
+    """
     places = {category: place for place, category in enumerate(rule.categories)}
-    if rule.missing not in ("error", "none"):
-        places[""] = places[rule.missing]
+    if rule.missing != "error":
+        places[""] = NO_CATEGORY if rule.missing == "none" else places[rule.missing]
     codes = graph.add(
         "LabelEncoder",
         [graph.take(rule.name, TEXT, 1)],
         keys_strings=list(places),
         values_int64s=list(places.values()),
-        default_int64=-1,
+        default_int64=UNKNOWN,
     )
     same = graph.add("Equal", [codes, graph.constant(np.arange(len(rule.categories), dtype=np.int64))])
-    return graph.add("Cast", [same], to=DOUBLE)
+    unknown = graph.add("Equal", [codes, graph.constant(np.int64(UNKNOWN))])
+    return graph.add("Where", [unknown, graph.constant(np.float64(np.nan)), graph.add("Cast", [same], to=DOUBLE)])
 
 
 def _scores(graph: Graph, model: Model, x: str) -> str:
@@ -118,10 +123,12 @@ def _scores(graph: Graph, model: Model, x: str) -> str:
 
 
 def _classes(graph: Graph, model: Model, scores: str) -> list[Any]:
-    """The class of the highest score, and probabilities where the loss has them, else the scores."""
-    best = graph.add("ArgMax", [scores], axis=1, keepdims=0)
+    """The class of the highest score, none where there is no score, and probabilities where the loss has them."""
     names = model.target.names if isinstance(model.target, Classes) else ()
-    graph.add("Gather", [graph.constant(np.array(names, dtype=object)), best], "label")
+    total = graph.add("ReduceSum", [scores, graph.constant(np.array([1], np.int64))], keepdims=0)
+    highest = graph.add("ArgMax", [scores], axis=1, keepdims=0)
+    best = graph.add("Where", [graph.add("IsNaN", [total]), graph.constant(np.int64(len(names))), highest])
+    graph.add("Gather", [graph.constant(np.array([*names, ""], dtype=object)), best], "label")
     has_chances = model.loss.probabilities(np.zeros((1, len(names)))) is not None
     second = "probabilities" if has_chances else "scores"
     graph.add("Softmax" if has_chances else "Identity", [scores], second, **({"axis": 1} if has_chances else {}))

@@ -17,6 +17,7 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.results.files import to_json, write_text
+from tacit.state import state_folder
 
 BEGINNING = "0" * 64
 
@@ -160,12 +161,6 @@ def _previous(line: bytes) -> tuple[int, str] | None:
         return int(row["line"]), str(row["previous"])
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def state_folder() -> Path:
-    """Where Tacit keeps what must outlive a run: tacit in the user's state folder."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(given) if given else Path.home() / ".local" / "state") / "tacit"
 
 
 def head_elsewhere(identity: str) -> Path:

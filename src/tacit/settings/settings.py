@@ -12,17 +12,15 @@ from tacit.algorithms import ALGORITHMS
 from tacit.algorithms.objt import RADII
 from tacit.algorithms.outp import NOISE_LEVELS
 from tacit.algorithms.server import SERVERS
-from tacit.data import DataOptions, source_for
+from tacit.data import DataOptions
 from tacit.data.memory import check_memory
 from tacit.data.partition import PARTITIONS
-from tacit.errors import InputError, nearest
 from tacit.privacy.mechanisms.calibrated import MECHANISMS
 from tacit.privacy.noise import SOURCES as NOISE_SOURCES
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.problems import LOSSES, REGULARISERS, SETS
-from tacit.settings.backends import BACKENDS, check_backend, device
-from tacit.settings.modes import BY_MODE, MODES, check_mode
-from tacit.settings.plugins import load_plugins
+from tacit.settings.backends import BACKENDS, device
+from tacit.settings.modes import MODES
 from tacit.settings.rules import Rule, boolean, counts, integer, number_or, one_of, optional, path, real, several, text
 
 RHO_NAMES = ("auto", "dynamic")
@@ -286,34 +284,3 @@ SHOWCASE: Mapping[str, Any] = {
     "rounds": 20,
 }
 """What `tacit run` compares when it is told nothing: several local updates and one, and both without noise."""
-
-
-def parse(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by the rules of the table; a key nobody knows is an error, never a silent default."""
-    for key in given:
-        if key not in FIELDS:
-            raise InputError(f"no setting '{key}'{nearest(key, FIELDS)}: 'tacit config init' shows all there are")
-    return {key: FIELDS[key].metadata["rule"](key.replace("_", "-"), value) for key, value in given.items()}
-
-
-def resolve(*layers: Mapping[str, Any]) -> Settings:
-    """Settings from layers, later ones first: defaults < the mode's < the data set's preset < a file < flags."""
-    chosen: dict[str, Any] = {}
-    for layer in layers:
-        load_plugins(parse({"plugins": layer.get("plugins", ())})["plugins"])
-    for layer in layers:
-        chosen |= {name: value for name, value in parse(layer).items() if value != ()}  # () is the mode's default
-    mode, source = chosen.get("mode", FIELDS["mode"].default), source_for(chosen.get("data", FIELDS["data"].default))
-    preset = parse({**source.preset, **(source.paper if mode == "paper" else {})})
-    if "eta" in chosen:
-        preset.pop("eta_scale", None)  # it belongs to the preset's own eta
-    settings = Settings(**{**BY_MODE[mode], **preset, **chosen})
-    settings = check_backend(check_mode(settings, chosen), chosen)
-    if settings.server == "auto":
-        settings = dataclasses.replace(settings, server="sums")
-    if settings.local_updates != "auto" and not any(ALGORITHMS[name].local_updates for name in settings.algorithm):
-        takers = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].local_updates)
-        raise InputError(
-            f"local-updates is given, but {', '.join(settings.algorithm)} makes one: {takers} take several"
-        )
-    return settings

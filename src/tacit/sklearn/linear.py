@@ -56,6 +56,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         self._warn(purse)
         trained, account = train(given)
         purse.costs.append(ledger_cost(trained.ledger))
+        if self._private and settings.noise == "seeded":
+            purse.noises.append((settings.seed, settings.algorithm, settings.total_epsilon))
         self.ledger_ = ledger_totals(trained.ledger)
         self.privacy_spent_ = spent(self.ledger_, purse, account)
         self.bounds_, self.n_iter_ = bounds, trained.rounds
@@ -131,11 +133,18 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             )
 
     def _purse(self) -> Spendings:
-        """The purse of this estimator and its clones; one that came from elsewhere as a whole goes on with a copy."""
+        """The purse of this estimator and its clones; one that was kept in a file goes on with a copy.
+
+        A process that was started by the purse's own works for it, and must not spend from a copy.
+        """
         purse: Spendings = vars(self).get("_spendings") or Spendings()
-        if purse.away and not self._cloned:
-            purse = Spendings(list(purse.costs), os.getpid())
+        if purse.away and not self._cloned and purse.process != os.getppid():
+            purse = Spendings(list(purse.costs), os.getpid(), list(purse.noises))
         return purse
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With its purse, by which another process knows whose it is."""
+        return {**super().__getstate__(), "_spendings": self._purse()}
 
     def __sklearn_clone__(self) -> Self:
         """A clone that spends from the same purse."""

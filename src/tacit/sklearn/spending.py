@@ -11,7 +11,11 @@ from typing import Any
 from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
 from tacit.privacy.guarantee import headline
 from tacit.settings.rules import integer, real
+from tacit.views.tables import format_epsilon
 
+SHARED = (
+    "Together they protect nobody: fits with one random_state share their noise, and a difference of models has none."
+)
 BELOW = 0.9999  # so that no rounding keeps the last of several fits out
 
 
@@ -37,7 +41,13 @@ class Spendings:
 
     costs: list[float] = field(default_factory=list)  # zCDP of every fit
     process: int = field(default_factory=os.getpid)
+    noises: list[tuple[Any, ...]] = field(default_factory=list)  # seed, algorithm and budget of every simulated fit
     told: bool = False  # that they add up
+
+    @property
+    def shared(self) -> bool:
+        """Whether two fits had the same noise: the difference of their models has none, whoever knows the seed."""
+        return len(set(self.noises)) < len(self.noises)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Spendings:
         """A copy of an estimator spends from the same purse."""
@@ -60,7 +70,12 @@ def spent(totals: Mapping[str, Any], spendings: Spendings, account: Mapping[str,
     else:
         fits, together = len(costs), epsilon if len(costs) == 1 else zcdp_epsilon(math.fsum(costs), delta)
     simulated = totals["noise"] != "hardened" and math.isfinite(epsilon)
-    return PrivacySpent(epsilon, delta, simulated, headline(totals), fits, together)
+    words = headline(totals)
+    if spendings.shared:
+        words, together = f"{words} {SHARED}", math.inf
+    elif fits > 1 and math.isfinite(together):
+        words += f" All {fits} fits so far, of a search too, cost epsilon {format_epsilon(together)} together."
+    return PrivacySpent(epsilon, delta, simulated, words, fits, together)
 
 
 def epsilon_of_each(total_epsilon: float, delta: float, fits: int) -> float:

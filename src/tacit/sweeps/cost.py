@@ -49,7 +49,7 @@ class Spending:
             cost = f"no finite epsilon ({self.without_noise} of them are without noise)"
         else:
             cost = f"epsilon {format_epsilon(self.epsilon)} at delta {self.delta:g}"
-        own = ", each with noise of its own" if self.runs > 1 else ""
+        own = ", if each had noise of its own" if self.runs > 1 and self.seeded else ""
         words = f"{all_of} would spend {cost} on the data '{self.records.name}'{own}"
         return f"{words}; who chooses among them has spent all of it.{SIMULATED if self.seeded else ''}"
 
@@ -90,9 +90,10 @@ def check_ledger(points: Sequence[Point]) -> None:
     facts: dict[str, Facts] = {}
     plans = [_outline(point.settings, facts) for point in points if point.settings.ledger]
     if plans:
-        account, first = Account.open(Path(plans[0].settings.ledger)), plans[0]
+        account = Account.open(Path(plans[0].settings.ledger))
         whole = math.fsum(reservation_cost(plan) for plan in plans)
-        account.after(account.state(), whole, first.settings.adjacency, first.facts.unit)
+        for adjacency, unit in {(plan.settings.adjacency, plan.facts.unit) for plan in plans}:
+            account.after(account.state(), whole, adjacency, unit)
 
 
 def _certified(point: Point) -> bool:

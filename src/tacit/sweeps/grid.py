@@ -12,8 +12,9 @@ from typing import Any
 from tacit.data import source_for
 from tacit.errors import InputError
 from tacit.settings import Settings, resolve
+from tacit.settings.resolve import parse
 from tacit.settings.rules import several
-from tacit.settings.settings import FIELDS, parse
+from tacit.settings.settings import FIELDS
 from tacit.study.batches import batches
 from tacit.study.begin import kept
 from tacit.views.tables import format_setting

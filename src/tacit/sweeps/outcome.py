@@ -104,7 +104,7 @@ class Sweep:
     @property
     def has_local(self) -> bool:
         """Whether any run has figures for its owner alone."""
-        return any(folder.local.is_dir() for _, folder in self._runs)
+        return any(folder.local_metrics.is_file() for _, folder in self._runs)
 
 
 def conclude(

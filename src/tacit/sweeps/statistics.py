@@ -61,16 +61,20 @@ class Comparison:
     exact: bool  # both without noise: no seed changes anything
 
     @property
+    def _certain(self) -> bool:
+        return self.exact and self.difference.mean != 0.0
+
+    @property
     def told_apart(self) -> bool:
         """Whether the difference is more than chance by its own interval."""
         low, high = self.difference.low, self.difference.high
-        return self.exact or (low is not None and high is not None and not low <= 0.0 <= high)
+        return self._certain or (low is not None and high is not None and not low <= 0.0 <= high)
 
     @property
     def among_all(self) -> bool:
         """Whether it still is with all comparisons in view."""
         low, high = self.simultaneous.low, self.simultaneous.high
-        return self.exact or (low is not None and high is not None and not low <= 0.0 <= high)
+        return self._certain or (low is not None and high is not None and not low <= 0.0 <= high)
 
 
 def repeated_unit(varied: Iterable[str]) -> str:

@@ -57,9 +57,9 @@ def verdict(comparison: Comparison, regression: bool) -> str:
     c, found = comparison, comparison.difference
     unit = "RMSE" if regression else "points"
     first, second = (_value(c.setting, value) for value in (c.first, c.second))
-    better, size = (second, -found.mean) if found.mean < 0 else (first, found.mean)
+    better, worse, size = (second, first, -found.mean) if found.mean < 0 else (first, second, found.mean)
     runs = f"{found.n} {UNITS[c.unit]}{'s' * (found.n > 1)}"
-    by = f"lower by {points_of(size, regression)} {unit}"
+    by = f"lower than {worse} by {points_of(size, regression)} {unit}"
     if c.exact:
         return f"{better} is {by}; without noise no seed changes it" if size else f"{first} and {second} are equal"
     if found.low is None or found.high is None:

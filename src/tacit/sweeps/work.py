@@ -13,6 +13,7 @@ from tacit import api
 from tacit.engine.team import ranks_here
 from tacit.errors import Everywhere, InputError
 from tacit.results.folder import RunFolder
+from tacit.settings.resolve import allow_plugins
 from tacit.study import Progress
 from tacit.sweeps.cost import Cost, check_ledger, cost_of
 from tacit.sweeps.folder import SweepFolder
@@ -62,7 +63,9 @@ def ask(
 ) -> tuple[Grid, tuple[str, ...]]:
     """The grid, and the settings to compare by."""
     given = {name: value for name, value in settings.items() if name != "out"}
-    grid = make_grid(api.read_config(config) if config else {}, given, over)
+    file = api.read_config(config) if config else {}
+    allow_plugins(file, given)
+    grid = make_grid(file, given, over)
     return grid, compared(grid, compare)
 
 
@@ -101,7 +104,7 @@ def run_grid(
     if grid.runs > MOST and not yes:
         raise InputError(f"this sweep has {grid.runs:,} runs, more than {MOST:,}: say --yes if that is meant")
     cost = cost_of(grid)
-    check_ledger([point for point in grid.points if not _begun(folder.run(point))])
+    check_ledger(to_begin(folder, grid))
     folder.begin(grid, by)
     for sentence in cost.sentences():
         say(sentence)
@@ -125,16 +128,32 @@ def _run_point(point: Point, path: Path, watch: Callable[[Progress], None], stop
         api.resume(path, watch=watch, stop=stop)
         return
     if path.is_dir():
-        shutil.rmtree(path)  # it was killed before it released anything
+        _check_unused(RunFolder(path))
+        shutil.rmtree(path)
     settings = {entry.name: getattr(point.settings, entry.name) for entry in dataclasses.fields(point.settings)}
     given = {name: value for name, value in settings.items() if not (name in BATCHED and value == ())}
     api.run(watch=watch, stop=stop, **{**given, "out": path})
+
+
+def to_begin(folder: SweepFolder, grid: Grid) -> list[Point]:
+    """The points that have not begun."""
+    return [point for point in grid.points if not _begun(folder.run(point))]
 
 
 def _begun(path: Path) -> bool:
     """Whether a run folder is complete enough to go on from: its ledger is the last thing it begins with."""
     folder = RunFolder(path)
     return folder.config.is_file() and folder.ledger.is_file() and folder.ledger.stat().st_size > 0
+
+
+def _check_unused(folder: RunFolder) -> None:
+    """Refuse to begin anew where something may have been released: its noise would be drawn a second time."""
+    files = [folder.ledger, folder.metrics, *folder.checkpoints.glob("*.npz")]
+    if any(file.is_file() and file.stat().st_size for file in files):
+        raise InputError(
+            f"{folder.path} has lost its config.toml or its ledger, and may have released something: it cannot go on, "
+            "and is not begun anew; move it elsewhere to train this point once more"
+        )
 
 
 def _follow(number: int, grid: Grid, cost: Cost, point: Point, watch: Watch) -> Callable[[Progress], None]:

@@ -57,8 +57,17 @@ def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
             _draw(axes, panel, found, names)
         for empty in places[len(shown) :]:
             empty.remove()
+        if own := owners_alone(folders) if local else []:
+            words = f"{' and '.join(own)}: computed without noise, for the owner of the records alone"
+            drawn.supxlabel(words, x=0.01, ha="left", fontsize=8, color=GREY)
         label_lines(drawn)
     return drawn
+
+
+def owners_alone(folders: Sequence[RunFolder]) -> list[str]:
+    """The titles of the plots that are drawn from local-only figures."""
+    public = _shown(folders, local=False)
+    return [panel.title for panel, found in _shown(folders, local=True).items() if found and panel not in public]
 
 
 def in_words(folders: Sequence[RunFolder], local: bool = True) -> str:

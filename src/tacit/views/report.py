@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,6 +12,7 @@ from tacit.privacy.guarantee import guarantee
 from tacit.privacy.statement import statement
 from tacit.results.files import write_text
 from tacit.results.folder import RunFolder
+from tacit.results.public import public_config
 from tacit.views.curves import run_label
 from tacit.views.sentences import is_declared, result_sentences
 from tacit.views.tables import (
@@ -109,5 +109,5 @@ def _config(folder: RunFolder, local: bool) -> list[tuple[str, str]]:
     """Every setting; of paths only the last part where anybody may look."""
     found = folder.read_config()
     if not local:
-        found |= {key: Path(found[key]).name for key in ("data", "data_dir", "schema", "test", "ledger") if found[key]}
+        found = public_config(found)
     return [(key.replace("_", "-"), format_setting(value)) for key, value in found.items()]

@@ -10,11 +10,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from tacit.errors import InputError
 from tacit.export.base import TARGETS, Request, Target, missing, needed
 from tacit.export.metrics import OWNERS, Metrics, private_names, read_metrics, said_about
 from tacit.export.targets.csv_table import coefficients_text
 from tacit.results.folder import RunFolder
+from tacit.results.public import public_config
 from tacit.study.use import read_model
 from tacit.version import VERSION
 from tacit.views.tables import format_setting
@@ -23,7 +26,6 @@ EXTRA = "mlflow"
 IDENTITY, ROUNDS, FINISHED = "tacit.run", "tacit.rounds", "tacit.finished"
 BATCH = 1000  # metrics that MLflow takes at once
 DEFAULT_STORE = "sqlite:///mlflow.db"  # MLflow's own default; its folders of files are no longer kept up
-PATHS = ("data", "data_dir", "schema", "test", "ledger")
 
 
 def write_mlflow(request: Request) -> list[str]:
@@ -104,8 +106,7 @@ def _batches(folder: RunFolder, run: Metrics, done: int) -> Iterator[list[Any]]:
 def _params(folder: RunFolder, run: Metrics) -> list[Any]:
     """The settings; of paths only the last part."""
     param = needed("mlflow.entities", EXTRA).Param
-    settings = folder.read_config() | {"algorithm": run.algorithm, "seed": run.seed}
-    settings |= {name: Path(settings[name]).name for name in PATHS if settings.get(name)}
+    settings = public_config(folder.read_config()) | {"algorithm": run.algorithm, "seed": run.seed}
     return [param(name, format_setting(value)) for name, value in settings.items() if value not in ("", [])]
 
 
@@ -130,7 +131,8 @@ def _tags(request: Request, run: Metrics, last: int) -> list[Any]:
 
 def _add_files(client: Any, number: str, folder: RunFolder, run: Metrics) -> None:
     """What may leave the house of the run folder, and the model as a table."""
-    for path in (folder.config, folder.ledger, folder.report):
+    client.log_text(number, tomli_w.dumps(public_config(folder.read_config())), folder.config.name)
+    for path in (folder.ledger, folder.report):
         if path.is_file():
             client.log_artifact(number, str(path))
     if folder.finished:

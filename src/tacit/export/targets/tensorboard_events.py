@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.export.base import TARGETS, Request, Target, needed
 from tacit.export.metrics import Metrics, private_names, read_metrics, said_about
+from tacit.results.public import public_config
 from tacit.views.tables import format_setting
 
 EXTRA = "tensorboard"
@@ -23,7 +24,7 @@ def write_events(request: Request) -> list[str]:
     runs = read_metrics(request)
     private = request.with_local and bool(private_names(request))
     place = request.place("tensorboard", private)
-    settings = request.folder.read_config()
+    settings = public_config(request.folder.read_config())
     for run in runs:
         (place / run.folder_name).mkdir(parents=True)
         _write(place / run.folder_name, _events(run, settings, event, summary))

@@ -1,0 +1,12 @@
+"""Where Tacit keeps what must outlive a run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def state_folder() -> Path:
+    """tacit in the user's state folder."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(given) if given else Path.home() / ".local" / "state") / "tacit"
