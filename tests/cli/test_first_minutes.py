@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -64,6 +64,18 @@ def test_a_dry_run_adds_up_what_all_runs_would_show(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_draft_of_a_schema_is_not_taken_for_public_without_a_word(tmp_path: Path) -> None:
+    table = tmp_path / "odd.csv"
+    table.write_text((EXAMPLE / "records.csv").read_text().replace("17.99", "?", 1))
+    said = tacit(
+        "data", "schema", table, "--label", "diagnosis", "--agent", "clinic", "--out", tmp_path / "d.toml"
+    ).stderr
+    assert "note: column 'radius' is left out" in said and "'?'" in said
+    words = ("--data", table, "--schema", tmp_path / "d.toml", "--agents", "3", "--total-records", "600", "--dry-run")
+    assert "marked 'read off the data'" in tacit("run", *words).stderr
+    assert tacit("run", *CERTIFIED, "--dry-run").stderr == ""
+
+
 def test_the_doctor_finds_what_is_here(tmp_path: Path) -> None:
     found = {(one["part"], one["name"]): one for one in tacit_json("doctor")["findings"]}
     assert found["Data", "mnist14"]["state"] == "good"
@@ -72,6 +84,7 @@ def test_the_doctor_finds_what_is_here(tmp_path: Path) -> None:
     text = tacit("doctor").stdout
     assert all(part in text for part in doctor.PARTS)
     assert "all is well" in text
+    assert "scikit-learn" in next(line for line in text.splitlines() if " bench " in line)
 
 
 def test_the_doctor_says_what_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -81,6 +94,10 @@ def test_the_doctor_says_what_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     found = {(one.part, one.name): one for one in doctor.examine()}
     assert found["Extras", "federation"].state == "absent"
     assert "pip install 'tacit[federation]'" in found["Extras", "federation"].advice
+    printing = import_module("tacit.cli.doctor")
+    with printing.stdout.capture() as shown:
+        printing._line(found["Extras", "federation"])
+    assert "'tacit[federation]'" in shown.get()  # brackets are no markup
     assert found["Tacit", "requirements"].state == "bad"
     assert found["Data", "mnist"].state == "absent" and "tacit data fetch mnist" in found["Data", "mnist"].advice
     assert found["Places", "runs"].state == "bad" and "make room" in found["Places", "runs"].advice

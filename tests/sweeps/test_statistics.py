@@ -97,7 +97,7 @@ def test_without_noise_no_seed_counts() -> None:
     assert quiet[0].exact and quiet[0].comparisons == 0
     assert (
         verdict(quiet[0], regression=False)
-        == "iadmm is lower than admm by 2.00 points; without noise no seed changes it"
+        == "iadmm is lower than objp by 2.00 points; without noise no seed changes it"
     )
     budgets = [*rows({"objp": [0.2, 0.21, 0.23]}), *rows({"objp": [0.1] * 3}, epsilon=math.inf)]
     found = comparisons(budgets, ["epsilon"], ["epsilon"], "seed")[0]

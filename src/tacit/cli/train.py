@@ -15,6 +15,7 @@ from tacit.cli.forecast import print_forecast
 from tacit.cli.options import GROUPS, given_settings, setting_flags
 from tacit.cli.output import print_json, print_result, stderr
 from tacit.cli.watch import Watcher
+from tacit.data.draft import READ_OFF
 from tacit.engine.team import rank_here
 from tacit.errors import InputError
 from tacit.kernels.library import library
@@ -62,6 +63,7 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
     given = given_settings(flags)
     if config is None and not given.keys() & OWN_STUDY:
         given = {**SHOWCASE, **given}
+    _warn_of_a_draft(given.get("schema") or (api.read_config(config).get("schema", "") if config else ""))
     if dry_run:
         foreseen = api.dry_run(config, **given)
         print_json(foreseen) if as_json else print_forecast(foreseen)
@@ -91,6 +93,18 @@ def resume(run: Path, as_json: bool) -> None:
     with _watching() as (watch, stop, started):
         finished = api.resume(run, watch=watch, stop=stop, started=started)
     _show(finished, as_json)
+
+
+def _warn_of_a_draft(schema: str) -> None:
+    """Say so where a schema is still as `tacit data schema` drafted it: what is read off records is not public."""
+    path = Path(schema).expanduser()
+    if schema and path.is_file() and READ_OFF in path.read_text(encoding="utf-8", errors="replace"):
+        stderr.print(
+            f"note: {path} still has values marked '{READ_OFF}': they tell of the records, and no guarantee covers "
+            "that; replace them by what is known without looking",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 def _show(finished: api.Run, as_json: bool) -> None:

@@ -26,6 +26,8 @@ WARNING = """\
 # Take out columns that will not be known when the model is used, and whatever names a person.
 """
 
+READ_OFF = "read off the data"  # the remark beside every value that a person has to replace
+
 
 class Draft(NamedTuple):
     """A column's rule with a remark, or the reason it has none."""
@@ -47,7 +49,7 @@ def draft_schema(table: Table | str | Path, label: str, agent: str | None = None
     rules = tuple(draft.rule for draft in drafts.values() if draft.rule is not None)
     if not rules:
         raise InputError("no column is left to learn from: a table needs one besides the label and the agent")
-    remarks = {name: draft.remark for name, draft in drafts.items()} | {label: "read off the data"}
+    remarks = {name: draft.remark for name, draft in drafts.items()} | {label: READ_OFF}
     left_out = [f"column '{name}' is left out: {draft.remark}" for name, draft in drafts.items() if not draft.rule]
     text = dump_schema(Schema(label, target, rules, agent or None), remarks, left_out)
     return "\n".join([WARNING, comment('scale: "unit" makes numbers 0..1, "symmetric" makes them -1..1'), text])
@@ -79,12 +81,12 @@ def _draft(table: Table, name: str) -> Draft:
         if len(numbers) > MAX_CATEGORIES and len(set(numbers)) == len(numbers) and all(map(float.is_integer, numbers)):
             return Draft(None, "it is a whole number that no two records share, so it looks like an ID")
         low, high = _bounds(name, numbers)
-        remark = "read off the data" if min(numbers) < max(numbers) else f"the data has the one value {low!r}"
+        remark = READ_OFF if min(numbers) < max(numbers) else f"the data has the one value {low!r}"
         return Draft(Numeric(name, low, high, "middle" if missing else "error"), remark)
     if len(values) > MAX_CATEGORIES:
         words = sorted(value for value in values if not is_number(value))
         return Draft(None, f"it has {len(values)} different values, {len(words)} of them no number ('{words[0]}')")
-    return Draft(Categorical(name, tuple(sorted(values)), "none" if missing else "error"), "read off the data")
+    return Draft(Categorical(name, tuple(sorted(values)), "none" if missing else "error"), READ_OFF)
 
 
 def _numbers(table: Table, name: str) -> list[float] | None:

@@ -14,7 +14,7 @@ from tacit.settings.rules import integer, real
 from tacit.views.tables import format_epsilon
 
 SHARED = (
-    "Together they protect nobody: fits with one random_state share their noise, and a difference of models has none."
+    "Together they protect nobody: fits with one random_state share their noise, and differences of models have none."
 )
 BELOW = 0.9999  # so that no rounding keeps the last of several fits out
 
