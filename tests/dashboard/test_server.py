@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +150,41 @@ def test_on_another_host_what_is_computed_without_noise_is_left_out(runs: Path) 
     assert not any(str(line["train_objective"]).encode() in said for line in kept)
 
 
+def test_on_another_host_no_answer_has_a_path_of_this_machine(runs: Path) -> None:
+    config = runs / "budgets" / "config.toml"
+    config.write_text(config.read_text().replace("plugins = []", f'plugins = ["{runs}/own/mine.py"]'))
+    for run in ("budgets", "paper"):
+        (runs / run / "summary.json").unlink()
+    ledger = runs / "sweep" / "hardened" / "ledger.jsonl"  # whose head is kept in the state folder too
+    lines = ledger.read_text().splitlines(keepends=True)
+    whole = next(count for count, line in enumerate(lines, 1) if not json.loads(line)["more"])  # the first append
+    ledger.write_text("".join(lines[:whole]))
+    head = {"lines": whole, "head": hashlib.sha256(lines[whole - 1].rstrip().encode()).hexdigest()}
+    (runs / "sweep" / "hardened" / "ledger.head").write_text(json.dumps(head))
+    for place, own in ((runs, "paper"), (runs / "paper", "paper")):
+        app = dashboard(place, local=False)
+        found = rows(app)
+        assert found[own]["resume"] == "tacit resume paper"
+        said = ask(app, "/api/runs").body
+        for row in found.values():
+            for detail in ("curves", "settings"):
+                said += ask(app, f"/api/runs/{row['id']}/{detail}").body
+            for detail in ("privacy", "ledger"):
+                said += json.dumps(settled(app, f"/api/runs/{row['id']}/{detail}")).encode()
+            said += ask(app, f"/api/metrics.csv?run={row['id']}").body
+        for path in (runs.parent, Path(os.environ["XDG_STATE_HOME"])):
+            assert str(path).encode() not in said
+        assert place != runs or (b'"mine.py"' in said and b".json knows of " in said)
+
+
+def test_a_paper_run_with_a_picture_in_local_only_is_not_private(runs: Path) -> None:
+    (runs / "paper" / "local-only").mkdir()
+    (runs / "paper" / "local-only" / "sent.png").touch()
+    found = rows(dashboard(runs, local=False))
+    assert (found["paper"]["duration_local"], found["budgets"]["duration_local"]) == (False, True)
+    assert found["paper"]["duration"] is not None
+
+
 def test_only_local_names_are_answered_to_on_loopback(runs: Path) -> None:
     app = dashboard(runs)
     for host in ("localhost", "127.0.0.1:8321", "[::1]:8321", "LOCALHOST:99"):
@@ -209,74 +244,6 @@ def test_no_path_leads_to_a_file(runs: Path, address: str) -> None:
     assert b"root:" not in reply.body and b"total_epsilon" not in reply.body
 
 
-def cut(name: str, size: int) -> Callable[[Path], object]:
-    return lambda folder: os.truncate(folder / name, size)
-
-
-def replaced(name: str, text: bytes) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_bytes(text)
-
-
-def gone(name: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).unlink()
-
-
-def a_folder_for_a_file(run: Path) -> None:
-    (run / "summary.json").unlink()
-    (run / "metrics.jsonl").unlink()
-    (run / "metrics.jsonl").mkdir()
-
-
-def in_the_middle(folder: Path) -> None:
-    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (folder / "metrics.jsonl").write_text("".join([*lines[:5], '{"run": 0, "algo\n', *lines[5:]]))
-
-
-DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "cut summary": (cut("summary.json", 200), "budgets/summary.json is damaged"),
-    "cut start": (cut("start.json", 50), "budgets/start.json is damaged"),
-    "cut config": (replaced("config.toml", b'mode = "cert'), "budgets/config.toml is damaged"),
-    "no config": (gone("config.toml"), "has no config.toml"),
-    "a config without settings": (replaced("config.toml", b""), "do not fit together: there is no 'mode'"),
-    "a number for an object": (replaced("start.json", b'{"data": 7}'), "do not fit together"),
-    "a list for an object": (replaced("summary.json", b"[]"), "do not fit together"),
-    "bytes that are no text": (replaced("config.toml", b"\xff\xfe"), "is damaged"),
-    "a folder for a file": (a_folder_for_a_file, "cannot be read"),
-}
-
-
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_run_is_a_row_with_the_reason_and_hides_no_other(runs: Path, kind: str) -> None:
-    damage, reason = DAMAGE[kind]
-    damage(runs / "budgets")
-    app = dashboard(runs)
-    found = rows(app)
-    assert (found["budgets"]["state"], found["paper"]["state"]) == ("damaged", "finished")
-    assert reason in found["budgets"]["reason"]
-    assert str(runs) not in found["budgets"]["reason"]
-    for detail in DETAILS:
-        assert ask(app, f"/api/runs/{found['budgets']['id']}/{detail}").status == 200
-
-
-def test_a_damaged_line_is_told_as_soon_as_it_is_read(runs: Path) -> None:
-    in_the_middle(runs / "budgets")
-    app = dashboard(runs)
-    place = f"/api/runs/{rows(app)['budgets']['id']}"
-    assert ask(app, f"{place}/curves").json == {"damaged": "line 6 of budgets/metrics.jsonl is damaged"}
-    assert rows(app)["budgets"]["state"] == "damaged"
-    assert rows(app)["budgets"]["reason"] == "line 6 of budgets/metrics.jsonl is damaged"
-    assert settled(app, f"{place}/privacy")["headline"].startswith("Simulated:"), "the ledger is whole"
-
-
-def test_a_ledger_that_somebody_changed_is_shown_as_such(runs: Path) -> None:
-    ledger = runs / "sweep" / "hardened" / "ledger.jsonl"
-    ledger.write_text(ledger.read_text().replace('"count": 1', '"count": 2', 1))
-    app = dashboard(runs)
-    place = f"/api/runs/{rows(app)['sweep/hardened']['id']}"
-    for detail in ("privacy", "ledger"):
-        assert "it was changed" in settled(app, f"{place}/{detail}")["damaged"]
-
-
 def test_looking_leaves_no_trace(runs: Path) -> None:
     (runs / "budgets" / "summary.json").unlink()  # so that it is asked whether somebody works at it
     before = traces(runs)
@@ -308,7 +275,7 @@ def test_runs_are_found_at_any_depth_and_nothing_else_is(runs: Path) -> None:
 def test_names_are_sent_as_text_whatever_they_are(runs: Path) -> None:
     strange = os.fsencode(runs) + b'/<img src=x onerror="alert(1)">\xff'
     shutil.copytree(runs / "paper", strange.decode(errors="surrogateescape"))
-    assert rows(dashboard(runs))['<img src=x onerror="alert(1)">\N{REPLACEMENT CHARACTER}']["state"] == "finished"
+    assert rows(dashboard(runs))['<img src=x onerror="alert(1)">\\udcff']["state"] == "finished"
 
 
 def test_a_port_that_is_taken_is_refused_only_to_who_asked_for_it(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
@@ -17,13 +16,16 @@ from starlette.routing import Route
 from tacit.dashboard.catalogue import Catalogue
 from tacit.dashboard.downloads import csv_name, csv_rows, holds_local
 from tacit.dashboard.find import Found
+from tacit.dashboard.wire import encoded
 from tacit.dashboard.workers import Workers
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
-Answer: TypeAlias = Callable[[Request, Found], dict[str, Any]]
+Answer: TypeAlias = Callable[[Found, Found | None], dict[str, Any]]  # of a run, maybe beside another
 
 KINDS = {".js": "text/javascript", ".svg": "image/svg+xml"}
 THREADS = 3
+MOST = 500  # runs in one file
+MISSING = "there is no such run"
 
 
 def make_app(catalogue: Catalogue) -> Starlette:
@@ -31,10 +33,10 @@ def make_app(catalogue: Catalogue) -> Starlette:
     workers = Workers(THREADS)
     workers.submit(catalogue.runs)  # while the browser opens
     details: dict[str, Answer] = {
-        "curves": lambda request, one: catalogue.curves(one),
-        "privacy": lambda request, one: catalogue.privacy(one),
-        "ledger": lambda request, one: catalogue.ledger(one),
-        "settings": lambda request, one: catalogue.settings(one, _other(catalogue, request)),
+        "curves": lambda one, other: catalogue.curves(one),
+        "privacy": lambda one, other: catalogue.privacy(one),
+        "ledger": lambda one, other: catalogue.ledger(one),
+        "settings": catalogue.settings,
     }
     app = Starlette(
         routes=[
@@ -65,7 +67,7 @@ def _file(name: str, content: bytes) -> Endpoint:
 
 def _runs(catalogue: Catalogue, workers: Workers) -> Endpoint:
     async def show(request: Request) -> Response:
-        body = await workers.do(lambda: _text(catalogue.runs()).encode())
+        body = await workers.do(lambda: encoded(catalogue.runs()))
         tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
@@ -76,22 +78,25 @@ def _runs(catalogue: Catalogue, workers: Workers) -> Endpoint:
 
 def _detail(catalogue: Catalogue, workers: Workers, make: Answer) -> Endpoint:
     async def show(request: Request) -> Response:
-        def answer() -> str | None:
-            one = catalogue.run(request.path_params["id"])
-            return _text(make(request, one)) if one else None
+        def answer() -> bytes | None:
+            identity, other = request.path_params["id"], request.query_params.get("other", "")
+            found = catalogue.some([identity, other] if other else [identity])
+            return encoded(make(found[identity], found.get(other))) if identity in found else None
 
         body = await workers.do(answer)
-        return _missing() if body is None else Response(body, media_type="application/json")
+        return _refused(404, MISSING) if body is None else Response(body, media_type="application/json")
 
     return show
 
 
 def _csv(catalogue: Catalogue, workers: Workers) -> Endpoint:
     async def show(request: Request) -> Response:
-        asked = request.query_params.getlist("run")
-        found = await workers.do(lambda: [one for one in map(catalogue.run, asked) if one])
+        asked = list(dict.fromkeys(request.query_params.getlist("run")))
+        if len(asked) > MOST:
+            return _refused(400, f"{len(asked)} runs were asked for: one file holds {MOST} at most")
+        found = list((await workers.do(lambda: catalogue.some(asked))).values())
         if not found:
-            return _missing()
+            return _refused(404, MISSING)
         wanted = catalogue.local and request.query_params.get("local") == "1"
         local = wanted and await workers.do(lambda: holds_local(found))
         rows = csv_rows(found, local)
@@ -106,14 +111,5 @@ def _csv(catalogue: Catalogue, workers: Workers) -> Endpoint:
     return show
 
 
-def _other(catalogue: Catalogue, request: Request) -> Found | None:
-    return catalogue.run(request.query_params.get("other", ""))
-
-
-def _text(answer: Any) -> str:
-    """JSON of what is plain already, so that it need not be gone through first."""
-    return json.dumps(answer, ensure_ascii=False, allow_nan=False)
-
-
-def _missing() -> Response:
-    return Response(_text({"error": "there is no such run"}), status_code=404, media_type="application/json")
+def _refused(status: int, sentence: str) -> Response:
+    return Response(encoded({"error": sentence}), status_code=status, media_type="application/json")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tacit.privacy.totals import ledger_totals
 from tacit.results.folder import RunFolder
+from tacit.results.public import public_config
 from tacit.views.tables import format_epsilon, format_setting
 
 SHOWN = 300  # lines of a ledger, the newest; a hardened run has one for each agent and round
-PATHS = ("data", "data_dir", "schema", "test", "ledger")
 
 
 def settings(folder: RunFolder, other: RunFolder | None, local: bool) -> dict[str, Any]:
@@ -26,9 +25,7 @@ def settings(folder: RunFolder, other: RunFolder | None, local: bool) -> dict[st
 def _config(folder: RunFolder, local: bool) -> dict[str, Any]:
     """As it was written; of paths only the last part where others look too."""
     config = folder.read_config()
-    if not local:
-        config |= {key: Path(config[key]).name for key in PATHS if config.get(key)}
-    return config
+    return config if local else public_config(config)
 
 
 def _setting(name: str, first: Mapping[str, Any], second: Mapping[str, Any], compared: bool) -> dict[str, Any]:

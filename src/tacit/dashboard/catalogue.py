@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,17 +45,18 @@ class Catalogue:
             self._rows = {identity: self._rows[identity] for identity in self._found}
         return {"folder": str(self.root) if self.local else self.root.resolve().name, "local": self.local, "runs": rows}
 
-    def run(self, identity: str) -> Found | None:
-        """The run of this identity, if there is one."""
-        if identity not in self._found:
+    def some(self, identities: Sequence[str]) -> dict[str, Found]:
+        """Those of these runs that there are; the folder is looked through once at most."""
+        if not all(identity in self._found for identity in identities):
             self.runs()
-        return self._found.get(identity)
+        found = self._found
+        return {identity: found[identity] for identity in identities if identity in found}
 
     def curves(self, one: Found) -> dict[str, Any]:
         """Every metric's lines."""
         version = _version(one.path, self.local)
         with self._reading:
-            made = told(self.root, lambda: {"charts": charts(self._read(one))})
+            made = told(self.root, self.local, lambda: {"charts": charts(self._read(one))})
         self._damaged[one.identity] = (version, made.get("damaged", ""))  # the list reads the end of the metrics alone
         return made
 
@@ -70,15 +71,14 @@ class Catalogue:
     def settings(self, one: Found, other: Found | None) -> dict[str, Any]:
         """Every setting, beside those of another run."""
         beside = RunFolder(other.path) if other else None
-        return told(self.root, lambda: settings(RunFolder(one.path), beside, self.local))
+        return told(self.root, self.local, lambda: settings(RunFolder(one.path), beside, self.local))
 
     def _slowly(self, kind: str, one: Found, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         version = _version(one.path, self.local)
-        return self._later.ask(f"{kind} {one.identity}", version, lambda: told(self.root, compute))
+        return self._later.ask(f"{kind} {one.identity}", version, lambda: told(self.root, self.local, compute))
 
     def _row(self, one: Found) -> dict[str, Any]:
-        folder = RunFolder(one.path)
-        busy = not folder.finished and folder.busy
+        busy = _busy(RunFolder(one.path))
         files = _version(one.path, self.local)
         seen, wrong = self._damaged.get(one.identity, ("", ""))
         version = f"{files}{'+' if busy else ''}{'!' if wrong and seen == files else ''}"
@@ -104,6 +104,14 @@ class Catalogue:
             values = self._read(one).public.values
             return {run: int(columns["round"][-1]) for run, columns in values.items()}
         return {}
+
+
+def _busy(folder: RunFolder) -> bool:
+    """Whether somebody works at it; nobody, as far as is known, where the folder may not be looked into."""
+    try:
+        return not folder.finished and folder.busy
+    except OSError:
+        return False
 
 
 def _version(path: Path, local: bool) -> str:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tacit.dashboard.wire import encoded, shown
 from tacit.errors import InputError
 
-WRONG = (InputError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError)
+WRONG = (
+    *(InputError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError),
+    *(ArithmeticError, RecursionError, StopIteration),
+)
+FOLDERS = re.compile(r"(?<![^\s'\"(])/(?:[^/\s]+/)*(?=[^/\s])")  # those of an absolute path, up to its last part
 
 
-def reason(error: BaseException, root: Path) -> str:
-    """The sentence; folders are named from where the dashboard looks."""
+def reason(error: BaseException, root: Path, local: bool) -> str:
+    """The sentence; folders are named from where the dashboard looks, and where others look too no others are."""
     match error:
         case InputError():
             text = str(error)
@@ -20,14 +26,26 @@ def reason(error: BaseException, root: Path) -> str:
             text = f"{error.filename or 'a file'} cannot be read: {error.strerror or error}"
         case KeyError():
             text = f"its files do not fit together: there is no {error}"
+        case StopIteration():
+            text = "its files do not fit together: something that must be there is not"
         case _:
             text = f"its files do not fit together: {error}"
-    return text.replace(f"{root.resolve()}/", "").replace(f"{root}/", "")
+    text = text.replace(f"{root.resolve()}/", "").replace(f"{root}/", "")
+    return shown(text if local else FOLDERS.sub("", text))
 
 
-def told(root: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def told(root: Path, local: bool, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What is made of a run, or the reason why it cannot be."""
     try:
-        return make()
+        return sendable(make())
     except WRONG as error:
-        return {"damaged": reason(error, root)}
+        return {"damaged": reason(error, root, local)}
+
+
+def sendable(made: dict[str, Any]) -> dict[str, Any]:
+    """What was made, if it can be sent: damaged files may hold any number and any text."""
+    try:
+        encoded(made)
+    except ValueError:
+        raise InputError("its files hold a number that is not finite, or text that is none") from None
+    return made

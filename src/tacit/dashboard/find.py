@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tacit.dashboard.wire import shown
 from tacit.errors import InputError
 
 MARKS = frozenset({"config.toml", "start.json", "ledger.jsonl", "metrics.jsonl"})  # of a run folder, whole or not
@@ -33,11 +34,6 @@ def find(root: Path) -> list[Found]:
 def _found(root: Path, path: Path) -> Found:
     name = path.resolve().name if path == root else path.relative_to(root).as_posix()
     return Found(hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:12], shown(name), path)
-
-
-def shown(name: str) -> str:
-    """A name in letters that can be sent, whatever bytes the file system holds."""
-    return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _walk(folder: Path, depth: int) -> Iterator[Path]:

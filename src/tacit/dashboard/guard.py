@@ -30,6 +30,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 METHODS = ("GET", "HEAD")
+FOREIGN = ("cross-site", "same-site")  # same-site: another port of this machine
 
 
 def is_loopback(host: str) -> bool:
@@ -42,7 +43,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """In front of the pages: methods, the Host header on loopback, the token, and the headers of every answer."""
+    """In front of the pages: methods, the Host header on loopback, other sites, the token; and headers of answers."""
 
     def __init__(self, app: App, host: str, port: int, token: str) -> None:
         self._app, self._token = app, token
@@ -74,6 +75,8 @@ class Guard:
             return 405, "the dashboard only shows things: use GET"
         if self._hosts is not None and _name(headers.get("host", "")) not in self._hosts:
             return 421, "this dashboard answers to localhost alone"  # a page elsewhere may have its name lead here
+        if scope["path"].startswith("/api/") and headers.get("sec-fetch-site", "").lower() in FOREIGN:
+            return 403, "the page of another site may not ask for runs: open the dashboard itself"
         if self._token and not self._known(scope, headers):
             return 401, "open the dashboard by the address that 'tacit dashboard' printed: it holds the token"
         return None

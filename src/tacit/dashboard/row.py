@@ -11,8 +11,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tacit.dashboard.damage import WRONG, reason
+from tacit.dashboard.damage import WRONG, reason, sendable
 from tacit.dashboard.find import Found
+from tacit.dashboard.wire import shown
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.views.tables import by_label, format_setting
@@ -25,11 +26,11 @@ def row(found: Found, root: Path, local: bool, busy: bool) -> dict[str, Any]:
     made: dict[str, Any] = {"id": found.identity, "name": found.name, "state": "damaged"}
     folder = RunFolder(found.path)
     try:
-        made |= _settings(folder)
-        made |= _began(folder)
-        made |= _progress(folder, made, local, busy)
+        made |= sendable(_settings(folder))
+        made |= sendable(_began(folder))
+        made |= sendable(_progress(folder, made, local, busy))
     except WRONG as error:
-        return made | {"state": "damaged", "reason": reason(error, root)}
+        return made | {"state": "damaged", "reason": reason(error, root, local)}
     return made
 
 
@@ -49,11 +50,11 @@ def _settings(folder: RunFolder) -> dict[str, Any]:
 
 def _began(folder: RunFolder) -> dict[str, Any]:
     data = folder.read_start(local=False)["data"]
-    return {"data": str(data["name"]), "regression": "low" in data["target"], "agents": len(data["agents"])}
+    return {"data": shown(str(data["name"])), "regression": "low" in data["target"], "agents": len(data["agents"])}
 
 
 def _progress(folder: RunFolder, made: Mapping[str, Any], local: bool, busy: bool) -> dict[str, Any]:
-    private = folder.local.is_dir()
+    private = folder.local_metrics.is_file()  # a folder local-only may hold a picture alone
     if folder.finished:
         summary = folder.read_summary(local=False)
         entries, ended = summary["runs"], folder.summary.stat().st_mtime
@@ -61,7 +62,7 @@ def _progress(folder: RunFolder, made: Mapping[str, Any], local: bool, busy: boo
         state["started"] = min(made["started"], datetime.fromisoformat(summary["ended"]).timestamp())  # of a copy
     else:
         entries, ended = _last_rows(folder, local=False), folder.metrics.stat().st_mtime
-        state = {"state": "running"} if busy else _stopped(folder, private)
+        state = {"state": "running"} if busy else _stopped(folder, private, str(folder.path) if local else made["name"])
         state |= _how_far(entries, made)
     duration = max(0.0, ended - float(made["started"]))
     return state | {
@@ -86,10 +87,10 @@ def _tested(folder: RunFolder, entries: Sequence[Mapping[str, Any]], local: bool
     }
 
 
-def _stopped(folder: RunFolder, private: bool) -> dict[str, Any]:
+def _stopped(folder: RunFolder, private: bool, place: str) -> dict[str, Any]:
     """A run that nobody works at; a federated one goes on by another command, and elsewhere."""
     if private or folder.read_config()["mode"] == "paper":
-        return {"state": "stopped", "resume": f"tacit resume {shlex.quote(str(folder.path))}"}
+        return {"state": "stopped", "resume": shown(f"tacit resume {shlex.quote(place)}")}
     return {"state": "waiting", "reason": "a federated study: it goes on with the same 'tacit federation run'"}
 
 

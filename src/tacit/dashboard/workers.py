@@ -25,7 +25,8 @@ class Workers:
 
     def _work(self) -> None:
         while True:
-            self._tasks.get()()
+            with contextlib.suppress(BaseException):  # whatever becomes of one task, others wait
+                self._tasks.get()()
 
     def submit(self, task: Callable[[], object]) -> None:
         """Do it sometime; what it gives is its own affair."""
@@ -89,7 +90,15 @@ class Later:
     def _compute(self, known: Known, version: str, compute: Callable[[], dict[str, Any]]) -> None:
         began = time.monotonic()
         try:
-            known.value, known.version = compute(), version
+            known.value, known.version = _outcome(compute), version
         finally:
             known.ended = time.monotonic()
             known.took, known.busy = known.ended - began, False
+
+
+def _outcome(compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was computed, or that it cannot be; an error is named by its kind alone, for its text may hold anything."""
+    try:
+        return compute()
+    except Exception as error:
+        return {"damaged": f"this cannot be computed: {type(error).__name__}"}

@@ -37,6 +37,13 @@ class Numeric:
         middle = self.low + (self.high - self.low) / 2
         return {"low": self.low, "middle": middle, "high": self.high}[self.missing]
 
+    def scaling(self, scale: str) -> tuple[float, float]:
+        """(a, b) of a v + b, which is what `scaled` makes of a value v within the bounds."""
+        width = self.high - self.low
+        if scale == "symmetric":
+            return 2.0 / width, -2.0 * self.low / width - 1.0
+        return 1.0 / width, -self.low / width
+
     def scaled(self, values: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
         """Clip to the bounds, then u = (v - low) / (high - low), or 2 u - 1 on the symmetric scale."""
         unit: NDArray[np.float64] = (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)

@@ -44,20 +44,12 @@ def output_names(model: Model, schema: Schema | None) -> tuple[str, ...]:
     return (schema.label if schema is not None else "label",)
 
 
-def scaling(rule: Numeric, scale: str) -> tuple[float, float]:
-    """(a, b) of a v + b, which is what the encoding makes of a value v within the bounds."""
-    width = rule.high - rule.low
-    if scale == "symmetric":
-        return 2.0 / width, -2.0 * rule.low / width - 1.0
-    return 1.0 / width, -rule.low / width
-
-
 def _units(model: Model, schema: Schema, encoded: Array, constant: Array) -> tuple[Array, Array]:
     """Coefficients and intercept for the table's own values; for a number, of the prediction in its own unit."""
     pairs = [
         pair
         for rule in schema.columns
-        for pair in ([scaling(rule, schema.scale)] if isinstance(rule, Numeric) else [(1.0, 0.0)] * len(rule.features))
+        for pair in ([rule.scaling(schema.scale)] if isinstance(rule, Numeric) else [(1.0, 0.0)] * len(rule.features))
     ]
     a, b = (np.array(values)[:, None] for values in zip(*pairs, strict=True))
     own, shift = a * encoded, constant + (b * encoded).sum(axis=0)

@@ -11,7 +11,6 @@ import numpy as np
 
 from tacit.data import read_schema
 from tacit.data.schema import Categorical, Numeric, Schema
-from tacit.export.coefficients import scaling
 from tacit.study.use import Model
 from tacit.types import Array, Classes
 from tacit.version import VERSION
@@ -91,7 +90,7 @@ def _numeric(graph: Graph, rule: Numeric, scale: str) -> str:
     if rule.missing != "error":
         value = graph.add("Where", [graph.add("IsNaN", [value]), graph.constant(np.float64(rule.fill)), value])
     clipped = graph.add("Clip", [value, graph.constant(np.float64(rule.low)), graph.constant(np.float64(rule.high))])
-    a, b = scaling(rule, scale)
+    a, b = rule.scaling(scale)
     return graph.add("Add", [graph.add("Mul", [clipped, graph.constant(np.float64(a))]), graph.constant(np.float64(b))])
 
 

@@ -19,7 +19,7 @@ from tacit.results.chain import Chain, head_elsewhere
 from tacit.results.files import read_arrays, to_json, write_text
 from tacit.types import Array
 
-MOMENTS = (0.0, 0.01, 0.02)  # seconds; `busy` holds a lock while it asks
+PATIENCE, MOMENT = 1.0, 0.01  # seconds: for those who only ask whether a run is busy, and between two looks
 
 
 def taken(path: Path) -> InputError:
@@ -208,7 +208,7 @@ class RunFolder:
         """Only one process works in a folder; the lock goes with the process, however it ends."""
         self.checkpoints.mkdir(exist_ok=True)
         with self._lock.open("w") as file:
-            if not any(_locks(file, fcntl.LOCK_EX, after) for after in MOMENTS):
+            if not _alone(file):
                 raise InputError(f"{self.path} is being worked on by another process")
             for leftover in (*self.path.glob(".*"), *self.checkpoints.glob(".*")):  # of a process that was killed
                 leftover.unlink()
@@ -219,9 +219,10 @@ class RunFolder:
         """Whether a process is working in it now; asking leaves no trace."""
         try:
             with self._lock.open("rb") as file:
-                return not _locks(file, fcntl.LOCK_SH)
-        except FileNotFoundError:
-            return False
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return isinstance(error, BlockingIOError)  # where there is no lock to read, nobody works
+        return False
 
     @property
     def _lock(self) -> Path:
@@ -253,9 +254,19 @@ def _read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _locks(file: IO[Any], kind: int, after: float = 0.0) -> bool:
-    """Whether the lock can be had, after a moment."""
-    time.sleep(after)
+def _alone(file: IO[Any]) -> bool:
+    """Whether this process got the lock for itself; those who only look share theirs, and are waited for."""
+    end = time.monotonic() + PATIENCE
+    while not _locks(file, fcntl.LOCK_EX):
+        if not _locks(file, fcntl.LOCK_SH) or time.monotonic() > end:
+            return False
+        fcntl.flock(file, fcntl.LOCK_UN)  # or two who wait would wait for each other
+        time.sleep(MOMENT)
+    return True
+
+
+def _locks(file: IO[Any], kind: int) -> bool:
+    """Whether the lock can be had at once."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except OSError:

@@ -139,9 +139,9 @@ def without_noise(settings: Settings, asked: str | None, features: int, parties:
 
 def in_user_units(w: Array, given: Given) -> tuple[Array, Array]:
     """Parameters of scaled features as coefficients [K, J] and constants [K] of the features as they were."""
-    low, high = np.array([(rule.low, rule.high) for rule in given.rules]).T
-    slopes = 2.0 * w[: len(given.rules)] / (high - low)[:, None]
-    constants = -((low + high) / 2.0 @ slopes)
+    a, b = np.array([rule.scaling(SCALE) for rule in given.rules]).T
+    scaled = w[: len(given.rules)]
+    slopes, constants = a[:, None] * scaled, b @ scaled
     return slopes.T, constants + w[-1] if given.settings.intercept else constants
 
 

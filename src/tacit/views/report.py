@@ -31,7 +31,7 @@ CONFUSION_LIMIT = 20  # classes; a larger table helps nobody
 def write_report(folder: RunFolder) -> None:
     """Make the page from the run folder alone; what is local-only goes into a page of its own, in its own folder."""
     write_text(folder.report, render(folder, local=False))
-    if folder.local.is_dir():
+    if folder.local_metrics.is_file():
         write_text(folder.local / folder.report.name, render(folder, local=True))
 
 
@@ -46,7 +46,7 @@ def render(folder: RunFolder, local: bool) -> str:
     return environment.get_template("report.html").render(
         name=summary["federation"]["title"] if "federation" in summary else folder.path.resolve().name,
         federation=summary.get("federation"),
-        local=local and folder.local.is_dir(),
+        local=local and folder.local_metrics.is_file(),
         seeded=folder.read_config()["noise"] == "seeded",
         summary=summary,
         declared=is_declared(summary["data"]),

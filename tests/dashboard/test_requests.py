@@ -1,0 +1,55 @@
+"""Requests by the thousand, or from elsewhere, are no burden."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tacit.dashboard import catalogue
+from tacit.dashboard.find import Found, find
+from tests.dashboard.helpers import ask, dashboard, rows
+
+
+def test_pages_of_other_sites_may_lead_here_and_not_ask(runs: Path) -> None:
+    app = dashboard(runs)
+    paper = rows(app)["paper"]["id"]
+    for address in ("/api/runs", f"/api/runs/{paper}/curves", f"/api/metrics.csv?run={paper}"):
+        for site in ("same-origin", "none"):
+            assert ask(app, address, sec_fetch_site=site).status == 200, (address, site)
+        for site in ("cross-site", "same-site", "Cross-Site"):
+            assert ask(app, address, sec_fetch_site=site).status == 403, (address, site)
+    assert ask(app, "/", sec_fetch_site="cross-site").status == 200
+
+
+def test_one_request_has_the_folder_looked_through_once_at_most(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Path] = []
+
+    def look(root: Path) -> list[Found]:
+        looks.append(root)
+        return find(root)
+
+    monkeypatch.setattr(catalogue, "find", look)
+    app = dashboard(runs)
+    while not looks:
+        time.sleep(0.01)  # the first look, while the browser opens
+    paper = rows(app)["paper"]["id"]
+    unknown = "&".join(f"run={number:012x}" for number in range(400))
+    for address, most in (
+        (f"/api/metrics.csv?{unknown}&run={paper}", 1),
+        (f"/api/runs/{paper}/settings", 0),
+        (f"/api/runs/{paper}/settings?other={paper}", 0),
+        ("/api/runs/nothing/settings?other=nobody", 1),
+    ):
+        before = len(looks)
+        ask(app, address)
+        assert len(looks) - before == most, address
+
+
+def test_a_run_asked_for_twice_is_sent_once_and_too_many_are_refused(runs: Path) -> None:
+    app = dashboard(runs)
+    paper = f"run={rows(app)['paper']['id']}"
+    assert ask(app, f"/api/metrics.csv?{'&'.join([paper] * 600)}") == ask(app, f"/api/metrics.csv?{paper}")
+    reply = ask(app, "/api/metrics.csv?" + "&".join(f"run={number}" for number in range(501)))
+    assert (reply.status, reply.json) == (400, {"error": "501 runs were asked for: one file holds 500 at most"})
