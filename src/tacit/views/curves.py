@@ -43,7 +43,8 @@ def _curve(label: str, by_round: Mapping[int, Mapping[int, float]]) -> Curve:
     rounds = np.array(sorted(by_round))
     if len(rounds) > POINTS:
         rounds = rounds[np.unique(np.linspace(0, len(rounds) - 1, POINTS).round().astype(int))]
-    spread = [list(by_round[int(t)].values()) for t in rounds]
-    low, high = (np.array([np.percentile(values, q) for values in spread]) for q in BAND)
-    seeds = max(len(values) for values in spread)
-    return Curve(label, rounds.astype(float), np.array([np.mean(values) for values in spread]), low, high, seeds)
+    seeds = list(dict.fromkeys(seed for values in by_round.values() for seed in values))
+    spread = np.array([[by_round[int(t)].get(seed, np.nan) for seed in seeds] for t in rounds])  # [n, seeds]
+    percentile = np.nanpercentile if np.isnan(spread).any() else np.percentile  # the first takes row by row
+    low, high = percentile(spread, BAND, axis=1)
+    return Curve(label, rounds.astype(float), np.nanmean(spread, axis=1), low, high, len(seeds))

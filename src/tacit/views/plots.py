@@ -66,8 +66,13 @@ def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
 
 def owners_alone(folders: Sequence[RunFolder]) -> list[str]:
     """The titles of the plots that are drawn from local-only figures."""
-    public = _shown(folders, local=False)
-    return [panel.title for panel, found in _shown(folders, local=True).items() if found and panel not in public]
+    public, owned = ([folder.read_metrics(local) for folder in folders] for local in (False, True))
+    titles = {panel.metric: panel.title for panel in panels(predicts_numbers(folders), output_noise=False)}
+    return [title for metric, title in titles.items() if _measured(metric, owned) and not _measured(metric, public)]
+
+
+def _measured(metric: str, rows: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
+    return any(row[metric] is not None for metrics in rows for row in metrics)
 
 
 def in_words(folders: Sequence[RunFolder], local: bool = True) -> str:
