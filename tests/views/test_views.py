@@ -16,6 +16,7 @@ from tacit.views.plots import figure
 from tacit.views.sentences import result_sentences
 from tacit.views.style import save
 from tacit.views.tables import format_bytes, group_rows
+from tests.cli import helpers
 from tests.study.test_study import CLINICS
 
 
@@ -37,6 +38,17 @@ def test_curves_are_means_with_percentile_bands() -> None:
     np.testing.assert_allclose(found[0].high, [9, 18])
 
 
+def test_a_round_that_a_seed_lacks_is_the_mean_of_the_others() -> None:
+    rows = [
+        {"algorithm": "objp", "epsilon": 1.0, "seed": s, "round": t, "noise": float(s)}
+        for s in range(3) for t in range(1, 3 if s else 2)
+    ]  # fmt: skip
+    (curve,) = curves(rows, "noise")
+    np.testing.assert_allclose(curve.mean, [1.0, 1.5])
+    np.testing.assert_allclose(curve.low, [0.4, 1.2])
+    assert curve.seeds == 3
+
+
 def test_long_runs_are_thinned_and_keep_their_ends() -> None:
     rows = [{"algorithm": "objp", "epsilon": 1, "seed": 0, "round": t, "noise": float(t)} for t in range(1, 20001)]
     curve = curves(rows, "noise")[0]
@@ -54,6 +66,18 @@ def test_the_picture_has_four_panels_and_a_line_for_each_setting(run: tacit.Run,
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(tacit.InputError, match="does not end in a picture's format"):
         save(drawn, tmp_path / "p.xyz")
+
+
+def test_private_curves_say_whose_they_are(run: tacit.Run, tmp_path: Path) -> None:
+    words = "computed without noise, for the owner of the records alone"
+    asked = {**CLINICS, "mode": "certified", "algorithm": "objp", "total_records": 600, "agents": 3, "rounds": 3}
+    own = tacit.run(**(asked | {"out": str(tmp_path / "own")}))
+    assert figure([own.folder]).get_supxlabel() == f"Test error and Training objective F(w): {words}"
+    assert figure([own.folder], local=False).get_supxlabel() == ""
+    assert figure([run.folder]).get_supxlabel() == ""  # mode paper keeps nothing back
+    assert words.split(",", maxsplit=1)[0] in helpers.tacit("plot", own.path, "--out", tmp_path / "p.svg").stderr
+    assert words in (tmp_path / "p.svg").read_text()
+    assert helpers.tacit("plot", own.path).stderr == ""  # in local-only, where it belongs
 
 
 class Page(HTMLParser):

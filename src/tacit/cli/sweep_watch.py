@@ -5,19 +5,10 @@ from __future__ import annotations
 import time
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import TaskID
 
+from tacit.cli.bars import LINE_SECONDS, progress_bars
 from tacit.sweeps.work import SweepProgress
-
-LINE_SECONDS = 10.0  # between two lines where there is no terminal
 
 
 class SweepWatcher:
@@ -25,16 +16,7 @@ class SweepWatcher:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        self._bars = progress_bars(console)
         self._whole: TaskID | None = None
         self._point: TaskID | None = None
         self._name = ""  # of what the second bar shows

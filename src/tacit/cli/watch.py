@@ -6,22 +6,14 @@ import time
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import TaskID, TextColumn
 
 from tacit import study
+from tacit.cli.bars import LINE_SECONDS, progress_bars
 from tacit.types import Array
 
 WHOLE = "whole"
 FEW = 3  # budgets whose errors fit beside a bar
-LINE_SECONDS = 10.0  # between two lines where there is no terminal
 
 
 class Watcher:
@@ -29,17 +21,7 @@ class Watcher:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[errors]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        self._bars = progress_bars(console, TextColumn("{task.fields[errors]}"))
         self._tasks: dict[str, TaskID] = {}
         self._spoke = time.monotonic()
         self._loading = console.status("loading data")
