@@ -18,7 +18,7 @@ from tacit.privacy.accountants.pure import pure
 from tacit.privacy.accountants.zcdp import zcdp, zcdp_budget, zcdp_epsilon
 from tacit.privacy.accounting import EXPLAINED, tightest
 from tacit.privacy.calibration import affordable_rounds, calibrate
-from tacit.privacy.events import NON_PRIVATE, Event, Hidden, Noise, Nominal, event_of
+from tacit.privacy.events import NON_PRIVATE, Event, Hidden, Noise, Nominal, Objective, Sampled, event_of
 from tacit.privacy.ledger import spent
 
 DELTA = 1e-6
@@ -160,9 +160,19 @@ def test_spent_at_several_deltas() -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [NON_PRIVATE, Nominal("gaussian-classic", 0.5, 1e-6), Noise("laplace", 2.0, 1.0, 0.5), Hidden(1.0, 0.1, 10, 0.5)],
+    [
+        NON_PRIVATE,
+        Nominal("gaussian-classic", 0.5, 1e-6),
+        Noise("laplace", 2.0, 1.0, 0.5),
+        Noise("l2-laplace", 2.0, math.inf, 0.5),
+        Hidden(1.0, 0.1, 10, 0.5),
+        Sampled(1.0, 0.1, 0.02),
+        Objective(1.0, 0.1, 0.02, 10, "objective-gaussian"),
+        Objective(1.0, 0.1, 0.02, 10, "objective-l2-laplace"),
+    ],
+    ids=lambda event: event.mechanism,
 )
-def test_an_event_survives_the_ledger(event: Noise | Nominal | Hidden) -> None:
+def test_an_event_survives_the_ledger(event: Event) -> None:
     import dataclasses
     import json
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.optimize import NonlinearConstraint, minimize
 
-from tacit.algorithms.hidden import LastIterate, check_eta, largest_eta
+from tacit.algorithms.contraction import check_eta, largest_eta
+from tacit.algorithms.hidden import LastIterate
 from tacit.algorithms.releases.certified import CertifiedRelease
 from tacit.algorithms.schedules import Constant
 from tacit.algorithms.steps import linearised_step
@@ -140,13 +141,13 @@ def of_loss(loss: str, regulariser: str = "l2") -> Problem:
 
 
 def test_conditions_that_fail_are_refused() -> None:
-    assert largest_eta(of_loss("softmax"), 1.0, 100) == pytest.approx(2.0 / 0.6)
+    assert largest_eta("hidden", of_loss("softmax"), 1.0, 100) == pytest.approx(2.0 / 0.6)
     with pytest.raises(InputError, match="smooth loss"):
-        largest_eta(of_loss("hinge"), 1.0, 50)
+        largest_eta("hidden", of_loss("hinge"), 1.0, 50)
     with pytest.raises(InputError, match="smooth loss"):
-        largest_eta(of_loss("softmax", "l1"), 1.0, 50)
+        largest_eta("hidden", of_loss("softmax", "l1"), 1.0, 50)
     with pytest.raises(InputError, match="bounded gradient"):
-        largest_eta(of_loss("squared"), 1.0, 50)
-    check_eta(2.0, 2.0)
+        largest_eta("hidden", of_loss("squared"), 1.0, 50)
+    check_eta("hidden", 2.0, 2.0)
     with pytest.raises(InputError, match=r"eta L <= 2.*at most 3.33"):
-        check_eta(8.0, 10.0 / 3.0)
+        check_eta("hidden", 8.0, 10.0 / 3.0)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.errors import InputError
+from tacit.privacy.entropy import SeededEntropy
 from tacit.privacy.events import Nominal
 from tacit.privacy.mechanisms.gaussian_classic import GaussianClassic
 from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
-from tacit.privacy.noise import SeededNoise
+from tacit.privacy.noise import SYSTEM_NOISE, HardenedNoise, NoiseSource, SeededNoise
 from tacit.problems import LOSSES
 from tests.random_problems import K, problem, shards
 
@@ -99,3 +101,85 @@ def test_budgets_are_recorded_as_they_were_given() -> None:
 def test_large_seeds_are_told_apart() -> None:
     draws = [SeededNoise((2**62 + i,), 0, 1).laplace(0, ONE[:1], LIKE[:, :1]) for i in range(2)]
     assert not np.array_equal(draws[0], draws[1])
+
+
+def test_l2_laplace_has_gamma_lengths_and_no_direction_of_its_own() -> None:
+    """||xi|| ~ Gamma(J K, scale), and the square of a coordinate of its direction ~ Beta(1/2, (J K - 1)/2)."""
+    like, scale = np.zeros((2, 2, 3)), np.array([0.5, 4.0])
+    draws = np.array([SeededNoise((1, 2), 0, t).l2_laplace(3, scale, like) for t in range(1500)])
+    lengths = np.sqrt((draws**2).sum(axis=(1, 3)))
+    towards = draws / lengths[:, None, :, None]
+    for r in range(2):
+        assert stats.kstest(lengths[:, r], stats.gamma(6, scale=scale[r]).cdf).pvalue > 1e-3
+        assert stats.kstest(towards[:, 1, r, 2] ** 2, stats.beta(0.5, 2.5).cdf).pvalue > 1e-3
+        assert np.abs(towards[:, :, r].mean(axis=0)).max() < 4.0 / math.sqrt(6 * 1500)
+        assert abs(np.corrcoef(lengths[:, r], towards[:, 0, r, 0])[0, 1]) < 0.1
+    assert abs(np.corrcoef(lengths.T)[0, 1]) < 0.1
+
+
+def test_l2_laplace_depends_on_its_key_alone_and_shares_no_numbers() -> None:
+    together = SeededNoise((5, 6), 2, 3).l2_laplace(4, np.array([0.0, 2.0]), LIKE)
+    alone = SeededNoise((6,), 2, 3).l2_laplace(4, 2.0 * ONE[:1], LIKE[:, :1])
+    assert not together[:, 0].any()
+    np.testing.assert_array_equal(together[:, 1], alone[:, 0])
+    single = SeededNoise((6,), 2, 3).l2_laplace(4, 2.0 * ONE[:1], LIKE[:, :1].astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, alone, rtol=1e-6)
+    others = [SeededNoise((6,), 2, 3, (1,)).l2_laplace(4, ONE[:1], LIKE[:, :1])] + [
+        getattr(SeededNoise((6,), 2, 3), kind)(4, ONE[:1], LIKE[:, :1]) for kind in ("gaussian", "laplace")
+    ]
+    for other in others:
+        assert abs(np.corrcoef(other.ravel(), alone.ravel())[0, 1]) < 0.05
+
+
+@pytest.mark.parametrize("noise", [SeededNoise((1, 2), 0, 1), HardenedNoise(SeededEntropy(1)), SYSTEM_NOISE])
+@pytest.mark.parametrize("rate", [0.03, 0.7])
+def test_a_sample_has_every_record_by_itself(noise: NoiseSource, rate: float) -> None:
+    """As many as the rate says, and pairs of records and of runs as often as independence says."""
+    sample = noise.chosen(0, rate, 40_000, LIKE)
+    assert sample.shape == (40_000, 2) and sample.dtype == np.bool_
+    for flags, share in ((sample, rate), (sample[:, 0] & sample[:, 1], rate**2), (sample[1:] & sample[:-1], rate**2)):
+        assert abs(flags.mean() - share) < 5.0 * math.sqrt(share * (1.0 - share) / flags.size)
+
+
+def test_a_sample_depends_on_its_key_alone() -> None:
+    together = SeededNoise((5, 6), 2, 3).chosen(4, 0.5, 9_999, LIKE)
+    alone = SeededNoise((6,), 2, 3).chosen(4, 0.5, 9_999, LIKE[:, :1])
+    np.testing.assert_array_equal(together[:, 1:], alone)
+    others = [SeededNoise((7,), 2, 3), SeededNoise((6,), 1, 3), SeededNoise((6,), 2, 4), SeededNoise((6,), 2, 3, (1,))]
+    drawn = [other.chosen(4, 0.5, 9_999, LIKE[:, :1]) for other in others]
+    drawn += [SeededNoise((6,), 2, 3).chosen(5, 0.5, 9_999, LIKE[:, :1])]
+    drawn += [getattr(SeededNoise((6,), 2, 3), kind)(4, ONE[:1], LIKE[:, :1])[:, 0] for kind in ("gaussian", "laplace")]
+    for other in drawn:
+        there = other.ravel()[:9_999]
+        assert abs(np.corrcoef(there, alone.ravel()[: len(there)])[0, 1]) < 0.05
+
+
+class Words:
+    """An entropy of given words."""
+
+    def __init__(self, *words: int) -> None:
+        self.given = np.array(words, np.uint64)
+
+    def words(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        assert count == len(self.given)
+        return self.given
+
+
+@pytest.mark.parametrize(
+    ("rate", "below"),
+    [(0.5, 2**63), (1.0, 2**64), (0.1, int(0.1 * 2**64)), (2.0**-64, 1), (1.5 * 2.0**-64, 1), (2.0**-65, 0), (0.0, 0)],
+)
+def test_the_rate_is_rounded_down(rate: float, below: int) -> None:
+    """Exactly the words below floor(rate 2^64) are in the sample."""
+    words = sorted({0, max(below - 1, 0), min(below, 2**64 - 1), 2**64 - 1})
+    found = HardenedNoise(Words(*words)).chosen(0, rate, len(words), LIKE[:, :1])
+    assert found[:, 0].tolist() == [word < below for word in words]
+
+
+def test_what_noise_cannot_be_asked_for() -> None:
+    with pytest.raises(InputError, match="hardened noise is discrete"):
+        SYSTEM_NOISE.l2_laplace(0, ONE, LIKE)
+    for rate in (-0.1, 1.1, math.nan):
+        with pytest.raises(InputError, match="sampling rate"):
+            SYSTEM_NOISE.chosen(0, rate, 3, LIKE)

@@ -14,8 +14,8 @@ from tacit.privacy.accounting import tightest
 CountsAt: TypeAlias = Callable[[float], Counts]
 """The events of a whole run, for a scale of their noise."""
 
-SLOW_LAST = ("gdp", "pure", "zcdp", "pld")
-TOLERANCE = {"pld": 2e-4}  # relative, of the scale; what takes long is searched less finely
+SLOW_LAST = ("gdp", "pure", "zcdp", "rdp", "pld")
+TOLERANCE = {"rdp": 1e-4, "pld": 2e-4}  # relative, of the scale; what takes long is searched less finely
 FINE = 1e-6
 LARGEST = 1e15  # scales beyond it stand for a sensitivity without a bound
 
@@ -28,9 +28,19 @@ def calibrate(events: CountsAt, total_epsilon: float, delta: float) -> float:
         if cost(1.0) is not None and (math.isinf(best) or _number(cost(best)) < total_epsilon):
             best = min(best, _smallest(cost, total_epsilon, best, TOLERANCE.get(name, FINE)))
     if math.isinf(best):
-        mechanism = next(iter(events(1.0))).mechanism
-        raise InputError(f"no accountant adds up {mechanism} noise: there is no finite guarantee")
+        raise _unaffordable(events(LARGEST), total_epsilon, delta)
     return best
+
+
+def _unaffordable(endless: Counts, total_epsilon: float, delta: float) -> InputError:
+    """What to say where no noise is enough: an objective's determinant is paid whatever the noise."""
+    least = tightest(endless, delta).epsilon
+    if math.isfinite(least):
+        return InputError(
+            f"total-epsilon {total_epsilon:g} is too small: these releases cost epsilon {least:.4g} with any noise"
+        )
+    mechanism = next(iter(endless)).mechanism
+    return InputError(f"no accountant adds up {mechanism} noise: there is no finite guarantee")
 
 
 def _cost(accountant: Accountant, events: CountsAt, delta: float) -> Callable[[float], float | None]:

@@ -27,9 +27,9 @@ class Nominal:
 class Noise:
     """One local update whose gradient got noise of a known scale, and moves by at most l1 and l2 with one unit."""
 
-    mechanism: str  # gaussian, laplace, discrete-gaussian or discrete-laplace
-    scale: float  # standard deviation of the Gaussians, b of the Laplaces
-    l1: float  # sensitivities, in the unit of the scale
+    mechanism: str  # gaussian, laplace, discrete-gaussian, discrete-laplace or l2-laplace
+    scale: float  # standard deviation of the Gaussians, b of the Laplaces; l2-laplace: density ~ exp(-||xi||_2 / scale)
+    l1: float  # sensitivities, in the unit of the scale; of l2-laplace only l2 counts
     l2: float
 
 
@@ -44,16 +44,53 @@ class Hidden:
     mechanism: str = "hidden-gaussian"
 
 
-Event: TypeAlias = Nominal | Noise | Hidden
+@dataclass(frozen=True)
+class Sampled:
+    """The clipped gradient of a Poisson sample with Gaussian noise: every record is in it with probability `rate`.
+
+    It holds for add-remove of one record alone, and for a sample that is drawn anew every time and shown to nobody.
+    """
+
+    scale: float  # standard deviation
+    l2: float  # what one record adds at most, when it is in the sample
+    rate: float
+    mechanism: str = "sampled-gaussian"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The minimiser of an objective to which <b, z> was added (proof: docs/explanation/objective-perturbation.md).
+
+    `outputs` is K for add-remove of one record. Neighbours that differ in n records have K n there: their gradients
+    differ by a matrix of rank n, and what the Gaussian b has to hide it in has that many dimensions.
+    """
+
+    scale: float  # standard deviation of b; objective-l2-laplace: density ~ exp(-||b||_2 / scale)
+    l2: float  # by how much one unit moves the objective's gradient at any point
+    determinant: float  # the most that adding one unit raises the logarithm of the determinant of the Hessian
+    outputs: int  # columns of z, times the records in which neighbours differ
+    mechanism: str  # objective-gaussian or objective-l2-laplace
+
+
+Event: TypeAlias = Nominal | Noise | Hidden | Sampled | Objective
 
 NON_PRIVATE = Nominal("none")
 CONTINUOUS, DISCRETE = ("gaussian", "laplace"), ("discrete-gaussian", "discrete-laplace")
+L2_LAPLACE = "l2-laplace"
+OBJECTIVES = OBJECTIVE_GAUSSIAN, OBJECTIVE_L2_LAPLACE = "objective-gaussian", "objective-l2-laplace"
+KINDS: Mapping[str, type[Event]] = {
+    Hidden.mechanism: Hidden,
+    Sampled.mechanism: Sampled,
+    **dict.fromkeys((*CONTINUOUS, *DISCRETE, L2_LAPLACE), Noise),
+    **dict.fromkeys(OBJECTIVES, Objective),
+}
+"""The event behind a mechanism's name; any other name is Nominal."""
 
 
 def event_of(entry: Mapping[str, Any]) -> Event:
     """The event a ledger's entry was made from."""
     mechanism = entry["mechanism"]
-    kind: Any = Hidden if mechanism == Hidden.mechanism else Noise if mechanism in CONTINUOUS + DISCRETE else Nominal
+    kind: Any = KINDS.get(mechanism, Nominal)
     try:
         values = {field.name: entry[field.name] for field in dataclasses.fields(kind)}
     except KeyError as error:

@@ -52,6 +52,8 @@ def headline(totals: Mapping[str, Any]) -> str:
     sentence = f"Every {unit} is protected with total epsilon {shown} at delta {totals['delta']:g}{each}"
     but = " (the run without noise protects nobody)" if len(kept) < len(set(budgets)) else ""
     but += LITTLE if max(kept) > 10.0 else ""
+    if totals["central"]:
+        but += f" ({', '.join(totals['central'])}: against all but the curator that holds every record)"
     if totals["noise"] == "hardened":
         return f"{sentence}{but}."
     return f"Simulated: {sentence[0].lower()}{sentence[1:]} against those who do not know the noise's seed{but}."
@@ -89,7 +91,7 @@ def _protected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str) -
         f"Neighbours ({study['adjacency']}): {NEIGHBOURS[study['adjacency']].format(unit=unit)}.",
         "Meaning: whatever somebody concludes from all of it, they would have concluded nearly as likely without that "
         f"{unit}: odds change by at most a factor e^epsilon, except with probability delta.",
-        f"How: {_how(study)}",
+        *(f"How{who}: {words}" for who, words in _how(study)),
     ]
 
 
@@ -102,19 +104,47 @@ def _seen(totals: Mapping[str, Any]) -> str:
     return "everything that was sent, the model and this folder (without local-only and checkpoint)"
 
 
-def _how(study: Mapping[str, Any]) -> str:
-    unit, clip = _unit(study["public"]["unit"]), float(study["clip"])
-    kind = {"gaussian": "Gaussian", "laplace": "Laplace"}[study["mechanism"]]
+def _how(study: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(of which methods, where there are several ways, and in words)."""
+    ways: dict[str, list[str]] = {}
+    for name, method in study["methods"].items():
+        ways.setdefault(_way(study, method), []).append(name)
+    return [("" if len(ways) == 1 else f" ({', '.join(names)})", words) for words, names in ways.items()]
+
+
+def _way(study: Mapping[str, Any], method: Mapping[str, Any]) -> str:
+    unit, kind = _unit(study["public"]["unit"]), {"gaussian": "Gaussian", "laplace": "Laplace"}[study["mechanism"]]
     noise = f"discrete {kind}" if study["noise"] == "hardened" else kind
-    hidden = study["algorithm"] == ["hidden"]
     bounded = f"every record is scaled to length {float(study['record_bound']):.4g} at most"
-    clipped = f"the gradient of every record is clipped to length {clip:.4g}"
-    charged = "every round is charged as its hidden updates deserve (docs/explanation/hidden-state.md)"
+    clipped = f"the gradient of every record is clipped to length {float(study['clip']):.4g}"
+    moved, added, charged = NOISE_ON[method["noise_on"]]
+    where = "by the curator, who holds all records," if method["central"] else "at the party"
     return (
-        f"{bounded if hidden else clipped}, so that one {unit} moves the sum of gradients by a known amount at most; "
-        f"{noise} noise scaled to that amount is added at the party before anything is sent, and "
-        f"{charged if hidden else 'every local update of every round is charged'}."
+        f"{bounded if method['bounded'] else clipped}, so that one {unit} moves {moved} by a known amount at most; "
+        f"{noise} noise scaled to that amount is added {added}{where} before anything is sent, and {charged}."
     )
+
+
+NOISE_ON = {
+    "gradients": ("the sum of gradients", "", "every local update of every round is charged"),
+    "hidden": (
+        "the sum of gradients",
+        "",
+        "every round is charged as its hidden updates deserve (docs/explanation/hidden-state.md)",
+    ),
+    "uploads": ("what is sent", "to it ", "everything that is sent is charged"),
+    "samples": (
+        "the sum of gradients of a random sample",
+        "to it ",
+        "every sample is charged with what its randomness hides (docs/explanation/objective-perturbation.md)",
+    ),
+    "objectives": (
+        "the gradient of what is minimised",
+        "to it ",
+        "every minimiser that is sent is charged (docs/explanation/objective-perturbation.md)",
+    ),
+}
+"""What one unit moves, where its noise goes, and what is charged."""
 
 
 def _run_row(run: Mapping[str, Any], totals: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,6 +189,12 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
             0,
             f"Against mistakes in {', '.join(study['plugins'])}: these components are not Tacit's own, and that they "
             "keep what they say of themselves is their author's word. The ledger has the files' SHA-256.",
+        )
+    if totals["central"]:
+        lines.insert(
+            0,
+            f"Against the curator of {', '.join(totals['central'])}: a reference in which one trusted party holds all "
+            "records, for comparison with what the parties can do without one.",
         )
     if totals["noise"] != "hardened":
         lines.insert(

@@ -27,6 +27,7 @@ def ledger_totals(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "noise": study["noise"],
         "non_private": next((entry["reason"] for entry in ledger if entry["kind"] == "non_private"), None),
         "unit": study.get("public", {}).get("unit", "record"),
+        "central": central_methods(study),
         "delta": study["delta"],
         "total_epsilon": max((run["spent_epsilon"] for run in runs), default=0.0),
         "planned_epsilon": max((_number(plan["planned_epsilon"]) for plan in plans.values()), default=math.inf),
@@ -40,6 +41,11 @@ def ledger_totals(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ],
         "runs": runs,
     }
+
+
+def central_methods(study: Mapping[str, Any]) -> list[str]:
+    """The methods of a ledger's first line that are references with a trusted curator."""
+    return [name for name, method in study.get("methods", {}).items() if method["central"]]
 
 
 def _run(run: int, agents: Mapping[str, Counter[Event]], plan: Mapping[str, Any], delta: float) -> dict[str, Any]:

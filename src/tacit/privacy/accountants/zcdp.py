@@ -8,6 +8,7 @@ import numpy as np
 
 from tacit.privacy.accountants import ACCOUNTANTS, Counts
 from tacit.privacy.accountants.gdp import square
+from tacit.privacy.accountants.pure import pure_epsilon
 from tacit.privacy.events import Event, Hidden, Noise
 from tacit.privacy.hidden import hidden_factor
 
@@ -32,10 +33,14 @@ def zcdp_rho(event: Event) -> float | None:
 
     For the Gaussian, continuous and discrete, this is Bun and Steinke 2016 and Canonne, Kamath and Steinke 2020. A
     Laplace coordinate that moves by d is d/b-private, so d^2/(2 b^2)-zCDP, and the coordinates add up to the same.
+    Whatever else is epsilon-private is epsilon^2/2-zCDP; l2-laplace is Delta_2 / scale-private.
     """
     if isinstance(event, Hidden):
         return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale) / 2.0
-    return square(event.l2 / event.scale) / 2.0 if isinstance(event, Noise) else None
+    if isinstance(event, Noise):
+        return square(event.l2 / event.scale) / 2.0
+    epsilon = pure_epsilon(event)
+    return None if epsilon is None else square(epsilon) / 2.0
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
