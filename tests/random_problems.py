@@ -18,9 +18,10 @@ from tacit.engine.simulate import Round, simulate, start
 from tacit.privacy.events import NON_PRIVATE, Noise
 from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
+from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import SeededNoise
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.problems.limits import BoundRecords
+from tacit.problems.limits import BoundRecords, ClipGradients
 from tacit.types import Array, Shard
 
 J, K = 4, 3
@@ -70,10 +71,8 @@ def build(
     method = ALGORITHMS[name]
     updates = changes.pop("local_updates", method.local_updates or 1)
     release = changes.pop("release", None) or release_for(name, budget)
-    recipe = Recipe(
-        of, budget, Varying(budget, rho), NonsmoothEta(budget, eta), release, local_updates=updates, **changes
-    )
-    return method.build(recipe)
+    pace = Varying(budget, rho), NonsmoothEta(budget, eta)
+    return method.build(Recipe(of, budget, *pace, release, local_updates=updates, **cover_for(name, budget) | changes))
 
 
 def release_for(name: str, budget: Array) -> Release:
@@ -82,6 +81,19 @@ def release_for(name: str, budget: Array) -> Release:
         return PaperRelease(LaplaceDataDependent(budget))
     events = [Noise("gaussian", 0.01 / float(e), 1.0, 1.0) if np.isfinite(e) else NON_PRIVATE for e in budget]
     return CertifiedRelease(BoundRecords(1.5), Calibrated("gaussian", tuple(events)))
+
+
+def cover_for(name: str, budget: Array) -> dict[str, Any]:
+    """What certified mode has for methods with noise of their own; the others do not ask for it."""
+    wide = np.full(len(budget), 0.5, budget.dtype), np.full(len(budget), np.inf, budget.dtype)
+    return {
+        "limit": BoundRecords(1.5) if ALGORITHMS[name].bounded else ClipGradients(*wide),
+        "noise": OutputNoise("gaussian", np.where(np.isfinite(budget), 0.01 / budget, 0.0)),
+        "moved": 1.0,
+        "trace": 1.0,
+        "rank": K,
+        "sampling": 0.5 if ALGORITHMS[name].noise_on == "samples" else 1.0,
+    }
 
 
 def run(

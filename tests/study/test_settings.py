@@ -32,7 +32,6 @@ from tacit.settings.settings import FIELDS
         ({"mode": "paper", "clip": 2}, "clip is 2.0, which --mode paper does not heed"),
         ({"mode": "paper", "noise": "hardened"}, "noise is hardened, which --mode paper does not heed"),
         ({"mode": "paper", "algorithm": "hidden"}, "hidden is not one of the paper's methods"),
-        ({"algorithm": "outp"}, "outp has no certified form: there are hidden, objp, objpm, objt, or --mode paper"),
         ({"algorithm": "iadmm"}, "total-epsilon is 1, but iadmm adds no noise and cannot keep it"),
         ({"clip": 0}, "clip is 0: it must be above 0"),
         ({"clip": -1}, "clip is -1: it must be above 0"),

@@ -10,77 +10,12 @@ import numpy as np
 from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, Step, Upload
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step
+from tacit.algorithms.subproblem import Subproblem
 from tacit.errors import InputError
 from tacit.privacy.events import non_private
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
-from tacit.problems.sets.box import Box
-from tacit.problems.sets.l2_ball import L2Ball
 from tacit.types import Array, Shard
-
-
-@dataclass(frozen=True, eq=False)
-class Subproblem:
-    """min_{z in W} f_p(z) - <lambda, z> + (rho/2) ||w - z||^2  (eq. ADMM-2), of one run."""
-
-    problem: Problem
-    shard: Shard
-    rho: float
-    w: Array  # [J, 1, K]
-    lam: Array  # [J, 1, K]
-    tolerance: float
-
-    def solve(self, start: Array) -> Array:
-        """The minimiser, [J, 1, K]."""
-        match self.problem.feasible:
-            case L2Ball(radius):
-                return self._solve_in_ball(start, radius)
-            case Box(low, high):
-                return self._minimise(start, box=(low, high))
-            case _:
-                return self._minimise(start)
-
-    def _solve_in_ball(self, start: Array, radius: float) -> Array:
-        """The multiplier mu of ||z||^2 <= radius^2 is 0 or makes the constraint tight; ||z(mu)|| falls with mu."""
-        from scipy.optimize import brentq  # noqa: PLC0415  the simulation's other methods need only numpy
-
-        z = self._minimise(start)
-        if np.linalg.norm(z) <= radius:
-            return z
-        high = self.rho
-        while np.linalg.norm(self._minimise(z, mu=high)) > radius:
-            high *= 2.0
-        mu = brentq(lambda m: float(np.linalg.norm(self._minimise(z, mu=m)) - radius), 0.0, high, xtol=1e-12)
-        return self.problem.feasible.project(self._minimise(z, mu=mu))
-
-    def _minimise(self, start: Array, mu: float = 0.0, box: tuple[float, float] | None = None) -> Array:
-        from scipy.optimize import minimize  # noqa: PLC0415
-
-        def objective(flat: Array) -> tuple[float, Array]:
-            z = flat.reshape(self.w.shape)
-            value = self.problem.objective(z, self.shard)[0]
-            value += ((self.rho * (self.w - z) ** 2 + mu * z**2) / 2.0 - self.lam * z).sum()
-            gradient = self.problem.gradient(z, self.shard).value + self.rho * (z - self.w) + mu * z - self.lam
-            return float(value), gradient.ravel()
-
-        bounds = None if box is None else [box] * start.size
-        found = minimize(
-            objective,
-            start.ravel().astype(np.float64),  # the solver works in the precision it starts in
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-            options={"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": self.tolerance},
-        )
-        self._check(found.x, objective(found.x)[1], box)
-        return np.asarray(found.x).reshape(self.w.shape)
-
-    def _check(self, z: Array, gradient: Array, box: tuple[float, float] | None) -> None:
-        """A line search may give up a little before the tolerance; one that gave up early is not an exact step."""
-        step = z - gradient
-        residual = float(np.abs(z - (step if box is None else np.clip(step, *box))).max())
-        if residual > max(1e3 * self.tolerance, 1e-5):
-            raise InputError(f"admm's subproblem ended with a gradient of {residual:.1e}: raise rho or the tolerance")
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from tacit.algorithms.charges import Charge, every_update
 from tacit.algorithms.releases import Release
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.server import Received, Server
 from tacit.privacy.events import BatchEvent
+from tacit.privacy.mechanisms.calibrated import MECHANISMS
+from tacit.privacy.mechanisms.output import SILENT, OutputNoise
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
+from tacit.problems.limits import NO_LIMIT, Limit
 from tacit.registry import Registry
 from tacit.types import Array, Shard
 
 S = TypeVar("S", bound=Server)
+USUAL = "approximate, in total; pure as well with --mechanism laplace; nominal per update in mode paper"
 
 
 class Agent(NamedTuple):
@@ -26,7 +32,7 @@ class Agent(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """All that ever leaves an agent."""
+    """All that ever leaves an agent; a method that sends more has an upload type of its own, which says so."""
 
     z: Array  # [J, R, K]  z^{t+1}
 
@@ -35,7 +41,7 @@ class Step(NamedTuple):
     """What one agent's round comes to."""
 
     agent: Agent
-    upload: Upload
+    upload: Any  # Upload, or the method's own NamedTuple of arrays [J, R, K], of which z is one
     events: tuple[BatchEvent, ...]  # one for each noise draw
     noise: Array  # [R]  mean |xi|, in numpy, and
     eta: Array  # [R, 1]  the proximity used: diagnostics that stay with the agent
@@ -84,11 +90,19 @@ class Consensus:
 
     def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
         """Lines 7 and 8."""
-        return server.take(received).dual(self.rho(t), w, received.z.keys())
+        return server.take(received).dual(self.rho(t), w, received.uploads.keys())
 
     def model(self, t: int, w: Array, server: Server) -> Array:
         """w^{t+1} of line 5, as the paper evaluates it; closing: line 5 of the next round, after the uploads."""
         return server.consensus(self.rho(t + 1)) if self.closing else w
+
+
+class Averaging(Consensus):
+    """A server without duals: they stay 0, so that w is the mean of what was sent."""
+
+    def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
+        """Line 7 alone."""
+        return server.take(received)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +114,12 @@ class Recipe:
     rho: Schedule
     eta: Schedule
     release: Release  # what a noisy gradient is
+    noise: OutputNoise = SILENT  # for what is perturbed in another way than by a release
+    limit: Limit = NO_LIMIT  # on what one record can do
+    moved: float = math.inf  # how far one unit moves an agent's gradient at most, in L2; public
+    trace: float = math.inf  # how far it moves the trace of the Hessian of an agent's objective
+    rank: int = 1  # K, times the records in which neighbours differ
+    sampling: float = 1.0  # q, the probability with which a record is in an update's sample
     closing: bool = False
     local_updates: int = 1  # E
     delta: float = 1e-6
@@ -121,7 +141,28 @@ class Method:
     noisy: bool = True  # whether epsilon means anything to it
     modes: tuple[str, ...] = ("paper",)  # the modes that know what its noise is worth
     backends: tuple[str, ...] = ("numpy", "torch")  # the array libraries its steps run on
-    hidden: bool = False  # whether the local iterates before the last stay hidden
+    guarantee: str = ""  # what it promises in one line (see promise), where that is not the usual
+    reference: str = ""  # where it was published
+    charge: Charge = every_update  # what its rounds cost, as the noise grows
+    noise_on: str = "gradients"  # or hidden updates, uploads, samples, objectives: what its noise is added to
+    bounded: bool = False  # whether whole records are scaled to a bound, rather than their gradients clipped
+    contracts: bool = False  # whether its guarantee needs eta L <= 2
+    pace: str = "falling"  # how the planner paces it: a key of study.pace.PACES
+    hardened: bool = True  # whether its noise has an exact form in integers
+    mechanisms: tuple[str, ...] = MECHANISMS  # the noise it may take
+    central: bool = False  # whether a trusted curator holds all records: a reference, not a federation
+    rounds: int | None = None  # its own number of rounds, where that is not for the settings to say
+    upload: type = Upload
+
+    @property
+    def promise(self) -> str:
+        """What certified mode promises of it."""
+        return self.guarantee or (USUAL if self.noisy else "none: there is no noise")
+
+    @property
+    def federated(self) -> bool:
+        """Whether sites can run it over a network: exact noise, and z alone in what they send."""
+        return self.noisy and self.hardened and self.upload is Upload
 
 
 ALGORITHMS: Registry[Method] = Registry("algorithm", "tacit.algorithms")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from dataclasses import dataclass
 
 from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, Step, Upload
+from tacit.algorithms.charges import Public
 from tacit.algorithms.releases.certified import CertifiedRelease
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step, linearised_step
 from tacit.arrays import to_numpy
 from tacit.errors import InputError
-from tacit.privacy.events import BatchEvent, Hidden, Noise
+from tacit.privacy.events import BatchEvent, Event, Hidden, Noise
 from tacit.privacy.hidden import contraction
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
@@ -23,7 +24,7 @@ from tacit.types import Array, Shard
 class LastIterate(Consensus):
     """E noisy contractions of z; the last iterate is sent and is all that is kept, so nothing hidden survives a round.
 
-    docs/explanation/hidden-state.md proves what this is worth, where `largest_eta` and `check_eta` are content.
+    docs/explanation/hidden-state.md proves what this is worth, where `contraction` is content.
     """
 
     problem: Problem
@@ -55,21 +56,11 @@ class LastIterate(Consensus):
         )
 
 
-def largest_eta(problem: Problem, bound: float, records_max: int) -> float:
-    """2 / L, where every update contracts whatever the data; what the proof does not cover is refused."""
-    smoothness = problem.public_smoothness(bound, records_max)
-    if not math.isfinite(smoothness * problem.loss.residual_bound):
-        raise InputError("hidden needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
-    return 2.0 / smoothness
-
-
-def check_eta(eta: float, largest: float) -> None:
-    """Refuse steps that might not contract."""
-    if eta > largest:
-        raise InputError(
-            f"hidden needs eta L <= 2 for its updates to contract: eta is {eta:g}, and with L from the public bounds "
-            f"(records-max, record-bound) it can be at most {largest:g}"
-        )
+def hidden_rounds(public: Public, multiplier: float, rounds: int) -> Counter[Event]:
+    """A round of hidden updates is one event."""
+    l2 = public.moved.l2
+    rates = (contraction(public.rho(t), public.eta(t)) for t in range(1, rounds + 1))
+    return Counter(Hidden(multiplier * l2, l2, public.updates, c) for c in rates)
 
 
 def _build(recipe: Recipe) -> LastIterate:
@@ -88,6 +79,13 @@ ALGORITHMS.register("hidden")(
         _build,
         10,
         modes=("certified",),
-        hidden=True,
+        guarantee="approximate, in total; a round is charged as docs/explanation/hidden-state.md proves",
+        charge=hidden_rounds,
+        noise_on="hidden",
+        bounded=True,
+        contracts=True,
+        pace="constant",
+        hardened=False,
+        mechanisms=("gaussian",),
     )
 )

@@ -1,4 +1,4 @@
-"""The baseline: ADMM with output perturbation (Huang et al., DP-ADMM, 2019), as the published code runs it."""
+"""The baseline: linearised ADMM with output perturbation (Huang et al.), certified, and as published code runs it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tacit.algorithms.base import ALGORITHMS, Agent, Method, Recipe, S, Step, Upload
+from tacit.algorithms.charges import Public, every_upload
+from tacit.algorithms.releases.paper import PaperRelease
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.server import Received, Server
 from tacit.algorithms.steps import dual_step, linearised_step
 from tacit.arrays import namespace, to_numpy
 from tacit.errors import InputError, no_such
 from tacit.privacy.mechanisms.gaussian_classic import GaussianClassic
+from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
+from tacit.problems.limits import Limit
 from tacit.types import Array, Shard
 
 
@@ -26,24 +30,38 @@ class Constants(NamedTuple):
     c3: Any  # smoothness of the agent's mean loss
 
 
-@dataclass(frozen=True, eq=False)
-class OutputPerturbation:
-    """A linearised step on the agent's mean loss, Gaussian noise on its result; z moves first, then w, then lambda.
+class PrimalFirst:
+    """z moves first, then w, then lambda.
 
     The server's w and dual therefore come from the uploads of the round before: what is sent in round t closes
     round t - 1, and the model of a round is line 5 after its uploads.
     """
 
-    problem: Problem
     rho: Schedule
-    mechanism: GaussianClassic
-    constants: Callable[[Any], Constants]  # of I_p
     iterates_sent: int = 1
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """w from the last uploads, then every dual."""
         w = server.consensus(self.rho(t - 1))
         return server.dual(self.rho(t - 1), w), w
+
+    def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
+        """The uploads wait for the next w."""
+        return server.take(received)
+
+    def model(self, t: int, w: Array, server: Server) -> Array:
+        """w after the uploads of round t."""
+        return server.consensus(self.rho(t))
+
+
+@dataclass(frozen=True, eq=False)
+class OutputPerturbation(PrimalFirst):
+    """A linearised step on the agent's mean loss, and Gaussian noise on its result, as published."""
+
+    problem: Problem
+    rho: Schedule
+    mechanism: GaussianClassic
+    constants: Callable[[Any], Constants]  # of I_p
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """The dual that w closes, the step, the noise on z itself."""
@@ -56,14 +74,6 @@ class OutputPerturbation:
         xi, event = self.mechanism.draw(0, self.sensitivity(records, rho[:, 0], eta[:, 0]), z, noise)
         size = to_numpy(namespace(xi).abs(xi).mean(axis=(0, 2)))
         return Step(Agent(z + xi, lam), Upload(z + xi), (event,), size, eta)
-
-    def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
-        """The uploads wait for the next w."""
-        return server.take(received)
-
-    def model(self, t: int, w: Array, server: Server) -> Array:
-        """w after the uploads of round t."""
-        return server.consensus(self.rho(t))
 
     def eta(self, t: int, records: Any) -> Array:
         """1/eta = c3 + 4 c1 sqrt(JK t ln(1.25/delta)) / (I_p epsilon c_w), c_w = sqrt(4 JK), so that JK cancels.
@@ -81,10 +91,40 @@ class OutputPerturbation:
         return sensitivity
 
 
+@dataclass(frozen=True, eq=False)
+class CertifiedOutput(PrimalFirst):
+    """The same step on f_p with clipped gradients; noise scaled to what one unit can do to z from a public z."""
+
+    problem: Problem
+    rho: Schedule
+    eta: Schedule
+    limit: Limit
+    noise: OutputNoise
+    moved: float  # how far one unit moves f'_p
+
+    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
+        """The dual that w closes, the step, the noise on z itself."""
+        lam = dual_step(agent.lam, self.rho(t - 1), w, agent.z)
+        rho, eta = self.rho(t), self.eta(t)
+        g = self.problem.gradient(agent.z, shard, self.limit).value
+        z = linearised_step(self.problem.feasible, rho, eta, w, lam, agent.z, g)
+        length = self.moved / (to_numpy(rho) + 1.0 / to_numpy(eta))[:, 0]
+        xi, event = self.noise.draw(0, length, z, noise)
+        size = self.noise.magnitude(length, z[:, 0].size)
+        return Step(Agent(z + xi, lam), Upload(z + xi), (event,), size, eta)
+
+
+def _moved(public: Public, t: int) -> float:
+    return public.moved.l2 / (public.rho(t) + 1.0 / public.eta(t))
+
+
 NOISE_LEVELS = ("published", "published-formula", "calibrated")
 
 
-def _build(recipe: Recipe) -> OutputPerturbation:
+def _build(recipe: Recipe) -> OutputPerturbation | CertifiedOutput:
+    if not isinstance(recipe.release, PaperRelease):
+        r = recipe
+        return CertifiedOutput(r.problem, r.rho, r.eta, r.limit, r.noise, r.moved)
     level, loss, bound = recipe.outp_noise, recipe.problem.loss, recipe.record_bound
     if level not in NOISE_LEVELS:
         raise no_such("outp-noise", level, NOISE_LEVELS)
@@ -105,7 +145,13 @@ def _build(recipe: Recipe) -> OutputPerturbation:
 ALGORITHMS.register("outp")(
     Method(
         "the baseline it is compared with: noise on what is sent (output perturbation, Huang et al.)",
-        "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η)) + ξ,  ξ ~ N(0, σ²),  σ = 2c₁√(2 ln(1.25/δ))/(I_p ε (ρ + 1/η))",
+        "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η)) + ξ,  ξ ~ N(0, σ²),  σ ∝ 1/(ρ + 1/η)",
         _build,
+        modes=("certified", "paper"),
+        guarantee="approximate, in total; nominal per round in mode paper",
+        reference="Huang et al., IEEE TIFS 2020, Algorithm 3; mode paper as its code runs it",
+        charge=every_upload(_moved),
+        noise_on="uploads",
+        hardened=False,
     )
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from tacit.algorithms.steps import consensus, dual_step
 from tacit.arrays import double, in_precision_of, namespace
@@ -12,17 +12,19 @@ from tacit.types import Array
 
 
 class Received(NamedTuple):
-    """What came from the agents in one round."""
+    """What came from the agents in one round; an upload is a NamedTuple of arrays [J, R, K], of which z is one."""
 
-    z: Mapping[int, Array]  # by number, of the agents that are worked at in this process
-    total: Array  # [J, R, K]  the sum over all agents that answered, wherever they are, in double precision
+    uploads: Mapping[int, Any]  # by number, of the agents that are worked at in this process
+    total: Any  # an upload whose fields are sums over all agents that answered, wherever they are, in double precision
     answered: int  # how many those are
 
     @classmethod
-    def of(cls, z: Mapping[int, Array]) -> Self:
+    def of(cls, uploads: Mapping[int, Any]) -> Self:
         """From agents that are all here, added up in their order."""
-        first, *others = z.values()
-        return cls(z, sum(others, start=double(first)), len(z))
+        first, *others = uploads.values()
+        fields = zip(*others, strict=True) if others else ((),) * len(first)
+        total = [sum(more, start=double(one)) for one, more in zip(first, fields, strict=True)]
+        return cls(uploads, type(first)(*total), len(uploads))
 
 
 class Server(Protocol):
@@ -45,6 +47,10 @@ class Server(Protocol):
         """Line 8: the dual of every agent that answered, from what it sent; None: all of them."""
         ...
 
+    def take_dual(self, received: Received) -> Self:
+        """The new dual of the agents that answered, where they send it."""
+        ...
+
 
 class Full(NamedTuple):
     """z_p and lambda_p of every agent."""
@@ -63,7 +69,7 @@ class Full(NamedTuple):
 
     def take(self, received: Received) -> Self:
         """Line 7; whoever is missing is not guessed."""
-        return self._replace(z=namespace(self.z).stack([received.z.get(p, z) for p, z in enumerate(self.z)]))
+        return self._replace(z=_put_in(self.z, {p: upload.z for p, upload in received.uploads.items()}))
 
     def dual(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
         """Line 8; the duals of the others stay as they were on both sides."""
@@ -72,6 +78,10 @@ class Full(NamedTuple):
             kept = [new if p in answered else old for p, (new, old) in enumerate(zip(moved, self.lam, strict=True))]
             moved = namespace(moved).stack(kept)
         return self._replace(lam=moved)
+
+    def take_dual(self, received: Received) -> Self:
+        """As it was sent."""
+        return self._replace(lam=_put_in(self.lam, {p: upload.lam for p, upload in received.uploads.items()}))
 
 
 class Sums(NamedTuple):
@@ -95,11 +105,21 @@ class Sums(NamedTuple):
             raise InputError(
                 f"only {received.answered} of {self.agents} agents answered: sums need all, use server full"
             )
-        return self._replace(z=received.total)
+        return self._replace(z=received.total.z)
 
     def dual(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
         """Line 8, added up: sum lambda + rho (P w - sum z)."""
         return self._replace(lam=dual_step(self.lam, rho, self.agents * double(w), self.z))
+
+    def take_dual(self, received: Received) -> Self:
+        """As they were sent, added up."""
+        return self._replace(lam=received.total.lam)
+
+
+def _put_in(held: Array, new: Mapping[int, Array]) -> Array:
+    """What is held of every agent, [P, J, R, K], with the new values of some."""
+    found: Array = namespace(held).stack([new.get(p, old) for p, old in enumerate(held)])
+    return found
 
 
 SERVERS = ("full", "sums")

@@ -10,7 +10,7 @@ from typing import Any
 import rich_click as click
 import tomli_w
 
-from tacit.algorithms import ALGORITHMS
+from tacit.algorithms import ALGORITHMS, Method
 from tacit.cli.group import NearestGroup
 from tacit.cli.output import print_json, stdout
 from tacit.errors import InputError
@@ -23,7 +23,7 @@ from tacit.settings.settings import FIELDS
 @click.option("--plugins", multiple=True, metavar="FILE", help="a Python file that adds some of your own")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def algorithms(plugins: tuple[str, ...], as_json: bool) -> None:
-    """The algorithms there are: what each is, and its equation.
+    """The algorithms there are: what each is, its equation, what privacy it promises, and where it comes from.
 
     \b
     Examples:
@@ -34,10 +34,23 @@ def algorithms(plugins: tuple[str, ...], as_json: bool) -> None:
     load_plugins(plugins)
     methods = {name: ALGORITHMS[name] for name in ALGORITHMS}
     if as_json:
-        print_json({name: {"summary": m.summary, "equation": m.equation} for name, m in methods.items()})
+        print_json({name: _words(method) for name, method in methods.items()})
         return
+    wide = max(map(len, methods)) + 2
     for name, method in methods.items():
-        stdout.print(f"[bold]{name:6}[/]  {method.summary}\n        {method.equation}", highlight=False, soft_wrap=True)
+        lines = [line for line in _words(method).values() if line]
+        stdout.print(f"[bold]{name:{wide}}[/]" + f"\n{' ' * wide}".join(lines), highlight=False, soft_wrap=True)
+
+
+def _words(method: Method) -> dict[str, str]:
+    """What a method is, its equation, its promise and where it comes from."""
+    promise = f"privacy: {method.promise}" + (" (central reference)" if method.central else "")
+    return {
+        "summary": method.summary,
+        "equation": method.equation,
+        "guarantee": promise,
+        "reference": method.reference,
+    }
 
 
 @click.group(cls=NearestGroup)

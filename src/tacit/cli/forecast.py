@@ -47,7 +47,14 @@ def _data(data: Mapping[str, Any]) -> str:
 
 
 def _noise(noise: Mapping[str, Any]) -> str:
-    return f"{noise['mechanism']}, every record's gradient clipped at {noise['clip']:.4g}; {noise['meaning']}"
+    limits = [words.format(noise[name]) for name, words in LIMITS.items() if name in noise]
+    return f"{noise['mechanism']}, {' or '.join(limits)}; {noise['meaning']}"
+
+
+LIMITS = {
+    "clip": "every record's gradient clipped at {:.4g}",
+    "record_bound": "every record scaled to a length of at most {:.4g}",
+}
 
 
 def _rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

@@ -14,7 +14,7 @@ from tacit.algorithms import ALGORITHMS
 from tacit.privacy.guarantee import headline
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.results.files import to_json
-from tacit.views.tables import GROUP_HEADINGS, HEADINGS, group_rows, has_seeds, result_rows
+from tacit.views.tables import GROUP_HEADINGS, HEADINGS, group_rows, has_seeds, result_rows, rounds_done
 
 TERMINAL_HEADINGS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 columns
 
@@ -27,11 +27,13 @@ def print_json(value: Any) -> None:
     click.echo(to_json(value))
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
-    """A table; the first columns are text, the others numbers."""
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, wrap: bool = False) -> None:
+    """A table; the first columns are text, the others numbers; wrap: long values take several lines."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for i, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if i < left else "right", no_wrap=True)
+        table.add_column(
+            heading, justify="left" if i < left else "right", no_wrap=not wrap, overflow="fold" if wrap else "ellipsis"
+        )
     for row in rows:
         table.add_row(*row)
     stdout.print(table)
@@ -45,12 +47,14 @@ def print_result(run: api.Run) -> None:
         shown = [HEADINGS.index(name) for name in TERMINAL_HEADINGS]
         print_table(TERMINAL_HEADINGS, [[row[i] for i in shown] for row in result_rows(run.runs)], left=2)
     stdout.print()
-    for name in dict.fromkeys(entry["algorithm"] for entry in run.runs):
+    names = list(dict.fromkeys(entry["algorithm"] for entry in run.runs))
+    wide = max(7, *map(len, names)) + 2
+    for name in names:
         words = ALGORITHMS[name].summary if name in ALGORITHMS else "of a plugin"
-        stdout.print(f"{name:8} {words}", soft_wrap=True, highlight=False)
+        stdout.print(f"{name:{wide}}{words}", soft_wrap=True, highlight=False)
     privacy = PAPER_HEADLINE if run.summary["mode"] == "paper" else headline(run.summary["privacy"])
-    stdout.print(f"privacy  {privacy}", soft_wrap=True, highlight=False)
-    planned, done = run.folder.read_config()["rounds"], min(entry["rounds"] for entry in run.runs)
-    if done < planned:
-        stdout.print(f"stopped  after {done} of {planned} rounds: the budget allows no more", highlight=False)
-    stdout.print(f"report   {run.folder.report}", soft_wrap=True, highlight=False)
+    stdout.print(f"{'privacy':{wide}}{privacy}", soft_wrap=True, highlight=False)
+    planned, done = run.folder.read_config()["rounds"], rounds_done(run.runs)
+    if done is not None and done < planned:
+        stdout.print(f"{'stopped':{wide}}after {done} of {planned} rounds: the budget allows no more", highlight=False)
+    stdout.print(f"{'report':{wide}}{run.folder.report}", soft_wrap=True, highlight=False)

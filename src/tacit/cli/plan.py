@@ -9,6 +9,7 @@ import rich_click as click
 import tomli_w
 
 from tacit import api
+from tacit.algorithms import ALGORITHMS, Method
 from tacit.cli.options import given_settings, setting_flags
 from tacit.cli.output import print_json, print_table, stdout
 from tacit.errors import InputError
@@ -67,9 +68,8 @@ def _print(view: PlanView, facts: dict[str, Any]) -> None:
         f"{public.name}: {public.agents} agents, {public.total_records:,} records, {public.features} features, "
         f"{public.outputs} outputs{'' if public.published else ' (as declared)'}; protected: one {public.unit}",
         f"total epsilon {facts['total_epsilon']:g} at delta {facts['delta']:g}: {facts['algorithm']}, "
-        f"{facts['rounds']} rounds, {facts['local_updates']} local update{'s' * (facts['local_updates'] > 1)} each",
-        f"clip {facts['clip']:.4g}, rho {facts['rho']:.4g}, eta {facts['eta']:.4g} to {facts['eta_last']:.3g}; "
-        f"noise of standard deviation {facts['noise']['std']:.3g} on every update's gradient",
+        f"{_count(facts['rounds'], 'round')}, {_count(facts['local_updates'], 'local update')} each",
+        _noise(ALGORITHMS[facts["algorithm"]], facts),
         f"noise to signal of the model {facts['noise_to_signal']:.2g}: {facts['verdict']}; "
         f"the run will spend {format_epsilon(facts['planned_epsilon'])} by {facts['accountant']}",
     ]
@@ -78,6 +78,8 @@ def _print(view: PlanView, facts: dict[str, Any]) -> None:
     stdout.print()
     budgets = [(_mark(b.chosen, f"{b.total_epsilon:g}"), f"{b.noise_to_signal:.2g}", b.verdict) for b in view.budgets]
     print_table(("total ε", "noise to signal", "what to expect"), budgets)
+    if not view.paces:
+        return
     stdout.print()
     paces = [
         (_mark(p.chosen, str(p.rounds)), str(p.local_updates), f"{p.noise_multiplier:.4g}", f"{p.agent_noise:.3g}",
@@ -86,6 +88,28 @@ def _print(view: PlanView, facts: dict[str, Any]) -> None:
     ]  # fmt: skip
     print_table(("rounds", "local updates", "noise multiplier", "noise of an update", "sent by an agent"), paces)
     stdout.print("▸ the plan; noise of an update: its norm over the largest its gradient can have", soft_wrap=True)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number > 1)}"
+
+
+def _noise(method: Method, facts: dict[str, Any]) -> str:
+    """Limits, steps and noise in one line."""
+    limit = f"records scaled to {facts['record_bound']:.4g}" if method.bounded else f"clip {facts['clip']:.4g}"
+    steps = f"rho {facts['rho']:.4g}"
+    if method.pace not in ("exact", "central"):
+        steps += f", eta {facts['eta']:.4g} to {facts['eta_last']:.3g}"
+    return f"{limit}, {steps}; noise of standard deviation {facts['noise']['std']:.3g} on {NOISE_ON[method.noise_on]}"
+
+
+NOISE_ON = {
+    "gradients": "every update's gradient",
+    "hidden": "every update's gradient",
+    "uploads": "what is sent in the first round",
+    "samples": "every sample's gradient",
+    "objectives": "the gradient of what is minimised",
+}
 
 
 def _mark(chosen: bool, text: str) -> str:

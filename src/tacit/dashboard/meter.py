@@ -13,6 +13,7 @@ from tacit.privacy.events import Event, event_of
 from tacit.privacy.guarantee import headline
 from tacit.privacy.ledger import releases
 from tacit.privacy.statement import PAPER_HEADLINE, statement
+from tacit.privacy.totals import central_methods
 from tacit.views.curves import run_label
 from tacit.views.tables import format_epsilon
 
@@ -37,7 +38,7 @@ def meters(ledger: Sequence[Mapping[str, Any]], done: Mapping[int, int]) -> dict
     agents = _agents(ledger)
     non_private = next((entry["reason"] for entry in ledger if entry["kind"] == "non_private"), None)
     facts = {"unit": study["public"]["unit"], "delta": study["delta"], "noise": study["noise"]}
-    promise = headline(facts | {"runs": plans, "non_private": non_private})
+    promise = headline(facts | {"runs": plans, "non_private": non_private, "central": central_methods(study)})
     return {
         "headline": promise,
         "reasons": [],

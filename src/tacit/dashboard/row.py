@@ -16,7 +16,7 @@ from tacit.dashboard.find import Found
 from tacit.dashboard.wire import shown
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
-from tacit.views.tables import by_label, format_setting
+from tacit.views.tables import by_label, format_setting, rounds_done
 
 TAIL = 65536  # bytes at the end of the metrics, with the last rounds of all runs
 
@@ -58,7 +58,7 @@ def _progress(folder: RunFolder, made: Mapping[str, Any], local: bool, busy: boo
     if folder.finished:
         summary = folder.read_summary(local=False)
         entries, ended = summary["runs"], folder.summary.stat().st_mtime
-        state: dict[str, Any] = {"state": "finished", "share": 1.0, "done": min(entry["rounds"] for entry in entries)}
+        state: dict[str, Any] = {"state": "finished", "share": 1.0, "done": rounds_done(entries) or made["planned"]}
         state["started"] = min(made["started"], datetime.fromisoformat(summary["ended"]).timestamp())  # of a copy
     else:
         entries, ended = _last_rows(folder, local=False), folder.metrics.stat().st_mtime

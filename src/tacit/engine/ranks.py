@@ -126,16 +126,15 @@ class Ranks:
         return self._added(values)[0]
 
     def meet(self, w: Array, steps: Mapping[int, Step]) -> Answers:
-        """The one all-reduce of a round: the sum of z, figures for residual and noise, and everybody's wishes."""
-        z = {p: step.upload.z for p, step in steps.items()}
-        own = Received.of(z)
-        squares = sum((double(one - w) ** 2).sum(axis=(0, 2)) for one in z.values())
+        """The one all-reduce of a round: sums of uploads, figures for residual and noise, and everybody's wishes."""
+        own = Received.of({p: step.upload for p, step in steps.items()})
+        squares = sum((double(upload.z - w) ** 2).sum(axis=(0, 2)) for upload in own.uploads.values())
         noise = np.sum([step.noise for step in steps.values()], axis=0)
-        figures = as_like(np.concatenate([noise, [own.answered, *self.wish()]]), own.total)
-        total, squares, figures = self._added(own.total, squares, figures)
+        figures = as_like(np.concatenate([noise, [own.answered, *self.wish()]]), own.total.z)
+        *fields, squares, figures = self._added(*own.total, squares, figures)
         *sizes, agents, stop, save = to_numpy(figures)
         self.heard = Wishes(bool(stop), bool(save))
-        received = Received(z, total, int(agents))
+        received = Received(own.uploads, type(own.total)(*fields), int(agents))
         return Answers(received, np.array(sizes) / agents, partial(_residual, w, received, squares))
 
     def heeding(self, wish: Callable[[], Wishes]) -> Ranks:
@@ -179,7 +178,7 @@ def _residual(w: Array, received: Received, squares: Array, model: Array) -> Arr
     d = m - w is how far the model has moved from the w that was sent.
     """
     xp, agents, moved = namespace(w), received.answered, double(model) - double(w)
-    apart = squares - 2.0 * (moved * (received.total - agents * double(w))).sum(axis=(0, 2))
+    apart = squares - 2.0 * (moved * (received.total.z - agents * double(w))).sum(axis=(0, 2))
     residual: Array = xp.sqrt(xp.clip(apart + agents * (moved**2).sum(axis=(0, 2)), 0.0, None))
     return residual
 

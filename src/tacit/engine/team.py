@@ -132,9 +132,10 @@ class Alone:
 
     def meet(self, w: Array, steps: Mapping[int, Step]) -> Answers:
         """All steps are here."""
-        z = {p: step.upload.z for p, step in steps.items()}
+        received = Received.of({p: step.upload for p, step in steps.items()})
         noise = np.mean([step.noise for step in steps.values()], axis=0)
-        return Answers(Received.of(z), noise, lambda model: consensus_residual(model, z.values()))
+        z = [upload.z for upload in received.uploads.values()]
+        return Answers(received, noise, lambda model: consensus_residual(model, z))
 
     def heeding(self, wish: Callable[[], Wishes]) -> Alone:
         """Its own wishes."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from tacit.algorithms import Upload
 from tacit.algorithms.server import Received
 from tacit.algorithms.steps import consensus_residual
 from tacit.federation import wire
@@ -124,14 +125,14 @@ class Coordinator:
         uploads, going_on, rejected = self._sort(replies, ready, t)
         if len(uploads) < self.agreement.terms.quorum:
             return going_on  # the same round, with the same w, is asked for again
-        by_number = {agents.index(site): upload.z for site, upload in uploads.items()}  # in the agents' order
+        by_number = {agents.index(site): Upload(answer.z) for site, answer in uploads.items()}  # in the agents' order
         server = algorithm.server_receive(t, w, server, Received.of(by_number))
         model = algorithm.model(t, w, server)
         seconds = state.seconds + time.perf_counter() - began
         up, down = sum(map(len, replies.values())), len(data) * len(ready)
         sent = state.sent[0] + up, state.sent[1] + down
         bases = tuple(t if p in by_number else base for p, base in enumerate(state.bases))
-        residual = float(consensus_residual(model, by_number.values())[0])
+        residual = float(consensus_residual(model, [upload.z for upload in by_number.values()])[0])
         record_round(self.folder, round_row(self.study, t, model, residual, seconds, sent, self.study.dataset.test))
         took = {"ms": round(1000.0 * (time.perf_counter() - began), 1), "bytes_up": up, "bytes_down": down}
         missing = [site for site in agents if site not in uploads]

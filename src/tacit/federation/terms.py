@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tacit.algorithms import ALGORITHMS
 from tacit.data import SOURCES, DataOptions, Facts, Schema, declared_facts, load, read_schema, schema_facts
 from tacit.data.schema_text import dump_schema
 from tacit.errors import InputError, no_such
@@ -181,6 +182,15 @@ def _check_name(where: Path, what: str, name: str) -> None:
         raise InputError(f"{where}: {what} {name!r} must be small letters, digits and hyphens, at most 41")
 
 
+def _check_algorithm(where: Path, name: Any) -> None:
+    """Refuse what sites cannot run: noise without an exact form, or uploads of more than z."""
+    if isinstance(name, str) and name in ALGORITHMS and not ALGORITHMS[name].federated:
+        known = ", ".join(other for other in ALGORITHMS if ALGORITHMS[other].federated)
+        raise InputError(
+            f"{where}: [study] algorithm is {name}, which has no exact noise or sends more than z: there are {known}"
+        )
+
+
 def _study(
     where: Path, document: Mapping[str, Any], sites: Mapping[str, int]
 ) -> tuple[Settings, Path | None, str, str]:
@@ -197,6 +207,7 @@ def _study(
         raise InputError(f"{where}: [study] data is {data}: only a published data set has public sizes; give a schema")
     schema = None if data else where.parent / text("[study] schema", section["schema"])
     given = {key: value for key, value in section.items() if key in STUDY_KEYS}
+    _check_algorithm(where, given.get("algorithm"))
     fixed = {"mode": "certified", "noise": "hardened", "averages": False, "server": "full", "records_max": dict(sites)}
     place = {"data": data} if data else {"data": "sites.csv", "schema": str(schema)}
     if "total_records" not in section:

@@ -107,7 +107,10 @@ class Settings:
         "auto", optional(integer(1)), "Algorithm", "E, local updates a round; auto: the method's own (objp 1, objpm 10)"
     )
     rho: float | str = setting(
-        "auto", number_or("rho", RHO_NAMES), "Algorithm", "penalty: a number, dynamic, or auto (from public facts)"
+        "auto",
+        number_or("rho", RHO_NAMES),
+        "Algorithm",
+        "penalty (erm methods: added convexity): a number, dynamic, or auto",
     )
     rho_c1: float = setting(
         2.0, real(0.0, open_low=False), "Algorithm", "dynamic rho: c1 of min(max, c1 growth^floor(t/tc) + c2/epsilon)"
@@ -139,7 +142,15 @@ class Settings:
         "objt: trust region of radius a (constant) or a/t^2 (decreasing)",
     )
     radius_scale: float = setting(1.0, real(0.0), "Algorithm", "objt: a")
-    tolerance: float = setting(1e-8, real(0.0), "Algorithm", "admm: where the subproblem's gradient counts as zero")
+    tolerance: float = setting(
+        1e-8, real(0.0), "Algorithm", "admm and erm methods: where the subproblem's gradient counts as zero"
+    )
+    sampling_rate: float | str = setting(
+        "auto",
+        optional(real(0.0, math.nextafter(1.0, 2.0))),
+        "Algorithm",
+        "dpsgd, fedavg, fedprox: probability of a record to be in an update's sample; auto: dpsgd 0.1, the others 1",
+    )
     plugins: tuple[str, ...] = setting(
         (),
         several(path, empty=True),
@@ -226,7 +237,8 @@ class Settings:
         "auto",
         optional(real(0.0)),
         "Privacy",
-        "public bound on a record's length (hidden, outp calibrated); auto: as the ranges allow, hidden a quarter",
+        "public bound on a record's length, for methods that scale records instead of clipping; auto: a quarter of "
+        "what the ranges allow",
     )
 
     seeds: int = setting(1, integer(1, 10**6), "Engine", "number of noise seeds, run side by side")

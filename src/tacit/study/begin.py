@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
+from tacit.algorithms import ALGORITHMS
 from tacit.data import SOURCES, describe, fingerprint
 from tacit.engine.team import ALONE, Team
 from tacit.engine.torch_backend import check_device, refuse_files
@@ -24,6 +25,7 @@ from tacit.settings.plugins import digests
 from tacit.study.build import Study
 from tacit.study.certified import Outline, complete, outline
 from tacit.study.paper import prepare_paper
+from tacit.study.pooled import is_central
 from tacit.types import Dataset, Range, Shard
 from tacit.version import VERSION
 
@@ -50,6 +52,8 @@ def _divisible(study: Study, team: Team) -> Study:
     """The study, where the team can share its agents out."""
     if len(team.parts(len(study.dataset.agents))) > 1 and study.settings.server == "full":
         raise InputError("server is full, but ranks tell each other only sums: use --server sums, or one process")
+    if team.parts(len(study.dataset.agents))[1:] and any(map(is_central, study.parts)):
+        raise InputError("a central reference (erm-outp, erm-objp) has all records in one place: use one process")
     return study
 
 
@@ -97,7 +101,8 @@ def reservation_cost(plan: Outline) -> float:
         raise InputError("a ledger over studies needs noise hardened: noise from a known seed can be taken off again")
     if math.isinf(plan.zcdp):
         raise InputError(
-            "a run without noise (total-epsilon inf) cannot be set aside in a ledger: it has no finite cost"
+            "this run cannot be set aside in a ledger over studies: such a ledger adds up zCDP, and runs without noise, "
+            "of random samples or of objectives with Gaussian noise have no such cost"
         )
     return plan.zcdp
 
@@ -173,7 +178,13 @@ def _opening(study: Study) -> dict[str, Any]:
         return opening
     terms = {name: getattr(s, name) for name in ("mechanism", "adjacency", "clip", "clip_l1", "record_bound")}
     steps = {"algorithm": s.algorithm, "local_updates": s.local_updates, "rounds": s.rounds}
-    return opening | terms | steps | {"public": facts._asdict()}
+    return opening | terms | steps | {"methods": _methods(s), "public": facts._asdict()}
+
+
+def _methods(settings: Settings) -> dict[str, dict[str, Any]]:
+    """What a statement of privacy must know of each method, so that the ledger says it without the method."""
+    found = {name: ALGORITHMS[name] for name in settings.algorithm}
+    return {name: {"noise_on": m.noise_on, "bounded": m.bounded, "central": m.central} for name, m in found.items()}
 
 
 def kept(settings: Settings) -> Settings:

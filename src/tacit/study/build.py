@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,12 @@ from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.problems.passes import COMPILED, PLAIN
 from tacit.settings import Settings
 from tacit.study.batches import Batch
-from tacit.study.protect import Plan
 from tacit.types import Dataset
+
+if TYPE_CHECKING:
+    from tacit.study.protect import Plan
+
+OWN_SAMPLING = 0.1  # of methods that live by samples
 
 
 class Part(NamedTuple):
@@ -64,10 +68,16 @@ def local_updates(settings: Settings, algorithm: str) -> int:
     return (own or 1) if own is None or settings.local_updates == "auto" else int(settings.local_updates)
 
 
+def sampling_rate(settings: Settings, algorithm: str) -> float:
+    """q of an algorithm: its own unless the settings say otherwise."""
+    own = OWN_SAMPLING if ALGORITHMS[algorithm].noise_on == "samples" else 1.0
+    return own if settings.sampling_rate == "auto" else float(settings.sampling_rate)
+
+
 def build_algorithm(
-    settings: Settings, problem: Problem, batch: Batch, rho: Schedule, eta: Schedule, release: Release
+    settings: Settings, problem: Problem, batch: Batch, rho: Schedule, eta: Schedule, release: Release, **cover: Any
 ) -> Algorithm:
-    """The batch's algorithm, ready to run."""
+    """The batch's algorithm, ready to run; `cover` is what certified mode has for methods with noise of their own."""
     recipe = Recipe(
         problem,
         batch.epsilon,
@@ -82,6 +92,8 @@ def build_algorithm(
         radius_scale=settings.radius_scale,
         outp_noise=settings.outp_noise,
         record_bound=float(settings.record_bound),
+        sampling=sampling_rate(settings, batch.algorithm),
+        **cover,
     )
     return ALGORITHMS[batch.algorithm].build(recipe)
 

@@ -7,21 +7,26 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tacit.algorithms import ALGORITHMS
-from tacit.algorithms.hidden import largest_eta
-from tacit.algorithms.schedules import Constant, LinearEta, Schedule
 from tacit.data import Facts, check_facts, declared_facts, load, source_for
 from tacit.errors import InputError
 from tacit.problems import LOSSES, Problem
 from tacit.settings import Settings
 from tacit.study.batches import Batch, batches
-from tacit.study.build import Part, Study, build_algorithm, build_problem, local_updates, with_agents
+from tacit.study.build import (
+    Part,
+    Study,
+    build_algorithm,
+    build_problem,
+    local_updates,
+    sampling_rate,
+    with_agents,
+)
+from tacit.study.pace import LARGEST_STEP, OWN_ROUNDS, PACES, Pace, Terms
 from tacit.study.paper import fill_in_strong_convexity
-from tacit.study.propose import Asked, Proposal, propose, wide_l1
-from tacit.study.protect import protect
+from tacit.study.propose import Asked, Proposal, default_clip, propose, wide_l1
+from tacit.study.protect import gradient_bound, hessian_trace, protect
 from tacit.study.schedules import checked_smoothness, eta_schedule, rho_schedule
 from tacit.types import Dataset
-
-HIDDEN_MARGIN = 1.0 - 1e-6  # so that rounding keeps eta L <= 2
 
 
 class Outline(NamedTuple):
@@ -48,8 +53,8 @@ def outline(settings: Settings) -> Outline:
 def outline_of(settings: Settings, facts: Facts, published: Dataset | None = None) -> Outline:
     """The whole study from its settings and the facts given."""
     loss = settings.loss if settings.loss != "auto" else "softmax" if facts.classes else "squared"
-    hidden = any(ALGORITHMS[name].hidden for name in settings.algorithm)
-    widest = facts.bound / 4.0 if hidden else facts.bound  # longer records are scaled down to it by hidden
+    scaled = any(ALGORITHMS[name].bounded for name in settings.algorithm)
+    widest = facts.bound / 4.0 if scaled else facts.bound  # longer records are scaled down to it
     bound = widest if settings.record_bound == "auto" else float(settings.record_bound)
     settings = replace(settings, loss=loss, record_bound=bound)
     problem = build_problem(settings, facts.name, facts.classes, facts.total_records, facts.agents)
@@ -79,6 +84,8 @@ def proposal(settings: Settings, facts: Facts, algorithm: str, epsilon: float) -
 
 def asked(settings: Settings, algorithm: str, epsilon: float) -> Asked:
     """What the settings fix of a run."""
+    method = ALGORITHMS[algorithm]
+    rounds = method.rounds or (OWN_ROUNDS.get(method.pace) if settings.rounds == "auto" else int(settings.rounds))
     return Asked(
         epsilon,
         settings.delta,
@@ -86,21 +93,22 @@ def asked(settings: Settings, algorithm: str, epsilon: float) -> Asked:
         settings.mechanism,
         settings.adjacency,
         settings.noise == "hardened",
-        None if settings.rounds == "auto" else int(settings.rounds),
+        rounds,
         None if settings.clip == "auto" else float(settings.clip),
         None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
+        sampling_rate(settings, algorithm) if method.noisy else 1.0,
+        LARGEST_STEP.get(method.pace),
     )
 
 
 def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
     """Rounds and clip, the same for all runs of a study; rho and eta may differ between budgets and stay auto."""
-    made = [
-        proposal(settings, facts, name, epsilon) for name in settings.algorithm for epsilon in settings.total_epsilon
-    ]
+    open_ended = [name for name in settings.algorithm if ALGORITHMS[name].rounds is None]
+    made = [proposal(settings, facts, name, epsilon) for name in open_ended for epsilon in settings.total_epsilon]
     if settings.rounds == "auto":
-        settings = replace(settings, rounds=max(one.rounds for one in made))
+        settings = replace(settings, rounds=max((one.rounds for one in made), default=1))
     if settings.clip == "auto":
-        settings = replace(settings, clip=made[0].clip)
+        settings = replace(settings, clip=default_clip(facts))
     if settings.clip_l1 == "auto":
         wide = wide_l1(facts) * float(settings.clip)
         settings = replace(settings, clip_l1=wide if settings.mechanism == "laplace" else math.inf)
@@ -113,28 +121,35 @@ def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
 
 
 def _part(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> Part:
-    rho, eta = _steps(settings, facts, problem, batch)
-    updates = local_updates(settings, batch.algorithm)
-    protection = protect(settings, facts, problem, batch, rho, eta, updates)
-    algorithm = build_algorithm(settings, problem, batch, rho, eta, protection.release)
-    return Part(batch, algorithm, protection.rounds, eta, protection.plans)
+    method = ALGORITHMS[batch.algorithm]
+    if method.central:
+        facts = facts._replace(agents=1, records_max=facts.total_records)
+        problem = replace(problem, agents=1)
+    pace = _pace(settings, facts, problem, batch)
+    protection = protect(settings, facts, problem, batch, pace)
+    algorithm = build_algorithm(settings, problem, batch, *pace, protection.release, **protection.cover)
+    return Part(batch, algorithm, protection.rounds, pace.eta, protection.plans)
 
 
-def _steps(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> tuple[Schedule, Schedule]:
-    """rho and eta: the planner's for each run where they are auto.
-
-    Hidden updates need a constant eta within 2 / L, and live by a strong pull: their price falls with rho eta.
-    """
-    made = {epsilon: proposal(settings, facts, batch.algorithm, epsilon) for epsilon in set(batch.budgets)}
-    scale = settings.eta_scale if settings.eta == "auto" else 1.0  # of the planner's eta, not of another
-    first = [scale * made[epsilon].eta for epsilon in batch.budgets]
-    falling: Schedule = LinearEta(batch.epsilon, int(settings.rounds), first)
-    rho = [made[epsilon].rho / scale for epsilon in batch.budgets]
-    if ALGORITHMS[batch.algorithm].hidden:
-        largest = HIDDEN_MARGIN * largest_eta(problem, float(settings.record_bound), facts.largest)
-        first = [min(eta, largest) for eta in first]
-        falling, rho = Constant(first, batch.epsilon), [1.0 / eta for eta in first]
-    return (
-        Constant(rho, batch.epsilon) if settings.rho == "auto" else rho_schedule(settings, batch.epsilon),
-        falling if settings.eta == "auto" else eta_schedule(settings, batch.epsilon),
+def _pace(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> Pace:
+    """rho and eta: the planner's for each run where they are auto."""
+    rounds = ALGORITHMS[batch.algorithm].rounds or int(settings.rounds)
+    planned = None
+    if "auto" in (settings.rho, settings.eta):
+        bounded = _with_bound(settings, problem, batch.algorithm)
+        made = {epsilon: proposal(bounded, facts, batch.algorithm, epsilon) for epsilon in set(batch.budgets)}
+        trace = hessian_trace(settings, facts, problem)
+        runs = tuple(made[epsilon] for epsilon in batch.budgets)
+        planned = PACES[ALGORITHMS[batch.algorithm].pace](Terms(settings, facts, problem, batch, runs, trace, rounds))
+    return Pace(
+        planned.rho if planned and settings.rho == "auto" else rho_schedule(settings, batch.epsilon),
+        planned.eta if planned and settings.eta == "auto" else eta_schedule(settings, batch.epsilon),
     )
+
+
+def _with_bound(settings: Settings, problem: Problem, algorithm: str) -> Settings:
+    """The settings with the clip that bounded records amount to, where steps fall as those of clipped gradients do."""
+    method = ALGORITHMS[algorithm]
+    if not method.bounded or method.pace == "constant":
+        return settings
+    return replace(settings, clip=gradient_bound(settings, problem, method))

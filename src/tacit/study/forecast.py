@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tacit.algorithms import ALGORITHMS
 from tacit.engine.torch_backend import check_device
 from tacit.privacy.accounting import tightest
-from tacit.privacy.events import Event, Noise
+from tacit.privacy.events import Event, Nominal
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.results.account import Account
 from tacit.settings import Settings
@@ -43,7 +44,7 @@ def _certified(asked: Settings) -> dict[str, Any]:
         "reads_records": facts.published,
         "data": {name: getattr(facts, name) for name in ("name", "agents", "features", "outputs", "published", "unit")}
         | {"records": facts.total_records, "classes": facts.classes},
-        "noise": {"source": settings.noise, "mechanism": settings.mechanism, "clip": settings.clip}
+        "noise": {"source": settings.noise, "mechanism": settings.mechanism, **_limits(settings)}
         | {"meaning": FROM_THE_SYSTEM if settings.noise == "hardened" else SIMULATION},
         "delta": settings.delta,
         "runs": [run for part in study.parts for run in _runs(settings, part)],
@@ -51,6 +52,13 @@ def _certified(asked: Settings) -> dict[str, Any]:
         "bytes_up": _bytes(settings, facts.features * facts.outputs),
         "ledger": _ledger(study) if settings.ledger else None,
     }
+
+
+def _limits(settings: Settings) -> dict[str, Any]:
+    """What bounds one record: a clip of its gradient, a bound on its length, or both where methods differ."""
+    bounded = {ALGORITHMS[name].bounded for name in settings.algorithm}
+    clip = {"clip": settings.clip} if False in bounded else {}
+    return clip | ({"record_bound": settings.record_bound} if True in bounded else {})
 
 
 def _paper(asked: Settings) -> dict[str, Any]:
@@ -80,7 +88,7 @@ def _runs(settings: Settings, part: Part) -> Iterator[dict[str, Any]]:
             yield run | {"spends": math.inf, "accountant": None, "noise_std": None}
             continue
         plan = part.plans[r]
-        scale = plan.event.scale if isinstance(plan.event, Noise) else 0.0
+        scale = 0.0 if isinstance(plan.event, Nominal) else plan.event.scale
         spread = NOISE_STD[settings.mechanism] * scale
         yield run | {"spends": plan.bound.epsilon, "accountant": plan.bound.accountant, "noise_std": spread}
 

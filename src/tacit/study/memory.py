@@ -14,6 +14,7 @@ from tacit.privacy.events import BatchEvent
 from tacit.privacy.ledger import entries
 from tacit.study.begin import first_lines
 from tacit.study.build import Study
+from tacit.study.pooled import charged_to_all, records_of
 from tacit.study.train import check_finite, placed, rounds_of
 from tacit.types import Array
 
@@ -29,19 +30,19 @@ class Trained(NamedTuple):
 def train_in_memory(study: Study, tolerance: float = 0.0) -> Trained:
     """Train the study's only run; one without noise ends once its model moves by less than `tolerance` of its size."""
     (part,) = study.parts
-    dataset, stops = study.dataset, math.isinf(part.batch.budgets[0])  # a private figure must not end any other
+    dataset, stops = records_of(study, part), math.isinf(part.batch.budgets[0])  # a private figure ends no other
     state = start(dataset.train, part.batch.size, study.settings.server, averages=False)
     events: Counter[tuple[int, BatchEvent]] = Counter()
     w, done = np.full((), np.inf), 0
     with placed(study, ALONE) as there, np.errstate(over="ignore", invalid="ignore"):
-        for made in rounds_of(there, part, part.rounds, state):
+        for made in rounds_of(there, part, records_of(there, part).train, part.rounds, state):
             check_finite(made.residual, part, made.t)
-            events += made.events
+            events += charged_to_all(study, part, made).events
             resting = stops and _rests(made, w, len(dataset.agents), tolerance)
             w, done = made.w, made.t
             if resting:
                 break
-    drawn = entries(events, part.batch.labels(), dataset.agents)
+    drawn = entries(events, part.batch.labels(), study.dataset.agents)
     place = {"first": 1, "last": done, "session": 1}
     return Trained(w[:, 0], done, [*first_lines(study), *(entry | place for entry in drawn)])
 

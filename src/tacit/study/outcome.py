@@ -15,6 +15,7 @@ from tacit.results.files import read_arrays, to_json, write_arrays, write_text
 from tacit.results.folder import RunFolder
 from tacit.study.batches import Batch
 from tacit.study.build import Study
+from tacit.study.pooled import for_all_agents
 from tacit.types import Array, Classes, Dataset
 from tacit.version import VERSION
 
@@ -26,7 +27,11 @@ def finish(study: Study, folder: RunFolder, **more: Any) -> None:
     settings, dataset, plan = study.settings, study.dataset, [part.batch for part in study.parts]
     stored = [read_arrays(folder.checkpoints / f"{batch.algorithm}.npz") for batch in plan]
     if settings.averages:
-        means = {name: np.concatenate([_runs_first(arrays[f"mean_{name}"]) for arrays in stored]) for name in AVERAGES}
+        agents = len(dataset.agents)
+        means = {
+            name: np.concatenate([_average(name, arrays[f"mean_{name}"], agents) for arrays in stored])
+            for name in AVERAGES
+        }
         write_arrays(folder.averages, {name: _single(mean) for name, mean in means.items()})
     w = np.concatenate([_runs_first(arrays["w"]) for arrays in stored])
     write_arrays(folder.model, {"w": _single(w), **_index(plan), **_names(dataset)})
@@ -53,6 +58,11 @@ def finish(study: Study, folder: RunFolder, **more: Any) -> None:
 def _runs_first(array: Array) -> Array:
     """[..., J, R, K] -> [R, ..., J, K]."""
     return np.moveaxis(array, -2, 0)
+
+
+def _average(name: str, mean: Array, agents: int) -> Array:
+    first = _runs_first(mean)
+    return for_all_agents(first, agents) if name.startswith("z") else first
 
 
 def _single(array: Array) -> Array:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tacit.data import Facts
 from tacit.privacy.calibration import calibrate
-from tacit.privacy.events import Event, Noise
+from tacit.privacy.events import Event, Noise, Sampled
 from tacit.privacy.sensitivity import sensitivity
 from tacit.problems import Loss
 
@@ -46,6 +46,8 @@ class Asked(NamedTuple):
     rounds: int | None = None  # where they are given
     clip: float | None = None
     noise_multiplier: float | None = None
+    sampling: float = 1.0  # q, where updates see samples of the records
+    largest: float | None = None  # dimensionless step, where it is not the one that explicit steps take
 
 
 class Proposal(NamedTuple):
@@ -68,10 +70,15 @@ def propose(facts: Facts, loss: Loss, asked: Asked) -> Proposal:
     spread = release_noise(facts, asked)
     nu = facts.outputs * math.sqrt(facts.agents) * spread / facts.total_records
     rounds = asked.rounds or (_rounds(facts, nu) if asked.noise_multiplier is None else MOST_ROUNDS)
-    clip = asked.clip or float(f"{CLIP_SHARE * facts.bound:.4g}")
-    step = path_step(facts, loss, nu, spread, rounds * asked.updates)
+    clip = asked.clip or default_clip(facts)
+    step = path_step(facts, loss, nu, spread, rounds * asked.updates, asked.largest)
     eta = max(3.0 * step * facts.agents / (facts.bound * clip), SMALLEST_ETA)
     return Proposal(rounds, clip, 1.0 / (asked.updates * eta), eta, nu)  # E pulls towards w, each E times weaker
+
+
+def default_clip(facts: Facts) -> float:
+    """A share of the longest a record can be."""
+    return float(f"{CLIP_SHARE * facts.bound:.4g}")
 
 
 def release_noise(facts: Facts, asked: Asked) -> float:
@@ -82,6 +89,8 @@ def release_noise(facts: Facts, asked: Asked) -> float:
         one = sensitivity(1.0, 1.0, 1, asked.adjacency, facts.max_records).l2
         updates = (asked.rounds or MOST_ROUNDS) * asked.updates
         return NOISE_STD[asked.mechanism] * asked.noise_multiplier * one / math.sqrt(updates)
+    if asked.sampling < 1.0:
+        return _sampled_noise(asked)
     kind = f"discrete-{asked.mechanism}" if asked.hardened else asked.mechanism
     moved = sensitivity(wide_l1(facts), 1.0, 1, asked.adjacency, facts.max_records)  # of clip 1, I = 1
     many = 100  # for many releases noise grows as the root of their number; so many are asked, and one is returned
@@ -93,18 +102,29 @@ def release_noise(facts: Facts, asked: Asked) -> float:
     return NOISE_STD[asked.mechanism] * scale / math.sqrt(many)
 
 
+def _sampled_noise(asked: Asked) -> float:
+    """The same of the noise that gradients of samples collect over the rounds, scaled to all records."""
+    rounds = asked.rounds or MOST_ROUNDS
+
+    def events(scale: float) -> dict[Event, int]:
+        return {Sampled(scale, 1.0, asked.sampling): rounds}
+
+    return calibrate(events, asked.total_epsilon, asked.delta) / (asked.sampling * math.sqrt(rounds))
+
+
 def wide_l1(facts: Facts) -> float:
     """sqrt(J), the L1 bound over the L2 bound by default: it hardly ever clips, and zCDP goes by the L2 bound."""
     return math.sqrt(facts.features)
 
 
-def path_step(facts: Facts, loss: Loss, nu: float, spread: float, updates: int) -> float:
+def path_step(facts: Facts, loss: Loss, nu: float, spread: float, updates: int, most: float | None = None) -> float:
     """a, the dimensionless step: kappa I / (sqrt(P) sigma_1 k), where kappa is the noise a score may carry."""
     scale = loss.score_scale(facts.outputs)
     if math.isfinite(loss.residual_bound):
         kappa, largest = scale * min(1.0, 0.15 / nu if nu else 1.0), 50.0 * facts.outputs
     else:
         kappa, largest = scale * min(1.0, 0.1 / math.sqrt(nu) if nu else 1.0), 0.5
+    largest = most or largest
     if spread == 0.0:
         return largest
     return min(kappa * facts.total_records / (math.sqrt(facts.agents) * spread * updates), largest)

@@ -1,17 +1,18 @@
-"""From a total budget to the release that keeps it: limits, sensitivity, scale of the noise, every run's plan."""
+"""From a total budget to the noise that keeps it: limits, sensitivity, multiplier, every run's plan."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tacit.algorithms import ALGORITHMS, Method
-from tacit.algorithms.hidden import check_eta, largest_eta
+from tacit.algorithms.charges import BY_LENGTH, Public
+from tacit.algorithms.contraction import check_eta, largest_eta
 from tacit.algorithms.releases import Release
 from tacit.algorithms.releases.certified import CertifiedRelease
 from tacit.algorithms.releases.hardened import HardenedRelease
@@ -21,16 +22,18 @@ from tacit.errors import InputError
 from tacit.privacy.accountants.zcdp import zcdp_sum
 from tacit.privacy.accounting import Bound, tightest
 from tacit.privacy.calibration import affordable_rounds, calibrate
-from tacit.privacy.events import NON_PRIVATE, Event, Hidden, Noise
-from tacit.privacy.hidden import contraction
+from tacit.privacy.events import NON_PRIVATE, Event, Noise
 from tacit.privacy.mechanisms.calibrated import Calibrated
-from tacit.privacy.sensitivity import Sensitivity, sensitivity
+from tacit.privacy.mechanisms.output import OutputNoise
+from tacit.privacy.sensitivity import ADJACENCIES, Sensitivity, sensitivity
 from tacit.problems import Problem
-from tacit.problems.limits import BoundRecords, ClipGradients, rounding_slack
+from tacit.problems.limits import BoundRecords, ClipGradients, Limit, rounding_slack
 from tacit.settings import Settings
 from tacit.study.batches import Batch
+from tacit.study.build import local_updates, sampling_rate
+from tacit.study.pace import Pace
 
-MOST_HIDDEN_ROUNDS = 100_000
+MOST_SINGLE_ROUNDS = 100_000  # of methods whose rounds are planned one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +42,8 @@ class Plan:
 
     total_epsilon: float
     delta: float
-    event: Event  # of one noise draw
+    multiplier: float  # noise over sensitivity; 0 without noise
+    event: Event  # of the first noise draw
     events: Counter[Event]  # of the whole run
     rounds: int  # that the budget allows, at most those asked for
     bound: Bound  # of all events
@@ -64,10 +68,20 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Protection:
-    """The release of a batch, and the plan of each of its runs."""
+    """What keeps the promise of a batch, and the plan of each of its runs."""
 
     release: Release
+    limit: Limit
+    noise: OutputNoise
+    public: Public  # of the first run
     plans: tuple[Plan, ...]  # [R]
+
+    @property
+    def cover(self) -> dict[str, Any]:
+        """What a method's recipe takes from it, beside the release."""
+        public = self.public
+        own = {"moved": public.moved.l2, "trace": public.trace, "rank": public.rank}
+        return {"limit": self.limit, "noise": self.noise, **own}
 
     @property
     def rounds(self) -> int:
@@ -75,91 +89,121 @@ class Protection:
         return min(plan.rounds for plan in self.plans)
 
 
-def protect(
-    settings: Settings, facts: Facts, problem: Problem, batch: Batch, rho: Schedule, eta: Schedule, updates: int
-) -> Protection:
+def protect(settings: Settings, facts: Facts, problem: Problem, batch: Batch, pace: Pace) -> Protection:
     """Everything from public facts: this runs before any record is read."""
     method = ALGORITHMS[batch.algorithm]
-    if method.hidden:
-        _check_hidden(settings, facts, problem, eta)
-    delta_of = _sensitivity(settings, facts, problem, method)
+    _check(settings, facts, problem, batch, pace.eta)
+    publics = [_public(settings, facts, problem, batch, pace, r) for r in range(batch.size)]
     by_budget = {  # seeds of one budget share its plan, and its rho and eta
-        epsilon: _plan(settings, delta_of, method, epsilon, _rates(settings, method, rho, eta, r), updates)
-        for epsilon, r in {epsilon: r for r, epsilon in enumerate(batch.budgets)}.items()
+        epsilon: _plan(settings, method, epsilon, public)
+        for epsilon, public in zip(batch.budgets, publics, strict=True)
     }
     plans = tuple(by_budget[epsilon] for epsilon in batch.budgets)
-    return Protection(_release(settings, facts, problem, method, batch, plans), plans)
+    limit = _limit(settings, facts, method, batch)
+    release = _release(settings, facts, problem, publics[0].moved, limit, plans)
+    noise = OutputNoise(BY_LENGTH[settings.mechanism], np.array([plan.multiplier for plan in plans]))
+    return Protection(release, limit, noise, publics[0], plans)
 
 
-def _sensitivity(settings: Settings, facts: Facts, problem: Problem, method: Method) -> Sensitivity:
-    clip_l1, clip_l2 = float(settings.clip_l1), float(settings.clip)
-    if method.hidden:
-        clip_l2 = problem.loss.residual_bound * float(settings.record_bound)
-        clip_l1 = math.inf
-    return sensitivity(clip_l1, clip_l2, facts.total_records, settings.adjacency, facts.max_records)
+def gradient_bound(settings: Settings, problem: Problem, method: Method) -> float:
+    """How long the gradient of one record can be, in L2."""
+    return problem.loss.residual_bound * float(settings.record_bound) if method.bounded else float(settings.clip)
 
 
-def _rates(settings: Settings, method: Method, rho: Schedule, eta: Schedule, run: int) -> list[float]:
-    """The contraction of every round of one run, where its updates are hidden."""
-    times = range(1, int(settings.rounds) + 1) if method.hidden else ()
-    return [contraction(float(rho(t)[run, 0]), float(eta(t)[run, 0])) for t in times]
+def hessian_trace(settings: Settings, facts: Facts, problem: Problem) -> float:
+    """How far one unit moves the trace of the Hessian of an agent's objective: its records' ||x||^2 trace(l'') / I."""
+    return facts.max_records * problem.loss.trace * float(settings.record_bound) ** 2 / facts.total_records
 
 
-def _plan(
-    settings: Settings, moved: Sensitivity, method: Method, epsilon: float, rates: list[float], updates: int
-) -> Plan:
-    rounds = int(settings.rounds)
-    kind = f"discrete-{settings.mechanism}" if settings.noise == "hardened" else settings.mechanism
+def _public(settings: Settings, facts: Facts, problem: Problem, batch: Batch, pace: Pace, run: int) -> Public:
+    method = ALGORITHMS[batch.algorithm]
+    clip_l1 = math.inf if method.bounded else float(settings.clip_l1)
+    clip_l2 = gradient_bound(settings, problem, method)
+    return Public(
+        f"discrete-{settings.mechanism}" if settings.noise == "hardened" else settings.mechanism,
+        sensitivity(clip_l1, clip_l2, facts.total_records, settings.adjacency, facts.max_records),
+        local_updates(settings, batch.algorithm),
+        partial(_at, pace.rho, run),
+        partial(_at, pace.eta, run),
+        problem.strong_convexity,
+        hessian_trace(settings, facts, problem),
+        facts.outputs * facts.max_records * int(ADJACENCIES[settings.adjacency]),
+        sampling_rate(settings, batch.algorithm),
+        settings.tolerance,
+    )
+
+
+def _at(schedule: Schedule, run: int, t: int) -> float:
+    return float(schedule(t)[run, 0])
+
+
+def _plan(settings: Settings, method: Method, epsilon: float, public: Public) -> Plan:
+    rounds = method.rounds or int(settings.rounds)
     if math.isinf(epsilon):
-        planned: Counter[Event] = Counter({NON_PRIVATE: rounds * (1 if method.hidden else updates)})
-        return Plan(epsilon, settings.delta, NON_PRIVATE, planned, rounds, tightest(planned, settings.delta))
-
-    def events(scale: float) -> Callable[[int], Counter[Event]]:
-        """The events of the first rounds, at this scale."""
-        if method.hidden:
-            return lambda n: Counter(Hidden(scale, moved.l2, updates, c) for c in rates[:n])
-        return lambda n: Counter({Noise(kind, scale, moved.l1, moved.l2): n * updates})
-
+        draws = sum(method.charge(public, 1.0, 1).values())
+        planned: Counter[Event] = Counter({NON_PRIVATE: rounds * draws})
+        return Plan(epsilon, settings.delta, 0.0, NON_PRIVATE, planned, rounds, tightest(planned, settings.delta))
     if settings.noise_multiplier == "auto":
-        unit = moved.l2  # the search is in units of the sensitivity
-        scale = unit * calibrate(lambda s: events(s * unit)(rounds), epsilon, settings.delta)
+        multiplier = calibrate(lambda m: method.charge(public, m, rounds), epsilon, settings.delta)
         affordable = rounds
     else:
-        scale = float(settings.noise_multiplier) * moved.l2
-        affordable = affordable_rounds(events(scale), epsilon, settings.delta, rounds)
+        multiplier = float(settings.noise_multiplier)
+        affordable = affordable_rounds(partial(method.charge, public, multiplier), epsilon, settings.delta, rounds)
         if affordable == 0:
-            cost = tightest(events(scale)(1), settings.delta).epsilon
+            cost = tightest(method.charge(public, multiplier, 1), settings.delta).epsilon
             raise InputError(
                 f"the budget is exhausted before the first round: with noise-multiplier {settings.noise_multiplier:g} "
                 f"one round costs epsilon {cost:.4g}, and total-epsilon is {epsilon:g}"
             )
-    planned = events(scale)(affordable)
-    bound = tightest(planned, settings.delta)
-    return Plan(epsilon, settings.delta, Noise(kind, scale, moved.l1, moved.l2), planned, affordable, bound)
+    planned = method.charge(public, multiplier, affordable)
+    first = next(iter(planned))
+    return Plan(epsilon, settings.delta, multiplier, first, planned, affordable, tightest(planned, settings.delta))
+
+
+def _limit(settings: Settings, facts: Facts, method: Method, batch: Batch) -> Limit:
+    slack = rounding_slack(facts.features, facts.outputs, batch.precision, settings.tf32)
+    if method.bounded:
+        return BoundRecords(float(settings.record_bound) * slack)
+    bounds = [np.full(batch.size, float(clip) * slack, batch.precision) for clip in (settings.clip, settings.clip_l1)]
+    return ClipGradients(*bounds)
 
 
 def _release(
-    settings: Settings, facts: Facts, problem: Problem, method: Method, batch: Batch, plans: tuple[Plan, ...]
+    settings: Settings, facts: Facts, problem: Problem, moved: Sensitivity, limit: Limit, plans: tuple[Plan, ...]
 ) -> Release:
-    mechanism = Calibrated(settings.mechanism, tuple(plan.event for plan in plans))
-    slack = rounding_slack(facts.features, facts.outputs, batch.precision, settings.tf32)
-    if method.hidden:
-        return CertifiedRelease(BoundRecords(float(settings.record_bound) * slack), mechanism)
-    bounds = [np.full(batch.size, float(clip) * slack, batch.precision) for clip in (settings.clip, settings.clip_l1)]
-    limit = ClipGradients(*bounds)
-    if settings.noise == "hardened":
-        release = HardenedRelease(limit, mechanism, facts.largest)
-        release.bits(problem)  # what does not fit its integers is refused now
-        return release
-    return CertifiedRelease(limit, mechanism)
+    kind = f"discrete-{settings.mechanism}" if settings.noise == "hardened" else settings.mechanism
+    events = tuple(
+        Noise(kind, plan.multiplier * moved.l2, *moved) if plan.multiplier > 0.0 else NON_PRIVATE for plan in plans
+    )
+    mechanism = Calibrated(settings.mechanism, events)
+    if settings.noise != "hardened":
+        return CertifiedRelease(limit, mechanism)
+    if not isinstance(limit, ClipGradients):
+        raise TypeError("hardened noise is for clipped gradients")
+    release = HardenedRelease(limit, mechanism, facts.largest)
+    release.bits(problem)  # what does not fit its integers is refused now
+    return release
 
 
-def _check_hidden(settings: Settings, facts: Facts, problem: Problem, eta: Schedule) -> None:
-    if int(settings.rounds) > MOST_HIDDEN_ROUNDS:
-        raise InputError(f"rounds is {settings.rounds}: hidden plans at most {MOST_HIDDEN_ROUNDS:,}, one by one")
-    if settings.noise == "hardened":
-        raise InputError("hidden needs noise seeded: its proof does not cover the rounding between hidden updates")
-    if settings.mechanism != "gaussian":
-        raise InputError(f"hidden needs mechanism gaussian: its proof does not cover {settings.mechanism} noise")
-    used = max(float(eta(t).max()) for t in range(1, int(settings.rounds) + 1))
-    check_eta(used, largest_eta(problem, float(settings.record_bound), facts.largest))
+def _check(settings: Settings, facts: Facts, problem: Problem, batch: Batch, eta: Schedule) -> None:
+    """Refuse what a method's guarantee does not cover."""
+    name, method = batch.algorithm, ALGORITHMS[batch.algorithm]
+    if settings.noise == "hardened" and not method.hardened:
+        raise InputError(f"{name} needs noise seeded: its noise has no exact form in integers, and is for simulations")
+    if method.noisy and settings.mechanism not in method.mechanisms:
+        known = ", ".join(method.mechanisms)
+        raise InputError(
+            f"{name} needs mechanism {known}: what it promises is not proven for {settings.mechanism} noise"
+        )
+    if method.noise_on == "samples" and (settings.adjacency != "add-remove" or facts.max_records > 1):
+        raise InputError(
+            f"{name} needs adjacency add-remove and one record a unit: what random samples hide is proven for that"
+        )
+    if method.bounded and not math.isfinite(problem.loss.residual_bound):
+        raise InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
+    if method.contracts:
+        rounds = int(settings.rounds)
+        if rounds > MOST_SINGLE_ROUNDS:
+            raise InputError(f"rounds is {rounds}: {name} plans at most {MOST_SINGLE_ROUNDS:,}, one by one")
+        used = max(float(eta(t).max()) for t in range(1, rounds + 1))
+        check_eta(name, used, largest_eta(name, problem, float(settings.record_bound), facts.largest))

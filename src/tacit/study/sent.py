@@ -14,6 +14,7 @@ from tacit.engine.team import ALONE
 from tacit.errors import InputError, no_such
 from tacit.results.folder import RunFolder
 from tacit.study.build import Part, Study
+from tacit.study.pooled import is_central
 from tacit.study.train import Progress, noise_of, placed, rounds_of
 from tacit.types import Array, Classes
 
@@ -49,6 +50,14 @@ class NoNoise:
         """Zeros."""
         return np.zeros(like.shape, np.int64)
 
+    def l2_laplace(self, update: int, scale: Array, like: Array) -> Array:
+        """Zeros."""
+        return self.laplace(update, scale, like)
+
+    def chosen(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
+        """All records: what a sample hides is shown."""
+        return np.ones((records, like.shape[1]), np.bool_)
+
 
 def replay(
     study: Study,
@@ -73,6 +82,8 @@ def replay(
         raise no_such("agent", agent, names)
     with placed(study, ALONE) as there:
         part, last = _part(there, folder, run), _rounds_done(folder, run)
+        if is_central(part):
+            raise InputError(f"{part.batch.algorithm} is a central reference: no agent sends anything but its records")
         if not 1 <= t <= last:
             raise InputError(f"there is no round {t}: this run has rounds 1 to {last}")
         return _replay(there, part, folder, run, names.index(agent or names[0]), t, last, watch)
@@ -88,14 +99,14 @@ def _replay(
         watch(Progress(part.batch, done.t, last, None))
         return done
 
-    for done in rounds_of(study, part, t - 1, state):
+    for done in rounds_of(study, part, shards, t - 1, state):
         state = told(done).state
     _, w = part.algorithm.server_send(t, state.server)
     clean, noisy = (
         to_numpy(part.algorithm.agent_step(t, w, state.agents[p], shards[p], noise).upload.z)[:, r]
         for noise in (NoNoise(), noise_of(study, part)(p, t))
     )
-    for done in rounds_of(study, part, last, state):
+    for done in rounds_of(study, part, shards, last, state):
         model = to_numpy(told(done).w)[:, r]
     target = study.dataset.target
     return Sent(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tacit.algorithms import ALGORITHMS
 from tacit.data import Facts
 from tacit.errors import InputError
-from tacit.privacy.events import Noise
+from tacit.privacy.events import Nominal
 from tacit.privacy.hidden import hidden_factor
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.problems import LOSSES
@@ -77,7 +77,8 @@ def plan_view(settings: Settings) -> PlanView:
 
     spread = release_noise(facts, question)
     per_unit = NOISE_STD[filled.mechanism] * ADJACENCIES[filled.adjacency] * facts.max_records
-    hidden = ALGORITHMS[algorithm].hidden
+    noise_on = ALGORITHMS[algorithm].noise_on
+    hidden, by_update = noise_on == "hidden", noise_on in ("gradients", "hidden")  # the others do not charge by updates
     chosen = int(filled.rounds), local_updates(filled, algorithm)
     size = facts.features * facts.outputs * (8 if filled.precision == "float64" else 4)
     pairs = sorted({(t, e) for t in ROUNDS for e in UPDATES} | {chosen})
@@ -86,7 +87,7 @@ def plan_view(settings: Settings) -> PlanView:
         part,
         propose(facts, loss, question),
         [at(total) for total in sorted({*BUDGETS, *settings.total_epsilon}) if math.isfinite(total)],
-        [_pace(facts, spread, per_unit, pair, size, pair == chosen, hidden) for pair in pairs],
+        [_pace(facts, spread, per_unit, pair, size, pair == chosen, hidden) for pair in pairs] if by_update else [],
     )
 
 
@@ -99,6 +100,9 @@ def _pace(
     return Pace(rounds, updates, noise / per_unit, agent_noise(facts, noise), rounds * size, chosen)
 
 
+RHO_STAYS = ("falling", "constant", "exact", "central")  # paces that one number says; the others stay auto
+
+
 def planned_settings(view: PlanView, given: Iterable[str]) -> dict[str, Any]:
     """A config file's settings: those that were given, and every one the planner chose."""
     settings, part = kept(view.study.settings), view.part
@@ -106,13 +110,14 @@ def planned_settings(view: PlanView, given: Iterable[str]) -> dict[str, Any]:
     chosen = {name: getattr(settings, name) for name in sorted(names)}
     chosen |= {"total_epsilon": list(settings.total_epsilon[:1]), "algorithm": list(settings.algorithm[:1])}
     chosen["local_updates"] = local_updates(settings, settings.algorithm[0])
-    if settings.rho == "auto":
+    method = ALGORITHMS[settings.algorithm[0]]
+    if settings.rho == "auto" and method.pace in RHO_STAYS:
         chosen["rho"] = float(part.algorithm.rho(1)[0, 0])
-    hidden = ALGORITHMS[settings.algorithm[0]].hidden
-    if settings.eta == "auto":
+    if settings.eta == "auto" and method.pace in ("falling", "constant"):
         first = float(part.eta(1)[0, 0])
-        chosen |= {"eta": first, "eta_scale": 1.0} if hidden else {"eta": "linear", "eta_scale": first}
-    if hidden:
+        falls = method.pace == "falling"
+        chosen |= {"eta": "linear", "eta_scale": first} if falls else {"eta": first, "eta_scale": 1.0}
+    if method.bounded:
         chosen["record_bound"] = settings.record_bound
     if settings.mechanism == "laplace":
         chosen["clip_l1"] = settings.clip_l1
@@ -123,7 +128,7 @@ def plan_facts(view: PlanView) -> dict[str, Any]:
     """The plan as one JSON object."""
     plan, settings = view.part.plans[0], view.study.settings
     event = plan.event
-    noise = {"scale": event.scale, "l2_sensitivity": event.l2} if isinstance(event, Noise) else {"scale": 0.0}
+    noise = {"scale": 0.0} if isinstance(event, Nominal) else {"scale": event.scale, "l2_sensitivity": event.l2}
     std = NOISE_STD[settings.mechanism] * noise["scale"]
     return {
         "total_epsilon": plan.total_epsilon,
@@ -134,6 +139,7 @@ def plan_facts(view: PlanView) -> dict[str, Any]:
         "rounds": view.part.rounds,
         "local_updates": local_updates(settings, settings.algorithm[0]),
         "clip": settings.clip,
+        "record_bound": settings.record_bound,
         "rho": float(view.part.algorithm.rho(1)[0, 0]),
         "eta": float(view.part.eta(1)[0, 0]),
         "eta_last": float(view.part.eta(view.part.rounds)[0, 0]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -23,8 +23,9 @@ from tacit.results.files import read_arrays
 from tacit.results.folder import RunFolder, append_lines
 from tacit.study.batches import Batch
 from tacit.study.build import Part, Study
+from tacit.study.pooled import bytes_sent, charged_to_all, records_of
 from tacit.study.recorder import Recorder
-from tacit.types import Array
+from tacit.types import Array, Shard
 
 
 class Progress(NamedTuple):
@@ -84,10 +85,10 @@ def _train_part(
     stop: Callable[[], bool],
     team: Team,
 ) -> None:
-    settings, dataset, batch = study.settings, study.dataset, part.batch
+    settings, dataset, batch, own = study.settings, study.dataset, part.batch, records_of(study, part)
     fresh = settings.noise == "hardened"  # noise drawn anew cannot be drawn again: it is charged before it is seen
     recorder = Recorder(folder, batch, dataset.agents, 0.0 if fresh else settings.checkpoint_seconds, fresh, team)
-    state = start(dataset.train, batch.size, settings.server, settings.averages, len(dataset.agents))
+    state = start(own.train, batch.size, settings.server, settings.averages, len(own.agents))
     state = recorder.resumed(state)
     rounds = recorder.begin(state.round, part.rounds, limited=any(np.isfinite(batch.budgets)))
     if rounds < 1 and state.round == 0:
@@ -95,8 +96,8 @@ def _train_part(
     error: Array | None = None
     watch(Progress(batch, state.round, rounds, error))
     heeding = team.heeding(lambda: Wishes(stop(), team.leads and time.monotonic() >= recorder.due))
-    for done in _timed(recorder, part, rounds_of(study, part, rounds, state, heeding)):
-        recorder.charge(done)
+    for done in _timed(recorder, part, rounds_of(study, part, own.train, rounds, state, heeding)):
+        recorder.charge(charged_to_all(study, part, done))
         last = done.t == rounds
         if last or fresh or done.t % settings.evaluate_every == 0:  # any fresh round may turn out to be the last
             objective = to_numpy(team.summed(study.problem.total(done.w, dataset.train)))
@@ -104,7 +105,7 @@ def _train_part(
                 check_finite(objective, part, done.t)
             if team.leads:
                 error = test_error(done.w, dataset.test, dataset.target)
-                _write_rows(study, folder, _rows(study, done, batch, recorder.seconds, error, objective))
+                _write_rows(study, folder, _rows(study, part, done, recorder.seconds, error, objective))
         wishes = heeding.wishes()
         stopping = wishes.stop and not last
         if last or stopping or wishes.save:
@@ -114,9 +115,11 @@ def _train_part(
             raise Interrupted
 
 
-def rounds_of(study: Study, part: Part, rounds: int, state: State, team: Team = ALONE) -> Iterator[Round]:
-    """The rounds of one batch, with the noise its settings name."""
-    return simulate(part.algorithm, study.dataset.train, noise_of(study, part), rounds, state, team=team)
+def rounds_of(
+    study: Study, part: Part, shards: Sequence[Shard], rounds: int, state: State, team: Team = ALONE
+) -> Iterator[Round]:
+    """The rounds of one batch on these records, with the noise its settings name."""
+    return simulate(part.algorithm, shards, noise_of(study, part), rounds, state, team=team)
 
 
 def noise_of(study: Study, part: Part) -> Callable[[int, int], NoiseSource]:
@@ -172,9 +175,9 @@ def check_finite(values: Array, part: Part, t: int) -> None:
 
 
 def _rows(
-    study: Study, done: Round, batch: Batch, seconds: float, error: Array, objective: Array
+    study: Study, part: Part, done: Round, seconds: float, error: Array, objective: Array
 ) -> list[dict[str, Any]]:
-    parameters = done.w[:, 0].nbytes * len(study.dataset.agents) * done.t
+    up, down = bytes_sent(study, part, done)
     return [
         {
             **label,
@@ -186,10 +189,10 @@ def _rows(
             "rho": done.rho[r],
             "eta": done.eta[r],
             "seconds": round(seconds, 4),
-            "bytes_up": parameters,
-            "bytes_down": parameters,
+            "bytes_up": up,
+            "bytes_down": down,
         }
-        for r, label in enumerate(batch.labels())
+        for r, label in enumerate(part.batch.labels())
     ]
 
 

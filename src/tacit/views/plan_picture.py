@@ -16,13 +16,15 @@ PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # so that a lin
 
 
 def plan_figure(plan: Mapping[str, Any]) -> Figure:
-    """Left: what a budget does to the model. Right: what rounds and local updates do to one upload."""
+    """Left: what a budget does to the model. Right, where updates are charged: what they do to one upload."""
     with rc_context(STYLE):
-        drawn = Figure(figsize=(9.6, 4.0), layout="constrained")
-        left, right = drawn.subplots(1, 2)
+        panels = 2 if plan["paces"] else 1
+        drawn = Figure(figsize=(4.8 * panels, 4.0), layout="constrained")
+        left, *right = drawn.subplots(1, panels, squeeze=False)[0]
         _budgets(left, plan)
-        _paces(right, plan)
-        label_lines(drawn, [right])
+        for axes in right:
+            _paces(axes, plan)
+        label_lines(drawn, right)
     return drawn
 
 

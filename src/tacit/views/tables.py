@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from tacit.algorithms import ALGORITHMS
 from tacit.views.curves import run_label
 
 HEADINGS = ("", "run", "seed", "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")
+
+
+def rounds_done(entries: Sequence[Mapping[str, Any]]) -> int | None:
+    """The fewest rounds of the runs whose number is for the settings to say; None where there is no such run."""
+    own = {name for name in ALGORITHMS if ALGORITHMS[name].rounds is not None}
+    return min((entry["rounds"] for entry in entries if entry["algorithm"] not in own), default=None)
 
 
 def format_error(entry: Mapping[str, Any]) -> str:
@@ -57,6 +64,13 @@ def format_bytes(count: float) -> str:
             break
         count /= 1000
     return f"{count:.3g} {unit}"
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[str]) -> str:
+    """A table for Markdown pages; the columns of these headings are text, the others numbers."""
+    rules = ["---" if heading in left else "---:" for heading in headings]
+    lines = (headings, rules, *rows)
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |" for cells in lines)
 
 
 def result_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

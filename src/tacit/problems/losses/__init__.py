@@ -22,6 +22,11 @@ class Loss(Protocol):
         ...
 
     @property
+    def trace(self) -> float:
+        """The largest trace of d^2 l / ds^2 (inf where there is none); objective perturbation asks for it."""
+        ...
+
+    @property
     def residual_bound(self) -> float:
         """The largest ||dl/ds||_2 over all scores and labels (inf where there is none)."""
         ...

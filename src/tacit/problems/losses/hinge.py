@@ -16,6 +16,7 @@ class Hinge:
     """Crammer-Singer hinge, l = max_k (s_k + 1 - y_k) - s_y; subgradient e_k* - y at the first maximiser k*."""
 
     curvature: float = math.inf
+    trace: float = math.inf
     residual_bound: float = math.sqrt(2.0)  # e_k* - y has at most two entries, +1 and -1
     needs_classes: bool = True
 

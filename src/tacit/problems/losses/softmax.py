@@ -16,6 +16,7 @@ class Softmax:
     """Multiclass logistic loss, l = -sum_k y_k ln h_k with h = softmax(s); dl/ds = h - y."""
 
     curvature: float = 0.5  # diag(h) - h h^T <= I / 2
+    trace: float = 1.0  # trace of diag(h) - h h^T is 1 - ||h||^2
     residual_bound: float = math.sqrt(2.0)  # ||h - y||_2 <= sqrt(2) (1 - h_y)
     needs_classes: bool = True
 

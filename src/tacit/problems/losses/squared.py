@@ -15,6 +15,7 @@ class Squared:
     """Squared loss, l = ||s - y||^2 / 2; dl/ds = s - y."""
 
     curvature: float = 1.0
+    trace: float = math.inf  # one curvature for each output, of which there is no bound here
     residual_bound: float = math.inf
     needs_classes: bool = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tacit.arrays import namespace
@@ -20,6 +21,14 @@ class Box:
         """Clip every coordinate."""
         clipped: Array = namespace(z).clip(z, self.low, self.high)
         return clipped
+
+    def diameter(self, parameters: int) -> float:
+        """From corner to corner."""
+        return (self.high - self.low) * math.sqrt(parameters)
+
+    def reach(self, parameters: int) -> float:
+        """The corner farthest from 0."""
+        return max(abs(self.low), abs(self.high)) * math.sqrt(parameters)
 
 
 SETS.register("box")(lambda size: Box(-size, size))

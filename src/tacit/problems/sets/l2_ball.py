@@ -22,5 +22,13 @@ class L2Ball:
         scaled: Array = z * xp.clip(self.radius / length, None, 1.0)
         return scaled
 
+    def diameter(self, parameters: int) -> float:
+        """Twice the radius."""
+        return 2.0 * self.radius
+
+    def reach(self, parameters: int) -> float:
+        """The radius."""
+        return self.radius
+
 
 SETS.register("l2-ball")(L2Ball)

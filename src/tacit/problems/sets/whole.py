@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tacit.problems.sets import SETS
@@ -15,6 +16,14 @@ class Whole:
     def project(self, z: Array) -> Array:
         """Every point is in the set."""
         return z
+
+    def diameter(self, parameters: int) -> float:
+        """There is none."""
+        return math.inf
+
+    def reach(self, parameters: int) -> float:
+        """There is none."""
+        return math.inf
 
 
 SETS.register("all")(lambda size: Whole())

@@ -1,0 +1,56 @@
+"""What the rounds of a run cost, as its noise grows: from public numbers alone, before a record is read."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from tacit.privacy.events import Event, Noise
+from tacit.privacy.sensitivity import Sensitivity
+
+
+class Public(NamedTuple):
+    """All that the cost of one run depends on; the multiplier of its noise is counted in units of `moved.l2`."""
+
+    mechanism: str  # of the noise: gaussian or laplace, or their discrete forms
+    moved: Sensitivity  # how far one unit moves the gradient of an agent's objective
+    updates: int  # E
+    rho: Callable[[int], float]  # of round t
+    eta: Callable[[int], float]
+    convexity: float = 0.0  # alpha: every agent's objective is alpha-strongly convex
+    trace: float = math.inf  # how far one unit moves the trace of an agent's Hessian
+    rank: int = 1  # K, times the records in which neighbours differ
+    sampling: float = 1.0  # q
+    tolerance: float = 0.0  # of solvers
+
+
+Charge: TypeAlias = Callable[[Public, float, int], Counter[Event]]
+"""(what is public, the multiplier of the noise, n) -> the events of the first n rounds at one agent."""
+
+
+def every_update(public: Public, multiplier: float, rounds: int) -> Counter[Event]:
+    """Every local update releases a gradient, and is charged as if it were seen."""
+    l1, l2 = public.moved
+    return Counter({Noise(public.mechanism, multiplier * l2, l1, l2): rounds * public.updates})
+
+
+def every_upload(moved: Callable[[Public, int], float]) -> Charge:
+    """Every upload gets noise of its own: `moved` says how far one unit moves that of round t, in L2."""
+
+    def charge(public: Public, multiplier: float, rounds: int) -> Counter[Event]:
+        lengths = (moved(public, t) for t in range(1, rounds + 1))
+        return Counter(upload_event(public.mechanism, multiplier, length) for length in lengths)
+
+    return charge
+
+
+def upload_event(mechanism: str, multiplier: float, moved: float) -> Noise:
+    """The event of an upload that one unit moves by so much, with noise of so many times that."""
+    return Noise(BY_LENGTH[mechanism], multiplier * moved, math.inf, moved)
+
+
+BY_LENGTH = {"gaussian": "gaussian", "laplace": "l2-laplace"}
+"""The noise of the two mechanisms where only the length of a change is bounded: what was published as Laplace noise
+then has density exp(-||xi||_2 / scale)."""

@@ -1,0 +1,86 @@
+"""DP-SGD: noisy gradients of random samples, at every agent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.algorithms.base import ALGORITHMS, Agent, Averaging, Method, Recipe, Step, Upload
+from tacit.algorithms.charges import Public
+from tacit.algorithms.schedules import Schedule
+from tacit.arrays import to_numpy
+from tacit.errors import InputError
+from tacit.privacy.events import NON_PRIVATE, BatchEvent, Event, Sampled
+from tacit.privacy.mechanisms.output import OutputNoise
+from tacit.privacy.noise import NoiseSource
+from tacit.problems import Problem
+from tacit.problems.limits import ClipGradients
+from tacit.problems.sampling import sampled_gradient
+from tacit.types import Array, Shard
+
+
+@dataclass(frozen=True, eq=False)
+class DpSgd(Averaging):
+    """One step from w with the clipped gradients of a Poisson sample and Gaussian noise; w is the mean.
+
+    With one agent this is the algorithm of the reference; with several, each of them runs it on its own records.
+    """
+
+    problem: Problem
+    rho: Schedule
+    eta: Schedule
+    limit: ClipGradients
+    noise: OutputNoise
+    moved: float  # how far one record moves the sum over a sample, in units of 1/I
+    sampling: float  # q
+    closing: bool = False
+
+    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
+        """z = Proj_W(w - eta (g + xi)), g the mean of the sample's clipped gradients, scaled to all records."""
+        eta, q = self.eta(t), self.sampling
+        g = sampled_gradient(self.problem, w, shard, noise.chosen(0, q, len(shard.x), w), q, self._limit)
+        moved = np.full(w.shape[1], self.moved)
+        xi = self.noise.xi(0, moved / q, w, noise)
+        z = self.problem.feasible.project(w - eta * (g + xi))
+        size = self.noise.magnitude(moved / q, w[:, 0].size)
+        return Step(Agent(z, agent.lam), Upload(z), (self.event(moved),), size, eta)
+
+    def event(self, moved: Array) -> BatchEvent:
+        """The sum over the sample with its noise, of every run."""
+        scales = to_numpy(self.noise.scale(moved))
+        return BatchEvent(
+            tuple(Sampled(float(s), self.moved, self.sampling) if s > 0.0 else NON_PRIVATE for s in scales)
+        )
+
+    def _limit(self, run: int) -> ClipGradients:
+        return ClipGradients(self.limit.l2[run : run + 1], self.limit.l1[run : run + 1])
+
+
+def _charge(public: Public, multiplier: float, rounds: int) -> Counter[Event]:
+    l2 = public.moved.l2
+    return Counter({Sampled(multiplier * l2, l2, public.sampling): rounds})
+
+
+def _build(recipe: Recipe) -> DpSgd:
+    r = recipe
+    if not isinstance(r.limit, ClipGradients):
+        raise InputError("dpsgd needs --mode certified: it clips the gradient of every record")
+    return DpSgd(r.problem, r.rho, r.eta, r.limit, r.noise, r.moved, r.sampling, r.closing)
+
+
+ALGORITHMS.register("dpsgd")(
+    Method(
+        "DP-SGD at every agent: noisy gradients of random samples, clipped record by record",
+        "z = Proj_W(w − η (g + ξ)),  g = 1/(qI) Σ clip(∇ℓ) over a sample of rate q,  ξ ~ N(0, σ²);  w⁺ = mean of z",
+        _build,
+        modes=("certified",),
+        guarantee="approximate, in total, with the amplification of Poisson sampling",
+        reference="Abadi et al., CCS 2016",
+        charge=_charge,
+        hardened=False,
+        mechanisms=("gaussian",),
+        noise_on="samples",
+    )
+)

@@ -1,0 +1,79 @@
+"""Objective perturbation: a random linear term in the objective, whose exact minimiser may then be seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.algorithms.charges import BY_LENGTH, Charge, Public
+from tacit.algorithms.subproblem import Solver
+from tacit.arrays import to_numpy
+from tacit.privacy.events import NON_PRIVATE, BatchEvent, Event, Noise, Objective
+from tacit.privacy.mechanisms.output import OutputNoise
+from tacit.privacy.noise import NoiseSource
+from tacit.types import Array, Shard
+
+CARE = 20.0  # times the multiplier, for the noise that hides the solver's error: it costs next to nothing
+
+
+class Perturbed(NamedTuple):
+    """The minimiser of a perturbed objective, and what seeing it costs."""
+
+    z: Array  # [J, R, K]
+    events: tuple[BatchEvent, BatchEvent]
+    magnitude: Array  # [R]
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectivePerturbation:
+    """argmin f_p(z) - <lambda, z> + <b, z> + (rho/2) ||w - z||^2, with a little noise that hides the solver's error.
+
+    docs/explanation/objective-perturbation.md proves what this costs.
+    """
+
+    solver: Solver
+    noise: OutputNoise
+    moved: float  # how far one unit moves f'_p
+    trace: float  # how far it moves the trace of the Hessian of f_p
+    rank: int  # K, times the records in which neighbours differ
+
+    def __call__(self, rho: Array, w: Array, lam: Array, start: Array, shard: Shard, noise: NoiseSource) -> Perturbed:
+        """The solution of every run."""
+        length = np.full(w.shape[1], self.moved)
+        b = self.noise.xi(0, length, w, noise)
+        z = self.solver(rho, w, lam - b, start, shard)
+        apart = 2.0 * to_numpy(self.solver.error(rho[:, 0])).astype(np.float64)
+        care = OutputNoise(self.noise.kind, CARE * self.noise.multiplier)
+        xi, second = care.draw(1, apart, z, noise)
+        first = self.event(self.noise.scale(length), self.solver.convexity(rho[:, 0]))
+        return Perturbed(z + xi, (first, second), self.noise.magnitude(length, w[:, 0].size))
+
+    def event(self, scale: Array, convexity: Array) -> BatchEvent:
+        """What the perturbed minimisers cost, of every run."""
+        kind, pairs = f"objective-{self.noise.kind}", zip(scale, to_numpy(convexity), strict=True)
+        return BatchEvent(
+            tuple(
+                Objective(float(s), self.moved, self.trace / float(c), self.rank, kind) if s > 0.0 else NON_PRIVATE
+                for s, c in pairs
+            )
+        )
+
+
+def every_objective(rho: Callable[[Public, int], float]) -> Charge:
+    """Every round's perturbed minimiser, and the noise that hides the solver's error; `rho` is its penalty."""
+
+    def charge(public: Public, multiplier: float, rounds: int) -> Counter[Event]:
+        events: Counter[Event] = Counter()
+        kind, l2 = BY_LENGTH[public.mechanism], public.moved.l2
+        for t in range(1, rounds + 1):
+            convexity = rho(public, t) + public.convexity
+            determinant, apart = public.trace / convexity, 2.0 * public.tolerance / convexity
+            events[Objective(multiplier * l2, l2, determinant, public.rank, f"objective-{kind}")] += 1
+            events[Noise(kind, CARE * multiplier * apart, float("inf"), apart)] += 1
+        return events
+
+    return charge

@@ -1,0 +1,121 @@
+"""How the planner paces a method: rho and eta of every run where the settings leave them open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.algorithms import ALGORITHMS
+from tacit.algorithms.contraction import largest_eta
+from tacit.algorithms.schedules import Constant, LinearEta, NonsmoothEta, Schedule
+from tacit.data import Facts
+from tacit.problems import Problem
+from tacit.settings import Settings
+from tacit.study.batches import Batch
+from tacit.study.propose import Proposal
+
+MARGIN = 1.0 - 1e-6  # so that rounding keeps eta L <= 2
+PLAIN_STEP = 50.0  # over L: bounds are worst cases, so that steps well above 1 / L pay (see study.paper)
+OUTPUT_CARE = 10.0  # times the convexity that noise within the objective takes
+DETERMINANT_SHARE = 0.1  # of a budget, at most, for what perturbed objectives cost by their Hessians
+
+
+class Terms(NamedTuple):
+    """What a pace is made for."""
+
+    settings: Settings
+    facts: Facts  # of the agents this method has
+    problem: Problem
+    batch: Batch
+    made: tuple[Proposal, ...]  # [R]  the planner's for every run
+    trace: float  # how far one unit moves the trace of an agent's Hessian
+    rounds: int
+
+    @property
+    def scale(self) -> float:
+        """Of the planner's eta, not of another."""
+        return self.settings.eta_scale if self.settings.eta == "auto" else 1.0
+
+    @property
+    def first(self) -> list[float]:
+        """The planner's eta of the first round, within what the method's guarantee allows."""
+        etas = [self.scale * one.eta for one in self.made]
+        if not ALGORITHMS[self.batch.algorithm].contracts:
+            return etas
+        bound, most = float(self.settings.record_bound), self.facts.largest
+        return [min(eta, MARGIN * largest_eta(self.batch.algorithm, self.problem, bound, most)) for eta in etas]
+
+
+class Pace(NamedTuple):
+    """Penalty and proximity of every run."""
+
+    rho: Schedule
+    eta: Schedule
+
+
+def falling(terms: Terms) -> Pace:
+    """eta falls linearly to nearly 0; rho pulls as strongly as all local updates of the first round push."""
+    first, updates = terms.first, [one.eta * one.rho for one in terms.made]  # 1 / E
+    rho = [share / eta for share, eta in zip(updates, first, strict=True)]
+    return Pace(_constant(terms, rho), LinearEta(terms.batch.epsilon, terms.rounds, first))
+
+
+def constant(terms: Terms) -> Pace:
+    """Hidden updates need a constant eta, and live by a strong pull: their price falls with rho eta."""
+    first = terms.first
+    return Pace(_constant(terms, [1.0 / eta for eta in first]), Constant(first, terms.batch.epsilon))
+
+
+def eager(terms: Terms) -> Pace:
+    """A dual that moves with every local update outruns a z of short steps: rho = 1 / eta keeps them together."""
+    falls = LinearEta(terms.batch.epsilon, terms.rounds, terms.first)
+    return Pace(lambda t: 1.0 / falls(t), falls)
+
+
+def plain(terms: Terms) -> Pace:
+    """Without noise: steps by the loss's curvature, as mode paper takes them."""
+    loss, bound = terms.problem.loss, terms.facts.bound
+    curvature = loss.curvature if math.isfinite(loss.curvature) else 1.0
+    smoothness = curvature * bound**2 * terms.facts.largest / terms.facts.total_records
+    eta = terms.scale * (PLAIN_STEP if math.isfinite(loss.residual_bound) else 1.0) / smoothness
+    return Pace(_constant(terms, smoothness / 1000.0), NonsmoothEta(terms.batch.epsilon, eta))
+
+
+def exact(terms: Terms) -> Pace:
+    """A solved subproblem moves z by 1/rho of a gradient, where a linearised one moves it by 1/(rho + 1/eta)."""
+    rho = [2.0 / eta for eta in terms.first]
+    if ALGORITHMS[terms.batch.algorithm].noise_on == "objectives":
+        cost = terms.trace * terms.rounds / DETERMINANT_SHARE
+        rho = [max(one, cost / budget) for one, budget in zip(rho, terms.batch.budgets, strict=True)]
+    return Pace(_constant(terms, rho), Constant(1.0, terms.batch.epsilon))
+
+
+def central(terms: Terms) -> Pace:
+    """One solution. Noise that is added to it lands in all directions alike, and nothing damps it any more."""
+    pace = exact(terms)
+    if ALGORITHMS[terms.batch.algorithm].noise_on == "objectives":
+        return pace
+    return pace._replace(rho=_constant(terms, [OUTPUT_CARE * float(one) for one in pace.rho(1)[:, 0]]))
+
+
+OWN_ROUNDS = {"exact": 30}
+"""Rounds where they are open: a subproblem that is solved takes long, and a path may be gone in fewer, longer steps."""
+
+LARGEST_STEP = {"central": 1e6}
+"""The dimensionless steps of the planner at most, where they are not explicit ones: a solution may go any way."""
+
+PACES: dict[str, Callable[[Terms], Pace]] = {
+    "falling": falling,
+    "constant": constant,
+    "eager": eager,
+    "plain": plain,
+    "exact": exact,
+    "central": central,
+}
+
+
+def _constant(terms: Terms, values: float | list[float]) -> Schedule:
+    return Constant(np.broadcast_to(values, terms.batch.size).tolist(), terms.batch.epsilon)
