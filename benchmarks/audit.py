@@ -22,6 +22,9 @@ from tacit.privacy.sensitivity import ADJACENCIES
 RELEASES, CONFIDENCE, SEED = 200_000, 0.999, 1
 UPDATES = (1, 10)
 SHARP = 0.01  # a delta at which attacks on Gaussian noise are sharper
+OWN_NOISE = ("outp", "dp-fedavg", "dp-fedprox", "admm-outp", "admm-objp")
+NOISES = (("gaussian", Claim.delta), ("gaussian", SHARP), ("laplace", Claim.delta))
+RATES = (0.1, 0.5)
 
 
 def claims() -> list[Claim]:
@@ -35,10 +38,19 @@ def claims() -> list[Claim]:
         Claim(algorithm="hidden", adjacency=adjacency, delta=delta)
         for adjacency, delta in product(ADJACENCIES, (Claim.delta, SHARP))
     ]
+    uploads = [
+        Claim(algorithm=algorithm, adjacency=adjacency, mechanism=mechanism, delta=delta)
+        for algorithm, adjacency, (mechanism, delta) in product(OWN_NOISE, ADJACENCIES, NOISES)
+    ]
+    sampled = [
+        Claim(algorithm="dpsgd", sampling_rate=rate, delta=delta)
+        for rate, delta in product(RATES, (Claim.delta, SHARP))
+    ]
+    both = [Claim(algorithm="ceadmm", local_updates=n, delta=SHARP) for n in (1, 2, 10)]
     paper = [
         Claim(mode="paper", adjacency=adjacency, local_updates=n) for n, adjacency in product(UPDATES, ADJACENCIES)
     ]
-    return certified + sharp + hidden + paper
+    return certified + sharp + hidden + uploads + sampled + both + paper
 
 
 def rounded(value: Any) -> Any:

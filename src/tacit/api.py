@@ -146,6 +146,12 @@ def sent(
 
     It is computed from the records without noise, and for their owner alone.
     """
+    folder, study = made_again(path)
+    return replay(study, folder, run, agent, round, watch)
+
+
+def made_again(path: str | Path) -> tuple[RunFolder, Study]:
+    """A run's folder and its study as it began, from the same settings and records."""
     folder = RunFolder.open(Path(path))
     config, begun = folder.read_config(), folder.read_start()
     if "records" not in begun:
@@ -154,7 +160,7 @@ def sent(
             "or its local-only folder is gone"
         )
     _check_unchanged(folder, begun)
-    return replay(_again(folder, config, begun["records"], ALONE), folder, run, agent, round, watch)
+    return folder, _again(folder, config, begun["records"], ALONE)
 
 
 def read_config(path: str | Path) -> Mapping[str, Any]:

@@ -150,6 +150,8 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"))
         (("--algorithm", "admm-objp", "--loss", "squared", *DECLARED), "admm-objp needs a smooth loss with bounded"),
         (("--algorithm", "erm-outp", "--set", "box", *DECLARED), "erm-outp needs set all"),
         (("--algorithm", "admm-objp", "--rho", "1e-9", *DECLARED), "cost epsilon"),
+        (("--algorithm", "erm-objp", "--loss", "hinge", *DECLARED), "erm-objp needs a smooth loss"),
+        (("--sampling-rate", "0.1", *DECLARED), "objp sees all records: samples have dpsgd, fedavg, fedprox"),
         (("--algorithm", "fedavg", *DECLARED), "fedavg adds no noise and cannot keep it"),
         (("--algorithm", "hidden", "--mechanism", "laplace", *DECLARED), "hidden needs mechanism gaussian"),
         (("--algorithm", "hidden", "--eta", "100", *DECLARED), "hidden needs eta L <= 2"),

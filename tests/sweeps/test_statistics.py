@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp, ttest_rel
 
-from tacit.sweeps.statistics import Comparison, comparisons, interval, repeated_unit, summaries
+from tacit.sweeps.statistics import Comparison, comparisons, repeated_unit, summaries
 from tacit.sweeps.words import notes, verdict
+from tacit.views.intervals import interval
 
 ERRORS = st.lists(st.tuples(*[st.floats(0.01, 0.9)] * 2), min_size=3, max_size=8)
 

@@ -21,7 +21,7 @@ from tacit.results.account import Account
 from tacit.results.folder import RunFolder
 from tacit.sweeps import Sweep
 from tacit.sweeps.cost import cost_of
-from tacit.sweeps.statistics import interval
+from tacit.views.intervals import interval
 from tests.cli.helpers import COMMAND, EXAMPLE, environment, refused, wait_for_rows
 from tests.cli.helpers import tacit as command
 from tests.sweeps.test_grid import CLINICS

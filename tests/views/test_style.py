@@ -23,6 +23,8 @@ from tacit.study.tradeoff import plan_facts
 from tacit.types import Array
 from tacit.views.plan_picture import plan_figure
 from tacit.views.plots import figure
+from tacit.views.ranking import ranking
+from tacit.views.ranking_picture import ranking_figure
 from tacit.views.reproduction.figures import figure as paper_figure
 from tacit.views.sent_picture import Weights, sent_figure
 from tacit.views.style import COLOURS, CONTRAST, DIVERGING, check_place, ink, look, save, to_svg
@@ -100,6 +102,7 @@ def pictures(tmp_path: Path) -> dict[str, Figure]:
         "bars": picture(Report("bars", "Bars", {}, timings=timed)),
         "sent, table": sent_figure(weights, None, "t", "c"),
         "sent, images": sent_figure(weights, (2, 3), "t", "c"),
+        "ranking": ranking_figure(ranking([run.folder]), regression=False),
         **{name: made for name, made in reproduced.items() if made},
     }
 
@@ -110,7 +113,8 @@ def test_every_axis_of_every_picture_has_a_label(tmp_path: Path) -> None:
         assert drawn.axes, name
         for axes in drawn.axes:
             shared = axes.get_shared_y_axes().get_siblings(axes)
-            upright = any(other.get_ylabel() for other in shared) or name == "bars"  # bars have names
+            named = name in {"bars", "ranking"}  # every row says what it is
+            upright = named or any(other.get_ylabel() for other in shared)
             if axes.images:
                 assert not axes.get_xticks().size and not axes.get_yticks().size, name
             elif axes.get_label() == "<colorbar>":

@@ -12,7 +12,7 @@ import pytest
 import tacit
 from tacit.results.folder import RunFolder
 from tacit.views.curves import curves
-from tacit.views.plots import figure
+from tacit.views.plots import figure, owners_alone
 from tacit.views.sentences import result_sentences
 from tacit.views.style import save
 from tacit.views.tables import format_bytes, group_rows
@@ -75,6 +75,7 @@ def test_private_curves_say_whose_they_are(run: tacit.Run, tmp_path: Path) -> No
     assert figure([own.folder]).get_supxlabel() == f"Test error and Training objective F(w): {words}"
     assert figure([own.folder], local=False).get_supxlabel() == ""
     assert figure([run.folder]).get_supxlabel() == ""  # mode paper keeps nothing back
+    assert owners_alone([run.folder, own.folder]) == owners_alone([own.folder]) != []  # whatever stands beside it
     assert words.split(",", maxsplit=1)[0] in helpers.tacit("plot", own.path, "--out", tmp_path / "p.svg").stderr
     assert words in (tmp_path / "p.svg").read_text()
     assert helpers.tacit("plot", own.path).stderr == ""  # in local-only, where it belongs

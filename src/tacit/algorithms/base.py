@@ -138,6 +138,7 @@ class Method:
     equation: str
     build: Callable[[Recipe], Algorithm]
     local_updates: int | None = None  # its own E, for a method that takes several local updates
+    sampling: float | None = None  # its own q, for a method whose updates may see random samples of the records
     noisy: bool = True  # whether epsilon means anything to it
     modes: tuple[str, ...] = ("paper",)  # the modes that know what its noise is worth
     backends: tuple[str, ...] = ("numpy", "torch")  # the array libraries its steps run on

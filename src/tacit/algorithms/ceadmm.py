@@ -64,7 +64,7 @@ ALGORITHMS.register("ceadmm")(
         "inexact ADMM with several local updates of z and of the dual a round; sends both",
         "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  λ⁺ = λ + ρ(w − z⁺),  E times; z and λ are sent",
         _build,
-        10,
+        5,
         modes=("certified", "paper"),
         reference="Zhou and Li 2021 (arXiv 2110.15318), with the noise of the release",
         pace="eager",

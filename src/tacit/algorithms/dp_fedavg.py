@@ -54,7 +54,7 @@ ALGORITHMS.register("dp-fedavg")(
         10,
         modes=("certified",),
         guarantee="approximate, in total; pure with --mechanism laplace",
-        reference="Wei et al., IEEE TIFS 2020; Naseri et al. 2020; sensitivity as in Wu et al., SIGMOD 2017",
+        reference="Naseri et al. 2020 (arXiv 2009.03561); sensitivity as in Wu et al., SIGMOD 2017",
         charge=every_upload(_moved),
         noise_on="uploads",
         bounded=True,

@@ -75,6 +75,7 @@ ALGORITHMS.register("dpsgd")(
         "DP-SGD at every agent: noisy gradients of random samples, clipped record by record",
         "z = Proj_W(w − η (g + ξ)),  g = 1/(qI) Σ clip(∇ℓ) over a sample of rate q,  ξ ~ N(0, σ²);  w⁺ = mean of z",
         _build,
+        sampling=0.1,
         modes=("certified",),
         guarantee="approximate, in total, with the amplification of Poisson sampling",
         reference="Abadi et al., CCS 2016",

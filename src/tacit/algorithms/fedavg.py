@@ -39,6 +39,7 @@ ALGORITHMS.register("fedavg")(
         "z ← Proj_W(z − η f'(z)),  E times from z = w;  w⁺ = mean of z",
         _build,
         10,
+        1.0,
         noisy=False,
         modes=("certified", "paper"),
         reference="McMahan et al., AISTATS 2017",

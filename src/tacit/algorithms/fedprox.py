@@ -18,6 +18,7 @@ ALGORITHMS.register("fedprox")(
         "z ← Proj_W((ρw − f'(z) + z/η) / (ρ + 1/η)),  E times from z = w;  w⁺ = mean of z",
         _build,
         10,
+        1.0,
         noisy=False,
         modes=("certified", "paper"),
         reference="Li et al., MLSys 2020",

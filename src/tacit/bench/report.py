@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tacit.bench.timing import Timing
-from tacit.views.tables import format_bytes
+from tacit.views.tables import format_bytes, markdown_table
 
 TIMED = ("", "best", "median", "Tacit takes")
 GROWN = ("factor", "from", "to", "time ~", "memory ~", "longest round", "most memory")
@@ -60,9 +60,9 @@ class Report:
 
 def markdown(report: Report) -> str:
     """The table as a page of its own."""
-    lines = [f"# {report.title}", "", *_table(report.headings(), report.rows()), ""]
-    lines += _table(("figure", ""), figure_rows(report.figures))
-    facts = report.machine
+    headings, facts = report.headings(), report.machine
+    lines = [f"# {report.title}", "", markdown_table(headings, report.rows(), headings[:1]), ""]
+    lines.append(markdown_table(("figure", ""), figure_rows(report.figures), ("figure",)))
     return "\n".join([*lines, "", *(f"- {note}" for note in (*report.notes, *_where(facts))), ""])
 
 
@@ -89,11 +89,6 @@ def _grown(one: Growth) -> tuple[str, ...]:
     powers = (f"{one.factor}^{exponent:.2f}" for exponent in (one.seconds_exponent, one.bytes_exponent))
     most = format_seconds(max(one.seconds)), format_bytes(max(one.bytes))
     return one.factor, f"{min(one.values):,}", f"{max(one.values):,}", *powers, *most
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    rule = ["---", *["---:"] * (len(headings) - 1)]
-    return ["| " + " | ".join(cells) + " |" for cells in (headings, rule, *rows)]
 
 
 def _where(facts: Mapping[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ import rich_click as click
 from tacit.cli.about import algorithms, config
 from tacit.cli.audit import audit
 from tacit.cli.bench import bench
+from tacit.cli.compare import compare
 from tacit.cli.dashboard import dashboard
 from tacit.cli.data import data
 from tacit.cli.doctor import completion, doctor
@@ -18,11 +19,12 @@ from tacit.cli.export import export
 from tacit.cli.federation import federation
 from tacit.cli.group import NearestGroup
 from tacit.cli.ledger import ledger
-from tacit.cli.look import compare, plot, report, show
+from tacit.cli.look import plot, report, show
 from tacit.cli.output import stderr, stdout
 from tacit.cli.plan import plan
 from tacit.cli.reproduce import reproduce
 from tacit.cli.sweep import sweep
+from tacit.cli.theory import theory
 from tacit.cli.train import resume, train
 from tacit.cli.use import evaluate, predict
 from tacit.engine.team import rank_here
@@ -59,7 +61,7 @@ COMMANDS = {
     "Use a model": (predict, evaluate, export),
     "Train over a network": (federation,),
     "Data and settings": (data, algorithms, config),
-    "Research": (reproduce, bench),
+    "Research": (reproduce, theory, bench),
     "This installation": (doctor, completion),
 }
 for commands in COMMANDS.values():

@@ -15,13 +15,14 @@ from click.exceptions import Exit
 
 from tacit.audit import Audit, Claim
 from tacit.audit import audit as refute
+from tacit.audit.game import AUDITED, takes_samples
 from tacit.audit.run import Finding, Watch
 from tacit.cli.output import print_json, print_table, stderr, stdout
 from tacit.errors import InputError
 from tacit.results.files import to_json, write_text
 from tacit.results.folder import RunFolder
 from tacit.settings import resolve
-from tacit.study.build import local_updates
+from tacit.study.build import local_updates, sampling_rate
 from tacit.views.report import write_report
 
 SHOW_AFTER, LINE_SECONDS = 2.0, 10.0
@@ -30,10 +31,11 @@ NUMBERS = ("rho", "eta", "true pos.", "false pos.", "epsilon >=")
 
 @click.command(context_settings={"show_default": True})
 @click.option("--mode", default="certified", metavar="VALUE", help="certified, or paper")
-@click.option("--algorithm", metavar="VALUE", help="objp, objpm or hidden; by default objp, for several updates objpm")
+@click.option("--algorithm", metavar="VALUE", help=f"{', '.join(AUDITED)}; by default objp, for several updates objpm")
 @click.option("--mechanism", metavar="VALUE", help="gaussian or laplace; by default gaussian, in mode paper laplace")
 @click.option("--adjacency", default="add-remove", metavar="VALUE", help="add-remove or replace-one")
 @click.option("--local-updates", type=int, metavar="NUMBER", help="E; by default the algorithm's own, else 1")
+@click.option("--sampling-rate", type=float, metavar="NUMBER", help="q of dpsgd; by default its own")
 @click.option("--claim", default=1.0, metavar="NUMBER", help="epsilon that is claimed; in mode paper of one update")
 @click.option("--delta", default=1e-6, metavar="NUMBER", help="delta that is claimed")
 @click.option("--noise", default="seeded", metavar="VALUE", help="seeded (floating point) or hardened (exact integers)")
@@ -69,6 +71,7 @@ def audit(
       tacit audit --mechanism laplace --noise hardened
       tacit audit --local-updates 10 --delta 0.01 --plot audit.png
       tacit audit --algorithm hidden --json
+      tacit audit --algorithm dpsgd --sampling-rate 0.5 --delta 0.1 --releases 20000
       tacit audit --mode paper --local-updates 10    what the paper claims: refuted
       tacit audit --run runs/a                       the setting of a run; its report tells the outcome
     """
@@ -120,14 +123,16 @@ def _claim_of(folder: RunFolder, own: Sequence[str]) -> Claim:
         mechanism=settings.mechanism if settings.mode == "certified" else "laplace",
         adjacency=settings.adjacency,
         local_updates=local_updates(settings, algorithm),
+        sampling_rate=sampling_rate(settings, algorithm) if takes_samples(algorithm) else None,
         noise=settings.noise,
     )
 
 
 def _print(found: Audit, plot: Path | None) -> None:
     claim = found.claim
+    sampled = f", q = {claim.sampling_rate:g}" if takes_samples(claim.algorithm) else ""
     _say(
-        f"{claim.mode} {claim.algorithm}, E = {claim.local_updates}, {claim.noise} {claim.mechanism} noise, "
+        f"{claim.mode} {claim.algorithm}, E = {claim.local_updates}{sampled}, {claim.noise} {claim.mechanism} noise, "
         f"{claim.adjacency}, {found.releases:,} releases of each data set\n"
     )
     print_table(("game", "score", *NUMBERS), [_row(one) for one in found.findings], left=2)

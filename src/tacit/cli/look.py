@@ -1,4 +1,4 @@
-"""`tacit show`, `compare`, `plot` and `report`: views of run folders."""
+"""`tacit show`, `plot` and `report`: views of run folders."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from tacit.cli.output import print_json, print_result, print_table, stderr, stdo
 from tacit.cli.sent import draw_sent
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
-from tacit.views.compare import differences, errors_side_by_side, predicts_numbers
 from tacit.views.curves import run_label
 from tacit.views.report import write_report
-from tacit.views.tables import format_error, format_setting, format_share
+from tacit.views.tables import format_error
 
 RUNS = click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 
@@ -56,41 +55,6 @@ def _lines(folder: RunFolder) -> list[tuple[str, str, str, str]]:
     rows = folder.read_metrics()
     state = "running" if folder.busy else "not finished (tacit resume)"
     return [(name, state, "", str(rows[-1]["round"]) if rows else "0")]
-
-
-@click.command()
-@click.argument("first", type=click.Path(path_type=Path))
-@click.argument("second", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
-def compare(first: Path, second: Path, as_json: bool) -> None:
-    """Two runs side by side: which settings differ, and how the errors do.
-
-    \b
-    Examples:
-      tacit compare runs/a runs/b
-    """
-    a, b = RunFolder.open(first), RunFolder.open(second)
-    settings, errors = differences(a, b), errors_side_by_side(a, b)
-    if as_json:
-        print_json(
-            {"settings": {key: [x, y] for key, x, y in settings}, "test_error": {k: [x, y] for k, x, y in errors}}
-        )
-        return
-    names = (a.path.name, b.path.name)
-    if settings:
-        rows = [(key.replace("_", "-"), format_setting(x), format_setting(y)) for key, x, y in settings]
-        print_table(("setting", *names), rows)
-    else:
-        stdout.print("the settings are the same")
-    stdout.print()
-    regression = predicts_numbers([a, b])
-
-    def shown(value: float | None, sign: str = "") -> str:
-        return "" if value is None else format_share(value, regression, sign)
-
-    differ = [y - x if x is not None and y is not None else None for _, x, y in errors]
-    table = [(key, shown(x), shown(y), shown(d, "+")) for (key, x, y), d in zip(errors, differ, strict=True)]
-    print_table(("test error, mean over seeds", *names, "difference"), table)
 
 
 @click.command()

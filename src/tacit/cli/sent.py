@@ -29,7 +29,7 @@ def draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path 
     image = source_for(folder.read_config()["data"]).image
     weights = Weights(found.clean, found.noisy, found.model, found.features, found.classes)
     title = f"What {found.agent} sends in round {found.round} of {found.last}"
-    path = out or _own_place(folder) / "sent.png"
+    path = out or own_place(folder) / "sent.png"
     save(sent_figure(weights, image, title, caption(found)), path)
     return path
 
@@ -54,7 +54,7 @@ def _checked(found: Sent) -> str:
     return f"All {found.last} rounds were made again; w differs from the run's model by at most {found.differs:.1g}."
 
 
-def _own_place(folder: RunFolder) -> Path:
+def own_place(folder: RunFolder) -> Path:
     """The folder for what must not leave the house; a run in mode paper gets one here."""
     if not folder.local.is_dir():
         folder.local.mkdir()

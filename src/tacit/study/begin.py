@@ -101,8 +101,8 @@ def reservation_cost(plan: Outline) -> float:
         raise InputError("a ledger over studies needs noise hardened: noise from a known seed can be taken off again")
     if math.isinf(plan.zcdp):
         raise InputError(
-            "this run cannot be set aside in a ledger over studies: such a ledger adds up zCDP, and runs without noise, "
-            "of random samples or of objectives with Gaussian noise have no such cost"
+            "this run cannot be set aside in a ledger over studies: such a ledger adds up zCDP, and runs without "
+            "noise, of random samples or of objectives with Gaussian noise have no such cost"
         )
     return plan.zcdp
 

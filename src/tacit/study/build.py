@@ -21,8 +21,6 @@ from tacit.types import Dataset
 if TYPE_CHECKING:
     from tacit.study.protect import Plan
 
-OWN_SAMPLING = 0.1  # of methods that live by samples
-
 
 class Part(NamedTuple):
     """One batch of a study, ready to run."""
@@ -70,8 +68,13 @@ def local_updates(settings: Settings, algorithm: str) -> int:
 
 def sampling_rate(settings: Settings, algorithm: str) -> float:
     """q of an algorithm: its own unless the settings say otherwise."""
-    own = OWN_SAMPLING if ALGORITHMS[algorithm].noise_on == "samples" else 1.0
-    return own if settings.sampling_rate == "auto" else float(settings.sampling_rate)
+    own = ALGORITHMS[algorithm].sampling
+    return (own or 1.0) if own is None or settings.sampling_rate == "auto" else float(settings.sampling_rate)
+
+
+def upload_fields(algorithm: str) -> int:
+    """How many arrays of the model's size an agent sends in a round."""
+    return len(ALGORITHMS[algorithm].upload._fields)  # type: ignore[attr-defined]
 
 
 def build_algorithm(

@@ -24,7 +24,7 @@ from tacit.study.build import (
 from tacit.study.pace import LARGEST_STEP, OWN_ROUNDS, PACES, Pace, Terms
 from tacit.study.paper import fill_in_strong_convexity
 from tacit.study.propose import Asked, Proposal, default_clip, propose, wide_l1
-from tacit.study.protect import gradient_bound, hessian_trace, protect
+from tacit.study.protect import check_method, gradient_bound, hessian_trace, protect
 from tacit.study.schedules import checked_smoothness, eta_schedule, rho_schedule
 from tacit.types import Dataset
 
@@ -96,7 +96,7 @@ def asked(settings: Settings, algorithm: str, epsilon: float) -> Asked:
         rounds,
         None if settings.clip == "auto" else float(settings.clip),
         None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
-        sampling_rate(settings, algorithm) if method.noisy else 1.0,
+        sampling_rate(settings, algorithm) if method.noise_on == "samples" else 1.0,
         LARGEST_STEP.get(method.pace),
     )
 
@@ -121,14 +121,20 @@ def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
 
 
 def _part(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> Part:
-    method = ALGORITHMS[batch.algorithm]
-    if method.central:
-        facts = facts._replace(agents=1, records_max=facts.total_records)
-        problem = replace(problem, agents=1)
+    facts = facts_for(facts, batch.algorithm)
+    problem = replace(problem, agents=facts.agents)
+    check_method(settings, facts, problem, batch.algorithm)
     pace = _pace(settings, facts, problem, batch)
     protection = protect(settings, facts, problem, batch, pace)
     algorithm = build_algorithm(settings, problem, batch, *pace, protection.release, **protection.cover)
     return Part(batch, algorithm, protection.rounds, pace.eta, protection.plans)
+
+
+def facts_for(facts: Facts, algorithm: str) -> Facts:
+    """The facts as a method has them: a curator is one agent with all records."""
+    if not ALGORITHMS[algorithm].central:
+        return facts
+    return facts._replace(agents=1, records_max=facts.total_records)
 
 
 def _pace(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> Pace:

@@ -11,15 +11,15 @@ from typing import Any
 from tacit.algorithms import ALGORITHMS
 from tacit.engine.torch_backend import check_device
 from tacit.privacy.accounting import tightest
-from tacit.privacy.events import Event, Nominal
+from tacit.privacy.events import Event
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.results.account import Account
 from tacit.settings import Settings
 from tacit.study.begin import reservation_cost
-from tacit.study.build import Part, local_updates
+from tacit.study.build import Part, local_updates, upload_fields
 from tacit.study.certified import Outline, outline
 from tacit.study.paper import prepare_paper
-from tacit.study.propose import NOISE_STD
+from tacit.study.propose import NOISE_STD, noise_of_step
 
 SIMULATION = "noise from a seed: a simulation, which protects nobody from whoever knows the seed"
 FROM_THE_SYSTEM = "noise from the operating system, which cannot be drawn again"
@@ -88,14 +88,13 @@ def _runs(settings: Settings, part: Part) -> Iterator[dict[str, Any]]:
             yield run | {"spends": math.inf, "accountant": None, "noise_std": None}
             continue
         plan = part.plans[r]
-        scale = 0.0 if isinstance(plan.event, Nominal) else plan.event.scale
-        spread = NOISE_STD[settings.mechanism] * scale
+        spread = NOISE_STD[settings.mechanism] * noise_of_step(plan.event)
         yield run | {"spends": plan.bound.epsilon, "accountant": plan.bound.accountant, "noise_std": spread}
 
 
 def _bytes(settings: Settings, parameters: int) -> int:
-    """What one agent sends in a round of one run."""
-    return parameters * (8 if settings.precision == "float64" else 4)
+    """What one agent sends in a round of one run, at most."""
+    return parameters * max(map(upload_fields, settings.algorithm)) * (8 if settings.precision == "float64" else 4)
 
 
 def _ledger(study: Outline) -> dict[str, Any]:

@@ -70,8 +70,14 @@ def constant(terms: Terms) -> Pace:
 
 
 def eager(terms: Terms) -> Pace:
-    """A dual that moves with every local update outruns a z of short steps: rho = 1 / eta keeps them together."""
-    falls = LinearEta(terms.batch.epsilon, terms.rounds, terms.first)
+    """A dual that moves with every local update settles at the gradient, so that a round is one step of 1 / rho.
+
+    With rho eta = 1 it settles within a few updates; where rho eta is small, dual and z swing about each other. Of E
+    gradients only the last few are in it, whose noise is sqrt(E) times that of one: the step is as much shorter.
+    """
+    updates = [1.0 / (one.eta * one.rho) for one in terms.made]  # E
+    steps = [math.sqrt(count) * eta for count, eta in zip(updates, terms.first, strict=True)]  # E eta / sqrt(E)
+    falls = LinearEta(terms.batch.epsilon, terms.rounds, steps)
     return Pace(lambda t: 1.0 / falls(t), falls)
 
 

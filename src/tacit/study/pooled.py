@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.algorithms import ALGORITHMS
 from tacit.engine.simulate import Round
-from tacit.study.build import Part, Study
+from tacit.study.build import Part, Study, upload_fields
 from tacit.types import Array, Dataset, Shard
 
 CURATOR = "curator"
@@ -41,8 +41,9 @@ def bytes_sent(study: Study, part: Part, done: Round) -> tuple[int, int]:
     """What went up and down so far, of one run: uploads and w, or once all records to the curator and its model."""
     w = int(done.w[:, 0].nbytes)
     if is_central(part):
-        return sum(int(shard.x.nbytes + shard.y.nbytes) for shard in study.dataset.train), w
-    agents, fields = len(study.dataset.agents), len(ALGORITHMS[part.batch.algorithm].upload._fields)  # type: ignore[attr-defined]
+        records = study.dataset.records if study.facts is None else study.facts.total_records  # as declared
+        return records * done.w.itemsize * sum(map(int, (len(done.w), done.w.shape[2]))), w
+    agents, fields = len(study.dataset.agents), upload_fields(part.batch.algorithm)
     return fields * w * agents * done.t, w * agents * done.t
 
 

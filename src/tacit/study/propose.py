@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tacit.data import Facts
 from tacit.privacy.calibration import calibrate
-from tacit.privacy.events import Event, Noise, Sampled
+from tacit.privacy.events import Event, Noise, Nominal, Sampled
 from tacit.privacy.sensitivity import sensitivity
 from tacit.problems import Loss
 
@@ -110,6 +110,13 @@ def _sampled_noise(asked: Asked) -> float:
         return {Sampled(scale, 1.0, asked.sampling): rounds}
 
     return calibrate(events, asked.total_epsilon, asked.delta) / (asked.sampling * math.sqrt(rounds))
+
+
+def noise_of_step(event: Event) -> float:
+    """The scale of an event's noise where it enters the model; what a sample gives is scaled up to all records."""
+    if isinstance(event, Nominal):
+        return 0.0
+    return event.scale / event.rate if isinstance(event, Sampled) else event.scale
 
 
 def wide_l1(facts: Facts) -> float:

@@ -92,7 +92,8 @@ class Protection:
 def protect(settings: Settings, facts: Facts, problem: Problem, batch: Batch, pace: Pace) -> Protection:
     """Everything from public facts: this runs before any record is read."""
     method = ALGORITHMS[batch.algorithm]
-    _check(settings, facts, problem, batch, pace.eta)
+    check_method(settings, facts, problem, batch.algorithm)
+    check_steps(settings, facts, problem, batch.algorithm, pace.eta)
     publics = [_public(settings, facts, problem, batch, pace, r) for r in range(batch.size)]
     by_budget = {  # seeds of one budget share its plan, and its rho and eta
         epsilon: _plan(settings, method, epsilon, public)
@@ -185,25 +186,29 @@ def _release(
     return release
 
 
-def _check(settings: Settings, facts: Facts, problem: Problem, batch: Batch, eta: Schedule) -> None:
+def check_method(settings: Settings, facts: Facts, problem: Problem, name: str) -> None:
     """Refuse what a method's guarantee does not cover."""
-    name, method = batch.algorithm, ALGORITHMS[batch.algorithm]
+    method = ALGORITHMS[name]
     if settings.noise == "hardened" and not method.hardened:
         raise InputError(f"{name} needs noise seeded: its noise has no exact form in integers, and is for simulations")
     if method.noisy and settings.mechanism not in method.mechanisms:
-        known = ", ".join(method.mechanisms)
-        raise InputError(
-            f"{name} needs mechanism {known}: what it promises is not proven for {settings.mechanism} noise"
-        )
+        known, given = ", ".join(method.mechanisms), settings.mechanism
+        raise InputError(f"{name} needs mechanism {known}: what it promises is not proven for {given} noise")
     if method.noise_on == "samples" and (settings.adjacency != "add-remove" or facts.max_records > 1):
         raise InputError(
             f"{name} needs adjacency add-remove and one record a unit: what random samples hide is proven for that"
         )
-    if method.bounded and not math.isfinite(problem.loss.residual_bound):
+    smooth = method.noise_on != "objectives" or math.isfinite(problem.loss.trace)
+    if method.bounded and not (smooth and math.isfinite(problem.loss.residual_bound)):
         raise InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
-    if method.contracts:
-        rounds = int(settings.rounds)
-        if rounds > MOST_SINGLE_ROUNDS:
-            raise InputError(f"rounds is {rounds}: {name} plans at most {MOST_SINGLE_ROUNDS:,}, one by one")
-        used = max(float(eta(t).max()) for t in range(1, rounds + 1))
-        check_eta(name, used, largest_eta(name, problem, float(settings.record_bound), facts.largest))
+
+
+def check_steps(settings: Settings, facts: Facts, problem: Problem, name: str, eta: Schedule) -> None:
+    """Refuse steps that a method's guarantee does not cover."""
+    rounds = int(settings.rounds)
+    if not ALGORITHMS[name].contracts:
+        return
+    if rounds > MOST_SINGLE_ROUNDS:
+        raise InputError(f"rounds is {rounds}: {name} plans at most {MOST_SINGLE_ROUNDS:,}, one by one")
+    used = max(float(eta(t).max()) for t in range(1, rounds + 1))
+    check_eta(name, used, largest_eta(name, problem, float(settings.record_bound), facts.largest))

@@ -15,9 +15,9 @@ from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.problems import LOSSES
 from tacit.settings import Settings
 from tacit.study.begin import kept
-from tacit.study.build import Part, local_updates
-from tacit.study.certified import Outline, asked, outline
-from tacit.study.propose import NOISE_STD, VERDICTS, Proposal, agent_noise, propose, release_noise
+from tacit.study.build import Part, local_updates, upload_fields
+from tacit.study.certified import Outline, asked, facts_for, outline
+from tacit.study.propose import NOISE_STD, VERDICTS, Proposal, agent_noise, noise_of_step, propose, release_noise
 
 BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 ROUNDS = (50, 100, 200, 300)
@@ -67,7 +67,7 @@ def plan_view(settings: Settings) -> PlanView:
     part, algorithm, epsilon = study.parts[0], settings.algorithm[0], settings.total_epsilon[0]
     if len(settings.total_epsilon) > 1:
         raise InputError("a plan is for one total-epsilon: others are shown beside it")
-    filled, facts = study.settings, study.facts
+    filled, facts = study.settings, facts_for(study.facts, algorithm)
     question = asked(filled, algorithm, epsilon)
     loss = LOSSES[filled.loss]()
 
@@ -80,7 +80,7 @@ def plan_view(settings: Settings) -> PlanView:
     noise_on = ALGORITHMS[algorithm].noise_on
     hidden, by_update = noise_on == "hidden", noise_on in ("gradients", "hidden")  # the others do not charge by updates
     chosen = int(filled.rounds), local_updates(filled, algorithm)
-    size = facts.features * facts.outputs * (8 if filled.precision == "float64" else 4)
+    size = facts.features * facts.outputs * upload_fields(algorithm) * (8 if filled.precision == "float64" else 4)
     pairs = sorted({(t, e) for t in ROUNDS for e in UPDATES} | {chosen})
     return PlanView(
         study,
@@ -129,7 +129,7 @@ def plan_facts(view: PlanView) -> dict[str, Any]:
     plan, settings = view.part.plans[0], view.study.settings
     event = plan.event
     noise = {"scale": 0.0} if isinstance(event, Nominal) else {"scale": event.scale, "l2_sensitivity": event.l2}
-    std = NOISE_STD[settings.mechanism] * noise["scale"]
+    std = NOISE_STD[settings.mechanism] * noise_of_step(event)
     return {
         "total_epsilon": plan.total_epsilon,
         "delta": plan.delta,

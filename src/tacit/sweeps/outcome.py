@@ -15,9 +15,10 @@ from tacit.sweeps.folder import SweepFolder, write_csv
 from tacit.sweeps.grid import Grid
 from tacit.sweeps.page import page
 from tacit.sweeps.rows import private_test, rows_of
-from tacit.sweeps.statistics import At, Comparison, Interval, comparisons, repeated_unit, summaries
+from tacit.sweeps.statistics import At, Comparison, comparisons, repeated_unit, summaries
 from tacit.sweeps.words import comparison_row
 from tacit.views.compare import predicts_numbers
+from tacit.views.intervals import Interval
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tacit.sweeps.words import at_words, notes, setting_name, summary_table, verdict
-from tacit.views.tables import format_setting
+from tacit.views.tables import format_setting, markdown_table
 
 if TYPE_CHECKING:
     from tacit.sweeps.outcome import Sweep
@@ -35,7 +35,7 @@ def _results(sweep: Sweep) -> Iterable[str]:
     if not sweep.means:
         return
     headings, rows = summary_table(sweep.means, sweep.unit, sweep.regression)
-    yield "## Test error\n\n" + _table(headings, rows)
+    yield "## Test error\n\n" + markdown_table(headings, rows, left=headings)
     yield f"![Test error against what was swept]({sweep.picture.name})"
     if sweep.comparisons:
         lines = (f"{_where(at_words(one.at))}{verdict(one, sweep.regression)}" for one in sweep.comparisons)
@@ -58,11 +58,6 @@ def _where(at: str) -> str:
 
 def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _text(parts: Iterable[str]) -> str:

@@ -11,9 +11,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tacit.sweeps.statistics import UNITS, At, Interval
+from tacit.sweeps.statistics import UNITS, At
 from tacit.sweeps.words import at_words, setting_name
 from tacit.types import Array
+from tacit.views.intervals import Interval
 from tacit.views.line_names import label_lines
 from tacit.views.style import GREY, STYLE, heading, look
 from tacit.views.tables import format_setting

@@ -10,40 +10,17 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
-from typing import Any, NamedTuple, TypeAlias
+from statistics import fmean
+from typing import Any, TypeAlias
 
-LEVEL = 0.95
+from tacit.algorithms import ALGORITHMS
+from tacit.views.intervals import LEVEL, Interval, interval
+
 UNITS = {"seed": "seed", "partition_seed": "partition"}  # how the repeated unit is called
 
 Row: TypeAlias = Mapping[str, Any]
 At: TypeAlias = tuple[tuple[str, Any], ...]
 """The settings that some runs have in common: names and values."""
-
-
-class Interval(NamedTuple):
-    """A mean with a two-sided Student-t interval; None where one value alone tells nothing of the others."""
-
-    mean: float
-    low: float | None
-    high: float | None
-    n: int
-
-    @property
-    def half(self) -> float | None:
-        """Half its width."""
-        return None if self.high is None else self.high - self.mean
-
-
-def interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """mean ± t(level, n - 1) s / sqrt(n)."""
-    mean, n = fmean(values), len(values)
-    if n < 2:
-        return Interval(mean, None, None, n)
-    from scipy.stats import t  # noqa: PLC0415  half a second to import
-
-    half = float(t.ppf(0.5 + level / 2.0, n - 1)) * stdev(values) / math.sqrt(n)
-    return Interval(mean, mean - half, mean + half, n)
 
 
 @dataclass(frozen=True)
@@ -92,8 +69,14 @@ def summaries(rows: Sequence[Row], settings: Sequence[str], unit: str) -> dict[A
 
 
 def _alike(rows: Iterable[Row], unit: str) -> bool:
-    """Whether these runs are the same whatever their seed, for they have no noise."""
-    return unit == "seed" and all(math.isinf(row["epsilon"]) for row in rows)
+    """Whether these runs are the same whatever their seed, for they have no noise, nor samples."""
+    return unit == "seed" and all(math.isinf(row["epsilon"]) and not _samples(row) for row in rows)
+
+
+def _samples(row: Row) -> bool:
+    """Whether a run sees random samples of the records."""
+    name = row["algorithm"]
+    return name in ALGORITHMS and ALGORITHMS[name].noise_on == "samples"
 
 
 def comparisons(rows: Sequence[Row], settings: Sequence[str], by: Sequence[str], unit: str) -> list[Comparison]:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.sweeps.statistics import UNITS, At, Comparison, Interval
-from tacit.views.tables import format_setting, format_share
+from tacit.sweeps.statistics import UNITS, At, Comparison
+from tacit.views.intervals import Interval, mean_words, points_of
+from tacit.views.tables import format_setting
 
 PAIRED = (
     "Differences are paired over {unit}s, with Student-t intervals of 95 %. They tell what other {unit}s would give on "
@@ -36,20 +37,6 @@ def _one(name: str, value: Any) -> str:
 def _value(setting: str, value: Any) -> str:
     """A value that is compared, by a name that says what it is."""
     return str(value) if setting == "algorithm" else _one(setting, value)
-
-
-def points_of(value: float, regression: bool, sign: str = "") -> str:
-    """An error's size: percentage points, or the label's unit."""
-    return f"{value:{sign}.3g}" if regression else f"{100.0 * value:{sign}.2f}"
-
-
-def mean_words(found: Interval, regression: bool) -> str:
-    """A mean error with half its interval."""
-    mean = format_share(found.mean, regression)
-    if found.half is None:
-        return mean
-    number, unit = mean.split(" ")
-    return f"{number} ± {points_of(found.half, regression)} {unit}"
 
 
 def verdict(comparison: Comparison, regression: bool) -> str:

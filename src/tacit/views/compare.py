@@ -1,4 +1,4 @@
-"""Two run folders side by side."""
+"""Run folders side by side."""
 
 from __future__ import annotations
 
@@ -8,21 +8,29 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
-from tacit.views.curves import run_label
+from tacit.views.tables import by_label
 
 
-def differences(a: RunFolder, b: RunFolder) -> list[tuple[str, Any, Any]]:
-    """The settings in which two runs differ."""
-    first, second = a.read_config(), b.read_config()
-    keys = list(dict.fromkeys([*first, *second]))
-    return [(key, first.get(key), second.get(key)) for key in keys if first.get(key) != second.get(key)]
+def folder_names(folders: Sequence[RunFolder]) -> list[str]:
+    """What the runs are called: the folders' names, or their paths where two have the same name."""
+    names = [folder.path.resolve().name for folder in folders]
+    return names if len(set(names)) == len(names) else [str(folder.path) for folder in folders]
 
 
-def errors_side_by_side(a: RunFolder, b: RunFolder) -> list[tuple[str, float | None, float | None]]:
-    """Mean test error over seeds, by algorithm and epsilon; None where one of them has no such run."""
-    predicts_numbers([a, b])
-    first, second = _errors(a), _errors(b)
-    return [(label, first.get(label), second.get(label)) for label in dict.fromkeys([*first, *second])]
+def differences(folders: Sequence[RunFolder]) -> dict[str, list[Any]]:
+    """The settings in which runs differ, with every run's value; None where an older run has no such setting."""
+    configs = [folder.read_config() for folder in folders]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    values = {key: [config.get(key) for config in configs] for key in keys}
+    return {key: found for key, found in values.items() if any(value != found[0] for value in found)}
+
+
+def errors_side_by_side(folders: Sequence[RunFolder]) -> dict[str, list[float | None]]:
+    """Mean test error over seeds, by algorithm and epsilon; None where a run has none."""
+    predicts_numbers(folders)
+    found = [_errors(folder) for folder in folders]
+    labels = dict.fromkeys(label for errors in found for label in errors)
+    return {label: [errors.get(label) for errors in found] for label in labels}
 
 
 def predicts_numbers(folders: Sequence[RunFolder]) -> bool:
@@ -34,9 +42,6 @@ def predicts_numbers(folders: Sequence[RunFolder]) -> bool:
 
 
 def _errors(folder: RunFolder) -> dict[str, float | None]:
-    found: dict[str, list[float]] = {}
-    for entry in folder.read_summary()["runs"]:
-        values = found.setdefault(run_label(entry["algorithm"], entry["epsilon"]), [])
-        if entry["test_error"] is not None:
-            values.append(entry["test_error"])
-    return {label: fmean(values) if values else None for label, values in found.items()}
+    groups = by_label(folder.read_summary()["runs"])
+    errors = {label: [entry["test_error"] for entry in group] for label, group in groups.items()}
+    return {label: None if None in found else fmean(found) for label, found in errors.items()}

@@ -66,13 +66,17 @@ def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
 
 def owners_alone(folders: Sequence[RunFolder]) -> list[str]:
     """The titles of the plots that are drawn from local-only figures."""
-    public, owned = ([folder.read_metrics(local) for folder in folders] for local in (False, True))
+    rows = [(folder.read_metrics(local=True), folder.read_metrics(local=False)) for folder in folders]
     titles = {panel.metric: panel.title for panel in panels(predicts_numbers(folders), output_noise=False)}
-    return [title for metric, title in titles.items() if _measured(metric, owned) and not _measured(metric, public)]
+    return [
+        title
+        for metric, title in titles.items()
+        if any(_measured(metric, owned) and not _measured(metric, public) for owned, public in rows)
+    ]
 
 
-def _measured(metric: str, rows: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
-    return any(row[metric] is not None for metrics in rows for row in metrics)
+def _measured(metric: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(row[metric] is not None for row in rows)
 
 
 def in_words(folders: Sequence[RunFolder], local: bool = True) -> str:

@@ -18,6 +18,7 @@ from tacit.views.reproduction.groups import (
     in_table_order,
 )
 from tacit.views.reproduction.published import ROUNDS, SEEDS, published_error
+from tacit.views.tables import markdown_table
 
 HEADINGS = ("algorithm", "epsilon", "penalty", "seeds", "best, %", "mean, %", "paper, %", "difference")
 LEFT = {"algorithm", "penalty"}
@@ -40,9 +41,7 @@ def rows(summary: Summary) -> list[tuple[str, ...]]:
 
 def markdown(summary: Summary) -> str:
     """The rows as a GitHub table, with the notes below."""
-    rules = ["---" if heading in LEFT else "---:" for heading in HEADINGS]
-    lines = [f"| {' | '.join(cells)} |" for cells in (HEADINGS, rules, *rows(summary))]
-    return "\n".join([*lines, "", *notes(summary)]) + "\n"
+    return "\n".join([markdown_table(HEADINGS, rows(summary), LEFT), "", *notes(summary)]) + "\n"
 
 
 def comparison(summary: Summary) -> list[dict[str, Any]]:

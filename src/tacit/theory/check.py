@@ -1,0 +1,218 @@
+"""Measured against bound: one theorem, one problem, several epsilons and numbers of local updates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.theory.assumptions import Broken, broken, steps_of, taken
+from tacit.theory.bounds import Bound, Setting, right_side
+from tacit.theory.constants import Constants, constants
+from tacit.theory.measure import Interval, Measured, mean_interval
+from tacit.theory.optimum import Optimum, optimum
+from tacit.theory.problems import Case, play
+from tacit.theory.rates import exponent_in_epsilon, exponent_in_rounds
+from tacit.theory.theorems import Theorem
+from tacit.types import Array
+
+UPDATES = (1, 2, 5, 10)  # E, for the corollary
+SHARE = 4  # of the rounds, one in so many is enough to see what E does
+
+
+class Finding(NamedTuple):
+    """One theorem at one epsilon and E, at several T."""
+
+    theorem: Theorem
+    setting: Setting
+    seeds: int
+    rounds: tuple[int, ...]  # [n]
+    measured: tuple[Interval, ...]  # [n]
+    corrected: tuple[Bound, ...]  # [n]
+    stated: tuple[Bound, ...]  # [n]
+    exponent: Interval | None  # a of T^-a; None where a gap is not above 0
+    broken: tuple[Broken, ...]
+
+    @property
+    def above(self) -> tuple[int, ...]:
+        """The T at which the measured mean is above the repaired bound, beyond its interval."""
+        pairs = zip(self.rounds, self.measured, self.corrected, strict=True)
+        return tuple(t for t, mean, bound in pairs if (mean.low if self.seeds > 1 else mean.value) > bound.total)
+
+    @property
+    def verdict(self) -> str:
+        """What came of it."""
+        if self.above:
+            return "above the bound"
+        return "not covered" if self.uncovered else "holds"
+
+    @property
+    def uncovered(self) -> bool:
+        """Whether an assumption fails that the repaired bound rests on."""
+        return any(one.needed for one in self.broken)
+
+    @property
+    def ratio(self) -> float:
+        """Measured over bound, at the last T."""
+        return self.measured[-1].value / self.corrected[-1].total
+
+
+class Result(NamedTuple):
+    """A theorem on one problem."""
+
+    theorem: Theorem
+    constants: Constants
+    optimum: Optimum
+    gamma: float
+    findings: tuple[Finding, ...]  # one for each epsilon
+    in_epsilon: Interval | None  # b of epsilon^-b at the last T
+    by_updates: tuple[Finding, ...] = ()  # one for each E
+
+    @property
+    def shown(self) -> Finding:
+        """The finding at the epsilon nearest to 1."""
+        return min(self.findings, key=lambda one: abs(math.log(min(one.setting.epsilon, 1e9))))
+
+    @property
+    def verdict(self) -> str:
+        """The worst of all findings; where they hold, whether the promised rate was seen."""
+        found = [one.verdict for one in (*self.findings, *self.by_updates)]
+        worst = next((words for words in ("above the bound", "not covered") if words in found), "holds")
+        return worst if worst != "holds" or self.rate_kept else "holds, rate not seen"
+
+    @property
+    def rate_kept(self) -> bool:
+        """Whether the gap falls with T at least as promised, and a gap costs no more rounds at a smaller epsilon.
+
+        A bound C epsilon^-b T^-a asks for epsilon^(-b/a) rounds; that is what exponents can be held against, for a gap
+        that falls faster with T than promised may well grow faster as epsilon falls.
+        """
+        a, b = self.shown.exponent, self.in_epsilon
+        if a is None or a.high < self.theorem.in_rounds:
+            return False
+        return b is None or b.low / a.high <= self.theorem.in_epsilon / self.theorem.in_rounds
+
+
+def judge(
+    theorem: Theorem, c: Constants, found: Optimum, gamma: float, measured: Measured, epsilon: float, updates: int
+) -> Finding:
+    """Runs of one epsilon against the bounds of their problem."""
+    steps = steps_of(theorem, measured.eta[:, 0], epsilon)
+    own, rho = taken(c, steps), measured.rho[:, 0]
+    gaps = measured.gaps(found.value, gamma)
+    rounds = tuple(int(t) for t in measured.rounds)
+    settings = [
+        Setting(epsilon, updates, float(rho[0]), float(rho[:t].max()), gamma, 0.0, float(dual.max()))
+        for t, dual in zip(rounds, measured.dual, strict=True)
+    ]
+    pairs = list(zip(settings, rounds, strict=True))
+    corrected = tuple(right_side(theorem, own, at, t) for at, t in pairs)
+    stated = tuple(right_side(theorem, own, at, t, corrected=False) for at, t in pairs)
+    wrong = broken(theorem, c, settings[-1], steps, measured, found.dual_norm)
+    exponent = _fitted(lambda: exponent_in_rounds(measured.rounds, gaps), gaps)
+    means = tuple(mean_interval(gaps))
+    return Finding(theorem, settings[-1], gaps.shape[1], rounds, means, corrected, stated, exponent, tuple(wrong))
+
+
+def weigh(
+    theorem: Theorem,
+    c: Constants,
+    found: Optimum,
+    gamma: float | None,
+    measured: Measured,
+    epsilons: Sequence[float],  # [R]
+    updates: int,
+) -> Result:
+    """Runs of several epsilons; gamma is 2 ||lambda*|| unless it is given."""
+    gamma = 2.0 * found.dual_norm if gamma is None else gamma
+    budgets = list(dict.fromkeys(epsilons))
+    parts = [measured.of(np.flatnonzero(np.asarray(epsilons) == budget)) for budget in budgets]
+    findings = tuple(
+        judge(theorem, c, found, gamma, part, budget, updates) for part, budget in zip(parts, budgets, strict=True)
+    )
+    last = [part.gaps(found.value, gamma)[-1] for part in parts]
+    finite = [(budget, gap) for budget, gap in zip(budgets, last, strict=True) if math.isfinite(budget)]
+    in_epsilon = None
+    if len(finite) > 1:
+        x, y = zip(*finite, strict=True)
+        in_epsilon = _fitted(lambda: exponent_in_epsilon(x, y), np.stack(y))
+    return Result(theorem, c, found, gamma, findings, in_epsilon)
+
+
+def check(
+    case: Case,
+    epsilons: Sequence[float],
+    seeds: int,
+    rounds: int,
+    gamma: float | None = None,
+    watch: Callable[[int], None] = lambda t: None,
+) -> Result:
+    """A case at every epsilon with E = 1, and at the epsilon nearest to 1 with every E of UPDATES."""
+    c, found = constants(case.problem, case.shards), optimum(case.problem, case.shards)
+    runs = np.repeat(np.array(epsilons), seeds)
+    result = weigh(case.theorem, c, found, gamma, play(case, epsilons, seeds, rounds, 1, watch), runs.tolist(), 1)
+    epsilon = result.shown.setting.epsilon
+    few = max(1, rounds // SHARE)
+    by_updates = tuple(
+        judge(case.theorem, c, found, result.gamma, play(case, (epsilon,), seeds, few, e, watch), epsilon, e)
+        for e in UPDATES
+    )
+    return result._replace(by_updates=by_updates)
+
+
+def work(rounds: int) -> int:
+    """How many rounds a check goes through, for whoever watches."""
+    return rounds + len(UPDATES) * max(1, rounds // SHARE)
+
+
+def _fitted(fit: Callable[[], Interval], gaps: Array) -> Interval | None:
+    """A line through logarithms, where there are any."""
+    return fit() if len(np.atleast_2d(gaps)) > 1 and (gaps > 0.0).all() else None
+
+
+def summary(result: Result) -> dict[str, Any]:
+    """Everything in numbers, for JSON."""
+    theorem = result.theorem
+    return {
+        "theorem": theorem.number,
+        "functions": theorem.functions,
+        "gamma": result.gamma,
+        "constants": result.constants._asdict(),
+        "optimum": {
+            "value": result.optimum.value,
+            "accuracy": result.optimum.accuracy,
+            "dual_norm": result.optimum.dual_norm,
+            "method": result.optimum.method,
+        },
+        "in_rounds": {"promised": theorem.in_rounds, "measured": _interval(result.shown.exponent)},
+        "in_epsilon": {"promised": theorem.in_epsilon, "measured": _interval(result.in_epsilon)},
+        "rate_kept": result.rate_kept,
+        "verdict": result.verdict,
+        "findings": [_finding(one) for one in result.findings],
+        "by_updates": [_finding(one) for one in result.by_updates],
+    }
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    return {
+        "epsilon": one.setting.epsilon,
+        "updates": one.setting.updates,
+        "seeds": one.seeds,
+        "rounds": list(one.rounds),
+        "measured": [_interval(mean) for mean in one.measured],
+        "corrected": [bound.total for bound in one.corrected],
+        "stated": [bound.total for bound in one.stated],
+        "terms": [term._asdict() for term in one.corrected[-1].terms],
+        "exponent": _interval(one.exponent),
+        "broken": [wrong._asdict() for wrong in one.broken],
+        "above": list(one.above),
+        "verdict": one.verdict,
+    }
+
+
+def _interval(found: Interval | None) -> dict[str, float | None] | None:
+    if found is None:
+        return None
+    return {name: value if math.isfinite(value) else None for name, value in found._asdict().items()}
