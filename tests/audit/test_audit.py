@@ -183,7 +183,7 @@ def test_the_claims_curve_is_the_definition() -> None:
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_the_canary_moves_the_gradient_as_far_as_its_sensitivity(mechanism: str, adjacency: str, noise: str) -> None:
     (game,) = games(Claim(mechanism=mechanism, adjacency=adjacency, noise=noise))
-    first, second = known(game)
+    first, second, _ = known(game)
     moved = (second.mean - first.mean) * (game.rho + 1.0 / game.eta)
     event = game.algorithm.agent_step(1, *state(game), game.scene.arms[0], block_noise(1)).events[0].runs[0]
     assert isinstance(event, Noise)
@@ -240,7 +240,7 @@ def test_what_cannot_be_drawn_is_refused_at_once(tmp_path: Path) -> None:
     ("claim", "sentence"),
     [
         ({"mode": "papr"}, "no mode 'papr'"),
-        ({"algorithm": "outp"}, "no algorithm 'outp'"),
+        ({"algorithm": "iadmm"}, "no algorithm 'iadmm'"),
         ({"epsilon": math.inf}, "claim is inf"),
         ({"delta": 0.0}, "delta is 0"),
         ({"adjacency": "other"}, "no adjacency 'other'"),

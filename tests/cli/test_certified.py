@@ -149,6 +149,7 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"))
         (("--algorithm", "dp-fedavg", "--eta", "100", *DECLARED), "dp-fedavg needs eta L <= 2"),
         (("--algorithm", "admm-objp", "--loss", "squared", *DECLARED), "admm-objp needs a smooth loss with bounded"),
         (("--algorithm", "erm-outp", "--set", "box", *DECLARED), "erm-outp needs set all"),
+        (("--algorithm", "admm-outp", "--precision", "float32", *DECLARED), "admm-outp needs precision float64"),
         (("--algorithm", "admm-objp", "--rho", "1e-9", *DECLARED), "cost epsilon"),
         (("--algorithm", "erm-objp", "--loss", "hinge", *DECLARED), "erm-objp needs a smooth loss"),
         (("--sampling-rate", "0.1", *DECLARED), "objp sees all records: samples have dpsgd, fedavg, fedprox"),

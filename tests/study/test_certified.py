@@ -15,6 +15,7 @@ from tacit.errors import InputError
 from tacit.privacy.accounting import tightest
 from tacit.privacy.events import Hidden, Noise
 from tacit.privacy.ledger import releases
+from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.totals import ledger_totals
 from tacit.settings import resolve
 from tacit.study.certified import outline
@@ -361,3 +362,12 @@ def test_a_given_noise_is_what_the_verdict_is_about() -> None:
     planned = next(pace.noise_multiplier for pace in multiplier if pace.chosen)
     assert noise(noise_multiplier=planned) == pytest.approx(noise(), rel=1e-3)
     assert noise(noise_multiplier=4.0 * planned) == pytest.approx(4.0 * noise(), rel=1e-3)
+
+
+def test_a_run_with_a_budget_stops_where_something_is_released_without_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A method that forgets its noise, whatever its plan says: the ledger's entry would be infinite, and it ends."""
+    monkeypatch.setattr(OutputNoise, "scale", lambda self, moved: np.zeros(len(moved)))
+    with pytest.raises(InputError, match="dp-fedavg released something without noise in round 1"):
+        tacit.run(**CLINICS | {"algorithm": "dp-fedavg", "rounds": 2, "out": str(tmp_path / "r")})

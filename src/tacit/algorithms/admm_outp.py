@@ -11,7 +11,6 @@ from tacit.algorithms.charges import Public, every_upload
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step
 from tacit.algorithms.subproblem import Solver, check_exact
-from tacit.arrays import to_numpy
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array, Shard
@@ -31,7 +30,7 @@ class AdmmOutp(Consensus):
         """The subproblem's solution with noise, and the dual of what is sent."""
         rho = self.rho(t)
         z = self.solver(rho, w, agent.lam, agent.z, shard)
-        length = to_numpy(moved_minimiser(self.moved, rho[:, 0], self.solver))
+        length = moved_minimiser(self.moved, rho[:, 0], self.solver)
         xi, event = self.noise.draw(0, length, z, noise)
         sent = z + xi
         step = dual_step(agent.lam, rho, w, sent)

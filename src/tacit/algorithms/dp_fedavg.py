@@ -43,7 +43,7 @@ def build(recipe: Recipe, pull: bool) -> DpFedAvg:
 
 
 def _moved(public: Public, t: int) -> float:
-    return float(moved_by_training(public.moved.l2, public.eta(t), public.updates))  # type: ignore[arg-type]
+    return float(moved_by_training(public.moved.l2, public.eta(t), public.updates))
 
 
 ALGORITHMS.register("dp-fedavg")(

@@ -9,7 +9,7 @@ from tacit.algorithms.local_training import moved_by_training
 
 
 def _moved(public: Public, t: int) -> float:
-    return float(moved_by_training(public.moved.l2, public.eta(t), public.updates, public.rho(t)))  # type: ignore[arg-type]
+    return float(moved_by_training(public.moved.l2, public.eta(t), public.updates, public.rho(t)))
 
 
 ALGORITHMS.register("dp-fedprox")(

@@ -11,7 +11,7 @@ from tacit.algorithms.base import ALGORITHMS, Agent, Averaging, Method, Recipe, 
 from tacit.algorithms.charges import Public, every_upload
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.subproblem import Solver, check_exact
-from tacit.arrays import namespace, to_numpy
+from tacit.arrays import namespace
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array, Shard
@@ -31,7 +31,7 @@ class ErmOutp(Averaging):
         """The curator's only step: it does not depend on w."""
         zero, rho = namespace(w).zeros_like(w), self.rho(t)
         z = self.solver(rho, zero, zero, agent.z, shard)
-        length = to_numpy(moved_minimiser(self.moved, rho[:, 0], self.solver))
+        length = moved_minimiser(self.moved, rho[:, 0], self.solver)
         xi, event = self.noise.draw(0, length, z, noise)
         sent, size = z + xi, self.noise.magnitude(length, z[:, 0].size)
         return Step(Agent(sent, agent.lam), Upload(sent), (event,), size, np.full_like(rho, np.nan))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import linearised_step
 from tacit.arrays import namespace
@@ -49,13 +52,17 @@ class LocalTraining:
         return sampled_gradient(self.problem, z, shard, chosen, self.sampling)
 
 
-def moved_by_training(moved: float, eta: Array, updates: int, pull: Array | None = None) -> Array:
+def moved_by_training(moved: float, eta: ArrayLike, updates: int, pull: ArrayLike | None = None) -> Array:
     """How far one unit moves the result of E steps, where it moves every gradient by at most `moved`.
 
     Between neighbours a step with eta L <= 2 brings two iterates no further apart, and then one unit moves them by at
     most eta moved (Hardt, Recht and Singer 2016; Wu et al. 2017). With a pull it brings them closer, by
-    c = 1 / (1 + rho eta), so that the sum is geometric: (moved / rho) (1 - c^E).
+    c = 1 / (1 + rho eta), so that the sum is geometric: (moved / rho) (1 - c^E), which must not cancel where the pull
+    is weak: rounded to 0, it would take the noise away.
     """
+    steps = np.asarray(eta, np.float64)
     if pull is None:
-        return moved * updates * eta
-    return moved * (1.0 - (1.0 / (1.0 + pull * eta)) ** updates) / pull
+        return moved * updates * steps
+    rho = np.asarray(pull, np.float64)
+    length: Array = -moved * np.expm1(-updates * np.log1p(rho * steps)) / rho
+    return length

@@ -11,7 +11,6 @@ import numpy as np
 
 from tacit.algorithms.charges import BY_LENGTH, Charge, Public
 from tacit.algorithms.subproblem import Solver
-from tacit.arrays import to_numpy
 from tacit.privacy.events import NON_PRIVATE, BatchEvent, Event, Noise, Objective
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import NoiseSource
@@ -46,7 +45,7 @@ class ObjectivePerturbation:
         length = np.full(w.shape[1], self.moved)
         b = self.noise.xi(0, length, w, noise)
         z = self.solver(rho, w, lam - b, start, shard)
-        apart = 2.0 * to_numpy(self.solver.error(rho[:, 0])).astype(np.float64)
+        apart = 2.0 * self.solver.error(rho[:, 0])
         care = OutputNoise(self.noise.kind, CARE * self.noise.multiplier)
         xi, second = care.draw(1, apart, z, noise)
         first = self.event(self.noise.scale(length), self.solver.convexity(rho[:, 0]))
@@ -54,7 +53,7 @@ class ObjectivePerturbation:
 
     def event(self, scale: Array, convexity: Array) -> BatchEvent:
         """What the perturbed minimisers cost, of every run."""
-        kind, pairs = f"objective-{self.noise.kind}", zip(scale, to_numpy(convexity), strict=True)
+        kind, pairs = f"objective-{self.noise.kind}", zip(scale, convexity, strict=True)
         return BatchEvent(
             tuple(
                 Objective(float(s), self.moved, self.trace / float(c), self.rank, kind) if s > 0.0 else NON_PRIVATE

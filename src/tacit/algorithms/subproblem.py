@@ -128,8 +128,9 @@ class Solver:
         return self.tolerance / self.convexity(rho)
 
     def convexity(self, rho: Array) -> Array:
-        """rho + alpha, of the subproblem."""
-        return rho + self.problem.strong_convexity
+        """rho + alpha, of the subproblem, in double precision: noise is scaled to it."""
+        found: Array = to_numpy(rho).astype(np.float64) + self.problem.strong_convexity
+        return found
 
 
 def bounded(shard: Shard, limit: Limit) -> Shard:

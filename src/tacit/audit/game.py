@@ -1,7 +1,7 @@
 """The game: two neighbouring data sets, and the algorithm that a run would use, in the adversary's favourite state.
 
 The adversary knows everything but which of the two data sets an agent holds, and has chosen all else: the model, the
-dual (zero), the other records. Everything is small (3 features, 3 classes), so that many releases can be made.
+dual (zero), the other records. Everything is small, so that many releases can be made.
 """
 
 from __future__ import annotations
@@ -11,43 +11,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tacit.algorithms import ALGORITHMS, Algorithm
-from tacit.algorithms.releases import Release
+from tacit.algorithms.charges import BY_LENGTH
 from tacit.algorithms.releases.paper import PaperRelease
+from tacit.audit.minimisers import hastened
+from tacit.audit.scenes import Scene, curved_scene, gradient_scenes, upload_scenes
 from tacit.data import Facts
 from tacit.errors import InputError, no_such
 from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.settings import Settings, resolve
 from tacit.study.batches import batches
-from tacit.study.build import build_algorithm, build_problem, local_updates
+from tacit.study.build import build_algorithm, build_problem, sampling_rate
+from tacit.study.pace import Pace
 from tacit.study.protect import protect
 from tacit.study.schedules import eta_schedule, rho_schedule
-from tacit.types import Array, Shard
 
-AUDITED = ("objp", "objpm", "objt", "hidden")
+AUDITED = (
+    "objp", "objpm", "objt", "hidden", "ceadmm", "outp", "dp-fedavg", "dp-fedprox", "dpsgd", "admm-outp", "admm-objp",
+)  # fmt: skip
 CLIP = 0.1  # far below any canary's gradient, so that clipping always binds
-FACTS = Facts(
-    name="audit",
-    features=3,
-    outputs=3,
-    classes=True,
-    agents=1,
-    total_records=1000,  # so that one release hardly moves a score, and the canary's gradient stays what it is
-    records_max=3,
-    unit="record",
-    max_records=1,
-    published=False,
-    test="none",
-)
-
-LOUD = (-10.0, 10.0, 0.0)  # the scores of a record of class 0 that is taken for class 1: ||h - y||_2 = sqrt(2)
-EVEN = (0.0, 0.0, -20.0)  # torn between classes 0 and 1: with either label, residuals are opposite
-QUIET = (3.0, -3.0, -3.0)  # a record of class 0 that is recognised: its gradient is small
-CANARY, BYSTANDER, GUARD = np.eye(3)  # features
-OPPOSITE = np.array([-0.995, 0.0, math.sqrt(1.0 - 0.995**2)])  # almost -CANARY; the last feature makes it loud
+GRADIENTS = ("gradients", "hidden")  # where noise is drawn for every local update
+CURVED = 2.5  # over epsilon and I: the rho at which two fifths of a claim go into the determinant
 
 
 @dataclass(frozen=True)
@@ -59,6 +44,7 @@ class Claim:
     mechanism: str = ""  # gaussian; in mode paper laplace, its only one
     adjacency: str = "add-remove"
     local_updates: int | None = None  # E; the algorithm's own, 1 where none is named
+    sampling_rate: float | None = None  # q; the algorithm's own, 1 where it takes no samples
     epsilon: float = 1.0
     delta: float = 1e-6
     noise: str = "seeded"
@@ -71,15 +57,20 @@ class Claim:
         updates = own if self.local_updates is None else self.local_updates
         algorithm = self.algorithm or ("objpm" if updates > 1 else "objp")
         mechanism = self.mechanism or ("laplace" if self.mode == "paper" else "gaussian")
-        return replace(self, algorithm=algorithm, mechanism=mechanism, local_updates=updates)
+        if self.sampling_rate is not None and not takes_samples(algorithm):
+            raise InputError(f"sampling-rate is given, but {algorithm} takes no samples: dpsgd does")
+        rate = sampling_rate(Settings(), algorithm) if self.sampling_rate is None else self.sampling_rate
+        return replace(self, algorithm=algorithm, mechanism=mechanism, local_updates=updates, sampling_rate=rate)
+
+    @property
+    def noise_on(self) -> str:
+        """What the noise is added to."""
+        return ALGORITHMS[self.algorithm].noise_on
 
 
-class Scene(NamedTuple):
-    """Two data sets an agent may hold, and the model it is sent, which is its own iterate too."""
-
-    name: str
-    w: Array  # [J, K]
-    arms: tuple[Shard, Shard]
+def takes_samples(algorithm: str) -> bool:
+    """Whether what it promises hangs on random samples of the records."""
+    return algorithm in AUDITED and ALGORITHMS[algorithm].noise_on == "samples"
 
 
 class Game(NamedTuple):
@@ -90,16 +81,15 @@ class Game(NamedTuple):
     rho: float
     eta: float
     algorithm: Algorithm
-    kind: str  # of the noise: gaussian or laplace
+    kind: str  # of the noise: gaussian, laplace or l2-laplace
 
 
 def games(claim: Claim) -> list[Game]:
     """Every game the claim is put to; the strongest attack counts."""
     claim = claim.filled()
+    kind = claim.mechanism if claim.noise_on in GRADIENTS else BY_LENGTH[claim.mechanism]
     return [
-        Game(scene, c, *steps(c), build(claim, *steps(c)), claim.mechanism)
-        for scene in _scenes(claim)
-        for c in _shares(claim)
+        Game(scene, c, *steps(c), hastened(build(claim, scene.facts, *steps(c))), kind) for scene, c in _scenes(claim)
     ]
 
 
@@ -108,17 +98,16 @@ def steps(c: float) -> tuple[float, float]:
     return 1.0 / c - 1.0, 1.0
 
 
-def build(claim: Claim, rho: float, eta: float) -> Algorithm:
-    """The algorithm of `tacit run` with these settings; made for one run, it broadcasts over many."""
+def build(claim: Claim, facts: Facts, rho: float, eta: float) -> Algorithm:
+    """The algorithm of `tacit run` with these settings, made for one run."""
     settings = _settings(claim, rho, eta)
     (batch,) = batches(settings)
-    problem = build_problem(settings, FACTS.name, FACTS.classes, FACTS.total_records, FACTS.agents)
-    schedules = rho_schedule(settings, batch.epsilon), eta_schedule(settings, batch.epsilon)
-    release: Release = PaperRelease(LaplaceDataDependent(batch.epsilon))
-    if claim.mode == "certified":
-        updates = local_updates(settings, claim.algorithm)
-        release = protect(settings, FACTS, problem, batch, *schedules, updates).release
-    return build_algorithm(settings, problem, batch, *schedules, release)
+    problem = build_problem(settings, facts.name, facts.classes, facts.total_records, facts.agents)
+    pace = Pace(rho_schedule(settings, batch.epsilon), eta_schedule(settings, batch.epsilon))
+    if claim.mode == "paper":
+        return build_algorithm(settings, problem, batch, *pace, PaperRelease(LaplaceDataDependent(batch.epsilon)))
+    protection = protect(settings, facts, problem, batch, pace)
+    return build_algorithm(settings, problem, batch, *pace, protection.release, **protection.cover)
 
 
 def _settings(claim: Claim, rho: float, eta: float) -> Settings:
@@ -131,51 +120,45 @@ def _settings(claim: Claim, rho: float, eta: float) -> Settings:
     }  # fmt: skip
     if ALGORITHMS[claim.algorithm].local_updates or claim.local_updates != 1:
         common["local_updates"] = claim.local_updates
+    if takes_samples(claim.algorithm):
+        common["sampling_rate"] = claim.sampling_rate
     if claim.mode == "paper":
+        if claim.noise_on == "uploads":
+            raise InputError(
+                f"{claim.algorithm} is audited in mode certified alone: its paper's noise is not Laplace's"
+            )
         if (claim.mechanism, claim.noise) != ("laplace", "seeded"):
             raise InputError(f"{claim.noise} {claim.mechanism} noise needs mode certified: paper has seeded laplace")
         return resolve(common, {"epsilon": claim.epsilon})
     certified = {"mechanism": claim.mechanism, "adjacency": claim.adjacency, "noise": claim.noise, "clip": CLIP}
-    clip_l1 = CLIP if claim.mechanism == "laplace" else math.inf
+    clip_l1 = CLIP if claim.mechanism == "laplace" and claim.noise_on == "gradients" else math.inf
     return resolve(common, {"total_epsilon": claim.epsilon, "clip_l1": clip_l1}, certified)
+
+
+def _scenes(claim: Claim) -> list[tuple[Scene, float]]:
+    """Scenes, each with the c that are tried in it."""
+    if claim.adjacency not in ADJACENCIES:
+        raise no_such("adjacency", claim.adjacency, ADJACENCIES)
+    clipped = not ALGORITHMS[claim.algorithm].bounded
+    if claim.noise_on in GRADIENTS:
+        scenes = gradient_scenes(claim.adjacency, clipped, claim.mode == "paper")
+    else:
+        scenes = upload_scenes(claim.adjacency, clipped)
+    played = [(scene, c) for scene in scenes for c in _shares(claim)]
+    if claim.noise_on == "objectives" and claim.adjacency == "add-remove":
+        rho = CURVED / (claim.epsilon * scenes[0].facts.total_records)
+        played.append((curved_scene(), 1.0 / (1.0 + rho)))
+    return played
 
 
 def _shares(claim: Claim) -> Sequence[float]:
     """The c that are tried.
 
     A mean of E iterates tells most when c is small, for then it is the mean of E independent releases of one gradient;
-    a last iterate tells of the earlier ones by c. For one update c means nothing.
+    a last iterate tells of the earlier ones by c. For one update, and for steps from w, c means nothing.
     """
-    if claim.local_updates == 1:
+    if claim.local_updates == 1 or claim.algorithm == "dp-fedavg":
         return (0.5,)
-    if claim.algorithm == "hidden":
+    if claim.algorithm in ("hidden", "dp-fedprox"):
         return (0.1, 0.5, 0.9)
     return (0.01,) if claim.mode == "paper" else (0.01, 0.5)
-
-
-def _scenes(claim: Claim) -> list[Scene]:
-    if claim.adjacency not in ADJACENCIES:
-        raise no_such("adjacency", claim.adjacency, ADJACENCIES)
-    others, canary = ((BYSTANDER, 0),), (CANARY, 0)
-    if claim.adjacency == "replace-one":
-        if claim.algorithm == "hidden":
-            return [_scene("opposite records", LOUD, others, [canary], [(OPPOSITE, 0)])]
-        opposite = _scene("opposite labels", EVEN, others, [canary], [(CANARY, 1)])
-        return [opposite, _scene("loud or quiet", LOUD, others, [canary], [(CANARY, 1)])][: _kinds(claim)]
-    guarded = _scene("present or not", LOUD, (*others, (GUARD, 0)), [], [canary])
-    return [guarded, _scene("alone or not", LOUD, others, [], [canary])][: _kinds(claim)]
-
-
-def _kinds(claim: Claim) -> int:
-    """Mode paper reads the scale of its noise off the records: there are scenes where only the canary is loud."""
-    return 2 if claim.mode == "paper" else 1
-
-
-def _scene(name: str, scores: Sequence[float], others: Any, first: Any, second: Any) -> Scene:
-    """The last feature is so loud that it outvotes the first: a record almost opposite to the canary is loud too."""
-    w = np.array([scores, QUIET, 30.0 * np.array(LOUD)])
-    return Scene(name, w, (_shard([*others, *first]), _shard([*others, *second])))
-
-
-def _shard(records: Sequence[tuple[Array, int]]) -> Shard:
-    return Shard(np.array([x for x, _ in records]), np.eye(3)[[label for _, label in records]])

@@ -30,6 +30,17 @@ class BlockNoise:
         (only,) = np.unique(scale)
         return SAMPLERS[mechanism](float(only), like.size, self._entropy).reshape(like.shape)
 
+    def l2_laplace(self, update: int, scale: Array, like: Array) -> Array:
+        """A uniform direction times a length of the Gamma(J K, scale) distribution."""
+        features, runs, classes = like.shape
+        towards = self._generator.standard_normal(size=like.shape)
+        length = self._generator.standard_gamma(features * classes, runs) / np.sqrt((towards**2).sum(axis=(0, 2)))
+        return self._scaled(scale, length[:, None] * towards, like)
+
+    def chosen(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
+        """Every record by itself."""
+        return self._generator.random((records, like.shape[1])) < rate
+
     @staticmethod
     def _scaled(scale: Array, standard: Array, like: Array) -> Array:
         xi: Array = (scale[:, None] * standard).astype(like.dtype)
@@ -52,7 +63,11 @@ class Silence:
         self.scales.append(float(scale[0]))
         return np.zeros_like(like)
 
-    gaussian = laplace
+    gaussian = l2_laplace = laplace
+
+    def chosen(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
+        """All records: the adversary takes the one it looks for to be in the sample."""
+        return np.ones((records, like.shape[1]), np.bool_)
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Zeros."""

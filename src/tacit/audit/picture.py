@@ -62,7 +62,9 @@ def _draw_attack(axes: Axes, audit: Audit) -> None:
 def _title(audit: Audit) -> str:
     claim = audit.claim
     updates = f"E = {claim.local_updates}"
+    if claim.sampling_rate is not None and claim.sampling_rate < 1.0:
+        updates += f", q = {claim.sampling_rate:g}"
     return (
-        f"{claim.mode}, {claim.algorithm}, {updates}, {claim.mechanism}, {claim.adjacency}\n"
+        f"{claim.mode} {claim.algorithm}, {updates}\n{claim.mechanism} noise, {claim.adjacency}\n"
         f"ε is at least {audit.epsilon_lower:.3g} (confidence {audit.confidence:.4g})"
     )

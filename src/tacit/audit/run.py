@@ -11,7 +11,7 @@ import numpy as np
 from tacit.audit.bound import Attack, Counts, Curve, choose, curves, epsilon_lower, judge
 from tacit.audit.game import Claim, Game, games
 from tacit.audit.noise import block_noise
-from tacit.audit.scores import known, release, scores_for
+from tacit.audit.scores import Known, known, release, scores_for
 from tacit.errors import InputError
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array
@@ -93,6 +93,7 @@ class Audit:
             "mechanism": claim.mechanism,
             "adjacency": claim.adjacency,
             "local_updates": claim.local_updates,
+            "sampling_rate": claim.sampling_rate,
             "delta": claim.delta,
             "noise": claim.noise,
             "releases": self.releases,
@@ -142,7 +143,8 @@ def audit_games(
 def _finding(
     game: Game, claim: Claim, noise: NoiseSource, releases: int, alpha: float, step: Callable[[int], None]
 ) -> Finding:
-    first, second = (play(game, arm, noise, releases, step) for arm in (0, 1))
+    told = known(game)
+    first, second = (play(game, told, arm, noise, releases, step) for arm in (0, 1))
     half = releases // 2
     attack = choose(_part(first, slice(half)), _part(second, slice(half)), claim.delta, alpha)
     rest = _part(first, slice(half, None)), _part(second, slice(half, None))
@@ -153,14 +155,16 @@ def _finding(
     return Finding(game.scene.name, game.c, game.rho, game.eta, float(bound), attack, counts, curves(attack, *rest))
 
 
-def play(game: Game, arm: int, noise: NoiseSource, releases: int, step: Callable[[int], None]) -> dict[str, Array]:
+def play(
+    game: Game, told: Known, arm: int, noise: NoiseSource, releases: int, step: Callable[[int], None]
+) -> dict[str, Array]:
     """The scores of many releases from one of the data sets, by name, [releases] each."""
-    arms, scores = known(game), scores_for(game.kind)
+    scores = scores_for(game)
     parts: dict[str, list[Array]] = {name: [] for name in scores}
     for began in range(0, releases, CHUNK):
         z = release(game, arm, min(CHUNK, releases - began), noise)
         for name, score in scores.items():
-            parts[name].append(score(z, *arms))
+            parts[name].append(score(z, told))
         step(z.shape[1])
     return {name: np.concatenate(found) for name, found in parts.items()}
 

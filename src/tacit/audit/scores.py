@@ -2,76 +2,155 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tacit.algorithms import Algorithm
+from tacit.algorithms.admm_objp import AdmmObjp
 from tacit.algorithms.base import Agent
+from tacit.algorithms.dpsgd import DpSgd
 from tacit.audit.game import Game
-from tacit.audit.noise import Silence
+from tacit.audit.minimisers import log_density
+from tacit.audit.noise import Silence, block_noise
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array
+
+PILOT, PILOT_SEED = 2000, 2**62 + 1  # releases that the adversary makes at home, with a seed that no audit has
 
 
 class Arm(NamedTuple):
     """What the adversary knows of one data set before it sees a release."""
 
-    mean: Array  # [J, 1, K]  the release without noise
+    mean: Array  # [F J, 1, K]  the release without noise
     scale: float  # of the first update's noise, in any unit that is the same for both
 
 
-Score: TypeAlias = Callable[[Array, Arm, Arm], Array]
-"""(releases [J, R, K], the two data sets) -> [R]"""
+class Known(NamedTuple):
+    """What the adversary knows of both."""
+
+    first: Arm
+    second: Arm
+    towards: Array  # [F J, 1, K]  the direction in which a release tells most
+
+
+Score: TypeAlias = Callable[[Array, Known], Array]
+"""(releases [F J, R, K], what is known) -> [R]"""
 
 
 def release(game: Game, arm: int, runs: int, noise: NoiseSource) -> Array:
-    """What leaves the agent in `runs` independent rounds from the same state, [J, R, K]: the real step."""
+    """What leaves the agent in `runs` independent rounds from the same state, by the real step.
+
+    [F J, R, K], all F fields of the upload one below the other.
+    """
     w = np.repeat(game.scene.w[:, None, :], runs, axis=1)
-    return game.algorithm.agent_step(1, w, Agent(w, np.zeros_like(w)), game.scene.arms[arm], noise).upload.z
+    algorithm = for_runs(game.algorithm, runs) if isinstance(game.algorithm, DpSgd | AdmmObjp) else game.algorithm
+    upload = algorithm.agent_step(1, w, Agent(w, np.zeros_like(w)), game.scene.arms[arm], noise).upload
+    return np.concatenate(tuple(upload))
 
 
-def known(game: Game) -> tuple[Arm, Arm]:
+def for_runs(algorithm: Algorithm, runs: int) -> Algorithm:
+    """The algorithm of one run for many, where one does not broadcast."""
+
+    def repeated(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return np.repeat(value, runs)
+        if not dataclasses.is_dataclass(value) or isinstance(value, type):
+            return value
+        parts = {field.name: repeated(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **parts)
+
+    many: Algorithm = repeated(algorithm)
+    return many
+
+
+def known(game: Game) -> Known:
     """Both data sets as the adversary knows them."""
     first, second = Silence(), Silence()
     means = release(game, 0, 1, first), release(game, 1, 1, second)
-    return Arm(means[0], first.scales[0]), Arm(means[1], second.scales[0])
+    apart = means[1] - means[0]
+    return Known(Arm(means[0], first.scales[0]), Arm(means[1], second.scales[0]), _whitened(game, means[0], apart))
 
 
-def likelihood_laplace(z: Array, first: Arm, second: Arm) -> Array:
+def _whitened(game: Game, mean: Array, apart: Array) -> Array:
+    """The means' difference; where several fields share their noise, multiplied by its inverse covariance."""
+    fields = len(apart) // len(game.scene.w)
+    if fields == 1:
+        return apart
+    pilot = release(game, 0, PILOT, block_noise(PILOT_SEED)) - mean
+    own = pilot.reshape(fields, -1)
+    inverse = np.linalg.pinv(own @ own.T / own.shape[1], rcond=1e-9, hermitian=True)
+    towards: Array = (inverse @ apart.reshape(fields, -1)).reshape(apart.shape)
+    return towards
+
+
+def likelihood_laplace(z: Array, known: Known) -> Array:
     """||z - m0||_1 / b0 - ||z - m1||_1 / b1: the log-likelihood ratio of one update with Laplace noise."""
+    first, second = known.first, known.second
     return _far1(z, first) / first.scale - _far1(z, second) / second.scale
 
 
-def likelihood_gaussian(z: Array, first: Arm, second: Arm) -> Array:
-    """||z - m0||_2^2 / b0^2 - ||z - m1||_2^2 / b1^2: the same for Gaussian noise."""
+def likelihood_l2_laplace(z: Array, known: Known) -> Array:
+    """||z - m0||_2 / b0 - ||z - m1||_2 / b1: the same for Laplace noise of the Euclidean norm."""
+    first, second = known.first, known.second
+    return np.sqrt(_far2(z, first)) / first.scale - np.sqrt(_far2(z, second)) / second.scale
+
+
+def likelihood_gaussian(z: Array, known: Known) -> Array:
+    """||z - m0||_2^2 / b0^2 - ||z - m1||_2^2 / b1^2: the same for Gaussian noise.
+
+    Where the canary is in the sample with probability q, the ratio is ln(1 - q + q e^l), which grows with this l.
+    """
+    first, second = known.first, known.second
     return _far2(z, first) / first.scale**2 - _far2(z, second) / second.scale**2
 
 
-def projection(z: Array, first: Arm, second: Arm) -> Array:
-    """<z - m0, m1 - m0>: for many updates, whose noise adds up to almost a Gaussian."""
-    along: Array = ((z - first.mean) * (second.mean - first.mean)).sum(axis=(0, 2))
+def projection(z: Array, known: Known) -> Array:
+    """<z - m0, towards>: for many updates, whose noise adds up to almost a Gaussian."""
+    along: Array = ((z - known.first.mean) * known.towards).sum(axis=(0, 2))
     return along
 
 
-def far_from_first(z: Array, first: Arm, second: Arm) -> Array:
+def far_from_first(z: Array, known: Known) -> Array:
     """||z - m0||_1, which sees the scale of the noise where the data sets differ in that."""
-    return _far1(z, first)
+    return _far1(z, known.first)
 
 
-def far_from_second(z: Array, first: Arm, second: Arm) -> Array:
+def far_from_second(z: Array, known: Known) -> Array:
     """||z - m1||_1, negative: near is the second."""
-    return -_far1(z, second)
+    return -_far1(z, known.second)
 
 
-def scores_for(kind: str) -> Mapping[str, Score]:
+LIKELIHOODS: Mapping[str, Score] = {
+    "gaussian": likelihood_gaussian,
+    "laplace": likelihood_laplace,
+    "l2-laplace": likelihood_l2_laplace,
+}
+
+
+def scores_for(game: Game) -> Mapping[str, Score]:
     """The scores that an attack may be built on, by name."""
+    exact = minimiser_likelihood(game.algorithm, game) if isinstance(game.algorithm, AdmmObjp) else None
     return {
-        "likelihood": {"gaussian": likelihood_gaussian, "laplace": likelihood_laplace}[kind],
+        "likelihood": exact or LIKELIHOODS[game.kind],
         "projection": projection,
         "distance from the first": far_from_first,
         "distance from the second": far_from_second,
     }
+
+
+def minimiser_likelihood(algorithm: AdmmObjp, game: Game) -> Score:
+    """The log-likelihood ratio of a perturbed minimiser; the noise that hides the solver's error is not worth it."""
+
+    def likelihood(z: Array, known: Known) -> Array:
+        w, scales = game.scene.w[:, None, :], (known.first.scale, known.second.scale)
+        pairs = zip(game.scene.arms, scales, strict=True)
+        first, second = (log_density(algorithm, w, shard, scale, z) for shard, scale in pairs)
+        return second - first
+
+    return likelihood
 
 
 def _far1(z: Array, arm: Arm) -> Array:

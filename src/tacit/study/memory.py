@@ -15,6 +15,7 @@ from tacit.privacy.ledger import entries
 from tacit.study.begin import first_lines
 from tacit.study.build import Study
 from tacit.study.pooled import charged_to_all, records_of
+from tacit.study.recorder import refuse_uncovered
 from tacit.study.train import check_finite, placed, rounds_of
 from tacit.types import Array
 
@@ -37,6 +38,7 @@ def train_in_memory(study: Study, tolerance: float = 0.0) -> Trained:
     with placed(study, ALONE) as there, np.errstate(over="ignore", invalid="ignore"):
         for made in rounds_of(there, part, records_of(there, part).train, part.rounds, state):
             check_finite(made.residual, part, made.t)
+            refuse_uncovered(part.batch, made)
             events += charged_to_all(study, part, made).events
             resting = stops and _rests(made, w, len(dataset.agents), tolerance)
             w, done = made.w, made.t

@@ -198,6 +198,8 @@ def check_method(settings: Settings, facts: Facts, problem: Problem, name: str) 
         raise InputError(
             f"{name} needs adjacency add-remove and one record a unit: what random samples hide is proven for that"
         )
+    if method.noisy and method.pace in ("exact", "central") and settings.precision != "float64":
+        raise InputError(f"{name} needs precision float64: its solver's tolerance is finer than {settings.precision}")
     smooth = method.noise_on != "objectives" or math.isfinite(problem.loss.trace)
     if method.bounded and not (smooth and math.isfinite(problem.loss.residual_bound)):
         raise InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")

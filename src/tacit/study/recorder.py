@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,13 +15,25 @@ from tacit.arrays import to_numpy
 from tacit.engine.checkpoint import divided, from_arrays, joined, to_arrays
 from tacit.engine.simulate import Round, State
 from tacit.engine.team import Team
-from tacit.privacy.events import BatchEvent
+from tacit.errors import Everywhere
+from tacit.privacy.events import NON_PRIVATE, BatchEvent
 from tacit.privacy.ledger import entries
 from tacit.results.chain import Chain
 from tacit.results.files import read_arrays, write_arrays
 from tacit.results.folder import RunFolder, flushed_size
 from tacit.study.batches import Batch
 from tacit.types import Array
+
+
+def refuse_uncovered(batch: Batch, done: Round) -> None:
+    """Stop a run that means to keep a budget where it released something without noise: that is never to happen."""
+    for event in {event for _, event in done.events}:
+        for budget, one in zip(batch.budgets, event.runs, strict=True):
+            if math.isfinite(budget) and one == NON_PRIVATE:
+                raise Everywhere(
+                    f"{batch.algorithm} released something without noise in round {done.t}, and its total-epsilon is "
+                    f"{budget:g}: the run stops, and nothing of it may be shown"
+                )
 
 
 @dataclass
@@ -87,6 +100,7 @@ class Recorder:
 
     def charge(self, done: Round) -> None:
         """Take note of a round; fresh noise goes into the ledger before anybody sees what it was added to."""
+        refuse_uncovered(self.batch, done)
         if self.fresh or done.t > self.charged:
             self.events += done.events
         if self.fresh:
