@@ -152,7 +152,7 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"))
         (("--algorithm", "admm-outp", "--precision", "float32", *DECLARED), "admm-outp needs precision float64"),
         (("--algorithm", "admm-objp", "--rho", "1e-9", *DECLARED), "cost epsilon"),
         (("--algorithm", "erm-objp", "--loss", "hinge", *DECLARED), "erm-objp needs a smooth loss"),
-        (("--sampling-rate", "0.1", *DECLARED), "objp sees all records: samples have dpsgd, fedavg, fedprox"),
+        (("--sampling-rate", "0.1", *DECLARED), "objp sees all records: dpsgd, fedavg, fedprox take samples"),
         (("--algorithm", "fedavg", *DECLARED), "fedavg adds no noise and cannot keep it"),
         (("--algorithm", "hidden", "--mechanism", "laplace", *DECLARED), "hidden needs mechanism gaussian"),
         (("--algorithm", "hidden", "--eta", "100", *DECLARED), "hidden needs eta L <= 2"),

@@ -35,12 +35,6 @@ CERTIFIED_ONLY = (
 
 def check_mode(settings: Settings, chosen: Mapping[str, Any]) -> Settings:
     """The settings, where they can keep what their mode promises; `chosen` are those that were given."""
-    if settings.sampling_rate != "auto" and all(ALGORITHMS[name].sampling is None for name in settings.algorithm):
-        known = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].sampling is not None)
-        names = ", ".join(settings.algorithm)
-        raise InputError(
-            f"sampling-rate is {settings.sampling_rate:g}, but {names} sees all records: samples have {known}"
-        )
     return _certified(settings) if settings.mode == "certified" else _paper(settings, given="epsilon" in chosen)
 
 

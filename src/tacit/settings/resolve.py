@@ -60,4 +60,9 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
         raise InputError(
             f"local-updates is given, but {', '.join(settings.algorithm)} makes one: {takers} take several"
         )
+    if settings.sampling_rate != "auto" and all(ALGORITHMS[name].sampling is None for name in settings.algorithm):
+        takers = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].sampling is not None)
+        raise InputError(
+            f"sampling-rate is given, but {', '.join(settings.algorithm)} sees all records: {takers} take samples"
+        )
     return settings

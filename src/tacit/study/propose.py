@@ -10,6 +10,7 @@ of the loss), and no longer than is stable. docs/explanation/planner.md says how
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 from tacit.data import Facts
@@ -90,7 +91,7 @@ def release_noise(facts: Facts, asked: Asked) -> float:
         updates = (asked.rounds or MOST_ROUNDS) * asked.updates
         return NOISE_STD[asked.mechanism] * asked.noise_multiplier * one / math.sqrt(updates)
     if asked.sampling < 1.0:
-        return _sampled_noise(asked)
+        return _sampled_noise(asked.total_epsilon, asked.delta, asked.sampling, asked.rounds or MOST_ROUNDS)
     kind = f"discrete-{asked.mechanism}" if asked.hardened else asked.mechanism
     moved = sensitivity(wide_l1(facts), 1.0, 1, asked.adjacency, facts.max_records)  # of clip 1, I = 1
     many = 100  # for many releases noise grows as the root of their number; so many are asked, and one is returned
@@ -102,14 +103,14 @@ def release_noise(facts: Facts, asked: Asked) -> float:
     return NOISE_STD[asked.mechanism] * scale / math.sqrt(many)
 
 
-def _sampled_noise(asked: Asked) -> float:
+@cache  # a second of work, asked for several times
+def _sampled_noise(total_epsilon: float, delta: float, sampling: float, rounds: int) -> float:
     """The same of the noise that gradients of samples collect over the rounds, scaled to all records."""
-    rounds = asked.rounds or MOST_ROUNDS
 
     def events(scale: float) -> dict[Event, int]:
-        return {Sampled(scale, 1.0, asked.sampling): rounds}
+        return {Sampled(scale, 1.0, sampling): rounds}
 
-    return calibrate(events, asked.total_epsilon, asked.delta) / (asked.sampling * math.sqrt(rounds))
+    return calibrate(events, total_epsilon, delta) / (sampling * math.sqrt(rounds))
 
 
 def noise_of_step(event: Event) -> float:

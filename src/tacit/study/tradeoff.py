@@ -15,7 +15,7 @@ from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.problems import LOSSES
 from tacit.settings import Settings
 from tacit.study.begin import kept
-from tacit.study.build import Part, local_updates, upload_fields
+from tacit.study.build import Part, local_updates, sampling_rate, upload_fields
 from tacit.study.certified import Outline, asked, facts_for, outline
 from tacit.study.propose import NOISE_STD, VERDICTS, Proposal, agent_noise, noise_of_step, propose, release_noise
 
@@ -109,8 +109,11 @@ def planned_settings(view: PlanView, given: Iterable[str]) -> dict[str, Any]:
     names = {"mode", "data", "algorithm", "delta", "mechanism", "adjacency", "clip", "rounds", *given} - {"out", "name"}
     chosen = {name: getattr(settings, name) for name in sorted(names)}
     chosen |= {"total_epsilon": list(settings.total_epsilon[:1]), "algorithm": list(settings.algorithm[:1])}
-    chosen["local_updates"] = local_updates(settings, settings.algorithm[0])
     method = ALGORITHMS[settings.algorithm[0]]
+    if method.local_updates:
+        chosen["local_updates"] = local_updates(settings, settings.algorithm[0])
+    if method.sampling is not None:
+        chosen["sampling_rate"] = sampling_rate(settings, settings.algorithm[0])
     if settings.rho == "auto" and method.pace in RHO_STAYS:
         chosen["rho"] = float(part.algorithm.rho(1)[0, 0])
     if settings.eta == "auto" and method.pace in ("falling", "constant"):

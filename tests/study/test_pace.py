@@ -1,0 +1,154 @@
+"""How methods with noise of their own are paced, planned and booked: from public facts, and for every agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import api
+from tacit.algorithms import ALGORITHMS
+from tacit.algorithms.contraction import largest_eta
+from tacit.engine.team import Alone
+from tacit.errors import InputError
+from tacit.privacy.events import Objective, Sampled
+from tacit.settings import resolve
+from tacit.study.begin import own_part, prepare
+from tacit.study.certified import Outline, outline
+from tacit.study.forecast import forecast
+from tacit.study.pace import DETERMINANT_SHARE, OUTPUT_CARE
+from tacit.study.pooled import CURATOR, records_of
+from tacit.study.tradeoff import plan_facts, plan_view, planned_settings
+from tacit.views.tables import rounds_done
+
+CLINICS: dict[str, Any] = {
+    "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
+}  # fmt: skip
+CERTIFIED = [name for name in ALGORITHMS if ALGORITHMS[name].noisy and "certified" in ALGORITHMS[name].modes]
+
+
+def planned(name: str, **changes: Any) -> Outline:
+    return outline(resolve(CLINICS | {"algorithm": name} | changes))
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 3.0])
+@pytest.mark.parametrize("name", [name for name in CERTIFIED if ALGORITHMS[name].contracts])
+def test_steps_that_must_contract_do(name: str, epsilon: float) -> None:
+    made = planned(name, total_epsilon=epsilon)
+    largest = largest_eta(name, made.problem, float(made.settings.record_bound), made.facts.largest)
+    etas = [float(made.parts[0].eta(t)[0, 0]) for t in range(1, int(made.settings.rounds) + 1)]
+    assert 0.0 < max(etas) <= largest
+
+
+@pytest.mark.parametrize("name", ["admm-objp", "erm-objp"])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_determinants_take_a_small_share_of_the_budget(name: str, epsilon: float) -> None:
+    made = planned(name, total_epsilon=epsilon)
+    events = made.parts[0].plans[0].events
+    spent = sum(count * event.determinant for event, count in events.items() if isinstance(event, Objective))
+    assert 0.0 < spent <= DETERMINANT_SHARE * epsilon * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "records"),
+    [({}, 1), ({"adjacency": "replace-one"}, 2)],
+)
+def test_neighbours_that_differ_in_more_records_have_wider_objectives(changes: dict[str, Any], records: int) -> None:
+    made = planned("admm-objp", total_epsilon=2, **changes)
+    event = next(event for event in made.parts[0].plans[0].events if isinstance(event, Objective))
+    assert event.outputs == made.facts.outputs * records
+    bound = made.problem.loss.residual_bound * float(made.settings.record_bound) / 600
+    assert event.l2 == pytest.approx(records * bound)
+    rho = float(made.parts[0].algorithm.rho(1)[0, 0])
+    trace = float(made.settings.record_bound) ** 2 / 600
+    assert event.determinant == pytest.approx(trace / (rho + made.problem.strong_convexity))  # of the one that is added
+
+
+def test_the_dual_of_ceadmm_keeps_pace_with_z() -> None:
+    made = planned("ceadmm", rounds=20).parts[0]
+    for t in (1, 10, 20):
+        assert float(made.algorithm.rho(t)[0, 0] * made.eta(t)[0, 0]) == pytest.approx(1.0)
+
+
+def test_noise_on_a_solution_takes_more_convexity_than_noise_within() -> None:
+    """At a budget where determinants do not matter."""
+    inside, outside = (planned(name, total_epsilon=1000) for name in ("erm-objp", "erm-outp"))
+    ratio = outside.parts[0].algorithm.rho(1)[0, 0] / inside.parts[0].algorithm.rho(1)[0, 0]
+    assert float(ratio) == pytest.approx(OUTPUT_CARE, rel=1e-6)
+
+
+def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Path) -> None:
+    run = tacit.run(**CLINICS, algorithm="erm-outp,objp", rounds=4, test_share=0.25, out=str(tmp_path / "r"))
+    central, own = run.runs
+    assert (central["rounds"], own["rounds"], rounds_done(run.runs), rounds_done([central])) == (1, 4, 4, None)
+    spent = {(e["run"], e["agent"]): e["count"] for e in run.folder.read_ledger() if e["kind"] == "release"}
+    names = run.folder.read_start(local=False)["data"]["agents"]
+    assert spent == {(run_, name): rounds for name in names for run_, rounds in ((0, 1), (1, 4))}
+    totals = run.summary["privacy"]["runs"]
+    assert [one["spent_epsilon"] for one in totals] == pytest.approx([1.0, 1.0], rel=1e-5)
+    w = run.folder.read_model()["w"][0]
+    assert (central["bytes_up"], central["bytes_down"]) == (600 * 8 * sum(w.shape), w.nbytes)  # as declared
+    averages = np.load(run.folder.averages)
+    assert (
+        averages["z_smooth"].shape == (2, 3, *w.shape) and (averages["z_smooth"][0] == averages["z_smooth"][0][0]).all()
+    )
+    with pytest.raises(InputError, match="erm-outp is a central reference: no agent sends anything but its records"):
+        api.sent(run.path)
+
+
+def test_a_curators_records_are_all_records_in_the_agents_order() -> None:
+    study = prepare(resolve(CLINICS | {"algorithm": "erm-outp"}))
+    pooled = records_of(study, study.parts[0])
+    assert pooled.agents == (CURATOR,) and len(pooled.train) == 1
+    assert len(pooled.train[0].x) == study.dataset.records
+    assert (pooled.train[0].x[: len(study.dataset.train[0].x)] == study.dataset.train[0].x).all()
+    assert own_part(study, Alone()) is study
+
+
+class Two(Alone):
+    """A team of two, as far as dealing out goes."""
+
+    def parts(self, agents: int) -> list[range]:
+        return [range(1), range(1, agents)]
+
+
+def test_a_curators_records_cannot_be_dealt_out_to_processes() -> None:
+    with pytest.raises(InputError, match="has all records in one place"):
+        prepare(resolve(CLINICS | {"algorithm": "erm-objp", "server": "sums"}), Two())
+
+
+def test_plans_say_what_is_sent_and_what_noise_a_step_has() -> None:
+    one, two = (
+        plan_view(resolve(CLINICS | {"algorithm": name, "rounds": 10, "local_updates": 3}))
+        for name in ("objpm", "ceadmm")
+    )
+    sent = [{(p.rounds, p.local_updates): p.bytes_up for p in view.paces} for view in (one, two)]
+    assert sent[1][10, 3] == 2 * sent[0][10, 3]
+    alone, both = (forecast(resolve(CLINICS | {"algorithm": names})) for names in ("objp", "objp,ceadmm"))
+    assert both["bytes_up"] == 2 * alone["bytes_up"] > 0
+    sampled = plan_view(
+        resolve(CLINICS | {"algorithm": "dpsgd", "rounds": 10, "sampling_rate": 0.25, "noise_multiplier": 3.0})
+    )
+    event = sampled.part.plans[0].event
+    assert isinstance(event, Sampled) and event.rate == 0.25
+    assert plan_facts(sampled)["noise"]["std"] == pytest.approx(event.scale / 0.25)
+    assert not sampled.paces
+    curator, agents = (plan_view(resolve(CLINICS | {"algorithm": name})) for name in ("erm-objp", "admm-objp"))
+    assert curator.proposal.noise_to_signal < agents.proposal.noise_to_signal
+
+
+@pytest.mark.parametrize("name", CERTIFIED)
+def test_a_plan_written_down_is_the_plan(name: str) -> None:
+    """Every method's config, resolved again, has the same steps and the same events."""
+    fixed = {"noise_multiplier": 3.0} if name == "dpsgd" else {}  # which takes long to calibrate
+    view = plan_view(resolve(CLINICS | {"algorithm": name, "rounds": 6} | fixed))
+    again = outline(resolve(planned_settings(view, CLINICS | fixed)))
+    part, other = view.part, again.parts[0]
+    assert other.plans[0].events == part.plans[0].events
+    for t in (1, 3, 6):
+        assert float(other.algorithm.rho(t)[0, 0]) == pytest.approx(float(part.algorithm.rho(t)[0, 0]), rel=1e-12)
+        if ALGORITHMS[name].pace not in ("exact", "central"):
+            assert float(other.eta(t)[0, 0]) == pytest.approx(float(part.eta(t)[0, 0]), rel=1e-12)
