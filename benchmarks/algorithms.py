@@ -7,7 +7,7 @@ Ten agents, total epsilon 1, delta 1e-6, five seeds, and nothing else set: every
 The exact methods, which solve a problem in every round and have fewer of them, are a study of their own. Central
 references have one round. What was published with pure noise runs with Laplace noise as well.
 
-Takes about an hour on two cores. The studies lie in runs/algorithms: one that has ended is kept, one that was stopped
+Takes about half an hour on two cores. The studies lie in runs/algorithms: one that has ended is kept, one that was stopped
 goes on. Writes benchmarks/results/algorithms.json, the picture `algorithms.png` beside the other pictures of the
 documentation, and the page `algorithms-compared.md` beside the one on algorithms. With --quick everything is made anew
 in runs/algorithms-quick, and nothing gets into the documentation.
@@ -41,8 +41,7 @@ For whoever asks which of [the algorithms](algorithms.md) does best. All that ar
 handwritten digits) among ten agents, with total ε = 1 at δ = 10⁻⁶ for one record added or removed. Every algorithm has
 the planner's values, and none was tuned for this table; but some of the planner's constants were once chosen by test
 errors on mnist14 ([how](planner.md)), which flatters all of them. The exact methods solve a problem in every round, and
-have fewer. `gaussian-exact` and `laplace-exact` are the same methods with
-the two kinds of noise.
+have fewer. `gaussian-exact` and `laplace-exact` are the same methods with the two kinds of noise.
 
 ![The test error of every algorithm with its interval, the lowest on top](../images/algorithms.png)
 
