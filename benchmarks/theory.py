@@ -14,19 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from tacit.problems import SETS
 from tacit.theory.bounds import per_update, right_side
 from tacit.theory.check import UPDATES, Result, check, summary
 from tacit.theory.counterexamples import dual_lengths, stated_bound_broken, two_means
+from tacit.theory.examples import proposition_1
 from tacit.theory.picture import figure
 from tacit.theory.problems import cases
-from tacit.theory.propositions import BallConstraint, BoxConstraints, Constraints, distances
 from tacit.theory.theorems import THEOREMS
 from tacit.views.style import save
 
 EPSILONS, SEEDS, ROUNDS = (0.25, 0.5, 1.0, 2.0), 12, 4000
 TOTAL = 10.0  # epsilon of everything, for what E does at equal privacy
-SHARP = (1.0, 10.0, 100.0, 1e3, 1e4)
 OUT, PICTURE = Path("benchmarks/results/theory.json"), Path("docs/images/theory.png")
 
 
@@ -40,16 +38,6 @@ def equal_privacy(result: Result) -> dict[str, dict[str, float]]:
             at = result.shown.setting._replace(epsilon=epsilon, updates=updates)
             found[composition][str(updates)] = right_side(result.theorem, result.constants, at, 100).total
     return found
-
-
-def proposition_1() -> dict[str, list[float]]:
-    """How far the penalised solution is from the projection, for growing l."""
-    target = np.array([1.0, -0.4, 0.3])
-    kinds: dict[str, Constraints] = {"box": BoxConstraints(0.6), "l2-ball": BallConstraint(0.6)}
-    return {
-        name: distances(h, SETS[name](0.6).project(target[:, None, None])[:, 0, 0], target, 2.5, SHARP)
-        for name, h in kinds.items()
-    }
 
 
 def rounded(value: Any) -> Any:
@@ -78,7 +66,7 @@ def main() -> None:
         "stated_bounds_broken": {str(t.number): stated_bound_broken(t)._asdict() for t in THEOREMS.values()},
         "two_means": {str(updates): two_means(updates)._asdict() for updates in (1, 2, 5, 10)},
         "dual_lengths_under_one_course_of_noise": {str(t): lengths[t - 1] for t in (1, 10, 100)},
-        "proposition_1": {"l": list(SHARP), **proposition_1()},
+        "proposition_1": proposition_1().summary(),
     }
     OUT.write_text(json.dumps(rounded(found), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for result in results:

@@ -36,7 +36,7 @@ def test_the_paper_and_all_it_names_is_here() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_says_what_it_is_and_what_it_promises(name: str) -> None:
     method = ALGORITHMS[name]
-    for words in (method.summary, method.equation, method.promise):
+    for words in (method.summary, method.equation, method.promise, method.reference):
         assert len(words.splitlines()) == 1
     assert ("no noise" in method.promise) != method.noisy
     if "certified" in method.modes and method.noisy:

@@ -103,6 +103,7 @@ def test_more_than_half_of_the_sites_are_the_quorum_unless_said(tmp_path: Path) 
         ({"study": {"total_epsilon": [1.0, 2.0], "noise_multiplier": None}}, "[study] total_epsilon must be one value"),
         ({"study": {"total_epsilon": 0}}, "total-epsilon is 0: it must be above 0"),
         ({"study": {"algorithm": "ceadmm"}}, "sends more than z: there are objp, objpm, objt"),
+        ({"study": {"algorithm": ["ceadmm"]}}, "sends more than z: there are objp, objpm, objt"),
         ({"study": {"algorithm": "dpsgd"}}, "algorithm is dpsgd, which has no exact noise"),
         ({"study": {"delta": 1.0}}, "delta is 1.0: it must be above 0 and below 1"),
         ({"study": {"rounds": 0}}, "rounds is 0: it must be a whole number"),

@@ -371,3 +371,4 @@ def test_a_run_with_a_budget_stops_where_something_is_released_without_noise(
     monkeypatch.setattr(OutputNoise, "scale", lambda self, moved: np.zeros(len(moved)))
     with pytest.raises(InputError, match="dp-fedavg released something without noise in round 1"):
         tacit.run(**CLINICS | {"algorithm": "dp-fedavg", "rounds": 2, "out": str(tmp_path / "r")})
+

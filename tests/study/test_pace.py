@@ -116,7 +116,7 @@ class Two(Alone):
 
 
 def test_a_curators_records_cannot_be_dealt_out_to_processes() -> None:
-    with pytest.raises(InputError, match="has all records in one place"):
+    with pytest.raises(InputError, match="erm-objp: a central reference has all records in one place"):
         prepare(resolve(CLINICS | {"algorithm": "erm-objp", "server": "sums"}), Two())
 
 

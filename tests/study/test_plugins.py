@@ -111,3 +111,31 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
         tacit.dry_run(plugins=str(tmp_path / "again.py"))
     settings = {**SETTINGS, "rounds": 1, "algorithm": "iadmm", "out": tmp_path / "run"}
     assert tacit.run(**settings).summary["runs"][0]["algorithm"] == "iadmm"  # what was there is there still
+
+
+TWICE = """
+from tacit.algorithms import ALGORITHMS, Method
+from tacit.algorithms.dp_iadmm import DpIadmm
+
+
+def build(r):
+    return DpIadmm(r.problem, r.rho, r.eta, r.release, 2, r.closing)
+
+
+ALGORITHMS.register("twice")(Method("more than it says", "z", build, modes=("certified",)))
+"""
+
+
+def test_a_method_that_releases_more_often_than_planned_is_stopped(tmp_path: Path) -> None:
+    """Its charge and its steps are written in two places: where they do not agree, the first round is the last."""
+    (tmp_path / "twice.py").write_text(TWICE)
+    run = ("run", "--plugins", "twice.py", "--algorithm", "twice", "--rounds", "2", "--out", "r")
+    said = helpers.refused(*run, cwd=tmp_path)
+    assert "twice released 2 times in round 1, and its plan has 1" in said
+
+
+@pytest.mark.parametrize("wrong", ["pace='fast'", "noise_on='everything'"])
+def test_a_method_with_a_name_nobody_knows_is_refused_at_once(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "twice.py").write_text(TWICE.replace("modes=", f"{wrong}, modes="))
+    said = helpers.refused("algorithms", "--plugins", "twice.py", cwd=tmp_path)
+    assert f"no {wrong.partition('=')[0]} " in said

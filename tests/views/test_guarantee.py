@@ -36,8 +36,12 @@ def page(out: Path, **changes: Any) -> str:
         ({"algorithm": "hidden"}, ["every record is scaled to length", "hidden updates deserve"]),
         ({"algorithm": "dp-fedavg"}, ["moves what is sent by a known amount", "everything that is sent is charged"]),
         ({"algorithm": "objp,dpsgd"}, ["How (objp):", "How (dpsgd):", "what its randomness hides"]),
-        ({"algorithm": "erm-objp"}, ["(erm-objp: against all but the curator that holds every record)",
-                                     "by the curator, who holds all records", "Against the curator of erm-objp"]),
+        ({"algorithm": "objp,erm-outp"},
+         ["Against: the server, all other parties", "to whom every party gives its records (erm-outp)"]),
+        ({"algorithm": "erm-objp"}, ["Against: whoever sees the model and does not know the seed",
+                                     "(erm-objp: against all but the curator that holds every record)",
+                                     "by the curator, who holds all records", "Against the curator of erm-objp",
+                                     "A central reference is not audited by itself"]),
         ({}, ["total_records 600 and records_max 600: declared by the parties, not counted", "The 3 parties",
               "A person with several records", "tacit audit --run"]),
     ],
@@ -83,3 +87,12 @@ def test_epsilons_are_rounded_upwards(value: float, text: str) -> None:
     assert format_epsilon(value) == text
     assert format_epsilon("inf") == "infinite"
     assert format_epsilon(None) == "–"
+
+
+def test_what_was_spent_beyond_the_budget_is_the_headline(tmp_path: Path) -> None:
+    run = tacit.run(**(CLINICS | {"out": str(tmp_path / "r")}))
+    totals = run.summary["privacy"]
+    over = totals | {"runs": [totals["runs"][0] | {"spent_epsilon": 3.3}]}
+    assert headline(over).startswith("No guarantee as planned: the ledger comes to epsilon 3.3, more than the budget 1")
+    assert not guarantee(run.folder.read_ledger(), over | {"noise": "hardened"})["good"]
+    assert guarantee(run.folder.read_ledger(), totals | {"noise": "hardened"})["good"]

@@ -54,5 +54,6 @@ ALGORITHMS.register("admm")(
         noisy=False,
         modes=("certified", "paper"),
         backends=("numpy",),
+        reference="Boyd et al., Foundations and Trends in Machine Learning 2011; in the paper eq. ADMM",
     )
 )

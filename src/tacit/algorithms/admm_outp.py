@@ -10,7 +10,7 @@ from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, 
 from tacit.algorithms.charges import Public, every_upload
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step
-from tacit.algorithms.subproblem import Solver, check_exact
+from tacit.algorithms.subproblem import Solver, check_exact, moved_minimiser
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array, Shard
@@ -30,7 +30,7 @@ class AdmmOutp(Consensus):
         """The subproblem's solution with noise, and the dual of what is sent."""
         rho = self.rho(t)
         z = self.solver(rho, w, agent.lam, agent.z, shard)
-        length = moved_minimiser(self.moved, rho[:, 0], self.solver)
+        length = moved_minimiser(self.moved, self.solver.tolerance, self.solver.convexity(rho[:, 0]))
         xi, event = self.noise.draw(0, length, z, noise)
         sent = z + xi
         step = dual_step(agent.lam, rho, w, sent)
@@ -38,13 +38,9 @@ class AdmmOutp(Consensus):
         return Step(Agent(sent, step), Upload(sent), (event,), size, np.full_like(rho, np.nan))
 
 
-def moved_minimiser(moved: float, rho: Array, solver: Solver) -> Array:
-    """How far one unit moves a solution: the minimiser by moved / (rho + alpha), and each solution has its error."""
-    return (moved + 2.0 * solver.tolerance) / solver.convexity(rho)
-
-
-def _moved(public: Public, t: int) -> float:
-    return (public.moved.l2 + 2.0 * public.tolerance) / (public.rho(t) + public.convexity)
+def moved_solution(public: Public, t: int) -> float:
+    """The same from public numbers, of round t."""
+    return float(moved_minimiser(public.moved.l2, public.tolerance, public.rho(t) + public.convexity))
 
 
 def _build(recipe: Recipe) -> AdmmOutp:
@@ -60,9 +56,9 @@ ALGORITHMS.register("admm-outp")(
         _build,
         modes=("certified",),
         backends=("numpy",),
-        guarantee="approximate, in total; pure with --mechanism laplace. As published: pure or approximate per round",
+        guarantee="approximate, in total; pure as well with --mechanism laplace; as published of a round",
         reference="Zhang and Zhu, IEEE TIFS 2017 (laplace); Huang et al., IEEE TIFS 2020, Algorithm 2 (gaussian)",
-        charge=every_upload(_moved),
+        charge=every_upload(moved_solution),
         noise_on="uploads",
         bounded=True,
         hardened=False,

@@ -11,6 +11,7 @@ from tacit.algorithms.charges import Charge, every_update
 from tacit.algorithms.releases import Release
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.server import Received, Server
+from tacit.errors import no_such
 from tacit.privacy.events import BatchEvent
 from tacit.privacy.mechanisms.calibrated import MECHANISMS
 from tacit.privacy.mechanisms.output import SILENT, OutputNoise
@@ -21,6 +22,8 @@ from tacit.registry import Registry
 from tacit.types import Array, Shard
 
 S = TypeVar("S", bound=Server)
+NOISE_ON = ("gradients", "hidden", "uploads", "samples", "objectives")
+PACES = ("falling", "constant", "eager", "plain", "exact", "central")
 USUAL = "approximate, in total; pure as well with --mechanism laplace; nominal per update in mode paper"
 
 
@@ -145,15 +148,22 @@ class Method:
     guarantee: str = ""  # what it promises in one line (see promise), where that is not the usual
     reference: str = ""  # where it was published
     charge: Charge = every_update  # what its rounds cost, as the noise grows
-    noise_on: str = "gradients"  # or hidden updates, uploads, samples, objectives: what its noise is added to
+    noise_on: str = "gradients"  # one of NOISE_ON: what its noise is added to
     bounded: bool = False  # whether whole records are scaled to a bound, rather than their gradients clipped
     contracts: bool = False  # whether its guarantee needs eta L <= 2
-    pace: str = "falling"  # how the planner paces it: a key of study.pace.PACES
+    pace: str = "falling"  # one of PACES: how the planner paces it
     hardened: bool = True  # whether its noise has an exact form in integers
     mechanisms: tuple[str, ...] = MECHANISMS  # the noise it may take
     central: bool = False  # whether a trusted curator holds all records: a reference, not a federation
     rounds: int | None = None  # its own number of rounds, where that is not for the settings to say
     upload: type = Upload
+
+    def __post_init__(self) -> None:
+        """A name that nobody knows would fail only in the middle of a plan."""
+        if self.noise_on not in NOISE_ON:
+            raise no_such("noise_on", self.noise_on, NOISE_ON)
+        if self.pace not in PACES:
+            raise no_such("pace", self.pace, PACES)
 
     @property
     def promise(self) -> str:

@@ -53,7 +53,7 @@ ALGORITHMS.register("dp-fedavg")(
         lambda recipe: build(recipe, pull=False),
         10,
         modes=("certified",),
-        guarantee="approximate, in total; pure with --mechanism laplace",
+        guarantee="approximate, in total; pure as well with --mechanism laplace",
         reference="Naseri et al. 2020 (arXiv 2009.03561); sensitivity as in Wu et al., SIGMOD 2017",
         charge=every_upload(_moved),
         noise_on="uploads",

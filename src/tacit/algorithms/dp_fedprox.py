@@ -19,7 +19,7 @@ ALGORITHMS.register("dp-fedprox")(
         lambda recipe: build(recipe, pull=True),
         10,
         modes=("certified",),
-        guarantee="approximate, in total; pure with --mechanism laplace",
+        guarantee="approximate, in total; pure as well with --mechanism laplace",
         reference="Wei et al., IEEE TIFS 2020; sensitivity as in Wu et al., SIGMOD 2017",
         charge=every_upload(_moved),
         noise_on="uploads",

@@ -57,6 +57,7 @@ def _build(recipe: Recipe) -> DpIadmm:
 
 _EQUATION = "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  E times; their mean is sent"
 _MODES = ("certified", "paper")
+_PAPER = "Ryu and Kim, the paper, Algorithm 1"
 
 ALGORITHMS.register("objp")(
     Method(
@@ -65,6 +66,7 @@ ALGORITHMS.register("objp")(
         _build,
         1,
         modes=_MODES,
+        reference=_PAPER,
     )
 )
 ALGORITHMS.register("objpm")(
@@ -74,5 +76,6 @@ ALGORITHMS.register("objpm")(
         _build,
         10,
         modes=_MODES,
+        reference=_PAPER,
     )
 )

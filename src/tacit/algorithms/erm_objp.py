@@ -46,7 +46,7 @@ ALGORITHMS.register("erm-objp")(
         backends=("numpy",),
         guarantee="approximate, in total, against all but the curator; pure with --mechanism laplace, as published",
         reference="Chaudhuri, Monteleoni and Sarwate, JMLR 2011, Algorithm 2; Kifer, Smith and Thakurta, COLT 2012",
-        charge=every_objective(lambda public, t: public.rho(t)),
+        charge=every_objective,
         bounded=True,
         hardened=False,
         central=True,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.algorithms.admm_outp import moved_minimiser
+from tacit.algorithms.admm_outp import moved_solution
 from tacit.algorithms.base import ALGORITHMS, Agent, Averaging, Method, Recipe, Step, Upload
-from tacit.algorithms.charges import Public, every_upload
+from tacit.algorithms.charges import every_upload
 from tacit.algorithms.schedules import Schedule
-from tacit.algorithms.subproblem import Solver, check_exact
+from tacit.algorithms.subproblem import Solver, check_exact, moved_minimiser
 from tacit.arrays import namespace
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import NoiseSource
@@ -31,14 +31,10 @@ class ErmOutp(Averaging):
         """The curator's only step: it does not depend on w."""
         zero, rho = namespace(w).zeros_like(w), self.rho(t)
         z = self.solver(rho, zero, zero, agent.z, shard)
-        length = moved_minimiser(self.moved, rho[:, 0], self.solver)
+        length = moved_minimiser(self.moved, self.solver.tolerance, self.solver.convexity(rho[:, 0]))
         xi, event = self.noise.draw(0, length, z, noise)
         sent, size = z + xi, self.noise.magnitude(length, z[:, 0].size)
         return Step(Agent(sent, agent.lam), Upload(sent), (event,), size, np.full_like(rho, np.nan))
-
-
-def _moved(public: Public, t: int) -> float:
-    return (public.moved.l2 + 2.0 * public.tolerance) / (public.rho(t) + public.convexity)
 
 
 def _build(recipe: Recipe) -> ErmOutp:
@@ -56,7 +52,7 @@ ALGORITHMS.register("erm-outp")(
         backends=("numpy",),
         guarantee="approximate, in total, against all but the curator; pure with --mechanism laplace, as published",
         reference="Chaudhuri, Monteleoni and Sarwate, JMLR 2011, Algorithm 1",
-        charge=every_upload(_moved),
+        charge=every_upload(moved_solution),
         noise_on="uploads",
         bounded=True,
         hardened=False,

@@ -80,6 +80,7 @@ ALGORITHMS.register("hidden")(
         10,
         modes=("certified",),
         guarantee="approximate, in total; a round is charged as docs/explanation/hidden-state.md proves",
+        reference="Tacit's own, by Bok, Su and Altschuler, ICML 2024",
         charge=hidden_rounds,
         noise_on="hidden",
         bounded=True,

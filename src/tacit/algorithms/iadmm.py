@@ -45,5 +45,6 @@ ALGORITHMS.register("iadmm")(
         _build,
         noisy=False,
         modes=("certified", "paper"),
+        reference="Huang et al., IEEE TIFS 2020; in the paper eq. ADMM-2-Prox",
     )
 )

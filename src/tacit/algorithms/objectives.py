@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from tacit.algorithms.charges import BY_LENGTH, Charge, Public
+from tacit.algorithms.charges import BY_LENGTH, Public, upload_event
 from tacit.algorithms.subproblem import Solver
-from tacit.privacy.events import NON_PRIVATE, BatchEvent, Event, Noise, Objective
+from tacit.privacy.events import NON_PRIVATE, BatchEvent, Event, Objective
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array, Shard
@@ -62,17 +61,13 @@ class ObjectivePerturbation:
         )
 
 
-def every_objective(rho: Callable[[Public, int], float]) -> Charge:
-    """Every round's perturbed minimiser, and the noise that hides the solver's error; `rho` is its penalty."""
-
-    def charge(public: Public, multiplier: float, rounds: int) -> Counter[Event]:
-        events: Counter[Event] = Counter()
-        kind, l2 = BY_LENGTH[public.mechanism], public.moved.l2
-        for t in range(1, rounds + 1):
-            convexity = rho(public, t) + public.convexity
-            determinant, apart = public.trace / convexity, 2.0 * public.tolerance / convexity
-            events[Objective(multiplier * l2, l2, determinant, public.rank, f"objective-{kind}")] += 1
-            events[Noise(kind, CARE * multiplier * apart, float("inf"), apart)] += 1
-        return events
-
-    return charge
+def every_objective(public: Public, multiplier: float, rounds: int) -> Counter[Event]:
+    """Every round's perturbed minimiser, and the noise that hides the solver's error."""
+    events: Counter[Event] = Counter()
+    kind, l2 = BY_LENGTH[public.mechanism], public.moved.l2
+    for t in range(1, rounds + 1):
+        convexity = public.rho(t) + public.convexity
+        determinant, apart = public.trace / convexity, 2.0 * public.tolerance / convexity
+        events[Objective(multiplier * l2, l2, determinant, public.rank, f"objective-{kind}")] += 1
+        events[upload_event(public.mechanism, CARE * multiplier, apart)] += 1
+    return events

@@ -58,5 +58,6 @@ ALGORITHMS.register("objt")(
         "z⁺ = clip((ρw + λ − f'(z) − ξ) / ρ, z − d, z + d),  d = a or a/t²",
         _build,
         modes=("certified", "paper"),
+        reference="Ryu and Kim, the code published with the paper",
     )
 )

@@ -148,7 +148,7 @@ ALGORITHMS.register("outp")(
         "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η)) + ξ,  ξ ~ N(0, σ²),  σ ∝ 1/(ρ + 1/η)",
         _build,
         modes=("certified", "paper"),
-        guarantee="approximate, in total; nominal per round in mode paper",
+        guarantee="approximate, in total; pure as well with --mechanism laplace; nominal per round in mode paper",
         reference="Huang et al., IEEE TIFS 2020, Algorithm 3; mode paper as its code runs it",
         charge=every_upload(_moved),
         noise_on="uploads",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit.arrays import to_numpy
 from tacit.errors import InputError
@@ -131,6 +132,11 @@ class Solver:
         """rho + alpha, of the subproblem, in double precision: noise is scaled to it."""
         found: Array = to_numpy(rho).astype(np.float64) + self.problem.strong_convexity
         return found
+
+
+def moved_minimiser(moved: float, tolerance: float, convexity: ArrayLike) -> Array:
+    """How far one unit moves a solution: the minimiser by moved / (rho + alpha), and each solution has its error."""
+    return (moved + 2.0 * tolerance) / np.asarray(convexity, np.float64)
 
 
 def bounded(shard: Shard, limit: Limit) -> Shard:

@@ -21,8 +21,8 @@ from tacit.errors import InputError, no_such
 from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.settings import Settings, resolve
-from tacit.study.batches import batches
-from tacit.study.build import build_algorithm, build_problem, sampling_rate
+from tacit.study.batches import batches, sampling_rate
+from tacit.study.build import build_algorithm, build_problem
 from tacit.study.pace import Pace
 from tacit.study.protect import protect
 from tacit.study.schedules import eta_schedule, rho_schedule
@@ -51,6 +51,9 @@ class Claim:
 
     def filled(self) -> Claim:
         """With nothing left open."""
+        if self.algorithm in ALGORITHMS and ALGORITHMS[self.algorithm].central:
+            twin = self.algorithm.replace("erm", "admm")
+            raise InputError(f"{self.algorithm} has no game of its own: its one step is {twin}'s, which can be audited")
         if self.algorithm and self.algorithm not in AUDITED:
             raise no_such("algorithm", self.algorithm, AUDITED)
         own = (ALGORITHMS[self.algorithm].local_updates if self.algorithm else None) or 1

@@ -22,7 +22,8 @@ from tacit.errors import InputError
 from tacit.results.files import to_json, write_text
 from tacit.results.folder import RunFolder
 from tacit.settings import resolve
-from tacit.study.build import local_updates, sampling_rate
+from tacit.study.batches import sampling_rate
+from tacit.study.build import local_updates
 from tacit.views.report import write_report
 
 SHOW_AFTER, LINE_SECONDS = 2.0, 10.0

@@ -31,7 +31,8 @@ def print_forecast(foreseen: Mapping[str, Any]) -> None:
         _say("ledger", _ledger(foreseen["ledger"]))
     rounds = max(run["rounds"] for run in foreseen["runs"])
     sent = format_bytes(foreseen["bytes_up"]), format_bytes(rounds * foreseen["bytes_up"])
-    _say("sent", f"{sent[0]} by an agent in a round of one run, {sent[1]} in {rounds} rounds")
+    words = f"{sent[0]} by an agent in a round of one run, {sent[1]} in {rounds} rounds"
+    _say("sent", words if foreseen["bytes_up"] else "all records to the curator, once")
     _say("folder", foreseen["run"])
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.theory.runs import Checked
 
 EPSILONS, SEEDS, ROUNDS = "0.25,0.5,1,2", 10, 2000
+NAMES_WIDE, NUMBER_WIDE = 40, 11  # columns that a term with its formula takes, and each of its numbers
 OWNER = "computed from the records without noise: for their owner alone"
 
 
@@ -54,7 +55,7 @@ def theory(
 
     Without RUN on three small problems with seeds, one for each theorem: the measured gap under the theorem's bound, as
     printed and as its proof gives it once repaired, and how fast it falls with rounds, with epsilon and with local
-    updates. With RUN, a folder of --mode paper with objp or objpm and --set box or l2-ball, on the run's own records:
+    updates; and propositions 1 and 2, each on a small example. With RUN, a folder of --mode paper with objp or objpm and --set box or l2-ball, on the run's own records:
     its rounds are made again, and what comes out is for the owner of the records alone. Assumptions that do not hold
     are named. A mean above its bound, where all assumptions hold, ends with exit code 1.
 
@@ -65,12 +66,12 @@ def theory(
       tacit theory runs/paper
       tacit theory runs/paper --gamma 2 --json
     """
+    from tacit.theory.limits import check_gamma  # noqa: PLC0415
     from tacit.views.style import check_place  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
 
     if out is not None:
         check_place(out)
-    if gamma is not None and gamma < 0.0:
-        raise InputError(f"gamma is {gamma:g}: it weighs a length, and must be at least 0")
+    check_gamma(gamma)
     if run is None:
         results = _on_problems(epsilon or EPSILONS, seeds or SEEDS, rounds or ROUNDS, gamma, out, as_json)
     else:
@@ -87,6 +88,7 @@ def _on_problems(
     epsilon: str, seeds: int, rounds: int, gamma: float | None, out: Path | None, as_json: bool
 ) -> list[Result]:
     from tacit.theory.check import check, summary, work  # noqa: PLC0415
+    from tacit.theory.examples import proposition_1, proposition_2  # noqa: PLC0415
     from tacit.theory.picture import figure  # noqa: PLC0415
     from tacit.theory.problems import cases  # noqa: PLC0415
     from tacit.views.style import save  # noqa: PLC0415
@@ -97,12 +99,17 @@ def _on_problems(
         for case in found:
             step = watch(f"theorem {case.theorem.number}")
             results.append(check(case, epsilons, seeds, rounds, gamma, step))
+    approach, ratios = proposition_1(), proposition_2()
     path = out or Path("theory.png")
     save(figure(results), path)
     if as_json:
-        print_json({"picture": str(path), "theorems": [summary(result) for result in results]})
+        propositions = {"proposition_1": approach.summary(), "proposition_2": ratios._asdict()}
+        print_json({"picture": str(path), "theorems": [summary(result) for result in results], **propositions})
     else:
-        _print(results, path)
+        _print(results)
+        _say(f"proposition 1: {approach.words}")
+        _say(f"proposition 2: {ratios.words}")
+        _say(f"picture  {path}")
     return results
 
 
@@ -129,28 +136,31 @@ def _on_run(run: Path, gamma: float | None, out: Path | None, as_json: bool) -> 
 
 
 def _numbers(text: str) -> tuple[float, ...]:
+    from tacit.theory.limits import check_epsilons  # noqa: PLC0415
+
     try:
         found = tuple(float(word) for word in text.split(","))
     except ValueError:
         raise InputError(f"epsilon is '{text}': it must be numbers with commas between them, such as 0.5,1") from None
-    if not all(0.0 < value < float("inf") for value in found):
-        raise InputError(f"epsilon is '{text}': every one must be above 0 and finite")
+    check_epsilons(found)
     return tuple(dict.fromkeys(found))
 
 
-HEADINGS = ("theorem", "measured", "bound", "ratio", "in T", "in ε", "promised", "verdict")
+HEADINGS = ("theorem", "measured", "bound", "ratio", "in T", "in ε", "promised")
 
 
-def _print(results: Sequence[Result], path: Path) -> None:
+def _print(results: Sequence[Result]) -> None:
     one = results[0].shown
     at = f"ε = {one.setting.epsilon:g}, T = {one.rounds[-1]:,}, {one.seeds} seeds"
     _say(f"E[F(z) − F(z*) + γ‖Aw − z‖] at {at}")
-    _say("it falls as T^−a and grows as ε^−b: a in T and b in ε, each with half its interval\n")
+    _say("it falls as T^−a and grows as ε^−b: a in T, b in ε, ± half the interval\n")
     print_table(HEADINGS, [_row(result) for result in results])
     _say("")
     for result in results:
-        _tell(f"theorem {result.theorem.number}", _all(result))
-    _say(f"picture  {path}")
+        name = f"theorem {result.theorem.number}"
+        why = ": a fit takes 3 points, each above 0" if "no exponent" in result.verdict else ""
+        _say(f"{name}: {result.verdict}{why}")
+        _tell(name, _all(result))
 
 
 def _row(result: Result) -> tuple[str, ...]:
@@ -163,7 +173,6 @@ def _row(result: Result) -> tuple[str, ...]:
         _exponent(one.exponent),
         _exponent(result.in_epsilon),
         f"{theorem.in_rounds:g}, {theorem.in_epsilon:g}",
-        result.verdict,
     )
 
 
@@ -179,18 +188,27 @@ def _print_run(checked: Sequence[Checked], path: Path) -> None:
         first = ones[0]
         head = f"{algorithm}, theorem {result.theorem.number}, T = {first.rounds[-1]:,}, E = {first.setting.updates}, "
         _say(f"{head}{_seeds(first.seeds)}, γ = {result.gamma:.4g}, F(z*) = {_least(result)}\n")
-        terms = zip(*(one.corrected[-1].terms for one in ones), strict=True)
-        rows = [(term[0].name, term[0].formula, *(f"{each.value:.3g}" for each in term)) for term in terms]
-        rows += [
-            ("bound", "the sum", *(f"{one.corrected[-1].total:.3g}" for one in ones)),
-            ("as printed", "", *(f"{one.stated[-1].total:.3g}" for one in ones)),
-            ("measured", "F(z) − F(z*) + γ‖Aw − z‖", *(f"{one.measured[-1].value:.3g}" for one in ones)),
-            ("verdict", "", *(one.verdict for one in ones)),
-        ]
-        print_table(("term", "formula", *(f"ε = {one.setting.epsilon:g}" for one in ones)), rows, left=2)
-        _say("")
+        across = max(1, (stdout.width - NAMES_WIDE) // NUMBER_WIDE)
+        for start in range(0, len(ones), across):
+            _print_terms(ones[start : start + across])
+        for verdict in dict.fromkeys(one.verdict for one in ones):
+            at = ", ".join(f"{one.setting.epsilon:g}" for one in ones if one.verdict == verdict)
+            _say(f"{algorithm}: {verdict} at ε = {at}")
         _tell(algorithm, ones)
     _say(f"picture  {path}")
+
+
+def _print_terms(ones: Sequence[Finding]) -> None:
+    """A column for each epsilon."""
+    terms = zip(*(one.corrected[-1].terms for one in ones), strict=True)
+    rows = [(term[0].name, term[0].formula, *(f"{each.value:.3g}" for each in term)) for term in terms]
+    rows += [
+        ("bound", "the sum", *(f"{one.corrected[-1].total:.3g}" for one in ones)),
+        ("as printed", "", *(f"{one.stated[-1].total:.3g}" for one in ones)),
+        ("measured", "F(z) − F(z*) + γ‖Aw − z‖", *(f"{one.measured[-1].value:.3g}" for one in ones)),
+    ]
+    print_table(("term", "formula", *(f"ε = {one.setting.epsilon:g}" for one in ones)), rows, left=2)
+    _say("")
 
 
 def _least(result: Result) -> str:

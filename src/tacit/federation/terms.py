@@ -182,9 +182,9 @@ def _check_name(where: Path, what: str, name: str) -> None:
         raise InputError(f"{where}: {what} {name!r} must be small letters, digits and hyphens, at most 41")
 
 
-def _check_algorithm(where: Path, name: Any) -> None:
+def _check_algorithm(where: Path, name: str) -> None:
     """Refuse what sites cannot run: noise without an exact form, or uploads of more than z."""
-    if isinstance(name, str) and name in ALGORITHMS and not ALGORITHMS[name].federated:
+    if not ALGORITHMS[name].federated:
         known = ", ".join(other for other in ALGORITHMS if ALGORITHMS[other].federated)
         raise InputError(
             f"{where}: [study] algorithm is {name}, which has no exact noise or sends more than z: there are {known}"
@@ -207,7 +207,6 @@ def _study(
         raise InputError(f"{where}: [study] data is {data}: only a published data set has public sizes; give a schema")
     schema = None if data else where.parent / text("[study] schema", section["schema"])
     given = {key: value for key, value in section.items() if key in STUDY_KEYS}
-    _check_algorithm(where, given.get("algorithm"))
     fixed = {"mode": "certified", "noise": "hardened", "averages": False, "server": "full", "records_max": dict(sites)}
     place = {"data": data} if data else {"data": "sites.csv", "schema": str(schema)}
     if "total_records" not in section:
@@ -217,6 +216,7 @@ def _study(
     for key in ("algorithm", "total_epsilon"):
         if len(getattr(settings, key)) != 1:
             raise InputError(f"{where}: [study] {key} must be one value: a federation runs one study at a time")
+    _check_algorithm(where, settings.algorithm[0])
     return settings, schema, data, text("[study] schema_sha256", section.get("schema_sha256", ""))
 
 

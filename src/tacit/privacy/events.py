@@ -25,7 +25,7 @@ class Nominal:
 
 @dataclass(frozen=True)
 class Noise:
-    """One local update whose gradient got noise of a known scale, and moves by at most l1 and l2 with one unit."""
+    """A gradient or an upload with noise of a known scale, which moves by at most l1 and l2 with one unit."""
 
     mechanism: str  # gaussian, laplace, discrete-gaussian, discrete-laplace or l2-laplace
     scale: float  # standard deviation of the Gaussians, b of the Laplaces; l2-laplace: density ~ exp(-||xi||_2 / scale)

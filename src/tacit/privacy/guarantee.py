@@ -26,7 +26,8 @@ def guarantee(ledger: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) ->
         "headline": headline(totals),
         "good": math.isfinite(float(totals["total_epsilon"]))
         and totals["noise"] == "hardened"
-        and not totals["non_private"],
+        and not totals["non_private"]
+        and not any(map(_over, totals["runs"])),
         "protected": _protected(study, totals, unit),
         "runs": [_run_row(run, totals) for run in totals["runs"]],
         "together": _together(totals),
@@ -47,6 +48,13 @@ def headline(totals: Mapping[str, Any]) -> str:
             f"No guarantee (non_private: {totals['non_private']}): noise came from a seed that somebody knows; "
             f"the total epsilon {' or '.join(f'{b:g}' for b in kept)} is nominal."
         )
+    over = [run for run in totals["runs"] if _over(run)]
+    if over:
+        worst = max(float(run["spent_epsilon"]) for run in over)
+        return (
+            f"No guarantee as planned: the ledger comes to epsilon {worst:.4g}, more than the budget "
+            f"{float(over[0]['total_epsilon']):g}; what was released is not what was planned."
+        )
     each = " in each run by itself" if len(budgets) > 1 else ""
     shown = " or ".join(f"{b:g}" for b in kept)
     sentence = f"Every {unit} is protected with total epsilon {shown} at delta {totals['delta']:g}{each}"
@@ -57,6 +65,12 @@ def headline(totals: Mapping[str, Any]) -> str:
     if totals["noise"] == "hardened":
         return f"{sentence}{but}."
     return f"Simulated: {sentence[0].lower()}{sentence[1:]} against those who do not know the noise's seed{but}."
+
+
+def _over(run: Mapping[str, Any]) -> bool:
+    """Whether a run spent more than its budget, beyond rounding."""
+    budget = float(run["total_epsilon"])
+    return math.isfinite(budget) and float(run.get("spent_epsilon", 0.0)) > budget * (1.0 + 1e-6)
 
 
 def public_facts(study: Mapping[str, Any]) -> list[str]:
@@ -87,12 +101,24 @@ def _protected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str) -
     bounded = f": of its records at most {p['max_records']} are used, and further ones are not"
     return [
         f"Protected: every single {unit} of every party{'' if p['unit'] == 'record' else bounded}.",
-        f"Against: the server, all other parties together, and whoever sees {_seen(totals)}.",
+        *_against(study, totals),
         f"Neighbours ({study['adjacency']}): {NEIGHBOURS[study['adjacency']].format(unit=unit)}.",
         "Meaning: whatever somebody concludes from all of it, they would have concluded nearly as likely without that "
         f"{unit}: odds change by at most a factor e^epsilon, except with probability delta.",
         *(f"How{who}: {words}" for who, words in _how(study)),
     ]
+
+
+def _against(study: Mapping[str, Any], totals: Mapping[str, Any]) -> list[str]:
+    """Who may look, of methods without and with a curator."""
+    central, lines = totals["central"], []
+    if len(central) < len(study["methods"]):
+        lines.append(f"the server, all other parties together, and whoever sees {_seen(totals)}")
+    if central:
+        who = "" if not lines else f" ({', '.join(central)})"
+        seed = " and does not know the seed (it is in config.toml)" if totals["noise"] != "hardened" else ""
+        lines.append(f"whoever sees the model{seed}, but not the curator, to whom every party gives its records{who}")
+    return [f"Against: {line}." for line in lines]
 
 
 def _seen(totals: Mapping[str, Any]) -> str:
@@ -191,6 +217,11 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
             "keep what they say of themselves is their author's word. The ledger has the files' SHA-256.",
         )
     if totals["central"]:
+        if unit != "record":
+            lines.append(
+                f"Whoever several parties know, in {', '.join(totals['central'])}: all their records are in one "
+                "release, which protects them as several, not as one."
+            )
         lines.insert(
             0,
             f"Against the curator of {', '.join(totals['central'])}: a reference in which one trusted party holds all "

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tacit.algorithms import ALGORITHMS
 from tacit.errors import InputError
 from tacit.mapped import row_blocks
 from tacit.privacy.totals import ledger_totals
@@ -70,6 +71,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             why = "how many records there are is private; a round number that the parties agree to state serves"
             raise needed("total_records", self.total_epsilon, why)
         seeded = self.random_state is not None or not private
+        _check_noise(self.algorithm, seeded)
         self._check_ledger(private)
         given = {
             "name": type(self).__name__,
@@ -180,6 +182,16 @@ def refuse(metadata: dict[str, Any]) -> None:
         raise InputError(NO_WEIGHTS)
     for name in metadata:
         raise TypeError(f"fit got an unexpected argument '{name}': it takes X, y and agents")
+
+
+def _check_noise(algorithm: str | None, seeded: bool) -> None:
+    """Refuse a method whose noise is for simulations where none is asked for."""
+    if algorithm in ALGORITHMS and not (seeded or ALGORITHMS[str(algorithm)].hardened):
+        known = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].hardened and ALGORITHMS[name].noisy)
+        raise InputError(
+            f"algorithm is {algorithm}, whose noise is for simulations: give random_state, which makes it one, or take "
+            f"one of {known}"
+        )
 
 
 def _seed(random_state: Any) -> int:

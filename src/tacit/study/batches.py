@@ -51,14 +51,22 @@ def _digest(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
+def sampling_rate(settings: Settings, algorithm: str) -> float:
+    """q of an algorithm: its own unless the settings say otherwise."""
+    own = ALGORITHMS[algorithm].sampling
+    return (own or 1.0) if own is None or settings.sampling_rate == "auto" else float(settings.sampling_rate)
+
+
 def batches(settings: Settings) -> list[Batch]:
-    """One batch for each algorithm, over all epsilons and seeds; a method without noise has one run, at inf."""
+    """One batch for each algorithm, over all epsilons and seeds; without noise at inf, and without samples one run."""
     seeds = range(settings.seed, settings.seed + settings.seeds)
     budgets_given = settings.total_epsilon if settings.mode == "certified" else settings.epsilon
     grid = [(epsilon, seed) for epsilon in budgets_given for seed in seeds]
     plan: list[Batch] = []
     for algorithm in settings.algorithm:
-        runs = grid if ALGORITHMS[algorithm].noisy else [(math.inf, settings.seed)]
+        samples = sampling_rate(settings, algorithm) < 1.0
+        alone = [(math.inf, seed) for seed in (seeds if samples else [settings.seed])]
+        runs = grid if ALGORITHMS[algorithm].noisy else alone
         first = plan[-1].first + plan[-1].size if plan else 0
         budgets, chosen = zip(*runs, strict=True)
         plan.append(Batch(algorithm, first, budgets, chosen, settings.precision))

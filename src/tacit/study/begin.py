@@ -52,8 +52,10 @@ def _divisible(study: Study, team: Team) -> Study:
     """The study, where the team can share its agents out."""
     if len(team.parts(len(study.dataset.agents))) > 1 and study.settings.server == "full":
         raise InputError("server is full, but ranks tell each other only sums: use --server sums, or one process")
-    if team.parts(len(study.dataset.agents))[1:] and any(map(is_central, study.parts)):
-        raise InputError("a central reference (erm-outp, erm-objp) has all records in one place: use one process")
+    central = [part.batch.algorithm for part in study.parts if is_central(part)]
+    if len(team.parts(len(study.dataset.agents))) > 1 and central:
+        names = ", ".join(central)
+        raise InputError(f"{names}: a central reference has all records in one place, so use one process")
     return study
 
 

@@ -15,7 +15,7 @@ from tacit.errors import InputError
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.problems.passes import COMPILED, PLAIN
 from tacit.settings import Settings
-from tacit.study.batches import Batch
+from tacit.study.batches import Batch, sampling_rate
 from tacit.types import Dataset
 
 if TYPE_CHECKING:
@@ -64,12 +64,6 @@ def local_updates(settings: Settings, algorithm: str) -> int:
     """E of an algorithm: its own unless the settings say otherwise."""
     own = ALGORITHMS[algorithm].local_updates
     return (own or 1) if own is None or settings.local_updates == "auto" else int(settings.local_updates)
-
-
-def sampling_rate(settings: Settings, algorithm: str) -> float:
-    """q of an algorithm: its own unless the settings say otherwise."""
-    own = ALGORITHMS[algorithm].sampling
-    return (own or 1.0) if own is None or settings.sampling_rate == "auto" else float(settings.sampling_rate)
 
 
 def upload_fields(algorithm: str) -> int:

@@ -11,14 +11,13 @@ from tacit.data import Facts, check_facts, declared_facts, load, source_for
 from tacit.errors import InputError
 from tacit.problems import LOSSES, Problem
 from tacit.settings import Settings
-from tacit.study.batches import Batch, batches
+from tacit.study.batches import Batch, batches, sampling_rate
 from tacit.study.build import (
     Part,
     Study,
     build_algorithm,
     build_problem,
     local_updates,
-    sampling_rate,
     with_agents,
 )
 from tacit.study.pace import LARGEST_STEP, OWN_ROUNDS, PACES, Pace, Terms
@@ -134,7 +133,9 @@ def facts_for(facts: Facts, algorithm: str) -> Facts:
     """The facts as a method has them: a curator is one agent with all records."""
     if not ALGORITHMS[algorithm].central:
         return facts
-    return facts._replace(agents=1, records_max=facts.total_records)
+    most = facts.records_max
+    everybody = facts.agents * most if isinstance(most, int) else sum(most.values())
+    return facts._replace(agents=1, records_max=everybody)
 
 
 def _pace(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> Pace:

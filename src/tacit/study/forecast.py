@@ -94,7 +94,8 @@ def _runs(settings: Settings, part: Part) -> Iterator[dict[str, Any]]:
 
 def _bytes(settings: Settings, parameters: int) -> int:
     """What one agent sends in a round of one run, at most."""
-    return parameters * max(map(upload_fields, settings.algorithm)) * (8 if settings.precision == "float64" else 4)
+    fields = [upload_fields(name) for name in settings.algorithm if not ALGORITHMS[name].central]
+    return parameters * max(fields, default=0) * (8 if settings.precision == "float64" else 4)
 
 
 def _ledger(study: Outline) -> dict[str, Any]:

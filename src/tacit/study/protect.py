@@ -29,11 +29,12 @@ from tacit.privacy.sensitivity import ADJACENCIES, Sensitivity, sensitivity
 from tacit.problems import Problem
 from tacit.problems.limits import BoundRecords, ClipGradients, Limit, rounding_slack
 from tacit.settings import Settings
-from tacit.study.batches import Batch
-from tacit.study.build import local_updates, sampling_rate
+from tacit.study.batches import Batch, sampling_rate
+from tacit.study.build import local_updates
 from tacit.study.pace import Pace
 
 MOST_SINGLE_ROUNDS = 100_000  # of methods whose rounds are planned one by one
+ONE_BY_ONE = ("hidden", "uploads", "objectives")
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +199,17 @@ def check_method(settings: Settings, facts: Facts, problem: Problem, name: str) 
         raise InputError(
             f"{name} needs adjacency add-remove and one record a unit: what random samples hide is proven for that"
         )
-    if method.noisy and method.pace in ("exact", "central") and settings.precision != "float64":
-        raise InputError(f"{name} needs precision float64: its solver's tolerance is finer than {settings.precision}")
+    rate, rounds = sampling_rate(settings, name), int(settings.rounds)
+    if method.noise_on == "samples" and rate * rounds <= settings.delta:
+        raise InputError(
+            f"sampling-rate is {rate:g}, so rare that delta {settings.delta:g} lets every sample be shown as it is: it "
+            f"must be above delta / rounds, {settings.delta / rounds:g}"
+        )
+    if method.noise_on in ONE_BY_ONE and rounds > MOST_SINGLE_ROUNDS:
+        raise InputError(f"rounds is {rounds}: {name} plans at most {MOST_SINGLE_ROUNDS:,}, one by one")
+    rounded = method.noise_on in ("uploads", "objectives") and settings.precision != "float64"
+    if rounded and min(settings.total_epsilon) < math.inf:
+        raise InputError(f"{name} needs precision float64: a record may move what it sends by less than others round")
     smooth = method.noise_on != "objectives" or math.isfinite(problem.loss.trace)
     if method.bounded and not (smooth and math.isfinite(problem.loss.residual_bound)):
         raise InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
@@ -207,10 +217,7 @@ def check_method(settings: Settings, facts: Facts, problem: Problem, name: str) 
 
 def check_steps(settings: Settings, facts: Facts, problem: Problem, name: str, eta: Schedule) -> None:
     """Refuse steps that a method's guarantee does not cover."""
-    rounds = int(settings.rounds)
     if not ALGORITHMS[name].contracts:
         return
-    if rounds > MOST_SINGLE_ROUNDS:
-        raise InputError(f"rounds is {rounds}: {name} plans at most {MOST_SINGLE_ROUNDS:,}, one by one")
-    used = max(float(eta(t).max()) for t in range(1, rounds + 1))
+    used = max(float(eta(t).max()) for t in range(1, int(settings.rounds) + 1))
     check_eta(name, used, largest_eta(name, problem, float(settings.record_bound), facts.largest))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,11 +23,25 @@ from tacit.results.chain import Chain
 from tacit.results.files import read_arrays, write_arrays
 from tacit.results.folder import RunFolder, flushed_size
 from tacit.study.batches import Batch
+from tacit.study.protect import Plan
 from tacit.types import Array
 
 
-def refuse_uncovered(batch: Batch, done: Round) -> None:
-    """Stop a run that means to keep a budget where it released something without noise: that is never to happen."""
+def refuse_uncovered(batch: Batch, plans: Sequence[Plan], done: Round) -> None:
+    """Stop a run that means to keep a budget where it released something without noise, or more often than planned.
+
+    Neither is ever to happen; an algorithm whose steps and whose charge do not agree would do it.
+    """
+    by_agent: Counter[int] = Counter()
+    for (p, _), count in done.events.items():
+        by_agent[p] += count
+    draws = max(by_agent.values(), default=0)
+    planned = max((math.ceil(sum(plan.events.values()) / plan.rounds) for plan in plans), default=draws)
+    if draws > planned:
+        raise Everywhere(
+            f"{batch.algorithm} released {draws} times in round {done.t}, and its plan has {planned}: the run stops, "
+            "and nothing of it may be shown"
+        )
     for event in {event for _, event in done.events}:
         for budget, one in zip(batch.budgets, event.runs, strict=True):
             if math.isfinite(budget) and one == NON_PRIVATE:
@@ -51,6 +66,7 @@ class Recorder:
     every: float  # seconds between two checkpoints
     fresh: bool  # whether noise is drawn anew when a round is made again
     team: Team
+    plans: Sequence[Plan] = ()  # what every run means to spend; none in mode paper
     seconds: float = 0.0
     events: Counter[tuple[int, BatchEvent]] = field(default_factory=Counter)  # since the ledger's last lines
     charged: int = 0  # the last round the ledger has
@@ -100,7 +116,7 @@ class Recorder:
 
     def charge(self, done: Round) -> None:
         """Take note of a round; fresh noise goes into the ledger before anybody sees what it was added to."""
-        refuse_uncovered(self.batch, done)
+        refuse_uncovered(self.batch, self.plans, done)
         if self.fresh or done.t > self.charged:
             self.events += done.events
         if self.fresh:

@@ -14,8 +14,9 @@ from tacit.privacy.hidden import hidden_factor
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.problems import LOSSES
 from tacit.settings import Settings
+from tacit.study.batches import sampling_rate
 from tacit.study.begin import kept
-from tacit.study.build import Part, local_updates, sampling_rate, upload_fields
+from tacit.study.build import Part, local_updates, upload_fields
 from tacit.study.certified import Outline, asked, facts_for, outline
 from tacit.study.propose import NOISE_STD, VERDICTS, Proposal, agent_noise, noise_of_step, propose, release_noise
 

@@ -87,7 +87,9 @@ def _train_part(
 ) -> None:
     settings, dataset, batch, own = study.settings, study.dataset, part.batch, records_of(study, part)
     fresh = settings.noise == "hardened"  # noise drawn anew cannot be drawn again: it is charged before it is seen
-    recorder = Recorder(folder, batch, dataset.agents, 0.0 if fresh else settings.checkpoint_seconds, fresh, team)
+    recorder = Recorder(
+        folder, batch, dataset.agents, 0.0 if fresh else settings.checkpoint_seconds, fresh, team, part.plans
+    )
     state = start(own.train, batch.size, settings.server, settings.averages, len(own.agents))
     state = recorder.resumed(state)
     rounds = recorder.begin(state.round, part.rounds, limited=any(np.isfinite(batch.budgets)))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from tacit.algorithms import ALGORITHMS
 from tacit.views.intervals import LEVEL, Interval, interval
 
 UNITS = {"seed": "seed", "partition_seed": "partition"}  # how the repeated unit is called
@@ -68,15 +67,10 @@ def summaries(rows: Sequence[Row], settings: Sequence[str], unit: str) -> dict[A
     }
 
 
-def _alike(rows: Iterable[Row], unit: str) -> bool:
-    """Whether these runs are the same whatever their seed, for they have no noise, nor samples."""
-    return unit == "seed" and all(math.isinf(row["epsilon"]) and not _samples(row) for row in rows)
-
-
-def _samples(row: Row) -> bool:
-    """Whether a run sees random samples of the records."""
-    name = row["algorithm"]
-    return name in ALGORITHMS and ALGORITHMS[name].noise_on == "samples"
+def _alike(rows: Sequence[Row], unit: str) -> bool:
+    """Whether these runs are the same whatever their seed: without noise, and, as it shows, without random samples."""
+    same = len({row["test_error"] for row in rows}) <= 1
+    return unit == "seed" and same and all(math.isinf(row["epsilon"]) for row in rows)
 
 
 def comparisons(rows: Sequence[Row], settings: Sequence[str], by: Sequence[str], unit: str) -> list[Comparison]:
@@ -97,7 +91,7 @@ def _pairs(
     for at, mine in _grouped(rows, others).items():
         groups = {dict(key)[by]: found for key, found in _grouped(mine, [by]).items()}
         for a, b in itertools.combinations(groups, 2):
-            exact = _alike((*groups[a], *groups[b]), unit)
+            exact = _alike(groups[a], unit) and _alike(groups[b], unit)
             differences = _differences(groups[a], groups[b], unit)
             if differences:
                 yield by, a, b, at, differences[:1] if exact else differences, exact

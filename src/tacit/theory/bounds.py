@@ -85,7 +85,7 @@ def _nonsmooth(c: Constants, at: Setting, rounds: int, form: _Form) -> Bound:
     """Theorem 2 (eq. nonsmooth_inequality)."""
     u2 = form.stacked * c.diameter**2
     root, e = math.sqrt(rounds), at.updates
-    noise = 2.0 * c.agents * c.parameters * c.change**2 / (at.epsilon**2 * root)
+    noise = 2.0 * c.agents * c.parameters * _scale_squared(c, at) / root
     return Bound(
         (
             Term("penalty", f"{form.p}U₂² ρᵐᵃˣ / 2T", u2 * at.rho_max / (2 * rounds)),
@@ -102,7 +102,7 @@ def _strong(c: Constants, at: Setting, rounds: int, form: _Form, corrected: bool
     """Theorem 3 (eq. strong_inequality); repaired, the longest dual stands where assumption 2 (i) puts gamma."""
     u2 = form.stacked * c.diameter**2
     t, e, alpha = rounds + 1, at.updates, c.strong_convexity
-    noise = 4.0 * c.agents * c.parameters * c.change**2 / (alpha * at.epsilon**2 * t)
+    noise = 4.0 * c.agents * c.parameters * _scale_squared(c, at) / (alpha * t)
     duals = at.gamma + (at.dual if corrected else at.gamma)
     formula = "(γ + max ‖λᵗ‖)² / (ρ¹ (T+1))" if corrected else "4 γ² / (ρ¹ (T+1))"
     return Bound(
@@ -115,6 +115,12 @@ def _strong(c: Constants, at: Setting, rounds: int, form: _Form, corrected: bool
             Term("noise", "4 P J K U₃² / (α ε² (T+1))", noise),
         )
     )
+
+
+def _scale_squared(c: Constants, at: Setting) -> float:
+    """(U_3 / epsilon)^2, infinite where it is too large for a number."""
+    scale = c.change / at.epsilon
+    return scale * scale
 
 
 def _over(above: str, below: str) -> str:

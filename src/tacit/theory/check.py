@@ -16,7 +16,6 @@ from tacit.theory.optimum import Optimum, optimum
 from tacit.theory.problems import Case, play
 from tacit.theory.rates import exponent_in_epsilon, exponent_in_rounds
 from tacit.theory.theorems import Theorem
-from tacit.types import Array
 
 UPDATES = (1, 2, 5, 10)  # E, for the corollary
 SHARE = 4  # of the rounds, one in so many is enough to see what E does
@@ -32,7 +31,7 @@ class Finding(NamedTuple):
     measured: tuple[Interval, ...]  # [n]
     corrected: tuple[Bound, ...]  # [n]
     stated: tuple[Bound, ...]  # [n]
-    exponent: Interval | None  # a of T^-a; None where a gap is not above 0
+    exponent: Interval | None  # a of T^-a, where it could be fitted
     broken: tuple[Broken, ...]
 
     @property
@@ -67,7 +66,7 @@ class Result(NamedTuple):
     optimum: Optimum
     gamma: float
     findings: tuple[Finding, ...]  # one for each epsilon
-    in_epsilon: Interval | None  # b of epsilon^-b at the last T
+    in_epsilon: Interval | None  # b of epsilon^-b at the last T, where it could be fitted
     by_updates: tuple[Finding, ...] = ()  # one for each E
 
     @property
@@ -77,20 +76,32 @@ class Result(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The worst of all findings; where they hold, whether the promised rate was seen."""
+        """The worst of all findings; where they hold, whether the promised rate was seen and what was not fitted."""
         found = [one.verdict for one in (*self.findings, *self.by_updates)]
         worst = next((words for words in ("above the bound", "not covered") if words in found), "holds")
-        return worst if worst != "holds" or self.rate_kept else "holds, rate not seen"
+        if worst != "holds":
+            return worst
+        slow = ", rate not seen" if self.rate_kept is False else ""
+        return f"holds{slow}, no exponent in {' and '.join(self.unfitted)}" if self.unfitted else f"holds{slow}"
 
     @property
-    def rate_kept(self) -> bool:
+    def unfitted(self) -> tuple[str, ...]:
+        """Those of T and epsilon that had too few points for an exponent, or a gap that is not above 0."""
+        return tuple(name for name, found in (("T", self.shown.exponent), ("ε", self.in_epsilon)) if found is None)
+
+    @property
+    def rate_kept(self) -> bool | None:
         """Whether the gap falls with T at least as promised, and a gap costs no more rounds at a smaller epsilon.
+
+        None where no exponent in T could be fitted.
 
         A bound C epsilon^-b T^-a asks for epsilon^(-b/a) rounds; that is what exponents can be held against, for a gap
         that falls faster with T than promised may well grow faster as epsilon falls.
         """
         a, b = self.shown.exponent, self.in_epsilon
-        if a is None or a.high < self.theorem.in_rounds:
+        if a is None:
+            return None
+        if a.high < self.theorem.in_rounds:
             return False
         return b is None or b.low / a.high <= self.theorem.in_epsilon / self.theorem.in_rounds
 
@@ -111,7 +122,7 @@ def judge(
     corrected = tuple(right_side(theorem, own, at, t) for at, t in pairs)
     stated = tuple(right_side(theorem, own, at, t, corrected=False) for at, t in pairs)
     wrong = broken(theorem, c, settings[-1], steps, measured, found.dual_norm)
-    exponent = _fitted(lambda: exponent_in_rounds(measured.rounds, gaps), gaps)
+    exponent = exponent_in_rounds(measured.rounds, gaps)
     means = tuple(mean_interval(gaps))
     return Finding(theorem, settings[-1], gaps.shape[1], rounds, means, corrected, stated, exponent, tuple(wrong))
 
@@ -134,10 +145,7 @@ def weigh(
     )
     last = [part.gaps(found.value, gamma)[-1] for part in parts]
     finite = [(budget, gap) for budget, gap in zip(budgets, last, strict=True) if math.isfinite(budget)]
-    in_epsilon = None
-    if len(finite) > 1:
-        x, y = zip(*finite, strict=True)
-        in_epsilon = _fitted(lambda: exponent_in_epsilon(x, y), np.stack(y))
+    in_epsilon = exponent_in_epsilon(*zip(*finite, strict=True)) if finite else None
     return Result(theorem, c, found, gamma, findings, in_epsilon)
 
 
@@ -165,11 +173,6 @@ def check(
 def work(rounds: int) -> int:
     """How many rounds a check goes through, for whoever watches."""
     return rounds + len(UPDATES) * max(1, rounds // SHARE)
-
-
-def _fitted(fit: Callable[[], Interval], gaps: Array) -> Interval | None:
-    """A line through logarithms, where there are any."""
-    return fit() if len(np.atleast_2d(gaps)) > 1 and (gaps > 0.0).all() else None
 
 
 def summary(result: Result) -> dict[str, Any]:

@@ -12,21 +12,27 @@ from tacit.types import Array
 
 DRAWS = 1000  # of the bootstrap
 LATER = 0.5  # the part of the curve, in log T, that the exponent is fitted to
+FEWEST = 3  # points that a line is fitted to
 
 
-def exponent_in_rounds(rounds: Array, gaps: Array, seed: int = 0) -> Interval:
+def exponent_in_rounds(rounds: Array, gaps: Array, seed: int = 0) -> Interval | None:
     """a of mean gap ~ T^-a over the later part of the curve; gaps [n, R]."""
     later = np.log(rounds) >= (1.0 - LATER) * np.log(rounds[-1])
     return exponent(rounds[later], gaps[later], seed)
 
 
-def exponent_in_epsilon(epsilons: Sequence[float], gaps: Sequence[Array], seed: int = 0) -> Interval:
+def exponent_in_epsilon(epsilons: Sequence[float], gaps: Sequence[Array], seed: int = 0) -> Interval | None:
     """b of mean gap ~ epsilon^-b at one T; gaps [R] of every epsilon, the same seeds in each."""
     return exponent(np.array(epsilons, np.float64), np.stack(gaps), seed)
 
 
-def exponent(x: Array, gaps: Array, seed: int) -> Interval:
-    """c of mean gap ~ x^-c by least squares in logarithms, gaps [n, R]; several runs give a bootstrap's interval."""
+def exponent(x: Array, gaps: Array, seed: int) -> Interval | None:
+    """c of mean gap ~ x^-c by least squares in logarithms, gaps [n, R]; several runs give a bootstrap's interval.
+
+    None where there are too few points for a line, or a gap that has no logarithm.
+    """
+    if len(x) < FEWEST or not (gaps > 0.0).all():
+        return None
     runs, away = gaps.shape[1], np.log(x) - np.log(x).mean()
     if runs < 2:
         return Interval(float(-(away @ np.log(gaps[:, 0])) / (away @ away)), -math.inf, math.inf)

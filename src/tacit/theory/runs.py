@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from tacit.study.build import Part, Study, local_updates
 from tacit.study.train import placed, rounds_of
 from tacit.theory.check import Result, weigh
 from tacit.theory.constants import compact, constants
+from tacit.theory.limits import check_epsilons
 from tacit.theory.measure import log_spaced, measure
 from tacit.theory.optimum import optimum
 from tacit.theory.theorems import NONSMOOTH, THEOREMS, Theorem
@@ -39,6 +41,7 @@ def refuse_uncovered(settings: Settings) -> None:
         )
     if settings.set == "all":
         raise InputError("the theorems need a compact W, and this run has --set all: use --set box or l2-ball")
+    check_epsilons(epsilon for epsilon in settings.epsilon if math.isfinite(epsilon))
 
 
 def theorem_for(settings: Settings) -> Theorem:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from tacit.algorithms import ALGORITHMS
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.views.compare import predicts_numbers
@@ -29,14 +30,14 @@ class Panel(NamedTuple):
     logarithmic: bool = False
 
 
-def panels(regression: bool, output_noise: bool) -> tuple[Panel, ...]:
-    """The four plots of runs; `output_noise`: some of them put noise on parameters, not on gradients."""
+def panels(regression: bool, on_uploads: Sequence[str] = ()) -> tuple[Panel, ...]:
+    """The four plots of runs; `on_uploads`: the methods that put noise on parameters, not on gradients."""
     error = (
         Panel("test_error", "Test error", "root mean square, in the label's unit")
         if regression
         else Panel("test_error", "Test error", "% of the test records", 100.0)
     )
-    noise = "gradient units (outp: parameter units)" if output_noise else "gradient units"
+    noise = f"gradient units ({', '.join(on_uploads)}: parameter units)" if on_uploads else "gradient units"
     return (
         error,
         Panel("train_objective", "Training objective F(w)", "loss a record"),
@@ -67,7 +68,7 @@ def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
 def owners_alone(folders: Sequence[RunFolder]) -> list[str]:
     """The titles of the plots that are drawn from local-only figures."""
     rows = [(folder.read_metrics(local=True), folder.read_metrics(local=False)) for folder in folders]
-    titles = {panel.metric: panel.title for panel in panels(predicts_numbers(folders), output_noise=False)}
+    titles = {panel.metric: panel.title for panel in panels(predicts_numbers(folders))}
     return [
         title
         for metric, title in titles.items()
@@ -97,8 +98,9 @@ def _shown(folders: Sequence[RunFolder], local: bool) -> dict[Panel, list[Curve]
     rows = [(folder.path.name if len(folders) > 1 else "", folder.read_metrics(local)) for folder in folders]
     if not any(found for _, found in rows):
         raise InputError(f"{folders[0].path} has no evaluated round yet: there is nothing to draw")
-    outp = any(row["algorithm"] == "outp" for _, metrics in rows for row in metrics)
-    measured = {panel: _curves(panel, rows) for panel in panels(predicts_numbers(folders), outp)}
+    names = dict.fromkeys(row["algorithm"] for _, metrics in rows for row in metrics)
+    on_uploads = [name for name in names if name in ALGORITHMS and ALGORITHMS[name].noise_on == "uploads"]
+    measured = {panel: _curves(panel, rows) for panel in panels(predicts_numbers(folders), on_uploads)}
     return {panel: found for panel, found in measured.items() if local or found}
 
 

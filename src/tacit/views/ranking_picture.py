@@ -43,7 +43,7 @@ def ranking_figure(rows: Sequence[Ranked], regression: bool) -> Figure:
     shown = [(row, row.error) for row in rows if row.error is not None]
     if not shown:
         raise InputError(f"{rows[0].run} has {rows[0].unknown or 'no test error'}: there is nothing to draw")
-    panel = panels(regression, output_noise=False)[0]
+    panel = panels(regression)[0]
     width = PANEL + LETTER * max(len(row.label) for row, _ in shown)
     with rc_context(STYLE):
         drawn = Figure(figsize=(width, REST + ROW * len(shown)), layout="constrained")
