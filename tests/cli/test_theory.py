@@ -17,9 +17,27 @@ def test_the_three_theorems_on_seeded_problems(tmp_path: Path) -> None:
     lines = shown.stdout.splitlines()
     assert "at ε = 1, T = 25, 2 seeds" in lines[0]
     assert [line.split()[:2] for line in lines[4:7]] == [["1", "smooth"], ["2", "nonsmooth"], ["3", "strong"]]
-    assert all("holds" in line for line in lines[4:7])
+    assert [len(line.split()) for line in lines[4:7]] == [8, 8, 8]  # nothing in ε: two points are no line
+    for number in (1, 2, 3):
+        verdict = next(line for line in lines if line.startswith(f"theorem {number}: holds"))
+        assert verdict.endswith("no exponent in ε: a fit takes 3 points, each above 0")
     assert "assumption 2 (i): ‖λᵗ‖ came to" in shown.stdout
+    assert lines[-3].startswith("proposition 1: at ℓ = 1, 10, 100, 1,000, 10,000 the penalised solution is 0.26, ")
+    assert lines[-2].startswith("proposition 2: over 4,000 outputs the largest |ln ratio| of")
     assert lines[-1] == "picture  theory.png"
+
+
+def test_the_fewest_rounds_fit_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    shown = tacit("theory", "--rounds", "10", "--seeds", "2", "--epsilon", "1e-6,1,1e6", cwd=tmp_path)
+    assert shown.stderr == ""  # a fit to one point would warn
+    lines = shown.stdout.splitlines()
+    assert "…" not in shown.stdout and max(map(len, lines[:7])) <= 80
+    assert lines[3].split() == ["theorem", "measured", "bound", "ratio", "in", "T", "in", "ε", "promised"]
+    found = tacit_json("theory", "--rounds", "10", "--seeds", "2", "--epsilon", "1", "--out", tmp_path / "x.svg")
+    assert [one["exponent"] for one in found["theorems"][0]["by_updates"]] == [None] * 4
+    assert found["theorems"][0]["in_epsilon"]["measured"] is None
+    assert found["proposition_1"]["l"][-1] == 1e4 and found["proposition_1"]["box"][-1] < 1e-3
+    assert found["proposition_2"]["public"] < found["proposition_2"]["epsilon"] < found["proposition_2"]["paper"]
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +72,28 @@ def test_what_the_theorems_do_not_cover_is_said(run: Path, tmp_path: Path) -> No
     few = ("--rounds", "2", "--epsilon", "1")
     tacit("run", *CLINICS, "--algorithm", "outp", *few, "--out", tmp_path / "outp")
     tacit("run", *CLINICS, "--algorithm", "objp", *few, "--out", tmp_path / "all")
-    tacit("run", *CLINICS, "--algorithm", "objp", *few, "--set", "box", "--eta", "0.1", "--out", tmp_path / "own")
+    own = ("--rounds", "2", "--epsilon", "0.001,0.01,0.1,1,10,100", "--set", "box", "--eta", "0.1")
+    tacit("run", *CLINICS, "--algorithm", "objp", *own, "--out", tmp_path / "own")
     with pytest.raises(ValueError, match="need a run of --mode paper"):
         refuse_uncovered(resolve({}))
     assert "objp and objpm; this run has outp" in refused("theory", tmp_path / "outp")
     assert "use --set box or l2-ball" in refused("theory", tmp_path / "all")
-    assert "ηᵗ is not the theorem's 1 / √t" in tacit("theory", tmp_path / "own").stdout
+    shown = tacit("theory", tmp_path / "own").stdout
+    assert "ηᵗ is not the theorem's 1 / √t" in shown
+    assert "objp: not covered at ε = 0.001, 0.01, 0.1, 1, 10, 100\n" in shown
+    tables = [line.count("ε =") for line in shown.splitlines() if line.startswith("term")]
+    assert tables == [5, 1] and "…" not in shown  # more than five are too wide for the tests' 100 columns
     assert "--epsilon and --rounds cannot be given with a run" in refused(
         "theory", run, "--rounds", "20", "--epsilon", "1"
     )
-    assert "must be at least 0" in refused("theory", "--gamma", "-1")
+    for gamma in ("-1", "nan", "inf", "1e300"):
+        assert f"gamma is {float(gamma):g}: it weighs a length, and must be at least 0" in refused(
+            "theory", "--gamma", gamma
+        )
     assert "such as 0.5,1" in refused("theory", "--epsilon", "a")
-    assert "above 0 and finite" in refused("theory", "--epsilon", "0,1")
+    for epsilon in ("0", "1e-300", "1e300", "inf", "nan"):
+        told = f"epsilon is {float(epsilon):g}: for the theorems it must be at least 1e-06 and at most 1e+06"
+        assert told in refused("theory", "--epsilon", f"1,{epsilon}")
+    with pytest.raises(ValueError, match=r"epsilon is 1e-300: .* at least 1e-06"):
+        refuse_uncovered(resolve({"mode": "paper", "set": "box", "epsilon": "1e-300,inf"}))
     assert "does not end in a picture's format" in refused("theory", "--out", "x.txt")

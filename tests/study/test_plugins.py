@@ -19,7 +19,7 @@ from tacit.algorithms.iadmm import Iadmm
 
 ALGORITHMS.register("{name}")(
     Method("IADMM by another name", "as iadmm", lambda r: Iadmm(r.problem, r.rho, r.eta, r.closing), noisy=False,
-           modes=("certified", "paper"))
+           modes=("certified", "paper"), pace="plain")
 )
 """
 SETTINGS: dict[str, Any] = {

@@ -71,7 +71,7 @@ from tacit.settings.settings import FIELDS
         ({"device": "gpu"}, "device is 'gpu': it must be cpu, cuda or cuda:N"),
         ({"device": "cuda:"}, "device is 'cuda:': it must be cpu, cuda or cuda:N"),
         ({"device": "cuda", "backend": "numpy"}, "device is cuda, but backend numpy knows only cpu: use"),
-        ({"backend": "torch", "algorithm": "admm", "mode": "paper"}, "admm needs a solver that knows only numpy"),
+        ({"backend": "torch", "algorithm": "admm", "mode": "paper"}, "admm knows only numpy"),
         ({"backend": "torch", "noise": "hardened"}, "hardened noise is added to exact integer sums"),
         ({"device": "cuda:1", "noise": "hardened"}, "hardened noise is added to exact integer sums"),
         ({"tf32": True, "precision": "float32"}, "tf32 is for float32 matrix products on a GPU"),

@@ -57,6 +57,15 @@ def test_a_bound_falls_with_rounds_epsilon_and_updates(
 
 
 @pytest.mark.parametrize("theorem", ALL)
+def test_any_epsilon_has_a_bound(theorem: Theorem) -> None:
+    tiny, least, huge, none = (
+        right_side(theorem, C, AT._replace(epsilon=epsilon), 16).total for epsilon in (5e-324, 1e-6, 1e300, math.inf)
+    )
+    assert tiny == math.inf and math.isfinite(least)
+    assert huge == pytest.approx(none)
+
+
+@pytest.mark.parametrize("theorem", ALL)
 def test_at_one_agent_only_the_dual_term_and_the_shift_differ(theorem: Theorem) -> None:
     alone, at = C._replace(agents=1), AT._replace(updates=1, dual=AT.gamma)
     assert right_side(theorem, alone, at, 9).total == pytest.approx(right_side(theorem, alone, at, 9, False).total)

@@ -122,13 +122,26 @@ def test_rates_of_known_curves() -> None:
     assert rounds[0] == 1 and rounds[-1] == 1000 and (np.diff(rounds) > 0).all()
     noise = 1.0 + 0.1 * np.random.default_rng(2).standard_normal((len(rounds), 20))
     found = exponent_in_rounds(rounds, noise * 3.0 * rounds[:, None] ** -0.75)
-    assert found.low < 0.75 < found.high and found.value == pytest.approx(0.75, abs=0.03)
+    assert found is not None and found.low < 0.75 < found.high and found.value == pytest.approx(0.75, abs=0.03)
     known = exponent_in_epsilon((0.5, 1.0, 2.0), [np.full(4, e**-2.0) for e in (0.5, 1.0, 2.0)])
     assert known == pytest.approx((2.0, 2.0, 2.0))
     alone = exponent_in_rounds(rounds, 3.0 * rounds[:, None] ** -0.75)
-    assert alone.value == pytest.approx(0.75) and alone.low == -np.inf
+    assert alone is not None and alone.value == pytest.approx(0.75) and alone.low == -np.inf
     lone = mean_interval(np.ones((2, 1)))
     assert lone[0].low == -np.inf and lone[0].value == 1.0
+
+
+def test_no_line_is_fitted_to_two_points_nor_to_a_gap_without_a_logarithm(results: tuple[Result, ...]) -> None:
+    assert exponent_in_epsilon((1.0, 2.0), [np.ones(4), np.full(4, 0.5)]) is None
+    assert exponent_in_rounds(np.array([1.0, 2.0]), np.ones((2, 4))) is None
+    assert exponent_in_epsilon((0.5, 1.0, 2.0), [np.ones(4), np.ones(4), np.zeros(4)]) is None
+    result = results[1]
+    slow = result._replace(theorem=result.theorem._replace(in_rounds=1.5))
+    assert slow.verdict == "holds, rate not seen"
+    assert result._replace(in_epsilon=None).verdict == "holds, no exponent in ε"
+    assert slow._replace(in_epsilon=None).verdict == "holds, rate not seen, no exponent in ε"
+    blind = result._replace(findings=tuple(one._replace(exponent=None) for one in result.findings))
+    assert blind.verdict == "holds, no exponent in T" and blind.rate_kept is None
 
 
 def test_the_printed_bounds_are_drawn_from_the_same_terms(results: tuple[Result, ...]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tacit.problems import SETS
+from tacit.theory.examples import proposition_1, proposition_2
 from tacit.theory.propositions import (
     BallConstraint,
     BoxConstraints,
@@ -23,6 +26,7 @@ from tacit.theory.propositions import (
 from tacit.types import Array, Shard
 from tests.random_problems import J, K, problem, shards
 
+ROOT = Path(__file__).parents[2]
 SHARP = (1.0, 10.0, 100.0, 1e3, 1e4)
 
 
@@ -34,6 +38,17 @@ def test_the_penalised_solution_goes_to_the_projection(name: str, constraints: C
     away = distances(constraints, projected, target, 2.5, SHARP)
     assert all(later < 0.5 * sooner for sooner, later in pairwise(away[2:]) if sooner > 1e-9)
     assert away[-1] < 2e-3 and away[0] > 0.005
+
+
+def test_what_the_command_shows_of_proposition_1_is_in_the_benchmark_and_in_the_documentation() -> None:
+    found = proposition_1()
+    results = json.loads((ROOT / "benchmarks" / "results" / "theory.json").read_text())["proposition_1"]
+    assert {name: pytest.approx(values, rel=1e-4) for name, values in results.items()} == found.summary()
+    told = " ".join((ROOT / "docs" / "explanation" / "theorems.md").read_text().split())
+    for values in (found.box, found.ball):
+        assert values[-1] < 1e-3 and values[0] > 0.1
+        listed = ", ".join(f"{value:.2g}" for value in values)
+        assert listed in found.words and listed in told
 
 
 def test_the_proof_takes_points_with_h_below_0_which_there_need_not_be() -> None:
@@ -87,6 +102,14 @@ def test_with_the_papers_own_sensitivity_they_do_not() -> None:
     assert ratio.max() > 100.0
     at_no_noise = log_ratio(first, second, second.gradient[None])
     assert at_no_noise[0] < -J * K * math.log(2.0)  # and near the mean the narrower density is 2^JK times higher
+
+
+def test_on_outputs_that_were_drawn_the_papers_sensitivity_leaves_epsilon_far_behind() -> None:
+    found = proposition_2()
+    removed = 4 * (4 / 3) / 10  # the longest record's ||x r^T||_1 / I, of a model of zeros
+    assert found.public == pytest.approx(removed / 0.8)  # public Delta = 2 J / I
+    assert found.public < found.epsilon < 10.0 < found.paper
+    assert "0.67 (within ε = 1) with a public Δ, and 20 (above ε = 1)" in found.words
 
 
 def test_to_replace_a_record_changes_the_gradient_twice_as_much_as_to_remove_it_or_more() -> None:

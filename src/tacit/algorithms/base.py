@@ -24,7 +24,10 @@ from tacit.types import Array, Shard
 S = TypeVar("S", bound=Server)
 NOISE_ON = ("gradients", "hidden", "uploads", "samples", "objectives")
 PACES = ("falling", "constant", "eager", "plain", "exact", "central")
-USUAL = "approximate, in total; pure as well with --mechanism laplace; nominal per update in mode paper"
+USUAL = {
+    "certified": "approximate, in total; pure as well with --mechanism laplace",
+    "paper": "nominal per update in mode paper",
+}
 
 
 class Agent(NamedTuple):
@@ -168,7 +171,10 @@ class Method:
     @property
     def promise(self) -> str:
         """What certified mode promises of it."""
-        return self.guarantee or (USUAL if self.noisy else "none: there is no noise")
+        if not self.noisy:
+            return "none: there is no noise"
+        parts = [words for mode, words in USUAL.items() if mode in self.modes]
+        return self.guarantee or "; ".join(parts)
 
     @property
     def federated(self) -> bool:

@@ -45,6 +45,7 @@ ALGORITHMS.register("iadmm")(
         _build,
         noisy=False,
         modes=("certified", "paper"),
+        pace="plain",
         reference="Huang et al., IEEE TIFS 2020; in the paper eq. ADMM-2-Prox",
     )
 )

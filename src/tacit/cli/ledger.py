@@ -106,7 +106,8 @@ def _print_run(totals: Mapping[str, Any]) -> None:
         raise InputError("nothing was released yet: the ledger holds the plan alone")
     stdout.print(PAPER_HEADLINE if totals["mode"] == "paper" else headline(totals), soft_wrap=True, highlight=False)
     headings = ("run", "agents", "spent", "left", *(f"δ {delta:g}" for delta in SHOWN_DELTAS), "δ 0")
-    print_table(headings, [row for run in totals["runs"] for row in _rows(run)], left=2)
+    named = len({run["algorithm"] for run in totals["runs"]}) > 1
+    print_table(headings, [row for run in totals["runs"] for row in _rows(run, named)], left=2)
     bounds = dict.fromkeys(run["accountant"] for run in totals["runs"])
     names = "; ".join(EXPLAINED[bound] for bound in bounds)
     stdout.print(f"epsilon spent and left at δ {totals['delta']:g}, and spent at other δ, by {names}", soft_wrap=True)
@@ -115,14 +116,15 @@ def _print_run(totals: Mapping[str, Any]) -> None:
         stdout.print(f"all {len(totals['runs'])} runs shown to the same eyes: ε {together}", soft_wrap=True)
 
 
-def _rows(run: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """One row for all agents that spent the same."""
+def _rows(run: Mapping[str, Any], named: bool) -> list[tuple[str, ...]]:
+    """One row for all agents that spent the same; `named`: with the run's method."""
+    label = f"{run['run']} {run['algorithm']}" if named else str(run["run"])
     groups: dict[tuple[str, ...], list[str]] = {}
     for agent in run["agents"]:
         others = (agent["by_delta"][f"{delta:g}"] for delta in SHOWN_DELTAS)
         figures = (agent["epsilon"], agent["left"], *others, agent["pure_epsilon"])
         groups.setdefault(tuple(format_epsilon(figure) for figure in figures), []).append(agent["agent"])
-    return [(str(run["run"]), _names(names), *figures) for figures, names in groups.items()]
+    return [(label, _names(names), *figures) for figures, names in groups.items()]
 
 
 def _names(names: list[str]) -> str:

@@ -71,7 +71,8 @@ def _print(view: PlanView, facts: dict[str, Any]) -> None:
         f"{_count(facts['rounds'], 'round')}, {_count(facts['local_updates'], 'local update')} each",
         _noise(ALGORITHMS[facts["algorithm"]], facts),
         f"noise to signal of the model {facts['noise_to_signal']:.2g}: {facts['verdict']}; "
-        f"the run will spend {format_epsilon(facts['planned_epsilon'])} by {facts['accountant']}",
+        f"the run will spend {format_epsilon(facts['planned_epsilon'])}"
+        f"{'' if facts['accountant'] == 'none' else ' by ' + facts['accountant']}",
     ]
     for line in lines:
         stdout.print(line, soft_wrap=True, highlight=False)

@@ -55,9 +55,10 @@ def theory(
 
     Without RUN on three small problems with seeds, one for each theorem: the measured gap under the theorem's bound, as
     printed and as its proof gives it once repaired, and how fast it falls with rounds, with epsilon and with local
-    updates; and propositions 1 and 2, each on a small example. With RUN, a folder of --mode paper with objp or objpm and --set box or l2-ball, on the run's own records:
-    its rounds are made again, and what comes out is for the owner of the records alone. Assumptions that do not hold
-    are named. A mean above its bound, where all assumptions hold, ends with exit code 1.
+    updates; and propositions 1 and 2, each on a small example. With RUN, a folder of --mode paper with objp or objpm
+    and --set box or l2-ball, on the run's own records: its rounds are made again, and what comes out is for the owner
+    of the records alone. Assumptions that do not hold are named. A mean above its bound, where all assumptions hold,
+    ends with exit code 1.
 
     \b
     Examples:
@@ -150,6 +151,8 @@ HEADINGS = ("theorem", "measured", "bound", "ratio", "in T", "in ε", "promised"
 
 
 def _print(results: Sequence[Result]) -> None:
+    from tacit.theory.rates import FEWEST  # noqa: PLC0415
+
     one = results[0].shown
     at = f"ε = {one.setting.epsilon:g}, T = {one.rounds[-1]:,}, {one.seeds} seeds"
     _say(f"E[F(z) − F(z*) + γ‖Aw − z‖] at {at}")
@@ -158,7 +161,7 @@ def _print(results: Sequence[Result]) -> None:
     _say("")
     for result in results:
         name = f"theorem {result.theorem.number}"
-        why = ": a fit takes 3 points, each above 0" if "no exponent" in result.verdict else ""
+        why = f": a fit takes {FEWEST} points, each above 0" if "no exponent" in result.verdict else ""
         _say(f"{name}: {result.verdict}{why}")
         _tell(name, _all(result))
 

@@ -54,6 +54,7 @@ def _run(run: int, agents: Mapping[str, Counter[Event]], plan: Mapping[str, Any]
     worst = max(totals.values(), key=lambda total: total.bound.epsilon)
     return {
         "run": run,
+        "algorithm": plan.get("algorithm", ""),
         "total_epsilon": _number(plan["total_epsilon"]),
         "planned_epsilon": planned,
         "spent_epsilon": worst.bound.epsilon,

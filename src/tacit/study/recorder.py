@@ -36,6 +36,10 @@ def refuse_uncovered(batch: Batch, plans: Sequence[Plan], done: Round) -> None:
     for (p, _), count in done.events.items():
         by_agent[p] += count
     draws = max(by_agent.values(), default=0)
+    if plans and not draws:
+        raise Everywhere(
+            f"{batch.algorithm} sent something in round {done.t} without an event: nothing of it may be shown"
+        )
     planned = max((math.ceil(sum(plan.events.values()) / plan.rounds) for plan in plans), default=draws)
     if draws > planned:
         raise Everywhere(

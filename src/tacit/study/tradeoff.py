@@ -68,6 +68,10 @@ def plan_view(settings: Settings) -> PlanView:
     part, algorithm, epsilon = study.parts[0], settings.algorithm[0], settings.total_epsilon[0]
     if len(settings.total_epsilon) > 1:
         raise InputError("a plan is for one total-epsilon: others are shown beside it")
+    if len(settings.algorithm) > 1:
+        raise InputError(
+            f"a plan is for one algorithm, and there are {len(settings.algorithm)}: --dry-run has them all"
+        )
     filled, facts = study.settings, facts_for(study.facts, algorithm)
     question = asked(filled, algorithm, epsilon)
     loss = LOSSES[filled.loss]()

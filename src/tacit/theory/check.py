@@ -145,7 +145,7 @@ def weigh(
     )
     last = [part.gaps(found.value, gamma)[-1] for part in parts]
     finite = [(budget, gap) for budget, gap in zip(budgets, last, strict=True) if math.isfinite(budget)]
-    in_epsilon = exponent_in_epsilon(*zip(*finite, strict=True)) if finite else None
+    in_epsilon = exponent_in_epsilon([budget for budget, _ in finite], [gap for _, gap in finite]) if finite else None
     return Result(theorem, c, found, gamma, findings, in_epsilon)
 
 

@@ -57,12 +57,12 @@ class Ratios(NamedTuple):
     def words(self) -> str:
         """In one line."""
         return (
-            f"over {self.outputs:,} outputs the largest |ln ratio| of two data sets' densities is {self.public:.2g} with "
-            f"a public Δ, {self._beside(self.public)}, and {self.paper:.2g} with the paper's Δ, {self._beside(self.paper)}"
+            f"over {self.outputs:,} outputs the largest |ln ratio| of two data sets' densities is "
+            f"{self._beside(self.public)} with a public Δ, and {self._beside(self.paper)} with the paper's Δ"
         )
 
     def _beside(self, ratio: float) -> str:
-        return f"{'within' if ratio <= self.epsilon else 'above'} ε = {self.epsilon:g}"
+        return f"{ratio:.2g} ({'within' if ratio <= self.epsilon else 'above'} ε = {self.epsilon:g})"
 
 
 def proposition_1() -> Approach:

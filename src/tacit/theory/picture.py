@@ -22,7 +22,7 @@ NAMES = ("measured, mean over seeds", "bound, repaired", "bound, as printed")
 GAP = "F(z) − F(z*) + γ‖Aw − z‖"
 WIDTH, HEIGHT = 3.6, 2.7  # of a panel, in inches
 FEW = 100  # rounds, below which the axis is numbered more finely
-ROOM = 5.0  # below the lines, as a factor
+ROOM, SHARE = 5.0, 0.2  # below the lines: at least this factor, and this share of the decades they span
 
 
 def figure(results: Sequence[Result]) -> Figure:
@@ -136,7 +136,8 @@ def _ticks(axes: Axes, values: Sequence[float]) -> None:
 
 def _write(axes: Axes, words: str) -> None:
     """Below all lines."""
-    axes.set_ylim(bottom=axes.get_ylim()[0] / ROOM)
+    low, high = axes.get_ylim()
+    axes.set_ylim(bottom=low / max(ROOM, (high / low) ** SHARE))
     axes.text(0.03, 0.04, words, transform=axes.transAxes, fontsize=8, color=GREY, va="bottom")
 
 
