@@ -7,9 +7,9 @@ Ten agents, total epsilon 1, delta 1e-6, five seeds, and nothing else set: every
 The exact methods, which solve a problem in every round and have fewer of them, are a study of their own. Central
 references have one round. What was published with pure noise runs with Laplace noise as well.
 
-Takes about half an hour on two cores. The studies lie in runs/algorithms: one that has ended is kept, one that was stopped
-goes on. Writes benchmarks/results/algorithms.json, the picture `algorithms.png` beside the other pictures of the
-documentation, and the page `algorithms-compared.md` beside the one on algorithms. With --quick everything is made anew
+Takes about half an hour on two cores. The studies lie in runs/algorithms: one that has ended is kept, one that was
+stopped goes on. Writes benchmarks/results/algorithms.json, the picture `algorithms.png` beside the other pictures of
+the documentation, and the page `algorithms-compared.md` beside the one on algorithms. With --quick everything is made anew
 in runs/algorithms-quick, and nothing gets into the documentation.
 """
 

@@ -62,7 +62,7 @@ def test_the_whole_run_costs_its_budget_and_never_more(tmp_path: Path, changes: 
 
 def test_the_noise_that_is_drawn_is_the_noise_of_the_event(tmp_path: Path) -> None:
     """The spread of what is sent, over many seeds, against the scale that the ledger records."""
-    run = train(tmp_path / "r", seeds=200, rounds=1, total_epsilon=0.1, set="all")
+    run = train(tmp_path / "r", seeds=100, rounds=1, total_epsilon=0.1, set="all")
     event = next(iter(releases(run.folder.read_ledger())[0]["north"]))
     assert isinstance(event, Noise)
     row = run.folder.read_metrics()[0]
@@ -371,4 +371,3 @@ def test_a_run_with_a_budget_stops_where_something_is_released_without_noise(
     monkeypatch.setattr(OutputNoise, "scale", lambda self, moved: np.zeros(len(moved)))
     with pytest.raises(InputError, match="dp-fedavg released something without noise in round 1"):
         tacit.run(**CLINICS | {"algorithm": "dp-fedavg", "rounds": 2, "out": str(tmp_path / "r")})
-

@@ -55,8 +55,7 @@ def _refuse_numpy_only(settings: Settings) -> None:
         if "torch" not in ALGORITHMS[name].backends:
             known = ", ".join(other for other in ALGORITHMS if "torch" in ALGORITHMS[other].backends)
             raise InputError(
-                f"backend is torch, but {name} knows only numpy: there are {known}, "
-                "or --backend compiled or numpy"
+                f"backend is torch, but {name} knows only numpy: there are {known}, or --backend compiled or numpy"
             )
     if settings.noise == "hardened":
         raise InputError(
