@@ -9,8 +9,8 @@ references have one round. What was published with pure noise runs with Laplace 
 
 Takes about half an hour on two cores. The studies lie in runs/algorithms: one that has ended is kept, one that was
 stopped goes on. Writes benchmarks/results/algorithms.json, the picture `algorithms.png` beside the other pictures of
-the documentation, and the page `algorithms-compared.md` beside the one on algorithms. With --quick everything is made anew
-in runs/algorithms-quick, and nothing gets into the documentation.
+the documentation, and the page `algorithms-compared.md` beside the one on algorithms. With --quick everything is made
+anew in runs/algorithms-quick, and nothing gets into the documentation.
 """
 
 from __future__ import annotations
