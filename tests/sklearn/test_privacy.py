@@ -72,6 +72,7 @@ def test_noise_from_the_operating_system_is_never_the_same_and_from_a_seed_alway
         ({"total_epsilon": "much"}, "total_epsilon is 'much': it must be a number"),
         ({"classes": [1]}, "there is only one class, 1"),
         ({"algorithm": "iadmm"}, "iadmm adds no noise and cannot keep it"),
+        ({"algorithm": "dpsgd"}, "algorithm is dpsgd, whose noise is for simulations: give random_state"),
         ({"algorithm": "objpp"}, r"no algorithm 'objpp' \(did you mean"),
         ({"loss": "hing"}, "no loss 'hing'"),
         ({"total_epsilon": math.inf, "ledger": "l"}, "which has no cost that a ledger could hold"),

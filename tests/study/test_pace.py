@@ -12,16 +12,20 @@ import tacit
 from tacit import api
 from tacit.algorithms import ALGORITHMS
 from tacit.algorithms.contraction import largest_eta
+from tacit.algorithms.dp_iadmm import DpIadmm
 from tacit.engine.team import Alone
 from tacit.errors import InputError
 from tacit.privacy.events import Objective, Sampled
 from tacit.settings import resolve
+from tacit.study.batches import batches
 from tacit.study.begin import own_part, prepare
-from tacit.study.certified import Outline, outline
+from tacit.study.certified import Outline, facts_for, outline
 from tacit.study.forecast import forecast
 from tacit.study.pace import DETERMINANT_SHARE, OUTPUT_CARE
 from tacit.study.pooled import CURATOR, records_of
 from tacit.study.tradeoff import plan_facts, plan_view, planned_settings
+from tacit.views.plots import figure
+from tacit.views.sentences import result_sentences
 from tacit.views.tables import rounds_done
 
 CLINICS: dict[str, Any] = {
@@ -95,6 +99,12 @@ def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Pa
     assert (
         averages["z_smooth"].shape == (2, 3, *w.shape) and (averages["z_smooth"][0] == averages["z_smooth"][0][0]).all()
     )
+    assert "gradient units (erm-outp: parameter units)" in [axes.get_ylabel() for axes in figure([run.folder]).axes]
+    assert "one model together without showing each other a record" in result_sentences(run.summary)[0]
+    assert (
+        "one model together by giving all records to one curator"
+        in result_sentences(run.summary | {"runs": [central]})[0]
+    )
     with pytest.raises(InputError, match="erm-outp is a central reference: no agent sends anything but its records"):
         api.sent(run.path)
 
@@ -138,6 +148,40 @@ def test_plans_say_what_is_sent_and_what_noise_a_step_has() -> None:
     assert not sampled.paces
     curator, agents = (plan_view(resolve(CLINICS | {"algorithm": name})) for name in ("erm-objp", "admm-objp"))
     assert curator.proposal.noise_to_signal < agents.proposal.noise_to_signal
+
+
+def test_a_curators_pace_does_not_hang_on_its_company() -> None:
+    alone, beside = planned("erm-objp").parts[0], planned("erm-objp,objp", rounds=50).parts[0]
+    assert float(beside.algorithm.rho(1)[0, 0]) == float(alone.algorithm.rho(1)[0, 0])
+
+
+def test_a_curator_may_have_what_all_agents_may_have() -> None:
+    facts = planned("objp", records_max={"north": 300, "south": 200, "west": 150}).facts
+    assert facts_for(facts, "erm-objp").largest == 650 and facts_for(facts, "objp") is facts
+    assert facts_for(facts._replace(records_max=250), "erm-objp").largest == 750
+
+
+def test_what_sees_samples_has_a_run_for_every_seed() -> None:
+    def runs(**changes: Any) -> list[int]:
+        settings = resolve(CLINICS | {"algorithm": "fedavg", "total_epsilon": "inf", "seeds": 3} | changes)
+        return list(batches(settings)[0].seeds)
+
+    assert runs() == [1] and runs(sampling_rate=0.5) == [1, 2, 3]
+
+
+def test_refusals_and_allowances_of_plans() -> None:
+    with pytest.raises(InputError, match="a plan is for one algorithm, and there are 2"):
+        plan_view(resolve(CLINICS | {"algorithm": "objp,objpm"}))
+    without_noise = planned("dp-fedavg", precision="float32", total_epsilon="inf")
+    assert without_noise.parts[0].plans[0].multiplier == 0.0
+    assert forecast(resolve(CLINICS | {"algorithm": "erm-objp"}))["bytes_up"] == 0
+
+
+def test_what_is_sent_without_an_event_stops_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    step = DpIadmm.agent_step
+    monkeypatch.setattr(DpIadmm, "agent_step", lambda *args: step(*args)._replace(events=()))
+    with pytest.raises(InputError, match="objp sent something in round 1 without an event"):
+        tacit.run(**CLINICS, rounds=2, out=str(tmp_path / "r"))
 
 
 @pytest.mark.parametrize("name", CERTIFIED)

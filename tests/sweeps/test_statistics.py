@@ -111,6 +111,13 @@ def test_without_noise_no_seed_counts() -> None:
     }
 
 
+def test_random_samples_make_seeds_count_without_noise() -> None:
+    sampled = compare({"dpsgd": [0.12, 0.13, 0.11], "iadmm": [0.1]}, epsilon=math.inf)
+    assert not sampled[0].exact and sampled[0].difference.n == 3
+    found = summaries(rows({"dpsgd": [0.12, 0.13, 0.11]}, epsilon=math.inf), ["algorithm"], "seed")
+    assert [one.n for one in found.values()] == [3]
+
+
 def test_where_partitions_are_repeated_their_seeds_are_averaged_first() -> None:
     errors = {1: [0.1, 0.2], 2: [0.3, 0.4], 3: [0.2, 0.6]}
     found = [
