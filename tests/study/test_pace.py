@@ -84,6 +84,12 @@ def test_noise_on_a_solution_takes_more_convexity_than_noise_within() -> None:
     assert float(ratio) == pytest.approx(OUTPUT_CARE, rel=1e-6)
 
 
+def test_a_solution_may_go_any_way_that_its_noise_allows() -> None:
+    """Explicit steps have a longest one; a curator's convexity falls with the budget all the way."""
+    found = [float(planned("erm-outp", total_epsilon=e).parts[0].algorithm.rho(1)[0, 0]) for e in (10.0, 100.0, 1000.0)]
+    assert found == sorted(found, reverse=True) and len(set(found)) == 3
+
+
 def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Path) -> None:
     run = tacit.run(**CLINICS, algorithm="erm-outp,objp", rounds=4, test_share=0.25, out=str(tmp_path / "r"))
     central, own = run.runs
