@@ -10,18 +10,20 @@ import pytest
 
 import tacit
 from tacit import api
-from tacit.algorithms import ALGORITHMS
+from tacit.algorithms import ALGORITHMS, base
 from tacit.algorithms.contraction import largest_eta
 from tacit.algorithms.dp_iadmm import DpIadmm
+from tacit.cli.plan import NOISE_ON as ON_THE_TERMINAL
 from tacit.engine.team import Alone
 from tacit.errors import InputError
+from tacit.privacy import guarantee
 from tacit.privacy.events import Objective, Sampled
 from tacit.settings import resolve
 from tacit.study.batches import batches
 from tacit.study.begin import own_part, prepare
 from tacit.study.certified import Outline, facts_for, outline
 from tacit.study.forecast import forecast
-from tacit.study.pace import DETERMINANT_SHARE, OUTPUT_CARE
+from tacit.study.pace import DETERMINANT_SHARE, OUTPUT_CARE, PACES
 from tacit.study.pooled import CURATOR, records_of
 from tacit.study.tradeoff import plan_facts, plan_view, planned_settings
 from tacit.views.plots import figure
@@ -154,6 +156,11 @@ def test_plans_say_what_is_sent_and_what_noise_a_step_has() -> None:
     assert not sampled.paces
     curator, agents = (plan_view(resolve(CLINICS | {"algorithm": name})) for name in ("erm-objp", "admm-objp"))
     assert curator.proposal.noise_to_signal < agents.proposal.noise_to_signal
+
+
+def test_every_name_a_method_may_say_is_known_where_it_is_read() -> None:
+    assert set(PACES) == set(base.PACES)
+    assert set(guarantee.NOISE_ON) == set(ON_THE_TERMINAL) == set(base.NOISE_ON)
 
 
 def test_a_curators_pace_does_not_hang_on_its_company() -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, Step, Upload
-from tacit.algorithms.objectives import ObjectivePerturbation, every_objective
+from tacit.algorithms.objectives import ObjectivePerturbation, every_objective, perturbation
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step
-from tacit.algorithms.subproblem import Solver, check_exact
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array, Shard
 
@@ -32,10 +31,7 @@ class AdmmObjp(Consensus):
 
 
 def _build(recipe: Recipe) -> AdmmObjp:
-    r = recipe
-    check_exact("admm-objp", r.problem)
-    solver = Solver(r.problem, r.tolerance, r.limit)
-    return AdmmObjp(ObjectivePerturbation(solver, r.noise, r.moved, r.trace, r.rank), r.rho)
+    return AdmmObjp(perturbation("admm-objp", recipe), recipe.rho)
 
 
 ALGORITHMS.register("admm-objp")(

@@ -10,7 +10,7 @@ from tacit.algorithms.base import ALGORITHMS, Agent, Consensus, Method, Recipe, 
 from tacit.algorithms.charges import Public, every_upload
 from tacit.algorithms.schedules import Schedule
 from tacit.algorithms.steps import dual_step
-from tacit.algorithms.subproblem import Solver, check_exact, moved_minimiser
+from tacit.algorithms.subproblem import Solver, moved_minimiser, solver_for
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array, Shard
@@ -45,8 +45,7 @@ def moved_solution(public: Public, t: int) -> float:
 
 def _build(recipe: Recipe) -> AdmmOutp:
     r = recipe
-    check_exact("admm-outp", r.problem)
-    return AdmmOutp(Solver(r.problem, r.tolerance, r.limit), r.rho, r.noise, r.moved)
+    return AdmmOutp(solver_for("admm-outp", r), r.rho, r.noise, r.moved)
 
 
 ALGORITHMS.register("admm-outp")(

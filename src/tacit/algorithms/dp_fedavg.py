@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tacit.algorithms.base import ALGORITHMS, Agent, Method, Recipe, Step, Upload
@@ -23,7 +24,7 @@ class DpFedAvg(FedAvg):
     """
 
     noise: OutputNoise = SILENT
-    moved: float = 0.0  # how far one unit moves f'_p
+    moved: float = math.inf  # how far one unit moves f'_p
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """Local training, then noise."""

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.algorithms.base import ALGORITHMS, Agent, Averaging, Method, Recipe, Step, Upload
-from tacit.algorithms.objectives import ObjectivePerturbation, every_objective
+from tacit.algorithms.objectives import ObjectivePerturbation, every_objective, perturbation
 from tacit.algorithms.schedules import Schedule
-from tacit.algorithms.subproblem import Solver, check_exact
 from tacit.arrays import namespace
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array, Shard
@@ -31,10 +30,7 @@ class ErmObjp(Averaging):
 
 
 def _build(recipe: Recipe) -> ErmObjp:
-    r = recipe
-    check_exact("erm-objp", r.problem)
-    solver = Solver(r.problem, r.tolerance, r.limit)
-    return ErmObjp(ObjectivePerturbation(solver, r.noise, r.moved, r.trace, r.rank), r.rho)
+    return ErmObjp(perturbation("erm-objp", recipe), recipe.rho)
 
 
 ALGORITHMS.register("erm-objp")(

@@ -10,7 +10,7 @@ from tacit.algorithms.admm_outp import moved_solution
 from tacit.algorithms.base import ALGORITHMS, Agent, Averaging, Method, Recipe, Step, Upload
 from tacit.algorithms.charges import every_upload
 from tacit.algorithms.schedules import Schedule
-from tacit.algorithms.subproblem import Solver, check_exact, moved_minimiser
+from tacit.algorithms.subproblem import Solver, moved_minimiser, solver_for
 from tacit.arrays import namespace
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import NoiseSource
@@ -39,8 +39,7 @@ class ErmOutp(Averaging):
 
 def _build(recipe: Recipe) -> ErmOutp:
     r = recipe
-    check_exact("erm-outp", r.problem)
-    return ErmOutp(Solver(r.problem, r.tolerance, r.limit), r.rho, r.noise, r.moved)
+    return ErmOutp(solver_for("erm-outp", r), r.rho, r.noise, r.moved)
 
 
 ALGORITHMS.register("erm-outp")(

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tacit.algorithms.base import Recipe
 from tacit.algorithms.charges import BY_LENGTH, Public, upload_event
-from tacit.algorithms.subproblem import Solver
+from tacit.algorithms.subproblem import Solver, solver_for
 from tacit.privacy.events import NON_PRIVATE, BatchEvent, Event, Objective
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import NoiseSource
@@ -52,13 +53,22 @@ class ObjectivePerturbation:
 
     def event(self, scale: Array, convexity: Array) -> BatchEvent:
         """What the perturbed minimisers cost, of every run."""
-        kind, pairs = f"objective-{self.noise.kind}", zip(scale, convexity, strict=True)
+        known = self.moved, self.trace, self.rank, self.noise.kind
+        pairs = zip(scale, convexity, strict=True)
         return BatchEvent(
-            tuple(
-                Objective(float(s), self.moved, self.trace / float(c), self.rank, kind) if s > 0.0 else NON_PRIVATE
-                for s, c in pairs
-            )
+            tuple(minimiser_event(float(s), float(c), *known) if s > 0.0 else NON_PRIVATE for s, c in pairs)
         )
+
+
+def perturbation(name: str, recipe: Recipe) -> ObjectivePerturbation:
+    """Of a method by name."""
+    r = recipe
+    return ObjectivePerturbation(solver_for(name, r), r.noise, r.moved, r.trace, r.rank)
+
+
+def minimiser_event(scale: float, convexity: float, moved: float, trace: float, rank: int, kind: str) -> Objective:
+    """ln det moves by at most trace / (rho + alpha), the smallest that an eigenvalue can be."""
+    return Objective(scale, moved, trace / convexity, rank, f"objective-{kind}")
 
 
 def every_objective(public: Public, multiplier: float, rounds: int) -> Counter[Event]:
@@ -67,7 +77,6 @@ def every_objective(public: Public, multiplier: float, rounds: int) -> Counter[E
     kind, l2 = BY_LENGTH[public.mechanism], public.moved.l2
     for t in range(1, rounds + 1):
         convexity = public.rho(t) + public.convexity
-        determinant, apart = public.trace / convexity, 2.0 * public.tolerance / convexity
-        events[Objective(multiplier * l2, l2, determinant, public.rank, f"objective-{kind}")] += 1
-        events[upload_event(public.mechanism, CARE * multiplier, apart)] += 1
+        events[minimiser_event(multiplier * l2, convexity, l2, public.trace, public.rank, kind)] += 1
+        events[upload_event(public.mechanism, CARE * multiplier, 2.0 * public.tolerance / convexity)] += 1
     return events

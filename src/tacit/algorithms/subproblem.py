@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit.algorithms.base import Recipe
 from tacit.arrays import to_numpy
 from tacit.errors import InputError
 from tacit.problems import Problem
@@ -143,13 +144,15 @@ def bounded(shard: Shard, limit: Limit) -> Shard:
     """The records no longer than the limit allows."""
     if not isinstance(limit, BoundRecords) or float(shard.norm2.max(initial=0.0)) <= limit.bound:
         return shard
-    return Shard(shard.x * (limit.bound / np.maximum(shard.norm2, limit.bound))[:, None], shard.y)
+    return Shard(shard.x * limit.scale(shard)[:, None], shard.y)
 
 
-def check_exact(name: str, problem: Problem) -> None:
-    """Refuse what an exact solver with a guarantee does not cover."""
+def solver_for(name: str, recipe: Recipe) -> Solver:
+    """The solver of a method whose guarantee hangs on its tolerance; what that does not cover is refused."""
+    problem = recipe.problem
     smooth = np.isfinite(problem.loss.curvature) and np.isfinite(problem.regulariser.curvature)
     if not (smooth and np.isfinite(problem.loss.residual_bound)):
         raise InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
     if isinstance(problem.feasible, (Box, L2Ball)):
         raise InputError(f"{name} needs set all: what its solver's tolerance means is not worked out for other sets")
+    return Solver(problem, recipe.tolerance, recipe.limit)

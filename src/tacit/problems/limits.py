@@ -95,17 +95,18 @@ class BoundRecords:
 
     def scores(self, scores: Array, shard: Shard) -> Array:
         """The scores of the scaled records."""
-        return scores * self._scale(shard)[:, None, None]
+        return scores * self.scale(shard)[:, None, None]
 
     def residual(self, residual: Array, shard: Shard) -> Array:
         """With the scale of x put onto r."""
-        return residual * self._scale(shard)[:, None, None]
+        return residual * self.scale(shard)[:, None, None]
 
     def terms(self, shard: Shard) -> Terms:
         """A factor for every record."""
-        return Terms(scale=self._scale(shard))
+        return Terms(scale=self.scale(shard))
 
-    def _scale(self, shard: Shard) -> Array:
+    def scale(self, shard: Shard) -> Array:
+        """min(1, bound / ||x||_2) of every record, [n]."""
         scale: Array = self.bound / namespace(shard.norm2).clip(shard.norm2, self.bound, None)
         return scale
 
