@@ -37,7 +37,8 @@ def panels(regression: bool, on_uploads: Sequence[str] = ()) -> tuple[Panel, ...
         if regression
         else Panel("test_error", "Test error", "% of the test records", 100.0)
     )
-    noise = f"gradient units ({', '.join(on_uploads)}: parameter units)" if on_uploads else "gradient units"
+    whose = ", ".join(on_uploads) if len(on_uploads) < 3 else "on uploads"
+    noise = f"gradient units ({whose}: parameter units)" if on_uploads else "gradient units"
     return (
         error,
         Panel("train_objective", "Training objective F(w)", "loss a record"),
