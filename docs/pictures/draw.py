@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from tacit.algorithms.steps import consensus, dual_step, linearised_step
+from tacit.data import DataOptions, load_unmapped
+from tacit.data.maps import Raw, built
+from tacit.data.maps.images import as_bytes
+from tacit.data.maps.scattering import Scattering
+from tacit.data.maps.wavelets import DIRECTIONS
 from tacit.problems import SETS
 from tacit.types import Array
 from tacit.views.style import COLOURS, GREY, STYLE, heading, ink, save
@@ -121,6 +127,39 @@ def draw_epsilon() -> Figure:
     return drawn
 
 
+def draw_scattering() -> Figure:
+    """A digit, its wavelets of two sizes in six directions, and their blurs, which are the features."""
+    drawn = Figure(figsize=(7.2, 3.7))
+    panels = drawn.subplots(3, 1 + DIRECTIONS)
+    drawn.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.94, wspace=0.1, hspace=0.35)
+    filters = built("scattering", Raw(196, (14, 14)))
+    if not isinstance(filters, Scattering):
+        raise TypeError("scattering is built as such")
+    digit = load_unmapped(DataOptions("mnist14")).train[0].x[7:8]
+    channels = filters.channels(digit).reshape(-1, 4, 4)
+    small, large = (wavelets(as_bytes(digit))[0] for wavelets in filters.first)
+    _pixels(panels[0, 0], digit, "a digit")
+    _pixels(panels[1, 0], channels[0], "blurred")
+    panels[2, 0].axis("off")
+    names = (
+        "small strokes, by direction",
+        "larger strokes, by direction",
+        "small strokes, blurred: 6 × 16 of the features",
+    )
+    for row, (name, images) in enumerate(zip(names, (small, large, channels[1:]), strict=True)):
+        for k in range(DIRECTIONS):
+            _pixels(panels[row, 1 + k], images[k], "" if k else name)
+    return drawn
+
+
+def _pixels(axes: Axes, image: Array, name: str) -> None:
+    """A square image, dark where its values are large."""
+    side = math.isqrt(image.size)
+    axes.imshow(image.reshape(side, side), cmap="Greys", vmin=0.0)
+    heading(axes, name)
+    _bare(axes)
+
+
 def _goal(axes: Axes) -> None:
     """What all data together pull to."""
     axes.plot(*HOMES.mean(axis=0), "+", color="black", ms=11, mew=1.4)
@@ -145,7 +184,13 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], col
     axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=12, color=colour, lw=1.4))
 
 
-PICTURES = {"round": draw_round, "consensus": draw_consensus, "averaging": draw_averaging, "epsilon": draw_epsilon}
+PICTURES = {
+    "round": draw_round,
+    "consensus": draw_consensus,
+    "averaging": draw_averaging,
+    "epsilon": draw_epsilon,
+    "scattering": draw_scattering,
+}
 
 
 def draw_all(folder: Path) -> None:

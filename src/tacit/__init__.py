@@ -7,10 +7,30 @@ from tacit.version import VERSION as __version__
 if TYPE_CHECKING:
     from tacit.api import Run, dry_run, open_run, plan, resume, run
     from tacit.errors import InputError
+    from tacit.frontiers import Frontier, frontier
     from tacit.sweeps import Sweep, sweep
 
-__all__ = ["InputError", "Run", "Sweep", "__version__", "dry_run", "open_run", "plan", "resume", "run", "sweep"]
-_ELSEWHERE = {"InputError": "tacit.errors", "Sweep": "tacit.sweeps", "sweep": "tacit.sweeps"}
+__all__ = [
+    "Frontier",
+    "InputError",
+    "Run",
+    "Sweep",
+    "__version__",
+    "dry_run",
+    "frontier",
+    "open_run",
+    "plan",
+    "resume",
+    "run",
+    "sweep",
+]
+_ELSEWHERE = {
+    "Frontier": "tacit.frontiers",
+    "InputError": "tacit.errors",
+    "Sweep": "tacit.sweeps",
+    "frontier": "tacit.frontiers",
+    "sweep": "tacit.sweeps",
+}
 
 
 def __dir__() -> list[str]:

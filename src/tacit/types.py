@@ -112,6 +112,7 @@ class Dataset:
     features: tuple[str, ...]  # J names; the intercept, where there is one, is the last
     target: Target
     notes: tuple[str, ...] = ()  # what loading had to do to the records, for the owner's eyes
+    features_by: str = "none"  # the public feature map that the records went through
 
     @property
     def records(self) -> int:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit.algorithms.schedules import Constant, DynamicRho, LinearEta, NonsmoothEta, SmoothEta, StrongEta
+from tacit.algorithms.schedules import Constant, DynamicRho, LevelEta, NonsmoothEta, SmoothEta, StrongEta
 
 EPSILON = np.array([0.05, 1.0, np.inf])
 
@@ -36,15 +36,17 @@ def test_etas_are_the_theorems() -> None:
 
 def test_every_run_may_have_its_own() -> None:
     assert Constant([1.0, 2.0, 3.0], EPSILON)(7).tolist() == [[1.0], [2.0], [3.0]]
-    assert LinearEta(EPSILON, 8, [1.0, 2.0, 4.0])(7).tolist() == [[0.25], [0.5], [1.0]]  # a (1 - 6/8)
-    assert LinearEta(EPSILON, 8, 2.0)(9).tolist() == [[0.25]] * 3  # after the last round as in it
+    level = LevelEta(EPSILON, 20, [1.0, 2.0, 4.0])  # it falls over the last four rounds
+    assert level(1).tolist() == level(16).tolist() == [[1.0], [2.0], [4.0]]
+    np.testing.assert_allclose(level(19)[:, 0], [0.5, 1.0, 2.0], rtol=1e-14)
+    assert LevelEta(EPSILON, 20, 2.0)(21).tolist() == LevelEta(EPSILON, 20, 2.0)(20).tolist()  # after the last as in it
 
 
 @pytest.mark.parametrize(
     "schedule",
     [
         Constant(1.0, EPSILON.astype(np.float32)),
-        LinearEta(EPSILON.astype(np.float32), 9, [1.0, 2.0, 4.0]),
+        LevelEta(EPSILON.astype(np.float32), 9, [1.0, 2.0, 4.0]),
         DynamicRho(EPSILON.astype(np.float32)),
         SmoothEta(EPSILON.astype(np.float32), 1.0),
         NonsmoothEta(EPSILON.astype(np.float32)),

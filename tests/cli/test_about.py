@@ -7,6 +7,7 @@ import pytest
 from tacit.algorithms import ALGORITHMS
 from tacit.cli import cli
 from tacit.data import SOURCES
+from tacit.data.maps import MAPS
 from tacit.settings.settings import FIELDS
 from tests.cli.helpers import tacit, tacit_json
 
@@ -37,6 +38,9 @@ def test_algorithms_and_data_sets_are_listed() -> None:
     text = tacit("algorithms").stdout
     assert all(ALGORITHMS[name].equation in text for name in ALGORITHMS)
     assert set(tacit_json("data", "list")) == set(SOURCES)
+    assert set(tacit_json("data", "maps")) == {"none", *MAPS}
+    assert "scattering  an image's wavelets" in tacit("data", "maps").stdout
     info = tacit_json("data", "info", "mnist14", "--agents", "4", "--partition", "dirichlet")
     assert len(info["agents"]) == 4
+    assert (info["features"], info["feature_map"]) == (196, "scattering")
     assert sum(info["agents"].values()) == 60000

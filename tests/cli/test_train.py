@@ -89,31 +89,30 @@ def test_a_flag_given_twice_means_both(tmp_path: Path) -> None:
     assert [entry["epsilon"] for entry in found["runs"]] == [1.0, "inf"]
 
 
-def test_tacit_run_with_no_argument_compares_three_ways(tmp_path: Path) -> None:
-    """The embedded data, several local updates a round and one, with and without noise; the report beside it."""
-    found = tacit_json("run", cwd=tmp_path)
-    runs = {(entry["algorithm"], entry["epsilon"]): entry for entry in found["runs"]}
-    assert set(runs) == {(name, epsilon) for name in ("objpm", "objp") for epsilon in (1.0, "inf")}
-    assert runs["objpm", 1.0]["test_error"] <= 0.12
-    assert runs["objpm", "inf"]["test_error"] <= runs["objpm", 1.0]["test_error"] < runs["objp", 1.0]["test_error"]
+def test_what_tacit_run_does_with_no_argument(tmp_path: Path) -> None:
+    """The embedded data, total epsilon 1, the planner's choice but for fewer rounds, to save time."""
+    found = tacit_json("run", "--rounds", "50", "--evaluate-every", "50", cwd=tmp_path)
+    (run,) = found["runs"]
+    assert (run["algorithm"], run["epsilon"]) == ("objp", 1.0)
+    assert run["test_error"] <= 0.035  # of 50 rounds; of the planner's 300 it is 0.025
     assert found["mode"] == "certified"
     assert 0.999 <= found["privacy"]["runs"][0]["spent_epsilon"] <= 1.0
     assert found["data"]["records"] == 60000
     assert len(found["data"]["agents"]) == 10
     folder = tmp_path / found["run"]
     assert folder.parent.name == "runs"
-    assert (folder / "report.html").is_file()
-    assert runs["objpm", 1.0]["seconds"] < 8 * _floor(updates=20 * 10 * 10)
+    assert "scattering" in (folder / "report.html").read_text()
+    assert run["seconds"] < 4 * _floor(rounds=run["rounds"])
 
 
-def _floor(updates: int) -> float:
-    """Seconds of that many updates' bare matrix products (two runs, one agent's records), on this machine now."""
-    x, z, r = np.ones((6000, 196)), np.ones((196, 20)), np.ones((6000, 20))
+def _floor(rounds: int) -> float:
+    """Seconds of that many rounds' bare matrix products of ten agents, on this machine now."""
+    x, z, r = np.ones((6000, 784)), np.ones((784, 10)), np.ones((6000, 10))
     began = time.perf_counter()
-    for _ in range(100):
+    for _ in range(30):
         x @ z
         x.T @ r
-    return (time.perf_counter() - began) / 100 * updates
+    return (time.perf_counter() - began) / 30 * 10 * rounds
 
 
 def test_one_file_for_each_agent_and_parquet(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tacit.data import SOURCES, DataOptions, data_folder, describe, load, source_for
 from tacit.errors import InputError
+from tacit.settings import resolve
 
 from .helpers import write
 
@@ -32,6 +33,14 @@ def test_presets_hold_in_every_mode_and_the_papers_in_its_own() -> None:
     for name in SOURCES:
         assert all(key == "rounds" or key.startswith(("rho", "eta")) for key in SOURCES[name].paper)
     assert [name for name in SOURCES if not SOURCES[name].paper] == ["table"]
+
+
+@pytest.mark.parametrize("name", [*SOURCES])
+def test_images_are_mapped_unless_told_otherwise_and_never_in_mode_paper(name: str) -> None:
+    usual = "scattering" if SOURCES[name].image else "none"
+    assert resolve({"data": name}).features == usual
+    assert resolve({"data": name, "mode": "paper"}).features == "none"
+    assert resolve({"data": name, "features": "unit"}).features == "unit"
 
 
 @pytest.mark.parametrize("data", ["a/b", "x.csv", "X.PARQUET", "./mnist"])

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from tacit.algorithms import ALGORITHMS, Agent, Algorithm
 from tacit.algorithms.releases.certified import CertifiedRelease
-from tacit.algorithms.schedules import Constant, DynamicRho, LinearEta, NonsmoothEta, Schedule, SmoothEta, StrongEta
+from tacit.algorithms.schedules import Constant, DynamicRho, LevelEta, NonsmoothEta, Schedule, SmoothEta, StrongEta
 from tacit.arrays import as_like, namespace, to_numpy
 from tacit.engine.checkpoint import from_arrays, to_arrays
 from tacit.engine.evaluate import test_error as error_of
@@ -210,7 +210,7 @@ def test_the_share_of_wrong_classes_is_exact() -> None:
 
 def schedules(epsilon: Array) -> list[Schedule]:
     constants = Constant(1.3, epsilon), Constant([1.1, 1.2, 1.3], epsilon), DynamicRho(epsilon, tc=3, cap=2.5)
-    linear = LinearEta(epsilon, 7, 0.3), LinearEta(epsilon, 7, [0.1, 0.2, 0.3])
+    linear = LevelEta(epsilon, 7, 0.3), LevelEta(epsilon, 7, [0.1, 0.2, 0.3])
     return [*constants, *linear, SmoothEta(epsilon, 2.0, 1.7), NonsmoothEta(epsilon, 0.3), StrongEta(epsilon, 0.3)]
 
 

@@ -62,7 +62,13 @@ def check(federation: Federation, study: Coordinator, exchange: Local) -> None:
 
 @pytest.mark.parametrize(
     "study",
-    [{}, {"algorithm": "objpm", "local_updates": 3, "precision": "float32"}, {"mechanism": "laplace", "loss": "hinge"}],
+    [
+        {},
+        {"algorithm": "objpm", "local_updates": 3, "precision": "float32"},
+        {"mechanism": "laplace", "loss": "hinge"},
+        {"features": "unit"},
+        {"features": "fourier", "intercept": False},
+    ],
 )
 def test_a_federation_is_the_study_in_one_process(tmp_path: Path, study: dict[str, Any]) -> None:
     accept = {"mechanisms": ["gaussian", "laplace"], "algorithms": ["objp", "objpm"]}
@@ -73,6 +79,8 @@ def test_a_federation_is_the_study_in_one_process(tmp_path: Path, study: dict[st
     assert participation(made.folder) == [list(SITES)] * 4
     check(federation, made, exchange)
     assert (federation.run.read_model()["w"] == made.state.w[:, 0]).all()
+    features = federation.run.read_model()["feature_names"]
+    assert features[0] == {"unit": "unit_age", "fourier": "fourier_0"}.get(study.get("features", ""), "age")
     for ledger in (made.folder.read_ledger(), federation.folder("west", made.experiment).read_ledger()):
         totals = ledger_totals(ledger)
         assert totals["total_epsilon"] == pytest.approx(totals["planned_epsilon"])

@@ -85,6 +85,7 @@ def test_more_than_half_of_the_sites_are_the_quorum_unless_said(tmp_path: Path) 
         ({"study": {"epsilon": 1.0}}, "no key in [study] 'epsilon' (did you mean 'total_epsilon'?)"),
         ({"study": {"mode": "paper"}}, "no key in [study] 'mode'"),
         ({"study": {"noise": "seeded"}}, "no key in [study] 'noise'"),
+        ({"study": {"trust": "server"}}, "no key in [study] 'trust'"),
         ({"study": {"records_max": 5}}, "no key in [study] 'records_max'"),
         ({"study": {"total_records": None}}, "[study] needs total_records"),
         ({"study": {"total_records": 0}}, "[study] total_records is 0: it must be a whole number of at least 1"),
@@ -102,8 +103,8 @@ def test_more_than_half_of_the_sites_are_the_quorum_unless_said(tmp_path: Path) 
         ({"study": {"algorithm": ["objp", "objpm"]}}, "[study] algorithm must be one value"),
         ({"study": {"total_epsilon": [1.0, 2.0], "noise_multiplier": None}}, "[study] total_epsilon must be one value"),
         ({"study": {"total_epsilon": 0}}, "total-epsilon is 0: it must be above 0"),
-        ({"study": {"algorithm": "ceadmm"}}, "sends more than z: there are objp, objpm, objt"),
-        ({"study": {"algorithm": ["ceadmm"]}}, "sends more than z: there are objp, objpm, objt"),
+        ({"study": {"algorithm": "ceadmm"}}, "sends more than z: there are dpgd, objp, objpm, objt, objw"),
+        ({"study": {"algorithm": ["ceadmm"]}}, "sends more than z: there are dpgd, objp, objpm, objt, objw"),
         ({"study": {"algorithm": "dpsgd"}}, "algorithm is dpsgd, which has no exact noise"),
         ({"study": {"delta": 1.0}}, "delta is 1.0: it must be above 0 and below 1"),
         ({"study": {"rounds": 0}}, "rounds is 0: it must be a whole number"),
@@ -142,7 +143,7 @@ SHARED: dict[str, Any] = {
     "loss": "hinge", "regulariser": "l1", "beta": 0.5, "set": "box", "set_size": 3.0, "algorithm": "objpm", "rounds": 5,
     "local_updates": 2, "rho": 0.5, "eta": 0.5, "eta_scale": 2.0, "total_epsilon": 2.0, "delta": 1e-7,
     "mechanism": "laplace", "adjacency": "replace-one", "clip": 0.5, "clip_l1": 0.5, "noise_multiplier": 21.0,
-    "intercept": False, "precision": "float32", "total_records": 61,
+    "intercept": False, "features": "fourier", "precision": "float32", "total_records": 61,
 }  # fmt: skip
 
 

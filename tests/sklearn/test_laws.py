@@ -154,3 +154,9 @@ def test_a_fit_is_the_study_that_a_run_on_a_table_is(tmp_path: Path) -> None:
     w = run.w[:, 1] - run.w[:, 0]
     np.testing.assert_allclose([*model.coef_[0], *model.intercept_], w, rtol=1e-9)
     assert model.privacy_spent_.epsilon == run.summary["privacy"]["total_epsilon"]
+
+
+def test_estimators_have_no_feature_map() -> None:
+    """Their coefficients are in the user's units, which a map would take away."""
+    with pytest.raises(TypeError, match="features"):
+        TacitClassifier(features="fourier")  # type: ignore[call-arg]

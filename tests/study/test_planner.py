@@ -35,7 +35,7 @@ def test_the_rule_on_mnist() -> None:
     assert made.rounds == 300
     assert made.clip == pytest.approx(clip)
     assert made.noise_to_signal == pytest.approx(10.0 * math.sqrt(10.0) * sigma / 60000, rel=1e-3)
-    assert made.eta == pytest.approx(3.0 * step * 10 / (28.0 * clip), rel=1e-3)
+    assert made.eta == pytest.approx(2.0 * step * 10 / (28.0 * clip), rel=1e-3)
     assert made.rho * made.eta == pytest.approx(1.0)
     assert made.verdict == "a small loss"
 
@@ -109,10 +109,21 @@ def test_small_tables_never_diverge(tmp_path: Path, epsilon: float, kind: str, l
 
 
 def test_the_planner_on_the_embedded_digits(tmp_path: Path) -> None:
-    """Total epsilon 1 at delta 1e-6 with nothing set by hand."""
-    run = tacit.run(total_epsilon="1", precision="float32", evaluate_every=300, averages=False, out=str(tmp_path / "r"))
+    """Total epsilon 1 at delta 1e-6 on the pixels; tests/cli/test_train.py has the default, a feature map."""
+    quickly: dict[str, Any] = {"precision": "float32", "evaluate_every": 300, "averages": False}
+    run = tacit.run(features="none", total_epsilon="1", **quickly, out=str(tmp_path / "r"))
     assert run.runs[0]["test_error"] <= 0.107
     assert run.runs[0]["rounds"] <= 300
+
+
+def test_the_constants_are_in_units_of_a_usual_record() -> None:
+    """After a map every record has length 1, where without one a third of the longest is usual."""
+    plain, mapped = (
+        propose(DIGITS._replace(features_by=name), LOSSES["softmax"](), Asked(1.0, 1e-6)) for name in ("none", "unit")
+    )
+    assert mapped.clip == pytest.approx(3.0 / 28.0 * plain.clip, rel=1e-3)
+    assert mapped.eta * mapped.clip == pytest.approx(28.0 / 3.0 * plain.eta * plain.clip, rel=1e-3)  # of a score alike
+    assert mapped[4:] == plain[4:]
 
 
 def test_the_committed_figures_keep_their_targets() -> None:

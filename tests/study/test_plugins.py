@@ -23,6 +23,7 @@ ALGORITHMS.register("{name}")(
 )
 """
 SETTINGS: dict[str, Any] = {
+    "features": "none",
     "data": "mnist14",
     "total_epsilon": "inf",
     "rounds": 4,
@@ -39,7 +40,7 @@ def plugin(folder: Path, name: str) -> Path:
 
 def test_a_plugins_algorithm_is_trained_recorded_and_named(tmp_path: Path) -> None:
     file = plugin(tmp_path, "twin")
-    helpers.tacit("run", "--plugins", "twin.py", "--algorithm", "twin,iadmm", "--data", "mnist14", "--total-epsilon",
+    helpers.tacit("run", "--plugins", "twin.py", "--algorithm", "twin,iadmm", "--features", "none", "--total-epsilon",
                   "inf", "--rounds", "2", "--agents", "2", "--out", "run", cwd=tmp_path)  # fmt: skip
     run = tacit.open_run(tmp_path / "run")
     np.testing.assert_array_equal(run.w[0], run.w[1])
@@ -129,7 +130,7 @@ ALGORITHMS.register("twice")(Method("more than it says", "z", build, modes=("cer
 def test_a_method_that_releases_more_often_than_planned_is_stopped(tmp_path: Path) -> None:
     """Its charge and its steps are written in two places: where they do not agree, the first round is the last."""
     (tmp_path / "twice.py").write_text(TWICE)
-    run = ("run", "--plugins", "twice.py", "--algorithm", "twice", "--rounds", "2", "--out", "r")
+    run = ("run", "--plugins", "twice.py", "--algorithm", "twice", "--features", "none", "--rounds", "2", "--out", "r")
     said = helpers.refused(*run, cwd=tmp_path)
     assert "twice released 2 times in round 1, and its plan has 1" in said
 
@@ -139,3 +140,22 @@ def test_a_method_with_a_name_nobody_knows_is_refused_at_once(tmp_path: Path, wr
     (tmp_path / "twice.py").write_text(TWICE.replace("modes=", f"{wrong}, modes="))
     said = helpers.refused("algorithms", "--plugins", "twice.py", cwd=tmp_path)
     assert f"no {wrong.partition('=')[0]} " in said
+
+
+MAP = """
+from tacit.data.maps import MAPS, FeatureMap
+
+MAPS.register("{name}")(FeatureMap("half of every record", lambda raw: raw.width, lambda raw: lambda x: {made}))
+"""
+
+
+def test_a_plugins_feature_map_is_used_and_held_to_its_length(tmp_path: Path) -> None:
+    for name, made in (("halves", "x / (2 * len(x[0]) ** 0.5)"), ("longer", "x * 0 + 2.0")):
+        (tmp_path / f"{name}.py").write_text(MAP.format(name=name, made=made))
+    asked = ("run", *helpers.CERTIFIED, "--rounds", "2")
+    own = ("--plugins", "halves.py", "--features", "halves", "--out", "run")
+    helpers.tacit(*asked, *own, cwd=tmp_path)
+    assert tacit.open_run(tmp_path / "run").folder.read_model()["feature_names"][0] == "halves_0"
+    assert "halves" in helpers.tacit("data", "maps", "--plugins", "halves.py", cwd=tmp_path).stdout
+    said = helpers.refused(*asked, "--plugins", "longer.py", "--features", "longer", cwd=tmp_path)
+    assert "a map gives every record length 1, or 0" in said

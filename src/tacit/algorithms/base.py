@@ -23,7 +23,7 @@ from tacit.types import Array, Shard
 
 S = TypeVar("S", bound=Server)
 NOISE_ON = ("gradients", "hidden", "uploads", "samples", "objectives")
-PACES = ("falling", "constant", "eager", "plain", "exact", "central")
+PACES = ("falling", "explicit", "constant", "eager", "plain", "exact", "central")
 USUAL = {
     "certified": "approximate, in total; pure as well with --mechanism laplace",
     "paper": "nominal per update in mode paper",
@@ -160,6 +160,7 @@ class Method:
     central: bool = False  # whether a trusted curator holds all records: a reference, not a federation
     rounds: int | None = None  # its own number of rounds, where that is not for the settings to say
     upload: type = Upload
+    summed: bool = False  # whether gradients are at w and uploads linear in the noisy ones: noise on the sum is enough
 
     def __post_init__(self) -> None:
         """A name that nobody knows would fail only in the middle of a plan."""

@@ -83,5 +83,7 @@ ALGORITHMS.register("dpsgd")(
         hardened=False,
         mechanisms=("gaussian",),
         noise_on="samples",
+        pace="explicit",
+        summed=True,
     )
 )

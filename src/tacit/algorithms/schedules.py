@@ -11,6 +11,8 @@ from typing import TypeAlias
 from tacit.arrays import namespace, spread
 from tacit.types import Array
 
+FALLS = 0.2  # s of a level eta
+
 Schedule: TypeAlias = Callable[[int], Array]
 """t -> [R, 1], ready to stand before [J, R, K]."""
 
@@ -77,8 +79,12 @@ class NonsmoothEta:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearEta:
-    """eta^t = a (1 - (t - 1) / T): from a down to a / T, so that the last rounds average the noise out."""
+class LevelEta:
+    """eta^t = a min(1, (1 - (t - 1) / T) / s): a, and over the last share s of the rounds down to nearly 0.
+
+    For a path of a given length steps that are all alike collect the least noise (Cauchy and Schwarz); the fall at the
+    end calms what swings.
+    """
 
     epsilon: Array  # [R]
     rounds: int  # T
@@ -86,7 +92,8 @@ class LinearEta:
 
     def __call__(self, t: int) -> Array:
         """The proximity of every run."""
-        return self._first * (1.0 - (min(t, self.rounds) - 1) / self.rounds)
+        left = 1.0 - (min(t, self.rounds) - 1) / self.rounds
+        return self._first * min(1.0, left / FALLS)
 
     @cached_property
     def _first(self) -> Array:

@@ -1,7 +1,8 @@
 """The game: two neighbouring data sets, and the algorithm that a run would use, in the adversary's favourite state.
 
 The adversary knows everything but which of the two data sets an agent holds, and has chosen all else: the model, the
-dual (zero), the other records. Everything is small, so that many releases can be made.
+dual (zero), the other records. Everything is small, so that many releases can be made. Where only sums are seen, a
+release is the sum over several agents; the uploads of those that collude are known, and taken off again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tacit.data import Facts
 from tacit.errors import InputError, no_such
 from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.privacy.sensitivity import ADJACENCIES
+from tacit.privacy.trust import AGENTS, SECURE_SUM
 from tacit.settings import Settings, resolve
+from tacit.settings.trust import COLLUDERS
 from tacit.study.batches import batches, sampling_rate
 from tacit.study.build import build_algorithm, build_problem
 from tacit.study.pace import Pace
@@ -28,10 +31,12 @@ from tacit.study.protect import protect
 from tacit.study.schedules import eta_schedule, rho_schedule
 
 AUDITED = (
-    "objp", "objpm", "objt", "hidden", "ceadmm", "outp", "dp-fedavg", "dp-fedprox", "dpsgd", "admm-outp", "admm-objp",
+    "objp", "objpm", "objt", "objw", "hidden", "ceadmm", "outp", "dpgd", "dp-fedavg", "dp-fedprox", "dpsgd",
+    "admm-outp", "admm-objp",
 )  # fmt: skip
 CLIP = 0.1  # far below any canary's gradient, so that clipping always binds
 GRADIENTS = ("gradients", "hidden")  # where noise is drawn for every local update
+HONEST = 2  # agents behind a sum, where nobody says how many there are beside those that collude
 CURVED = 2.5  # over epsilon and I: the rho at which two fifths of a claim go into the determinant
 
 
@@ -48,6 +53,9 @@ class Claim:
     epsilon: float = 1.0
     delta: float = 1e-6
     noise: str = "seeded"
+    trust: str = AGENTS
+    colluders: int = COLLUDERS  # of secure-sum
+    agents: int | None = None  # P, where a release is their sum; by default HONEST beside the colluders
 
     def filled(self) -> Claim:
         """With nothing left open."""
@@ -63,7 +71,23 @@ class Claim:
         if self.sampling_rate is not None and not takes_samples(algorithm):
             raise InputError(f"sampling-rate is given, but {algorithm} takes no samples: dpsgd does")
         rate = sampling_rate(Settings(), algorithm) if self.sampling_rate is None else self.sampling_rate
-        return replace(self, algorithm=algorithm, mechanism=mechanism, local_updates=updates, sampling_rate=rate)
+        filled = replace(self, algorithm=algorithm, mechanism=mechanism, local_updates=updates, sampling_rate=rate)
+        return replace(filled, agents=self._agents)
+
+    @property
+    def _agents(self) -> int:
+        if self.trust == AGENTS and self.agents not in (None, 1):
+            raise InputError(f"agents is {self.agents}, but with trust agents every upload is a release by itself")
+        if self.agents is not None and self.agents < 1:
+            raise InputError(f"agents is {self.agents}: it must be at least 1")
+        known = self.colluders if self.trust == SECURE_SUM else 0
+        return self.agents or (1 if self.trust == AGENTS else HONEST + known)
+
+    @property
+    def honest(self) -> int:
+        """How many agents' noise the adversary does not know."""
+        agents = self._agents
+        return agents - self.colluders if self.trust == SECURE_SUM else agents
 
     @property
     def noise_on(self) -> str:
@@ -85,6 +109,7 @@ class Game(NamedTuple):
     eta: float
     algorithm: Algorithm
     kind: str  # of the noise: gaussian, laplace or l2-laplace
+    honest: int = 1  # agents whose uploads a release is the sum of
 
 
 def games(claim: Claim) -> list[Game]:
@@ -92,8 +117,13 @@ def games(claim: Claim) -> list[Game]:
     claim = claim.filled()
     kind = claim.mechanism if claim.noise_on in GRADIENTS else BY_LENGTH[claim.mechanism]
     return [
-        Game(scene, c, *steps(c), hastened(build(claim, scene.facts, *steps(c))), kind) for scene, c in _scenes(claim)
+        Game(scene, c, *steps(c), hastened(build(claim, _facts(claim, scene), *steps(c))), kind, claim.honest)
+        for scene, c in _scenes(claim)
     ]
+
+
+def _facts(claim: Claim, scene: Scene) -> Facts:
+    return scene.facts._replace(agents=claim.agents or 1)
 
 
 def steps(c: float) -> tuple[float, float]:
@@ -133,7 +163,10 @@ def _settings(claim: Claim, rho: float, eta: float) -> Settings:
         if (claim.mechanism, claim.noise) != ("laplace", "seeded"):
             raise InputError(f"{claim.noise} {claim.mechanism} noise needs mode certified: paper has seeded laplace")
         return resolve(common, {"epsilon": claim.epsilon})
-    certified = {"mechanism": claim.mechanism, "adjacency": claim.adjacency, "noise": claim.noise, "clip": CLIP}
+    certified: dict[str, Any] = {
+        "mechanism": claim.mechanism, "adjacency": claim.adjacency, "noise": claim.noise, "clip": CLIP,
+        "trust": claim.trust, "colluders": claim.colluders,
+    }  # fmt: skip
     clip_l1 = CLIP if claim.mechanism == "laplace" and claim.noise_on == "gradients" else math.inf
     return resolve(common, {"total_epsilon": claim.epsilon, "clip_l1": clip_l1}, certified)
 

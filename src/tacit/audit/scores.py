@@ -16,7 +16,7 @@ from tacit.audit.game import Game
 from tacit.audit.minimisers import log_density
 from tacit.audit.noise import Silence, block_noise
 from tacit.privacy.noise import NoiseSource
-from tacit.types import Array
+from tacit.types import Array, Shard
 
 PILOT, PILOT_SEED = 2000, 2**62 + 1  # releases that the adversary makes at home, with a seed that no audit has
 
@@ -41,14 +41,18 @@ Score: TypeAlias = Callable[[Array, Known], Array]
 
 
 def release(game: Game, arm: int, runs: int, noise: NoiseSource) -> Array:
-    """What leaves the agent in `runs` independent rounds from the same state, by the real step.
+    """What is seen of `runs` independent rounds from the same state, by the real step: an upload, or a sum of several.
 
-    [F J, R, K], all F fields of the upload one below the other.
+    [F J, R, K], all F fields of the upload one below the other. The records of all agents but the first are known,
+    and what they add to a sum is taken off again: as well, they have none.
     """
     w = np.repeat(game.scene.w[:, None, :], runs, axis=1)
     algorithm = for_runs(game.algorithm, runs) if isinstance(game.algorithm, DpSgd | AdmmObjp) else game.algorithm
-    upload = algorithm.agent_step(1, w, Agent(w, np.zeros_like(w)), game.scene.arms[arm], noise).upload
-    return np.concatenate(tuple(upload))
+    shard, agent = game.scene.arms[arm], Agent(w, np.zeros_like(w))
+    shards = [shard, *[Shard(shard.x[:0], shard.y[:0])] * (game.honest - 1)]
+    uploads = (algorithm.agent_step(1, w, agent, own, noise).upload for own in shards)
+    total: Array = sum(np.concatenate(tuple(upload)) for upload in uploads)  # type: ignore[assignment]
+    return total
 
 
 def for_runs(algorithm: Algorithm, runs: int) -> Algorithm:

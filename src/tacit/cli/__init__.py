@@ -17,6 +17,7 @@ from tacit.cli.data import data
 from tacit.cli.doctor import completion, doctor
 from tacit.cli.export import export
 from tacit.cli.federation import federation
+from tacit.cli.frontier import frontier
 from tacit.cli.group import NearestGroup
 from tacit.cli.ledger import ledger
 from tacit.cli.look import plot, report, show
@@ -25,10 +26,12 @@ from tacit.cli.plan import plan
 from tacit.cli.reproduce import reproduce
 from tacit.cli.sweep import sweep
 from tacit.cli.theory import theory
+from tacit.cli.told import Told
 from tacit.cli.train import resume, train
 from tacit.cli.use import evaluate, predict
 from tacit.engine.team import rank_here
 from tacit.errors import Everywhere, InputError
+from tacit.telling import listening
 from tacit.version import VERSION
 
 LAST_WORDS = 1.0  # seconds: torchrun ends all ranks when one ends badly, and the first has to say why
@@ -61,7 +64,7 @@ COMMANDS = {
     "Use a model": (predict, evaluate, export),
     "Train over a network": (federation,),
     "Data and settings": (data, algorithms, config),
-    "Research": (reproduce, theory, bench),
+    "Research": (frontier, reproduce, theory, bench),
     "This installation": (doctor, completion),
 }
 for commands in COMMANDS.values():
@@ -78,7 +81,8 @@ def run() -> None:
     """Run a command; what the user got wrong ends with one sentence and exit code 2."""
     stdout.quiet = stderr.quiet = rank_here() > 0  # of the ranks of a run, the first speaks
     try:
-        outcome = cli(prog_name="tacit", standalone_mode=False)
+        with listening(Told(stderr)):
+            outcome = cli(prog_name="tacit", standalone_mode=False)
         _leave(outcome if isinstance(outcome, int) else 0)
     except click.ClickException as error:
         _fail(f"{_one_line(error.format_message())}; see '{_help_of(error)}'", everywhere=True)

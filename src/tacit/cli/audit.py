@@ -19,14 +19,16 @@ from tacit.audit.game import AUDITED, takes_samples
 from tacit.audit.run import Finding, Watch
 from tacit.cli.output import print_json, print_table, stderr, stdout
 from tacit.errors import InputError
+from tacit.privacy.trust import AGENTS, SECURE_SUM
 from tacit.results.files import to_json, write_text
 from tacit.results.folder import RunFolder
-from tacit.settings import resolve
+from tacit.settings import Settings, resolve
 from tacit.study.batches import sampling_rate
 from tacit.study.build import local_updates
 from tacit.views.report import write_report
 
 SHOW_AFTER, LINE_SECONDS = 2.0, 10.0
+MOST_HONEST = 4
 NUMBERS = ("rho", "eta", "true pos.", "false pos.", "epsilon >=")
 
 
@@ -40,6 +42,11 @@ NUMBERS = ("rho", "eta", "true pos.", "false pos.", "epsilon >=")
 @click.option("--claim", default=1.0, metavar="NUMBER", help="epsilon that is claimed; in mode paper of one update")
 @click.option("--delta", default=1e-6, metavar="NUMBER", help="delta that is claimed")
 @click.option("--noise", default="seeded", metavar="VALUE", help="seeded (floating point) or hardened (exact integers)")
+@click.option(
+    "--trust", default="agents", metavar="VALUE", help="agents, secure-sum or server; of dpgd, dpsgd and objw"
+)
+@click.option("--colluders", default=1, metavar="NUMBER", help="secure-sum: agents that tell what they know")
+@click.option("--agents", type=int, metavar="NUMBER", help="P behind a sum; by default 2 beside those that collude")
 @click.option("--releases", default=200_000, metavar="NUMBER", help="releases from each data set, in every game")
 @click.option("--confidence", default=0.999, metavar="NUMBER", help="of the lower bound")
 @click.option("--seed", type=int, metavar="NUMBER", help="to repeat an audit; by default none")
@@ -73,6 +80,7 @@ def audit(
       tacit audit --local-updates 10 --delta 0.01 --plot audit.png
       tacit audit --algorithm hidden --json
       tacit audit --algorithm dpsgd --sampling-rate 0.5 --delta 0.1 --releases 20000
+      tacit audit --algorithm dpgd --trust secure-sum --delta 0.01
       tacit audit --mode paper --local-updates 10    what the paper claims: refuted
       tacit audit --run runs/a                       the setting of a run; its report tells the outcome
     """
@@ -126,15 +134,27 @@ def _claim_of(folder: RunFolder, own: Sequence[str]) -> Claim:
         local_updates=local_updates(settings, algorithm),
         sampling_rate=sampling_rate(settings, algorithm) if takes_samples(algorithm) else None,
         noise=settings.noise,
+        **_trust_of(folder, settings),
     )
+
+
+def _trust_of(folder: RunFolder, settings: Settings) -> dict[str, Any]:
+    """Who is behind a run's sums; the more there are the longer it takes, and beyond a few nothing changes."""
+    if settings.trust == AGENTS:
+        return {}
+    known = settings.colluders if settings.trust == SECURE_SUM else 0
+    agents = next(entry["public"]["agents"] for entry in folder.read_ledger() if entry["kind"] == "study")
+    played = known + min(int(agents) - known, MOST_HONEST)
+    return {"trust": settings.trust, "colluders": settings.colluders, "agents": played}
 
 
 def _print(found: Audit, plot: Path | None) -> None:
     claim = found.claim
     sampled = f", q = {claim.sampling_rate:g}" if takes_samples(claim.algorithm) else ""
+    summed = f", {claim.trust} of {claim.agents} agents, {claim.honest} of them honest" if claim.trust != AGENTS else ""
     _say(
-        f"{claim.mode} {claim.algorithm}, E = {claim.local_updates}{sampled}, {claim.noise} {claim.mechanism} noise, "
-        f"{claim.adjacency}, {found.releases:,} releases of each data set\n"
+        f"{claim.mode} {claim.algorithm}, E = {claim.local_updates}{sampled}, {claim.noise} {claim.mechanism} noise"
+        f"{summed}, {claim.adjacency}, {found.releases:,} releases of each data set\n"
     )
     print_table(("game", "score", *NUMBERS), [_row(one) for one in found.findings], left=2)
     verdict = "refuted" if found.exceeded else "not refuted"

@@ -10,10 +10,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from tacit.cli.group import NearestGroup
 from tacit.cli.output import print_json, stderr, stdout
-from tacit.data import SOURCES, data_folder, describe, draft_schema, load, read_table
+from tacit.data import SOURCES, data_folder, describe, draft_schema, load_unmapped, read_table
+from tacit.data.maps import MAPS, NONE
 from tacit.errors import InputError
 from tacit.results.files import write_text
 from tacit.settings import resolve
+from tacit.settings.plugins import allow, load_plugins
 
 
 @click.group(cls=NearestGroup)
@@ -39,6 +41,30 @@ def list_sources(as_json: bool) -> None:
         stdout.print(f"[bold]{name:8}[/] {source.summary}", highlight=False, soft_wrap=True)
         for word, fact in (("from", source.origin), ("by", source.attribution)):
             stdout.print(f"         {word}: {fact}", highlight=False, soft_wrap=True)
+
+
+@data.command()
+@click.option("--plugins", multiple=True, metavar="FILE", help="a Python file that adds some of your own")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def maps(plugins: tuple[str, ...], as_json: bool) -> None:
+    """The public feature maps there are: what --features makes of every record by itself, before training.
+
+    \b
+    Examples:
+      tacit data maps
+      tacit run --features pixels
+    """
+    allow(plugins)
+    load_plugins(plugins)
+    found = {NONE: "records as they are, features in [-1, 1]"}
+    for name in MAPS:
+        found[name] = MAPS[name].summary + ("; for square images" if MAPS[name].images else "")
+    if as_json:
+        print_json(found)
+        return
+    wide = max(map(len, found)) + 2
+    for name, summary in found.items():
+        stdout.print(f"[bold]{name:{wide}}[/]{summary}", highlight=False, soft_wrap=True)
 
 
 @data.command()
@@ -80,7 +106,7 @@ def fetch(name: str, data_dir: str, source: str) -> None:
 @click.option("--partition", default=None, help="how records are dealt to agents")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def info(name: str, as_json: bool, **given: Any) -> None:
-    """A data set or table in numbers: records, agents, features, classes.
+    """A data set or table in numbers: records, agents, features (before a feature map), classes.
 
     \b
     Examples:
@@ -88,7 +114,8 @@ def info(name: str, as_json: bool, **given: Any) -> None:
       tacit data info patients.csv --schema schema.toml
     """
     chosen = {key: value for key, value in given.items() if value not in (None, "")}
-    facts = describe(load(resolve({"data": name, **chosen}).data_options()))
+    options = resolve({"data": name, **chosen}).data_options()
+    facts = describe(load_unmapped(options)) | ({} if options.features == NONE else {"feature_map": options.features})
     if as_json:
         print_json(facts)
         return

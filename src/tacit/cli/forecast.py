@@ -23,6 +23,7 @@ def print_forecast(foreseen: Mapping[str, Any]) -> None:
     _say("data", _data(foreseen["data"]))
     if foreseen["mode"] == "certified":
         _say("noise", _noise(foreseen["noise"]))
+        _say("trust", foreseen["trust"])
     stdout.print()
     print_table(HEADINGS, _rows(foreseen["runs"]))
     stdout.print()

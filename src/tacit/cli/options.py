@@ -17,16 +17,32 @@ GROUPS = tuple(dict.fromkeys(entry.metadata["group"] for entry in FIELDS.values(
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def setting_flags(groups: Container[str]) -> Callable[[F], F]:
-    """A flag for every setting of some groups; one that is not given stays None, so that file and preset can speak."""
+def setting_flags(groups: Container[str], but: Container[str] = ()) -> Callable[[F], F]:
+    """A flag for every setting of some groups, `but` for those that a command has its own flags for.
+
+    One that is not given stays None, so that file and preset can speak.
+    """
 
     def decorate(function: F) -> F:
         for entry in reversed(FIELDS.values()):
-            if entry.metadata["group"] in groups:
+            if entry.metadata["group"] in groups and entry.name not in but:
                 function = _flag(entry)(function)
         return function
 
     return decorate
+
+
+def list_flag(name: str, panel: str, help_text: str) -> Callable[[F], F]:
+    """A flag for several values of a setting, whatever a run takes of it."""
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        name,
+        metavar="V1,V2,...",
+        multiple=True,
+        help=help_text,
+        panel=panel,
+        shell_complete=_completion(FIELDS[name], many=True),
+    )
 
 
 def given_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +60,7 @@ def _flag(entry: dataclasses.Field[Any]) -> Callable[[F], F]:
     default = f" [default: {shown}]" if shown != "" else ""
     metavar = "NUMBER" if isinstance(shown, (int, float)) else "VALUE"
     many = isinstance(entry.default, tuple)
-    shell = _completion(entry)
+    shell = _completion(entry, many)
     return click.option(
         f"--{flag}",
         entry.name,
@@ -56,12 +72,12 @@ def _flag(entry: dataclasses.Field[Any]) -> Callable[[F], F]:
     )
 
 
-def _completion(entry: dataclasses.Field[Any]) -> Callable[[Any, Any, str], list[CompletionItem]]:
+def _completion(entry: dataclasses.Field[Any], many: bool) -> Callable[[Any, Any, str], list[CompletionItem]]:
     """What a shell offers for a setting: its names, of a list the last, and files where it takes a path."""
     rule = entry.metadata["rule"]
 
     def complete(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
-        before, comma, last = typed.rpartition(",") if isinstance(entry.default, tuple) else ("", "", typed)
+        before, comma, last = typed.rpartition(",") if many else ("", "", typed)
         names = [n for n in SOURCES if SOURCES[n].published] if entry.name == "data" else choices_of(rule)
         found = [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]
         return [CompletionItem(typed, type="file")] if rule is path and not found else found  # bash takes one kind

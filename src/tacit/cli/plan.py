@@ -13,6 +13,7 @@ from tacit.algorithms import ALGORITHMS, Method
 from tacit.cli.options import given_settings, setting_flags
 from tacit.cli.output import print_json, print_table, stdout
 from tacit.errors import InputError
+from tacit.privacy.trust import AGENTS
 from tacit.results.files import write_text
 from tacit.study.tradeoff import PlanView, plan_facts, planned_settings
 from tacit.views.tables import format_bytes, format_epsilon
@@ -69,7 +70,8 @@ def _print(view: PlanView, facts: dict[str, Any]) -> None:
         f"{public.outputs} outputs{'' if public.published else ' (as declared)'}; protected: one {public.unit}",
         f"total epsilon {facts['total_epsilon']:g} at delta {facts['delta']:g}: {facts['algorithm']}, "
         f"{_count(facts['rounds'], 'round')}, {_count(facts['local_updates'], 'local update')} each",
-        _noise(ALGORITHMS[facts["algorithm"]], facts),
+        _noise(ALGORITHMS[facts["algorithm"]], facts, view.study.settings.trust),
+        f"trust: {facts['trust']}",
         f"noise to signal of the model {facts['noise_to_signal']:.2g}: {facts['verdict']}; "
         f"the run will spend {format_epsilon(facts['planned_epsilon'])}"
         f"{'' if facts['accountant'] == 'none' else ' by ' + facts['accountant']}",
@@ -95,13 +97,15 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number > 1)}"
 
 
-def _noise(method: Method, facts: dict[str, Any]) -> str:
+def _noise(method: Method, facts: dict[str, Any], trust: str) -> str:
     """Limits, steps and noise in one line."""
     limit = f"records scaled to {facts['record_bound']:.4g}" if method.bounded else f"clip {facts['clip']:.4g}"
     steps = f"rho {facts['rho']:.4g}"
     if method.pace not in ("exact", "central"):
         steps += f", eta {facts['eta']:.4g} to {facts['eta_last']:.3g}"
-    return f"{limit}, {steps}; noise of standard deviation {facts['noise']['std']:.3g} on {NOISE_ON[method.noise_on]}"
+    summed = "" if trust == AGENTS or method.central else ", summed over all agents"
+    place = f"{NOISE_ON[method.noise_on]}{summed}"
+    return f"{limit}, {steps}; noise of standard deviation {facts['noise']['std']:.3g} on {place}"
 
 
 NOISE_ON = {

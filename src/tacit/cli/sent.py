@@ -8,9 +8,11 @@ from tacit import api
 from tacit.cli.output import stderr
 from tacit.cli.watch import Watcher
 from tacit.data import source_for
+from tacit.data.maps import keeps_places
 from tacit.results.files import write_text
 from tacit.results.folder import LOCAL_ONLY, RunFolder
 from tacit.study.sent import Sent
+from tacit.telling import listening
 from tacit.views.curves import run_label
 
 
@@ -23,10 +25,12 @@ def draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path 
         check_place(out)
     watcher = Watcher(stderr)
     try:
-        found = api.sent(folder.path, run=run, agent=agent, round=t, watch=watcher)
+        with listening(watcher.told):
+            found = api.sent(folder.path, run=run, agent=agent, round=t, watch=watcher)
     finally:
         watcher.close()
-    image = source_for(folder.read_config()["data"]).image
+    config = folder.read_config()
+    image = source_for(config["data"]).image if keeps_places(config["features"]) else None
     weights = Weights(found.clean, found.noisy, found.model, found.features, found.classes)
     title = f"What {found.agent} sends in round {found.round} of {found.last}"
     path = out or own_place(folder) / "sent.png"

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
-from click.exceptions import Exit
 
-from tacit import study
 from tacit.cli.options import GROUPS, given_settings, setting_flags
 from tacit.cli.output import print_json, print_table, stderr, stdout
-from tacit.cli.sweep_watch import SweepWatcher
+from tacit.cli.sweep_watch import at_work
 from tacit.errors import InputError
 from tacit.stopping import stop_signals
 from tacit.sweeps.cost import check_ledger, cost_of
@@ -79,9 +75,9 @@ def sweep(
         folder = SweepFolder(Path(given["out"]) if "out" in given else default_place(grid))
     if dry_run:
         check_ledger(to_begin(folder, grid))
-        _preview(grid, as_json)
+        preview(grid, as_json)
         return
-    with _working(folder) as watcher, stop_signals(stderr.print) as stop:
+    with at_work(folder) as watcher, stop_signals(stderr.print) as stop:
         done = run_grid(folder, grid, by, yes=yes, say=watcher.say, watch=watcher, stop=stop)
     if as_json:
         print_json(done.summary)
@@ -107,7 +103,8 @@ def _check_alone(config: Path | None, over: tuple[str, ...], given: dict[str, An
         raise InputError("resume takes its settings from the sweep's own sweep.toml: give no others beside it")
 
 
-def _preview(grid: Grid, as_json: bool) -> None:
+def preview(grid: Grid, as_json: bool) -> None:
+    """The points of a grid, and what they would spend."""
     cost = cost_of(grid)
     if as_json:
         points = [
@@ -134,21 +131,6 @@ def _preview(grid: Grid, as_json: bool) -> None:
     stdout.print()
     for sentence in (f"{len(grid.points)} points, {grid.runs:,} runs; nothing was trained", *cost.sentences()):
         stdout.print(sentence, soft_wrap=True, highlight=False)
-
-
-@contextmanager
-def _working(folder: SweepFolder) -> Iterator[SweepWatcher]:
-    """Progress on stderr; who stops is told how to go on."""
-    watcher = SweepWatcher(stderr)
-    try:
-        yield watcher
-    except (study.Interrupted, KeyboardInterrupt):
-        watcher.close()
-        place = f": continue with 'tacit sweep --resume {folder.path}'" if folder.asked.is_file() else ""
-        stderr.print(f"stopped{place}", soft_wrap=True, highlight=False)
-        raise Exit(130) from None
-    finally:
-        watcher.close()
 
 
 def _show(done: Sweep) -> None:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from click.exceptions import Exit
 from rich.console import Console
 from rich.progress import TaskID
 
+from tacit import study
 from tacit.cli.bars import LINE_SECONDS, progress_bars
+from tacit.cli.output import stderr
+from tacit.cli.told import Told
+from tacit.sweeps.folder import SweepFolder
 from tacit.sweeps.work import SweepProgress
+from tacit.telling import listening
 
 
 class SweepWatcher:
@@ -23,6 +31,7 @@ class SweepWatcher:
         self._spoke = time.monotonic()
         self._planning = console.status("planning every point")
         self._planning.start()
+        self._told = Told(console, self._planning)
 
     def say(self, sentence: str) -> None:
         """Something to know before it begins."""
@@ -33,6 +42,7 @@ class SweepWatcher:
         """Take note of a round."""
         p, study = progress, progress.study
         if self._whole is None or self._point is None:
+            self._planning.stop()
             self._bars.start()
             self._whole = self._bars.add_task("rounds of all points", total=p.rounds, completed=p.done)
             self._point = self._bars.add_task("")
@@ -48,7 +58,31 @@ class SweepWatcher:
             wait = "" if left is None else f", {left:.0f} s left of the whole"
             self.say(f"{name}: round {study.t} of {study.rounds}{wait}")
 
+    def told(self, what: str, done: int, total: int) -> None:
+        """Take note of what a point does before its first round."""
+        if self._console.is_terminal and self._point is not None:
+            self._name = ""  # the bar is its own again with the next round
+            self._bars.update(self._point, total=total, completed=done, description=what)
+        else:
+            self._told(what, done, total)
+
     def close(self) -> None:
         """Leave the terminal as it was."""
         self._planning.stop()
         self._bars.stop()
+
+
+@contextmanager
+def at_work(folder: SweepFolder) -> Iterator[SweepWatcher]:
+    """Progress on stderr; who stops is told how to go on."""
+    watcher = SweepWatcher(stderr)
+    try:
+        with listening(watcher.told):
+            yield watcher
+    except (study.Interrupted, KeyboardInterrupt):
+        watcher.close()
+        place = f": continue with 'tacit {folder.kind} --resume {folder.path}'" if folder.asked.is_file() else ""
+        stderr.print(f"stopped{place}", soft_wrap=True, highlight=False)
+        raise Exit(130) from None
+    finally:
+        watcher.close()

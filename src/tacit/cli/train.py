@@ -20,10 +20,8 @@ from tacit.engine.team import rank_here
 from tacit.errors import InputError
 from tacit.kernels.library import library
 from tacit.results.folder import RunFolder
-from tacit.settings.settings import SHOWCASE
 from tacit.stopping import stop_signals
-
-OWN_STUDY = {"data", "algorithm", "mode", "epsilon", "total_epsilon", "noise", "noise_multiplier", "ledger"}
+from tacit.telling import listening
 
 
 @click.command("run", context_settings={"show_default": True})
@@ -43,12 +41,11 @@ OWN_STUDY = {"data", "algorithm", "mode", "epsilon", "total_epsilon", "noise", "
     panel="Output settings",
 )
 def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> None:
-    """Train a model; with no argument, compare methods on embedded data.
+    """Train a model; with no argument, on embedded data with a total epsilon of 1.
 
     CONFIG is a TOML file (tacit config init, or what tacit plan wrote). Flags win over it, both win over the data
     set's own preset, and that wins over the defaults below. The whole run keeps --total-epsilon at --delta; what is
-    not set comes from public facts, as tacit plan shows. With neither CONFIG nor a data set, algorithm or budget it
-    compares one and several local updates a round on mnist14, with and without noise.
+    not set comes from public facts, as tacit plan shows.
 
     \b
     Examples:
@@ -61,8 +58,6 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
       tacit run study.toml --dry-run
     """
     given = given_settings(flags)
-    if config is None and not given.keys() & OWN_STUDY:
-        given = {**SHOWCASE, **given}
     _warn_of_a_draft(given.get("schema") or (api.read_config(config).get("schema", "") if config else ""))
     if dry_run:
         foreseen = api.dry_run(config, **given)
@@ -128,7 +123,7 @@ def _watching() -> Iterator[tuple[Watcher, Callable[[], bool], Callable[[RunFold
 
     watcher = Watcher(stderr)
     try:
-        with stop_signals(stderr.print) as stop:
+        with stop_signals(stderr.print) as stop, listening(watcher.told):
             yield watcher, stop, started
     except (study.Interrupted, KeyboardInterrupt):
         watcher.close()

@@ -10,6 +10,7 @@ from rich.progress import TaskID, TextColumn
 
 from tacit import study
 from tacit.cli.bars import LINE_SECONDS, progress_bars
+from tacit.cli.told import Told
 from tacit.types import Array
 
 WHOLE = "whole"
@@ -26,6 +27,7 @@ class Watcher:
         self._spoke = time.monotonic()
         self._loading = console.status("loading data")
         self._loading.start()
+        self.told = Told(console, self._loading)  # for whoever lets it listen
 
     def __call__(self, progress: study.Progress) -> None:
         """Take note of a round of a study."""

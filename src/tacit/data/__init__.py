@@ -18,6 +18,7 @@ from tacit.data.draft import draft_schema
 from tacit.data.encode import encode
 from tacit.data.facts import Facts, check_facts, declared_facts, facts_of, schema_facts
 from tacit.data.info import describe, fingerprint, refuse_unseen_classes
+from tacit.data.mapping import mapped
 from tacit.data.partition import check_partition
 from tacit.data.schema import Schema, Unit, parse_schema, read_schema
 from tacit.types import Dataset
@@ -41,6 +42,8 @@ __all__ = [
     "fingerprint",
     "is_table_path",
     "load",
+    "load_unmapped",
+    "mapped",
     "parse_schema",
     "read_schema",
     "read_table",
@@ -51,7 +54,12 @@ __all__ = [
 
 
 def load(options: DataOptions) -> Dataset:
-    """The records that the options name, dealt out to agents."""
+    """The records that the options name, dealt out to agents, after the feature map."""
+    return mapped(load_unmapped(options), options)
+
+
+def load_unmapped(options: DataOptions) -> Dataset:
+    """The records before the feature map, which may take its time."""
     check_options(options)
     check_partition(options.partition)
     return source_for(options.data).load(options)

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.base import DataOptions
+from tacit.data.mapping import INTERCEPT
 from tacit.data.partition import Agents
 from tacit.data.room import Room, room_for
 from tacit.data.rows import Chosen, chosen, feature_rows, label_rows
 from tacit.errors import InputError
 from tacit.mapped import give_back, row_blocks
 from tacit.types import Classes, Dataset, Shard, Target
-
-INTERCEPT = "intercept"
 
 
 class Records(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tacit.data.maps import NONE, check_map
 from tacit.data.memory import check_memory
 from tacit.errors import InputError, no_such
 from tacit.registry import Registry
@@ -37,6 +38,7 @@ class DataOptions:
     sample_fraction: float = 0.05  # femnist all_data: LEAF's --sf
     train_share: float = 0.9  # femnist all_data: LEAF's -t fraction
     intercept: bool = False  # a last feature that is always 1
+    features: str = NONE  # a public feature map
     precision: str = "float64"  # float64 or float32
     memory: str = (
         "auto"  # what the records may take of it, as 2GB; beyond, they lie in files. auto: half of the machine's
@@ -44,7 +46,7 @@ class DataOptions:
 
 
 PARTITION_OPTIONS = frozenset({"agents", "partition", "dirichlet_alpha", "partition_seed"})
-COMMON_OPTIONS = frozenset({"data", "data_dir", "intercept", "precision", "memory"})
+COMMON_OPTIONS = frozenset({"data", "data_dir", "intercept", "features", "precision", "memory"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,7 @@ class Source:
     fetch: Fetch | None = None  # puts the files in a folder, where they can be downloaded
     takes: frozenset[str] = PARTITION_OPTIONS  # the options it heeds, beside those every data set does
     published: bool = False  # a research data set whose sizes are public
+    features: str = NONE  # the public feature map that is best for it
     image: tuple[int, int] | None = None  # rows and columns, where the features are an image's pixels, row by row
     unprotected: str = ""  # whom the privacy of single records leaves unprotected in this data set
 
@@ -76,6 +79,11 @@ def data_folder(data_dir: str = "") -> Path:
         return Path(given).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(cache) if cache else Path.home() / ".cache") / "tacit"
+
+
+def pixel_names(image: tuple[int, int]) -> tuple[str, ...]:
+    """The features of an image, row by row."""
+    return tuple(f"pixel_{r}_{c}" for r in range(image[0]) for c in range(image[1]))
 
 
 def is_table_path(data: str) -> bool:
@@ -104,6 +112,7 @@ def check_options(options: DataOptions) -> None:
     if options.precision not in PRECISIONS:
         raise no_such("precision", options.precision, PRECISIONS)
     check_memory("memory", options.memory)
+    check_map(options.features, source_for(options.data).image)
     _within("test_share", options.test_share, 0 <= options.test_share < 1, "at least 0 and below 1")
     _within("sample_fraction", options.sample_fraction, 0 < options.sample_fraction <= 1, "above 0 and at most 1")
     _within("train_share", options.train_share, 0 < options.train_share < 1, "above 0 and below 1")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
 from tacit.data.base import DataOptions, check_options, source_for
+from tacit.data.maps import NONE, Raw, width_of
 from tacit.data.partition import agent_names
 from tacit.data.paths import file_agents, table_files, table_name, table_schema
 from tacit.data.schema import Schema, Unit
@@ -30,6 +31,7 @@ class Facts(NamedTuple):
     max_records: int  # the most rows a unit contributes at one agent
     published: bool  # the sizes are those of a published data set, else its owners declare them
     test: str  # "public": a test set of its own; "held-out": some of the private records; "none"
+    features_by: str = NONE  # the public feature map that was applied to the records
 
     @property
     def largest(self) -> int:
@@ -38,8 +40,13 @@ class Facts(NamedTuple):
 
     @property
     def bound(self) -> float:
-        """The longest a record can be: features lie in [-1, 1], so ||x||_2 <= sqrt(J)."""
-        return math.sqrt(self.features)
+        """The longest a record can be: features lie in [-1, 1], so ||x||_2 <= sqrt(J); maps give records length 1."""
+        return math.sqrt(self.features) if self.features_by == NONE else 1.0
+
+    @property
+    def typical(self) -> float:
+        """How long records usually are: a third of what they can be, or just as long as a map makes them."""
+        return self.bound / 3.0 if self.features_by == NONE else self.bound
 
     def most(self, agent: str) -> int:
         """The most training records this agent may have."""
@@ -64,14 +71,18 @@ def declared_facts(
 
 
 def facts_of(dataset: Dataset, options: DataOptions) -> Facts:
-    """The facts of a published data set, read off itself."""
+    """The facts of a published data set, read off itself, before or after the feature map."""
     if not source_for(options.data).published:
         raise InputError(
             f"the sizes of {options.data} are not public: they must be declared by total-records and records-max"
         )
+    features = len(dataset.features)
+    if dataset.features_by != options.features:
+        raw = Raw(features - options.intercept, source_for(options.data).image)
+        features = width_of(options.features, raw) + options.intercept
     return Facts(
         name=dataset.name,
-        features=len(dataset.features),
+        features=features,
         outputs=dataset.target.width,
         classes=isinstance(dataset.target, Classes),
         agents=len(dataset.agents),
@@ -81,6 +92,7 @@ def facts_of(dataset: Dataset, options: DataOptions) -> Facts:
         max_records=1,
         published=True,
         test="none" if dataset.test is None else "public",
+        features_by=options.features,
     )
 
 
@@ -89,7 +101,8 @@ def check_facts(facts: Facts, dataset: Dataset) -> None:
     if isinstance(facts.records_max, Mapping):
         _check_names(facts.records_max, dataset.agents)
     _same("agents", facts.agents, len(dataset.agents), "set agents to their number, or name them in records-max")
-    _same("features", facts.features, len(dataset.features), "load it with the schema that was declared")
+    if dataset.features_by == facts.features_by:
+        _same("features", facts.features, len(dataset.features), "load it with the schema that was declared")
     _same("outputs", facts.outputs, dataset.target.width, "load it with the schema that was declared")
     for agent, shard in zip(dataset.agents, dataset.train, strict=True):
         if len(shard.x) > facts.most(agent):
@@ -123,17 +136,26 @@ def _table_facts(options: DataOptions, total_records: int | None, records_max: S
         total_records=total_records,
         records_max=total_records if records_max is None else records_max,
         test="public" if options.test else "held-out" if options.test_share else "none",
+        features=options.features,
     )
 
 
 def schema_facts(
-    name: str, schema: Schema, *, intercept: bool, agents: int, total_records: int, records_max: Sizes, test: str
+    name: str,
+    schema: Schema,
+    *,
+    intercept: bool,
+    agents: int,
+    total_records: int,
+    records_max: Sizes,
+    test: str,
+    features: str = NONE,
 ) -> Facts:
     """The facts that a schema and the declared numbers make, wherever the records are."""
     unit = schema.unit or Unit("record", 1)
     return Facts(
         name=name,
-        features=len(schema.features) + intercept,
+        features=width_of(features, Raw(len(schema.features))) + intercept,
         outputs=schema.target.width,
         classes=isinstance(schema.target, Classes),
         agents=agents,
@@ -143,6 +165,7 @@ def schema_facts(
         max_records=unit.max_records,
         published=False,
         test=test,
+        features_by=features,
     )
 
 

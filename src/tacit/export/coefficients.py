@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from tacit.data import read_schema
-from tacit.data.assemble import INTERCEPT
+from tacit.data.mapping import INTERCEPT
+from tacit.data.maps import NONE
 from tacit.data.schema import Numeric, Schema
 from tacit.study.use import Model
 from tacit.types import Array, Classes
@@ -18,23 +19,29 @@ Rows = list[dict[str, Any]]
 def coefficient_rows(model: Model) -> Rows:
     """One row for each feature and one for the intercept, a column for each class.
 
-    `encoded` columns multiply features as the model sees them. `units` columns, of a model of a table, multiply the
-    table's own values (clipped to low..high; 0 or 1 for a category): their sum with the intercept is the class's score,
-    or, for a number, the prediction itself.
+    `encoded` columns multiply features as the model sees them. `units` columns, of a model of a table without a feature
+    map, multiply the table's own values (clipped to low..high; 0 or 1 for a category): their sum with the intercept is
+    the class's score, or, for a number, the prediction itself.
     """
     schema = read_schema(model.schema) if model.schema is not None else None
+    own = schema if has_units(model) else None
     outputs = output_names(model, schema)
     features = model.features[:-1] if model.settings.intercept else model.features
     w = model.w.astype(np.float64)
     encoded = w[:-1] if model.settings.intercept else w
     constant = w[-1] if model.settings.intercept else np.zeros(w.shape[1])
-    in_units, shift = _units(model, schema, encoded, constant) if schema is not None else (None, None)
-    bounds = _bounds(schema)
+    in_units, shift = _units(model, own, encoded, constant) if own is not None else (None, None)
+    bounds = _bounds(own)
     rows = [
         _row(name, bounds.get(name), outputs, encoded[j], None if in_units is None else in_units[j])
         for j, name in enumerate(features)
     ]
     return [*rows, _row(INTERCEPT, None, outputs, constant, shift)]
+
+
+def has_units(model: Model) -> bool:
+    """Whether coefficients can be said in the user's own units: those of a table that no feature map has changed."""
+    return model.schema is not None and model.settings.features == NONE
 
 
 def output_names(model: Model, schema: Schema | None) -> tuple[str, ...]:

@@ -1,59 +1,32 @@
-"""The graph of a linear model in ONNX: the table's own columns in, label and probabilities out."""
+"""The graph of a model in ONNX: the table's own columns or pixels in, label and probabilities out."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tacit.data import read_schema
+from tacit.data.mapping import length_share
+from tacit.data.maps import NONE, Raw
 from tacit.data.schema import Categorical, Numeric, Schema
+from tacit.export.graph import DOUBLE, TEXT, Graph
+from tacit.export.onnx_maps import mapped_node
 from tacit.study.use import Model
 from tacit.types import Array, Classes
 from tacit.version import VERSION
 
 OPSET, ML_OPSET, IR_VERSION = 17, 3, 8  # of 2022: what is in use everywhere reads them
 UNKNOWN, NO_CATEGORY = -1, -2  # codes of texts that are no category
-DOUBLE, TEXT = 11, 8  # ONNX's numbers for a float64 and for a string
-
-
-@dataclass
-class Graph:
-    """Nodes and constants as they are added."""
-
-    onnx: Any  # the package
-    nodes: list[Any] = field(default_factory=list)
-    constants: list[Any] = field(default_factory=list)
-    inputs: list[Any] = field(default_factory=list)
-
-    def constant(self, value: Any) -> str:
-        """The name of a constant."""
-        name = f"constant_{len(self.constants)}"
-        self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def add(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
-        """The name of a node's result."""
-        name = output or f"{kind.lower()}_{len(self.nodes)}"
-        domain = "ai.onnx.ml" if kind == "LabelEncoder" else ""
-        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], domain=domain, **attributes))
-        return name
-
-    def take(self, name: str, kind: int, width: int) -> str:
-        """A column, or several, of the records."""
-        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, kind, ["records", width]))
-        return name
 
 
 def onnx_model(onnx: Any, model: Model, run: str, privacy: str) -> Any:
     """The model with its encoding, by the package `onnx`; `run` names it, `privacy` is what was promised."""
     graph, helper = Graph(onnx), onnx.helper
     schema = read_schema(model.schema) if model.schema is not None else None
-    x = _encoded(graph, schema) if schema is not None else _plain(graph, model)
-    scores = _scores(graph, model, x)
+    x = _encoded(graph, schema) if schema is not None else graph.take("features", DOUBLE, len(model.columns))
+    scores = _scores(graph, model, _mapped(graph, model, x))
     outputs = _classes(graph, model, scores) if isinstance(model.target, Classes) else _value(graph, model, scores)
     made = helper.make_model(
         helper.make_graph(graph.nodes, "tacit", graph.inputs, outputs, graph.constants),
@@ -68,11 +41,6 @@ def onnx_model(onnx: Any, model: Model, run: str, privacy: str) -> Any:
     helper.set_model_props(made, {f"tacit.{name}": value for name, value in (facts | lists).items()})
     onnx.checker.check_model(made, full_check=True)
     return made
-
-
-def _plain(graph: Graph, model: Model) -> str:
-    """Features as the data set has them, in [0, 1]."""
-    return graph.take("features", DOUBLE, len(model.features) - model.settings.intercept)
 
 
 def _encoded(graph: Graph, schema: Schema) -> str:
@@ -114,11 +82,21 @@ def _categorical(graph: Graph, rule: Categorical) -> str:
     return graph.add("Where", [unknown, graph.constant(np.float64(np.nan)), graph.add("Cast", [same], to=DOUBLE)])
 
 
+def _mapped(graph: Graph, model: Model, x: str) -> str:
+    """After the feature map, if there is one; without the intercept, as before."""
+    own = model.settings
+    if own.features == NONE:
+        return x
+    phi = mapped_node(graph, x, own.features, Raw(len(model.columns), model.image))
+    return graph.add("Mul", [phi, graph.constant(np.float64(length_share(own.intercept)))])
+
+
 def _scores(graph: Graph, model: Model, x: str) -> str:
     w: Array = model.w.astype(np.float64)
     if not model.settings.intercept:
         return graph.add("MatMul", [x, graph.constant(w)])
-    return graph.add("Add", [graph.add("MatMul", [x, graph.constant(w[:-1])]), graph.constant(w[-1])])
+    last = w[-1] if model.settings.features == NONE else length_share(intercept=True) * w[-1]
+    return graph.add("Add", [graph.add("MatMul", [x, graph.constant(w[:-1])]), graph.constant(last)])
 
 
 def _classes(graph: Graph, model: Model, scores: str) -> list[Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tacit.algorithms import Algorithm
-from tacit.data import DataOptions, Facts, check_facts, load, read_schema
+from tacit.data import DataOptions, Facts, check_facts, load, load_unmapped, read_schema
 from tacit.errors import InputError
 from tacit.federation import PROTOCOL
 from tacit.federation.policy import Site
@@ -58,13 +58,13 @@ class Agreement:
 def agree(terms: Terms, published: Dataset | None = None) -> Agreement:
     """Everything a study is, from its terms and public facts; no record is read for it."""
     if terms.schema is None:
-        published = published or load(terms.options())
-        return Agreement(
-            terms, outline_of(terms.settings, terms.facts(published)), published.features, published.target
-        )
+        published = published or load_unmapped(terms.options())
+        own = published.features[: len(published.features) - terms.settings.intercept]
+        outline = outline_of(terms.settings, terms.facts(published))
+        return Agreement(terms, outline, terms.mapped_names(own), published.target)
     schema = read_schema(terms.schema)
-    features = (*schema.features, *(("intercept",) if terms.settings.intercept else ()))
-    return Agreement(terms, outline_of(terms.settings, terms.facts()), features, schema.target)
+    outline = outline_of(terms.settings, terms.facts())
+    return Agreement(terms, outline, terms.mapped_names(schema.features), schema.target)
 
 
 def own_records(site: Site, agreement: Agreement, published: Dataset | None = None) -> Shard:
@@ -74,18 +74,20 @@ def own_records(site: Site, agreement: Agreement, published: Dataset | None = No
     """
     terms, s = agreement.terms, agreement.terms.settings
     if site.published:
-        dataset = published or load(terms.options())
+        dataset = published or load_unmapped(terms.options())
         share = dataset.train[terms.agents.index(site.name)]
-        shards: tuple[Shard, ...] = (Shard(share.x.copy(), share.y.copy()),)  # the others' shares are let go
+        own = terms.mapped(Shard(share.x.copy(), share.y.copy()))  # the others' shares are let go
+        dataset = replace(dataset, features=agreement.features, features_by=s.features)
     else:
-        options = DataOptions(site.table, schema=site.schema, agents=1, intercept=s.intercept, precision=s.precision)
-        dataset = load(options)
-        shards = dataset.train
-        if len(shards) != 1:
-            raise InputError(f"{site.table} holds the records of {len(shards)} agents: a site brings its own only")
+        common = {name: getattr(s, name) for name in ("intercept", "features", "precision")}
+        dataset = load(DataOptions(site.table, schema=site.schema, agents=1, **common))
+        if len(dataset.train) != 1:
+            there = len(dataset.train)
+            raise InputError(f"{site.table} holds the records of {there} agents: a site brings its own only")
+        own = dataset.train[0]
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
-    check_facts(facts, Dataset(terms.name, (site.name,), shards, None, dataset.features, dataset.target))
-    return shards[0]
+    check_facts(facts, replace(dataset, name=terms.name, agents=(site.name,), train=(own,), test=None))
+    return own
 
 
 def objections(site: Site, agreement: Agreement, reserved: bool = False) -> list[str]:

@@ -27,7 +27,8 @@ def study_of(agreement: Agreement, data: str = "", test: Shard | None = None) ->
     if data:
         settings = replace(settings, data=data)
     facts = agreement.facts._replace(test="none") if data else agreement.facts  # the test records are the coordinator's
-    dataset = Dataset(agreement.terms.name, agreement.terms.agents, (), test, agreement.features, agreement.target)
+    names = (agreement.features, agreement.target)
+    dataset = Dataset(agreement.terms.name, agreement.terms.agents, (), test, *names, features_by=settings.features)
     return Study(settings, dataset, agreement.outline.problem, agreement.outline.parts, facts)
 
 

@@ -23,6 +23,7 @@ def open_study(terms: Terms, path: Path) -> Coordinator:
     published = terms.published()
     agreement = agree(terms, published)
     test = published.test if published else _own_test(terms)
+    test = terms.mapped(test) if test else None
     study = study_of(agreement, test=test)
     if not (path / TERMS).exists():
         if path.exists():

@@ -43,6 +43,7 @@ def draft_terms(
         epsilon=epsilon,
         delta=delta,
         quorum=len(sites) // 2 + 1,
+        features="fourier" if schema else "pixels",
     )
 
 
@@ -65,6 +66,7 @@ total_records = {total_records}      # of all sites together, a round number: a 
 total_epsilon = {epsilon:g}          # for every record, over the whole study
 delta = {delta:g}
 algorithm = "objp"       # one noisy local update a round; objpm takes several (local_updates)
+# features = "{features}" # a public feature map, the same at every site ('tacit data maps')
 # rounds = 300           # what is left out (rounds, clip, rho, eta) is planned from public facts
 
 [running]              # the coordinator's own affair

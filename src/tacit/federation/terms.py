@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.algorithms import ALGORITHMS
-from tacit.data import SOURCES, DataOptions, Facts, Schema, declared_facts, load, read_schema, schema_facts
+from tacit.data import SOURCES, DataOptions, Facts, Schema, declared_facts, load_unmapped, read_schema, schema_facts
+from tacit.data.mapping import mapped_names, mapped_rows
 from tacit.data.schema_text import dump_schema
 from tacit.errors import InputError, no_such
 from tacit.federation import PROTOCOL
@@ -20,7 +21,7 @@ from tacit.federation.sections import Key, check_sections, read_section, read_to
 from tacit.results.files import to_json
 from tacit.settings import Settings, resolve
 from tacit.settings.rules import integer, path, real, text
-from tacit.types import Dataset
+from tacit.types import Dataset, Shard
 
 STUDY_KEYS = (  # settings that a study may fix; what it leaves out is planned from public facts
     "loss",
@@ -42,6 +43,7 @@ STUDY_KEYS = (  # settings that a study may fix; what it leaves out is planned f
     "clip_l1",
     "noise_multiplier",
     "intercept",
+    "features",
     "precision",
 )
 OWN_KEYS = ("schema", "schema_sha256", "data", "total_records")
@@ -86,19 +88,33 @@ class Terms:
         return text_hash(to_json(parts))
 
     def published(self) -> Dataset | None:
-        """The published data set of a trial; None: the records are in the sites' tables."""
-        return None if self.schema else load(self.options())
+        """The published data set of a trial, before the feature map; None: the records are in the sites' tables."""
+        return None if self.schema else load_unmapped(self.options())
+
+    def mapped(self, shard: Shard) -> Shard:
+        """Encoded records after the study's feature map."""
+        s = self.settings
+        return Shard(mapped_rows(shard.x, s.features, self._image, s.intercept), shard.y)
+
+    def mapped_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """What their features are then called; `names` are without the intercept."""
+        return mapped_names(self.settings.features, names, self._image, self.settings.intercept)
+
+    @property
+    def _image(self) -> tuple[int, int] | None:
+        return SOURCES[self.data].image if self.data else None
 
     def options(self) -> DataOptions:
         """How a published data set is dealt out."""
         s = self.settings
-        return DataOptions(self.data, agents=len(self.sites), intercept=s.intercept, precision=s.precision)
+        sites = len(self.sites)
+        return DataOptions(self.data, agents=sites, intercept=s.intercept, features=s.features, precision=s.precision)
 
     def facts(self, published: Dataset | None = None) -> Facts:
         """All that is public about the records."""
         test = "public" if self.test or self.data else "none"
         if self.schema is None:
-            found = declared_facts(self.options(), _count(self.settings), None, published or load(self.options()))
+            found = declared_facts(self.options(), _count(self.settings), None, published)
             return found._replace(records_max=dict(self.sites), test=test)
         return schema_facts(
             self.name,
@@ -108,6 +124,7 @@ class Terms:
             total_records=_count(self.settings),
             records_max=dict(self.sites),
             test=test,
+            features=self.settings.features,
         )
 
 

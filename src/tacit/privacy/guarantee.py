@@ -8,6 +8,7 @@ from typing import Any
 
 from tacit.privacy.accounting import EXPLAINED
 from tacit.privacy.events import Hidden
+from tacit.privacy.trust import condition, onlookers, summed, uncovered, where_added
 
 LITTLE = " (an epsilon above 10 protects little in practice)"
 HIDDEN = ", of rounds bounded as docs/explanation/hidden-state.md proves"
@@ -58,7 +59,8 @@ def headline(totals: Mapping[str, Any]) -> str:
     each = " in each run by itself" if len(budgets) > 1 else ""
     shown = " or ".join(f"{b:g}" for b in kept)
     sentence = f"Every {unit} is protected with total epsilon {shown} at delta {totals['delta']:g}{each}"
-    but = " (the run without noise protects nobody)" if len(kept) < len(set(budgets)) else ""
+    but = condition(totals)
+    but += " (the run without noise protects nobody)" if len(kept) < len(set(budgets)) else ""
     but += LITTLE if max(kept) > 10.0 else ""
     if totals["central"]:
         but += f" ({', '.join(totals['central'])}: against all but the curator that holds every record)"
@@ -113,7 +115,8 @@ def _against(study: Mapping[str, Any], totals: Mapping[str, Any]) -> list[str]:
     """Who may look, of methods without and with a curator."""
     central, lines = totals["central"], []
     if len(central) < len(study["methods"]):
-        lines.append(f"the server, all other parties together, and whoever sees {_seen(totals)}")
+        everybody = f"the server, all other parties together, and whoever sees {_seen(totals)}"
+        lines.append(onlookers(totals) if summed(totals) else everybody)
     if central:
         who = "" if not lines else f" ({', '.join(central)})"
         seed = " and does not know the seed (it is in config.toml)" if totals["noise"] != "hardened" else ""
@@ -144,10 +147,12 @@ def _way(study: Mapping[str, Any], method: Mapping[str, Any]) -> str:
     bounded = f"every record is scaled to length {float(study['record_bound']):.4g} at most"
     clipped = f"the gradient of every record is clipped to length {float(study['clip']):.4g}"
     moved, added, charged = NOISE_ON[method["noise_on"]]
-    where = "by the curator, who holds all records," if method["central"] else "at the party"
+    where = (
+        "by the curator, who holds all records, before anything is sent" if method["central"] else where_added(study)
+    )
     return (
         f"{bounded if method['bounded'] else clipped}, so that one {unit} moves {moved} by a known amount at most; "
-        f"{noise} noise scaled to that amount is added {added}{where} before anything is sent, and {charged}."
+        f"{noise} noise scaled to that amount is added {added}{where}, and {charged}."
     )
 
 
@@ -216,6 +221,8 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
             f"Against mistakes in {', '.join(study['plugins'])}: these components are not Tacit's own, and that they "
             "keep what they say of themselves is their author's word. The ledger has the files' SHA-256.",
         )
+    if summed(totals):
+        lines = [*uncovered(totals, by_record=unit == "record"), *lines]
     if totals["central"]:
         if unit != "record":
             lines.append(

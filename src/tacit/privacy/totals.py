@@ -11,6 +11,7 @@ from typing import Any
 from tacit.privacy.accounting import tightest
 from tacit.privacy.events import Event
 from tacit.privacy.ledger import Spent, releases, spent
+from tacit.privacy.trust import trust_of
 
 NO_PLAN: Mapping[str, Any] = {"total_epsilon": math.inf, "planned_epsilon": math.inf}
 
@@ -28,6 +29,7 @@ def ledger_totals(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "non_private": next((entry["reason"] for entry in ledger if entry["kind"] == "non_private"), None),
         "unit": study.get("public", {}).get("unit", "record"),
         "central": central_methods(study),
+        **trust_of(study),
         "delta": study["delta"],
         "total_epsilon": max((run["spent_epsilon"] for run in runs), default=0.0),
         "planned_epsilon": max((_number(plan["planned_epsilon"]) for plan in plans.values()), default=math.inf),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import ALGORITHMS
 from tacit.errors import InputError
+from tacit.settings.trust import check_trust
 
 if TYPE_CHECKING:
     from tacit.settings.settings import Settings
@@ -27,6 +28,8 @@ CERTIFIED_ONLY = (
     "clip_l1",
     "noise",
     "noise_multiplier",
+    "trust",
+    "colluders",
     "total_records",
     "records_max",
     "ledger",
@@ -65,6 +68,7 @@ def _certified(settings: Settings) -> Settings:
         raise InputError(
             f"seeds is {settings.seeds}, but hardened noise has no seeds: every run of it releases the data once more"
         )
+    check_trust(settings)
     return settings
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tacit.algorithms import ALGORITHMS
 from tacit.data import source_for
+from tacit.data.maps import NONE
 from tacit.errors import InputError, nearest
 from tacit.settings.backends import check_backend
 from tacit.settings.modes import BY_MODE, check_mode
@@ -53,6 +54,8 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
         preset.pop("eta_scale", None)  # it belongs to the preset's own eta
     settings = Settings(**{**BY_MODE[mode], **preset, **chosen})
     settings = check_backend(check_mode(settings, chosen), chosen)
+    if settings.features == "auto":
+        settings = dataclasses.replace(settings, features=source.features if mode == "certified" else NONE)
     if settings.server == "auto":
         settings = dataclasses.replace(settings, server="sums")
     if settings.local_updates != "auto" and not any(ALGORITHMS[name].local_updates for name in settings.algorithm):

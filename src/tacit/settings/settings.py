@@ -13,18 +13,21 @@ from tacit.algorithms.objt import RADII
 from tacit.algorithms.outp import NOISE_LEVELS
 from tacit.algorithms.server import SERVERS
 from tacit.data import DataOptions
+from tacit.data.maps import MAPS, NONE
 from tacit.data.memory import check_memory
 from tacit.data.partition import PARTITIONS
 from tacit.privacy.mechanisms.calibrated import MECHANISMS
 from tacit.privacy.noise import SOURCES as NOISE_SOURCES
 from tacit.privacy.sensitivity import ADJACENCIES
+from tacit.privacy.trust import TRUST
 from tacit.problems import LOSSES, REGULARISERS, SETS
 from tacit.settings.backends import BACKENDS, device
 from tacit.settings.modes import MODES
 from tacit.settings.rules import Rule, boolean, counts, integer, number_or, one_of, optional, path, real, several, text
+from tacit.settings.trust import COLLUDERS
 
 RHO_NAMES = ("auto", "dynamic")
-ETA_NAMES = ("auto", "smooth", "nonsmooth", "strong", "linear")
+ETA_NAMES = ("auto", "smooth", "nonsmooth", "strong", "level")
 
 
 def setting(default: Any, rule: Rule, group: str, help: str) -> Any:  # noqa: A002
@@ -72,6 +75,13 @@ class Settings:
         0.9, real(0.0, 1.0), "Data", "femnist from all_data: share of a writer's records to train on"
     )
     intercept: bool = setting(False, boolean, "Data", "add a constant feature (on by default for tables)")
+    features: str = setting(
+        "auto",
+        optional(one_of("feature map", lambda: (NONE, *MAPS))),
+        "Data",
+        "public feature map of every record: none, unit, fourier, for images pixels, scattering; auto: scattering for "
+        "images, none in mode paper and for tables",
+    )
     memory: str = setting(
         "auto",
         check_memory,
@@ -123,7 +133,7 @@ class Settings:
         "auto",
         number_or("eta", ETA_NAMES),
         "Algorithm",
-        "proximity: smooth, nonsmooth or strong as in the theorems, linear (a falling to 0), a number, or auto",
+        "proximity: smooth, nonsmooth or strong as in the theorems, level (a, falling at the end), a number, or auto",
     )
     eta_scale: float = setting(1.0, real(0.0), "Algorithm", "a, which multiplies eta")
     smoothness: float | str = setting(
@@ -202,6 +212,18 @@ class Settings:
         optional(real(0.0)),
         "Privacy",
         "certified: noise scale over L2 sensitivity; auto: calibrated to spend the whole budget in all rounds",
+    )
+    trust: str = setting(
+        "agents",
+        one_of("trust", lambda: TRUST),
+        "Privacy",
+        "certified: agents (noise at each, nobody is trusted), secure-sum (only sums are seen) or server (is trusted)",
+    )
+    colluders: int = setting(
+        COLLUDERS,
+        integer(0),
+        "Privacy",
+        "secure-sum: how many agents may tell the server what they know; the noise of the others is enough",
     )
     total_records: int | str = setting(
         "auto",
@@ -288,11 +310,3 @@ class Settings:
 
 
 FIELDS = {entry.name: entry for entry in dataclasses.fields(Settings)}
-
-SHOWCASE: Mapping[str, Any] = {
-    "mode": "certified",
-    "algorithm": "objpm,objp",
-    "total_epsilon": "1,inf",
-    "rounds": 20,
-}
-"""What `tacit run` compares when it is told nothing: several local updates and one, and both without noise."""

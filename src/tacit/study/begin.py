@@ -18,6 +18,7 @@ from tacit.engine.team import ALONE, Team
 from tacit.engine.torch_backend import check_device, refuse_files
 from tacit.errors import InputError
 from tacit.mapped import file_of
+from tacit.privacy.trust import SECURE_SUM
 from tacit.results.account import Account
 from tacit.results.files import to_json
 from tacit.settings import Settings
@@ -179,6 +180,7 @@ def _opening(study: Study) -> dict[str, Any]:
     if facts is None:
         return opening
     terms = {name: getattr(s, name) for name in ("mechanism", "adjacency", "clip", "clip_l1", "record_bound")}
+    terms |= {"trust": s.trust} | ({"colluders": s.colluders} if s.trust == SECURE_SUM else {})
     steps = {"algorithm": s.algorithm, "local_updates": s.local_updates, "rounds": s.rounds}
     return opening | terms | steps | {"methods": _methods(s), "public": facts._asdict()}
 

@@ -12,6 +12,7 @@ from tacit.algorithms.releases import Release
 from tacit.algorithms.schedules import Schedule
 from tacit.data import Facts, source_for
 from tacit.errors import InputError
+from tacit.privacy.trust import AGENTS
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.problems.passes import COMPILED, PLAIN
 from tacit.settings import Settings
@@ -43,10 +44,12 @@ class Study(NamedTuple):
 
     @property
     def private_metrics(self) -> tuple[str, ...]:
-        """What is computed from private records without noise, and must stay in the house in certified mode."""
+        """What no noise covers, and must stay in the house in certified mode."""
         if self.facts is None or not self.dataset.train:  # a coordinator computes nothing from records
             return ()
-        own = ("train_objective", "seconds")  # how long it took tells how many records there are
+        own: tuple[str, ...] = ("train_objective", "seconds")  # how long it took tells how many records there are
+        if self.settings.trust != AGENTS:  # noise on a sum does not cover what single uploads tell
+            own = (*own, "consensus_residual")
         return (*own, "test_error") if self.facts.test == "held-out" else own
 
 

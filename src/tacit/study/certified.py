@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tacit.algorithms import ALGORITHMS
-from tacit.data import Facts, check_facts, declared_facts, load, source_for
+from tacit.data import Facts, check_facts, declared_facts, load, load_unmapped, mapped, source_for
 from tacit.errors import InputError
+from tacit.privacy.trust import noise_share
 from tacit.problems import LOSSES, Problem
 from tacit.settings import Settings
 from tacit.study.batches import Batch, batches, sampling_rate
@@ -35,7 +36,7 @@ class Outline(NamedTuple):
     facts: Facts
     problem: Problem
     parts: list[Part]
-    dataset: Dataset | None  # a published data set, which was read for its sizes
+    dataset: Dataset | None  # a published data set, which was read for its sizes; before the feature map
 
     @property
     def zcdp(self) -> float:
@@ -45,7 +46,7 @@ class Outline(NamedTuple):
 
 def outline(settings: Settings) -> Outline:
     """The whole study from its settings and public facts."""
-    published = load(settings.data_options()) if source_for(settings.data).published else None
+    published = load_unmapped(settings.data_options()) if source_for(settings.data).published else None
     return outline_of(settings, public_facts(settings, published), published)
 
 
@@ -53,7 +54,7 @@ def outline_of(settings: Settings, facts: Facts, published: Dataset | None = Non
     """The whole study from its settings and the facts given."""
     loss = settings.loss if settings.loss != "auto" else "softmax" if facts.classes else "squared"
     scaled = any(ALGORITHMS[name].bounded for name in settings.algorithm)
-    widest = facts.bound / 4.0 if scaled else facts.bound  # longer records are scaled down to it
+    widest = 0.75 * facts.typical if scaled else facts.bound  # longer records are scaled down to it
     bound = widest if settings.record_bound == "auto" else float(settings.record_bound)
     settings = replace(settings, loss=loss, record_bound=bound)
     problem = build_problem(settings, facts.name, facts.classes, facts.total_records, facts.agents)
@@ -64,7 +65,8 @@ def outline_of(settings: Settings, facts: Facts, published: Dataset | None = Non
 
 def complete(plan: Outline, dataset: Dataset | None = None) -> Study:
     """Read the records, or take those at hand, and refuse what contradicts what was declared."""
-    dataset = dataset or plan.dataset or load(plan.settings.data_options())
+    options = plan.settings.data_options()
+    dataset = dataset or (mapped(plan.dataset, options) if plan.dataset else load(options))
     check_facts(plan.facts, dataset)
     return Study(with_agents(plan.settings, dataset), dataset, plan.problem, plan.parts, plan.facts)
 
@@ -78,10 +80,10 @@ def public_facts(settings: Settings, published: Dataset | None = None) -> Facts:
 
 def proposal(settings: Settings, facts: Facts, algorithm: str, epsilon: float) -> Proposal:
     """The planner's values for one run, with those the settings fix."""
-    return propose(facts, LOSSES[settings.loss](), asked(settings, algorithm, epsilon))
+    return propose(facts, LOSSES[settings.loss](), asked(settings, facts, algorithm, epsilon))
 
 
-def asked(settings: Settings, algorithm: str, epsilon: float) -> Asked:
+def asked(settings: Settings, facts: Facts, algorithm: str, epsilon: float) -> Asked:
     """What the settings fix of a run."""
     method = ALGORITHMS[algorithm]
     rounds = method.rounds or (OWN_ROUNDS.get(method.pace) if settings.rounds == "auto" else int(settings.rounds))
@@ -97,6 +99,7 @@ def asked(settings: Settings, algorithm: str, epsilon: float) -> Asked:
         None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
         sampling_rate(settings, algorithm) if method.noise_on == "samples" else 1.0,
         LARGEST_STEP.get(method.pace),
+        noise_share(settings.trust, facts.agents, settings.colluders),
     )
 
 

@@ -13,6 +13,7 @@ from tacit.engine.torch_backend import check_device
 from tacit.privacy.accounting import tightest
 from tacit.privacy.events import Event
 from tacit.privacy.statement import PAPER_HEADLINE
+from tacit.privacy.trust import trust_sentence
 from tacit.results.account import Account
 from tacit.settings import Settings
 from tacit.study.begin import reservation_cost
@@ -46,6 +47,7 @@ def _certified(asked: Settings) -> dict[str, Any]:
         | {"records": facts.total_records, "classes": facts.classes},
         "noise": {"source": settings.noise, "mechanism": settings.mechanism, **_limits(settings)}
         | {"meaning": FROM_THE_SYSTEM if settings.noise == "hardened" else SIMULATION},
+        "trust": trust_sentence(settings.trust, settings.colluders),
         "delta": settings.delta,
         "runs": [run for part in study.parts for run in _runs(settings, part)],
         "all_runs_epsilon": tightest(together, settings.delta).epsilon,
@@ -71,6 +73,7 @@ def _paper(asked: Settings) -> dict[str, Any]:
         "reads_records": True,
         "data": {"name": dataset.name, "agents": len(dataset.agents), "published": True, "unit": "record"} | sizes,
         "noise": {"source": "seeded", "meaning": PAPER_HEADLINE},
+        "trust": None,
         "delta": settings.delta,
         "runs": [run for part in study.parts for run in _runs(settings, part)],
         "all_runs_epsilon": math.inf,

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.algorithms import ALGORITHMS
 from tacit.algorithms.contraction import largest_eta
-from tacit.algorithms.schedules import Constant, LinearEta, NonsmoothEta, Schedule
+from tacit.algorithms.schedules import FALLS, Constant, LevelEta, NonsmoothEta, Schedule
 from tacit.data import Facts
 from tacit.problems import Problem
 from tacit.settings import Settings
@@ -57,10 +57,17 @@ class Pace(NamedTuple):
 
 
 def falling(terms: Terms) -> Pace:
-    """eta falls linearly to nearly 0; rho pulls as strongly as all local updates of the first round push."""
+    """eta falls to nearly 0 in the last rounds; rho pulls as strongly as all local updates of the first round push."""
     first, updates = terms.first, [one.eta * one.rho for one in terms.made]  # 1 / E
     rho = [share / eta for share, eta in zip(updates, first, strict=True)]
-    return Pace(_constant(terms, rho), LinearEta(terms.batch.epsilon, terms.rounds, first))
+    return Pace(_constant(terms, rho), _falls(terms, first))
+
+
+def explicit(terms: Terms) -> Pace:
+    """Steps of eta itself: it is such that all of them together come to the path of 1 / (rho + 1 / eta)."""
+    left = np.minimum(1.0, (1.0 - np.arange(terms.rounds) / terms.rounds) / FALLS)
+    share = float((left / (1.0 + left)).sum() / left.sum())  # with rho = 1 / eta_1; a little over a half
+    return falling(terms)._replace(eta=_falls(terms, [share * first for first in terms.first]))
 
 
 def constant(terms: Terms) -> Pace:
@@ -77,7 +84,7 @@ def eager(terms: Terms) -> Pace:
     """
     updates = [1.0 / (one.eta * one.rho) for one in terms.made]  # E
     steps = [math.sqrt(count) * eta for count, eta in zip(updates, terms.first, strict=True)]  # E eta / sqrt(E)
-    falls = LinearEta(terms.batch.epsilon, terms.rounds, steps)
+    falls = _falls(terms, steps)
     return Pace(lambda t: 1.0 / falls(t), falls)
 
 
@@ -92,7 +99,7 @@ def plain(terms: Terms) -> Pace:
 
 def exact(terms: Terms) -> Pace:
     """A solved subproblem moves z by 1/rho of a gradient, where a linearised one moves it by 1/(rho + 1/eta)."""
-    rho = [2.0 / eta for eta in terms.first]
+    rho = [4.0 / (3.0 * eta) for eta in terms.first]
     if ALGORITHMS[terms.batch.algorithm].noise_on == "objectives":
         cost = terms.trace * terms.rounds / DETERMINANT_SHARE
         rho = [max(one, cost / budget) for one, budget in zip(rho, terms.batch.budgets, strict=True)]
@@ -115,12 +122,17 @@ LARGEST_STEP = {"central": 1e6}
 
 PACES: dict[str, Callable[[Terms], Pace]] = {
     "falling": falling,
+    "explicit": explicit,
     "constant": constant,
     "eager": eager,
     "plain": plain,
     "exact": exact,
     "central": central,
 }
+
+
+def _falls(terms: Terms, first: list[float]) -> Schedule:
+    return LevelEta(terms.batch.epsilon, terms.rounds, first)
 
 
 def _constant(terms: Terms, values: float | list[float]) -> Schedule:

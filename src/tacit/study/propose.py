@@ -20,7 +20,7 @@ from tacit.privacy.sensitivity import sensitivity
 from tacit.problems import Loss
 
 MOST_ROUNDS, FEWEST_ROUNDS = 300, 50
-CLIP_SHARE = 1.0 / 40.0  # of the bound on a record's length: the error is flat from 1/80 to 1/20
+CLIP_SHARE = 3.0 / 40.0  # of the usual length of a record: the error is flat from half of it to twice
 SMALLEST_ETA = 1e-100  # of noise beyond any use
 QUIET = 4.0  # rounds beyond QUIET / nu gain nothing
 NOISE_STD = {"gaussian": 1.0, "laplace": math.sqrt(2.0)}  # standard deviation over scale
@@ -49,6 +49,7 @@ class Asked(NamedTuple):
     noise_multiplier: float | None = None
     sampling: float = 1.0  # q, where updates see samples of the records
     largest: float | None = None  # dimensionless step, where it is not the one that explicit steps take
+    share: float = 1.0  # of the noise, that an agent adds (privacy.trust)
 
 
 class Proposal(NamedTuple):
@@ -57,7 +58,7 @@ class Proposal(NamedTuple):
     rounds: int
     clip: float
     rho: float
-    eta: float  # of the first round; it falls linearly to nearly 0
+    eta: float  # of most rounds; over the last ones it falls linearly to nearly 0
     noise_to_signal: float  # nu: of the model; see verdict
 
     @property
@@ -69,17 +70,18 @@ class Proposal(NamedTuple):
 def propose(facts: Facts, loss: Loss, asked: Asked) -> Proposal:
     """The rule, from public facts alone."""
     spread = release_noise(facts, asked)
-    nu = facts.outputs * math.sqrt(facts.agents) * spread / facts.total_records
+    felt = math.sqrt(facts.agents) * asked.share * spread  # by the sum
+    nu = facts.outputs * felt / facts.total_records
     rounds = asked.rounds or (_rounds(facts, nu) if asked.noise_multiplier is None else MOST_ROUNDS)
     clip = asked.clip or default_clip(facts)
-    step = path_step(facts, loss, nu, spread, rounds * asked.updates, asked.largest)
-    eta = max(3.0 * step * facts.agents / (facts.bound * clip), SMALLEST_ETA)
+    step = path_step(facts, loss, nu, felt, rounds * asked.updates, asked.largest)
+    eta = max(2.0 * step * facts.agents / (3.0 * facts.typical * clip), SMALLEST_ETA)
     return Proposal(rounds, clip, 1.0 / (asked.updates * eta), eta, nu)  # E pulls towards w, each E times weaker
 
 
 def default_clip(facts: Facts) -> float:
-    """A share of the longest a record can be."""
-    return float(f"{CLIP_SHARE * facts.bound:.4g}")
+    """A share of how long a record usually is."""
+    return float(f"{CLIP_SHARE * facts.typical:.4g}")
 
 
 def release_noise(facts: Facts, asked: Asked) -> float:
@@ -125,7 +127,7 @@ def wide_l1(facts: Facts) -> float:
     return math.sqrt(facts.features)
 
 
-def path_step(facts: Facts, loss: Loss, nu: float, spread: float, updates: int, most: float | None = None) -> float:
+def path_step(facts: Facts, loss: Loss, nu: float, felt: float, updates: int, most: float | None = None) -> float:
     """a, the dimensionless step: kappa I / (sqrt(P) sigma_1 k), where kappa is the noise a score may carry."""
     scale = loss.score_scale(facts.outputs)
     if math.isfinite(loss.residual_bound):
@@ -133,9 +135,9 @@ def path_step(facts: Facts, loss: Loss, nu: float, spread: float, updates: int, 
     else:
         kappa, largest = scale * min(1.0, 0.1 / math.sqrt(nu) if nu else 1.0), 0.5
     largest = most or largest
-    if spread == 0.0:
+    if felt == 0.0:
         return largest
-    return min(kappa * facts.total_records / (math.sqrt(facts.agents) * spread * updates), largest)
+    return min(kappa * facts.total_records / (felt * updates), largest)
 
 
 def _rounds(facts: Facts, nu: float) -> int:

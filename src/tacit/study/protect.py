@@ -26,6 +26,7 @@ from tacit.privacy.events import NON_PRIVATE, Event, Noise
 from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.sensitivity import ADJACENCIES, Sensitivity, sensitivity
+from tacit.privacy.trust import noise_share
 from tacit.problems import Problem
 from tacit.problems.limits import BoundRecords, ClipGradients, Limit, rounding_slack
 from tacit.settings import Settings
@@ -102,8 +103,9 @@ def protect(settings: Settings, facts: Facts, problem: Problem, batch: Batch, pa
     }
     plans = tuple(by_budget[epsilon] for epsilon in batch.budgets)
     limit = _limit(settings, facts, method, batch)
-    release = _release(settings, facts, problem, publics[0].moved, limit, plans)
-    noise = OutputNoise(BY_LENGTH[settings.mechanism], np.array([plan.multiplier for plan in plans]))
+    share = noise_share(settings.trust, facts.agents, settings.colluders)
+    release = _release(settings, facts, problem, publics[0].moved, limit, plans, share)
+    noise = OutputNoise(BY_LENGTH[settings.mechanism], np.array([plan.multiplier for plan in plans]), share)
     return Protection(release, limit, noise, publics[0], plans)
 
 
@@ -171,13 +173,19 @@ def _limit(settings: Settings, facts: Facts, method: Method, batch: Batch) -> Li
 
 
 def _release(
-    settings: Settings, facts: Facts, problem: Problem, moved: Sensitivity, limit: Limit, plans: tuple[Plan, ...]
+    settings: Settings,
+    facts: Facts,
+    problem: Problem,
+    moved: Sensitivity,
+    limit: Limit,
+    plans: tuple[Plan, ...],
+    share: float,
 ) -> Release:
     kind = f"discrete-{settings.mechanism}" if settings.noise == "hardened" else settings.mechanism
     events = tuple(
         Noise(kind, plan.multiplier * moved.l2, *moved) if plan.multiplier > 0.0 else NON_PRIVATE for plan in plans
     )
-    mechanism = Calibrated(settings.mechanism, events)
+    mechanism = Calibrated(settings.mechanism, events, share)
     if settings.noise != "hardened":
         return CertifiedRelease(limit, mechanism)
     if not isinstance(limit, ClipGradients):

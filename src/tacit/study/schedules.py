@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tacit.algorithms.schedules import Constant, DynamicRho, LinearEta, NonsmoothEta, Schedule, SmoothEta, StrongEta
+from tacit.algorithms.schedules import Constant, DynamicRho, LevelEta, NonsmoothEta, Schedule, SmoothEta, StrongEta
 from tacit.errors import InputError
 from tacit.settings import Settings
 from tacit.types import Array
@@ -36,8 +36,8 @@ def eta_schedule(settings: Settings, epsilon: Array) -> Schedule:
             return SmoothEta(epsilon, float(settings.smoothness), scale)
         case "nonsmooth":
             return NonsmoothEta(epsilon, scale)
-        case "linear":
-            return LinearEta(epsilon, int(settings.rounds), scale)
+        case "level":
+            return LevelEta(epsilon, int(settings.rounds), scale)
         case "strong":
             return StrongEta(epsilon, float(settings.strong_convexity), scale)
     return Constant(scale * float(settings.eta), epsilon)

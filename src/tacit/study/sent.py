@@ -12,6 +12,7 @@ from tacit.arrays import namespace, to_numpy
 from tacit.engine.simulate import Round, start
 from tacit.engine.team import ALONE
 from tacit.errors import InputError, no_such
+from tacit.privacy.trust import AGENTS
 from tacit.results.folder import RunFolder
 from tacit.study.build import Part, Study
 from tacit.study.pooled import is_central
@@ -76,6 +77,11 @@ def replay(
         raise InputError(
             "what an agent sent cannot be made again: hardened noise is drawn from the operating system, and nobody "
             "can draw it a second time; a run with --noise seeded shows such a picture"
+        )
+    if study.settings.trust != AGENTS:
+        raise InputError(
+            f"trust is {study.settings.trust}: what one agent sends has too little noise for anybody to see; "
+            "a run with --trust agents shows such a picture"
         )
     names = study.dataset.agents
     if agent is not None and agent not in names:

@@ -12,6 +12,7 @@ from tacit.errors import InputError
 from tacit.privacy.events import Nominal
 from tacit.privacy.hidden import hidden_factor
 from tacit.privacy.sensitivity import ADJACENCIES
+from tacit.privacy.trust import trust_sentence
 from tacit.problems import LOSSES
 from tacit.settings import Settings
 from tacit.study.batches import sampling_rate
@@ -73,14 +74,14 @@ def plan_view(settings: Settings) -> PlanView:
             f"a plan is for one algorithm, and there are {len(settings.algorithm)}: --dry-run has them all"
         )
     filled, facts = study.settings, facts_for(study.facts, algorithm)
-    question = asked(filled, algorithm, epsilon)
+    question = asked(filled, facts, algorithm, epsilon)
     loss = LOSSES[filled.loss]()
 
     def at(total: float) -> Budget:
         made = propose(facts, loss, question._replace(total_epsilon=total))
         return Budget(total, made.noise_to_signal, made.verdict, total == epsilon)
 
-    spread = release_noise(facts, question)
+    spread, share = release_noise(facts, question), question.share
     per_unit = NOISE_STD[filled.mechanism] * ADJACENCIES[filled.adjacency] * facts.max_records
     noise_on = ALGORITHMS[algorithm].noise_on
     hidden, by_update = noise_on == "hidden", noise_on in ("gradients", "hidden")  # the others do not charge by updates
@@ -92,20 +93,29 @@ def plan_view(settings: Settings) -> PlanView:
         part,
         propose(facts, loss, question),
         [at(total) for total in sorted({*BUDGETS, *settings.total_epsilon}) if math.isfinite(total)],
-        [_pace(facts, spread, per_unit, pair, size, pair == chosen, hidden) for pair in pairs] if by_update else [],
+        [_pace(facts, spread, per_unit, pair, size, pair == chosen, hidden, share) for pair in pairs]
+        if by_update
+        else [],
     )
 
 
 def _pace(
-    facts: Facts, spread: float, per_unit: float, pair: tuple[int, int], size: int, chosen: bool, hidden: bool
+    facts: Facts,
+    spread: float,
+    per_unit: float,
+    pair: tuple[int, int],
+    size: int,
+    chosen: bool,
+    hidden: bool,
+    share: float,
 ) -> Pace:
     rounds, updates = pair
     charged = hidden_factor(HIDDEN_CONTRACTION, updates) if hidden else updates
     noise = spread * math.sqrt(rounds * charged)  # standard deviation over C / I
-    return Pace(rounds, updates, noise / per_unit, agent_noise(facts, noise), rounds * size, chosen)
+    return Pace(rounds, updates, noise / per_unit, agent_noise(facts, share * noise), rounds * size, chosen)
 
 
-RHO_STAYS = ("falling", "constant", "exact", "central")  # paces that one number says; the others stay auto
+RHO_STAYS = ("falling", "explicit", "constant", "exact", "central")  # paces that one number says; the others stay auto
 
 
 def planned_settings(view: PlanView, given: Iterable[str]) -> dict[str, Any]:
@@ -121,10 +131,10 @@ def planned_settings(view: PlanView, given: Iterable[str]) -> dict[str, Any]:
         chosen["sampling_rate"] = sampling_rate(settings, settings.algorithm[0])
     if settings.rho == "auto" and method.pace in RHO_STAYS:
         chosen["rho"] = float(part.algorithm.rho(1)[0, 0])
-    if settings.eta == "auto" and method.pace in ("falling", "constant"):
+    if settings.eta == "auto" and method.pace in ("falling", "explicit", "constant"):
         first = float(part.eta(1)[0, 0])
-        falls = method.pace == "falling"
-        chosen |= {"eta": "linear", "eta_scale": first} if falls else {"eta": first, "eta_scale": 1.0}
+        falls = method.pace != "constant"
+        chosen |= {"eta": "level", "eta_scale": first} if falls else {"eta": first, "eta_scale": 1.0}
     if method.bounded:
         chosen["record_bound"] = settings.record_bound
     if settings.mechanism == "laplace":
@@ -152,6 +162,7 @@ def plan_facts(view: PlanView) -> dict[str, Any]:
         "eta": float(view.part.eta(1)[0, 0]),
         "eta_last": float(view.part.eta(view.part.rounds)[0, 0]),
         "noise": noise | {"std": std},
+        "trust": trust_sentence(settings.trust, settings.colluders),
         "noise_to_signal": view.proposal.noise_to_signal,
         "verdict": view.proposal.verdict,
         "public": view.study.facts._asdict(),

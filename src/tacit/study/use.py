@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.data import SOURCES, encode, load, read_schema, read_table, source_for
+from tacit.data import SOURCES, encode, load_unmapped, read_schema, read_table, source_for
+from tacit.data.base import pixel_names
 from tacit.data.cells import Table
+from tacit.data.mapping import mapped_names, mapped_rows
+from tacit.data.maps import NONE
 from tacit.errors import InputError
 from tacit.problems import LOSSES, Loss
 from tacit.problems.passes import scores
@@ -36,8 +40,32 @@ class Model:
         """The loss it was trained with."""
         return LOSSES[self.settings.loss]()
 
+    @property
+    def image(self) -> tuple[int, int] | None:
+        """Rows and columns, where its records are images."""
+        return SOURCES[self.settings.data].image if self.settings.data in SOURCES else None
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """What records have before the feature map: encoded columns of a table, or pixels; without the intercept."""
+        own = self.settings
+        if own.features == NONE:
+            return self.features[: len(self.features) - own.intercept]
+        if self.schema is not None:
+            return read_schema(self.schema).features
+        if self.image is None:
+            raise InputError(
+                f"the columns of {own.data} before the feature map {own.features} are not known: "
+                "evaluate the model on a data set"
+            )
+        return pixel_names(self.image)
+
+    def mapped(self, x: Array) -> Array:
+        """Encoded records, with their intercept, as the model's feature map makes them."""
+        return mapped_rows(x, self.settings.features, self.image, self.settings.intercept)
+
     def scores(self, x: Array) -> Array:
-        """x [n, J] -> [n, K]."""
+        """x [n, J], mapped -> [n, K]."""
         return scores(self.w[:, None, :], x)[:, 0]
 
 
@@ -94,17 +122,19 @@ def evaluate(model: Model, data: str) -> dict[str, Any]:
 def _features(model: Model, table: Table) -> Array:
     if model.schema is not None:
         return _encode(model, table, with_label=False)[0]
-    names = model.features[:-1] if model.settings.intercept else model.features
-    x = np.column_stack([table.numbers(name) for name in names]).astype(model.w.dtype)
+    x = np.column_stack([table.numbers(name) for name in model.columns]).astype(model.w.dtype)
     if not ((x >= 0.0) & (x <= 1.0)).all():
         raise InputError("the table has values that are missing or outside [0, 1], the range the model was trained on")
-    return np.column_stack([x, np.ones(len(x), x.dtype)]) if model.settings.intercept else x
+    x = np.column_stack([x, np.ones(len(x), x.dtype)]) if model.settings.intercept else x
+    return model.mapped(x)
 
 
 def _encode(model: Model, table: Table, with_label: bool) -> tuple[Array, Array | None]:
     if model.schema is None:
         raise InputError("this model was not trained on a table: evaluate it on a data set")
-    return encode(table, read_schema(model.schema), model.settings.intercept, model.settings.precision, with_label)
+    schema, own = read_schema(model.schema), model.settings
+    x, y = encode(table, schema, own.intercept, own.precision, with_label)
+    return model.mapped(x), y
 
 
 def _table(model: Model, data: str) -> Shard:
@@ -118,9 +148,13 @@ def _table(model: Model, data: str) -> Shard:
 def _test_records(model: Model, data: str) -> Shard:
     """The run's own test records, drawn as they were, or those of another data set."""
     own = model.settings
-    chosen = {"data": data, "data_dir": own.data_dir, "intercept": own.intercept, "precision": own.precision}
-    dataset = load((own if data == own.data else resolve(chosen)).data_options())
-    if dataset.features != model.features or dataset.target != model.target or dataset.test is None:
+    names = ("data_dir", "intercept", "features", "precision")
+    chosen = {"data": data} | {name: getattr(own, name) for name in names}
+    dataset = load_unmapped((own if data == own.data else resolve(chosen)).data_options())
+    columns, image = dataset.features[: len(dataset.features) - own.intercept], SOURCES[data].image
+    features = mapped_names(own.features, columns, image, own.intercept)
+    fits = (features, dataset.target, image) == (model.features, model.target, model.image)
+    if not fits or dataset.test is None:
         width, name = len(model.features), Path(own.data).name
         raise InputError(f"{data} does not fit this model, which has {width} features and was trained on {name}")
-    return dataset.test
+    return Shard(model.mapped(dataset.test.x), dataset.test.y)

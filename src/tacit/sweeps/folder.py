@@ -20,19 +20,20 @@ from tacit.sweeps.grid import Grid, Point, make_grid
 from tacit.version import VERSION
 from tacit.views.tables import format_setting
 
-FIRST_LINE = "# Written by tacit sweep: what was asked, complete. 'tacit sweep --resume FOLDER' goes on.\n"
+FIRST_LINE = "# Written by tacit {kind}: what was asked, complete. 'tacit {kind} --resume FOLDER' goes on.\n"
 
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """A sweep on the disk."""
+    """A sweep on the disk, or what else trains at the points of a grid."""
 
     path: Path
+    kind: str = "sweep"  # the command that it is of
 
     @property
     def asked(self) -> Path:
         """The grid and every setting."""
-        return self.path / "sweep.toml"
+        return self.path / f"{self.kind}.toml"
 
     @property
     def local(self) -> Path:
@@ -43,19 +44,19 @@ class SweepFolder:
         """The run folder of a point."""
         return self.path / "runs" / point.name
 
-    def begin(self, grid: Grid, compare: Sequence[str]) -> None:
-        """Write down what is asked; a folder that holds another sweep, or something else, is refused."""
+    def begin(self, grid: Grid, more: Mapping[str, Any]) -> None:
+        """Write down what is asked, and more; a folder that holds another sweep, or something else, is refused."""
         if self.asked.is_file():
-            _check_same(self._read(), grid.document(), self.path)
+            self._check_same(grid.document())
         elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise InputError(f"{self.path} exists and is no sweep: choose another --out")
+            raise InputError(f"{self.path} exists and is no {self.kind}: choose another --out")
         (self.path / "runs").mkdir(parents=True, exist_ok=True)
-        text = tomli_w.dumps({"tacit": VERSION, "compare": list(compare), **grid.document()})
-        write_text(self.asked, FIRST_LINE + text)
+        text = tomli_w.dumps({"tacit": VERSION, **more, **grid.document()})
+        write_text(self.asked, FIRST_LINE.format(kind=self.kind) + text)
 
     def read(self) -> tuple[Grid, tuple[str, ...]]:
-        """What was asked: the grid, and the settings to compare by."""
-        found = self._read()
+        """What was asked of a sweep: the grid, and the settings to compare by."""
+        found = self.document("compare")
         return make_grid({}, found["settings"], found["over"]), tuple(found["compare"])
 
     def place(self, private: bool) -> Path:
@@ -65,16 +66,26 @@ class SweepFolder:
             write_text(self.local / "README.txt", LOCAL_ONLY)
         return self.local if private else self.path
 
-    def _read(self) -> dict[str, Any]:
+    def document(self, *more: str) -> dict[str, Any]:
+        """What was asked, as it is written down: `over`, `settings` and more."""
         try:
             found = tomllib.loads(self.asked.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise InputError(f"{self.path} is not a sweep: it has no sweep.toml") from None
+            raise InputError(f"{self.path} is not a {self.kind}: it has no {self.asked.name}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.asked} is damaged: {error}") from None
-        if not {"compare", "over", "settings"} <= found.keys():
-            raise InputError(f"{self.asked} is damaged: it needs compare, over and settings")
+        if not {*more, "over", "settings"} <= found.keys():
+            raise InputError(f"{self.asked} is damaged: it needs {', '.join([*more, 'over'])} and settings")
         return found
+
+    def _check_same(self, asked: Mapping[str, Any]) -> None:
+        there = self.document()
+        names = dict.fromkeys([*there["over"], *asked["over"], *there["settings"], *asked["settings"]])
+        for name in names:
+            before, now = (_shown(document, name) for document in (there, asked))
+            if before != now:
+                words = f"its {name.replace('_', '-')} is {before}, and now it is {now}"
+                raise InputError(f"{self.path} holds another {self.kind}: {words}; choose another --out")
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -84,17 +95,6 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_text(path, text.getvalue())
-
-
-def _check_same(there: Mapping[str, Any], asked: Mapping[str, Any], path: Path) -> None:
-    names = dict.fromkeys([*there["over"], *asked["over"], *there["settings"], *asked["settings"]])
-    for name in names:
-        before, now = (_shown(document, name) for document in (there, asked))
-        if before != now:
-            flag = name.replace("_", "-")
-            raise InputError(
-                f"{path} holds another sweep: its {flag} is {before}, and now it is {now}; choose another --out"
-            )
 
 
 def _shown(document: Mapping[str, Any], name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,15 +82,20 @@ def make_grid(config: Mapping[str, Any], given: Mapping[str, Any], over: Mapping
     chosen = [dict(zip(between, values, strict=True)) for values in itertools.product(*(axes[n] for n in between))]
     settings = [kept(resolve(config, given, beside, one)) for one in chosen]
     for one in settings:
-        _check_test(one)
-    values = [{name: getattr(one, name) for name in between} for one in settings]
+        check_test(one, "a sweep compares")
+    points = points_of(settings, between)
+    found = {name: tuple(dict.fromkeys(point.values[name] for point in points)) for name in between}
+    return Grid({name: found.get(name, values) for name, values in axes.items()}, points)
+
+
+def points_of(settings: Sequence[Settings], between: Sequence[str]) -> tuple[Point, ...]:
+    """A point for each of these settings, named by its number and what varies between them."""
     width = len(str(len(settings)))
-    points = tuple(
+    values = [{name: getattr(one, name) for name in between} for one in settings]
+    return tuple(
         Point(_name(number, width, mine), mine, one)
         for number, (mine, one) in enumerate(zip(values, settings, strict=True), 1)
     )
-    found = {name: tuple(dict.fromkeys(mine[name] for mine in values)) for name in between}
-    return Grid({name: found.get(name, values) for name, values in axes.items()}, points)
 
 
 def _axes(given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
@@ -116,11 +121,10 @@ def _values(name: str, given: Any) -> tuple[Any, ...]:
     return parsed
 
 
-def _check_test(settings: Settings) -> None:
+def check_test(settings: Settings, purpose: str) -> None:
+    """Refuse a table without test records; `purpose` says what its errors are for."""
     if not (source_for(settings.data).name != "table" or settings.test or settings.test_share):
-        raise InputError(
-            "a sweep compares test errors, and this table has no test records: give --test-share or --test"
-        )
+        raise InputError(f"{purpose} test errors, and this table has no test records: give --test-share or --test")
 
 
 def _name(number: int, width: int, values: Mapping[str, Any]) -> str:

@@ -116,10 +116,10 @@ def conclude(
     `spent` says what all runs together cost.
     """
     done = Sweep(folder, grid, tuple(by), failed)
-    write_csv(folder.path / "results.csv", [_cells(row) for row in done.public_rows])
+    write_csv(folder.path / "results.csv", [cells(row) for row in done.public_rows])
     write_text(folder.path / "sweep.md", page(done, spent, local=False))
     if done.has_local:
-        write_csv(folder.place(private=True) / "results.csv", [_cells(row) for row in done.rows])
+        write_csv(folder.place(private=True) / "results.csv", [cells(row) for row in done.rows])
     if done.private:
         write_text(folder.local / "sweep.md", page(done, spent, local=True))
     if not done.rows:
@@ -135,6 +135,6 @@ def conclude(
     return done
 
 
-def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+def cells(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row for a CSV file: an empty cell where there is no value, no noise as inf."""
     return {name: "inf" if value == math.inf else value for name, value in row.items()}

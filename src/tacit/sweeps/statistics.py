@@ -60,7 +60,7 @@ def repeated_unit(varied: Iterable[str]) -> str:
 
 def summaries(rows: Sequence[Row], settings: Sequence[str], unit: str) -> dict[At, Interval]:
     """The mean test error of all runs that share these settings, over the repeated unit."""
-    groups = _grouped(rows, settings)
+    groups = grouped(rows, settings)
     return {
         at: interval(list(_by_unit(found[:1] if _alike(found, unit) else found, unit).values()))
         for at, found in groups.items()
@@ -88,8 +88,8 @@ def _pairs(
     rows: Sequence[Row], settings: Sequence[str], by: str, unit: str
 ) -> Iterable[tuple[str, Any, Any, At, list[float], bool]]:
     others = [name for name in settings if name != by]
-    for at, mine in _grouped(rows, others).items():
-        groups = {dict(key)[by]: found for key, found in _grouped(mine, [by]).items()}
+    for at, mine in grouped(rows, others).items():
+        groups = {dict(key)[by]: found for key, found in grouped(mine, [by]).items()}
         for a, b in itertools.combinations(groups, 2):
             exact = _alike(groups[a], unit) and _alike(groups[b], unit)
             differences = _differences(groups[a], groups[b], unit)
@@ -107,7 +107,8 @@ def _differences(first: Sequence[Row], second: Sequence[Row], unit: str) -> list
     return [b[one] - a[one] for one in a if one in b]
 
 
-def _grouped(rows: Sequence[Row], settings: Sequence[str]) -> dict[At, list[Row]]:
+def grouped(rows: Sequence[Row], settings: Sequence[str]) -> dict[At, list[Row]]:
+    """The rows that share these settings, by their values."""
     groups: dict[At, list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple((name, row[name]) for name in settings), []).append(row)

@@ -99,13 +99,31 @@ def run_grid(
     stop: Callable[[], bool] = lambda: False,
 ) -> Sweep:
     """Every point that is not done yet, then the figures."""
+    cost, failed = train_grid(folder, grid, {"compare": list(by)}, yes=yes, say=say, watch=watch, stop=stop)
+    return conclude(folder, grid, by, failed, cost.sentences())
+
+
+def train_grid(
+    folder: SweepFolder,
+    grid: Grid,
+    more: Mapping[str, Any],
+    *,
+    yes: bool,
+    say: Callable[[str], None],
+    watch: Watch,
+    stop: Callable[[], bool],
+) -> tuple[Cost, dict[str, str]]:
+    """Every point that is not done yet: what all of them cost, and those that diverged, with their last words.
+
+    `more` is written down beside the grid.
+    """
     if ranks_here() > 1:
-        raise InputError("a sweep works in one process: start it without torchrun")
+        raise InputError(f"a {folder.kind} works in one process: start it without torchrun")
     if grid.runs > MOST and not yes:
-        raise InputError(f"this sweep has {grid.runs:,} runs, more than {MOST:,}: say --yes if that is meant")
+        raise InputError(f"this {folder.kind} has {grid.runs:,} runs, more than {MOST:,}: say --yes if that is meant")
     cost = cost_of(grid)
     check_ledger(to_begin(folder, grid))
-    folder.begin(grid, by)
+    folder.begin(grid, more)
     for sentence in cost.sentences():
         say(sentence)
     failed: dict[str, str] = {}
@@ -115,7 +133,7 @@ def run_grid(
             _run_point(point, folder.run(point), follow, stop)
         except Everywhere as error:  # it diverged: the others may not
             failed[point.name] = str(error)
-    return conclude(folder, grid, by, failed, cost.sentences())
+    return cost, failed
 
 
 def default_place(grid: Grid) -> Path:

@@ -50,6 +50,7 @@ def render(folder: RunFolder, local: bool) -> str:
         seeded=folder.read_config()["noise"] == "seeded",
         summary=summary,
         declared=is_declared(summary["data"]),
+        features_by=folder.read_config()["features"],
         sentences=result_sentences(summary),
         headings=HEADINGS,
         rows=result_rows(summary["runs"]),

@@ -82,7 +82,7 @@ def result_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             str(entry["seed"]),
             format_error(entry),
             format_number(entry["train_objective"], ".4f"),
-            f"{entry['consensus_residual']:.3g}",
+            format_number(entry["consensus_residual"], ".3g"),
             f"{entry['noise']:.3g}",
             str(entry["rounds"]),
             format_number(entry["seconds"], ".1f"),

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.assemble import Records, assemble
-from tacit.data.base import SOURCES, DataOptions, Source, data_folder
+from tacit.data.base import SOURCES, DataOptions, Source, data_folder, pixel_names
 from tacit.data.leaf import PIXELS, Writer, read_writers, sample_writers
 from tacit.data.partition import Agents
 from tacit.errors import InputError
 from tacit.types import Classes, Dataset
 
 CHARACTERS = Classes(tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase))
-FEATURES = [f"pixel_{r}_{c}" for r in range(28) for c in range(28)]
+FEATURES = pixel_names((28, 28))
 PACKED = "femnist_195_writers.npz"
 ARRAYS = ("writers", *(f"{part}_{what}" for part in ("train", "test") for what in ("images", "labels", "writer")))
 
@@ -135,7 +135,8 @@ SOURCES.register("femnist")(
         load=load,
         find=find,
         unprotected="The writer: every party is one writer, and protecting single characters does not hide him or her.",
-        preset={"averages": False},  # 195 agents' z are 76 MB a run
+        features="scattering",
+        preset={"averages": False},  # 195 agents' z are many
         paper={
             "rounds": 300,
             "rho": "dynamic",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.data.assemble import Records, assemble
-from tacit.data.base import SOURCES, DataOptions, Source, data_folder
+from tacit.data.base import SOURCES, DataOptions, Source, data_folder, pixel_names
 from tacit.data.fetch import fetch_mnist
 from tacit.data.idx import read_images, read_labels
 from tacit.data.mnist_files import (
@@ -30,7 +30,7 @@ def load(options: DataOptions) -> Dataset:
     train = _read(files[TRAIN_IMAGES], files[TRAIN_LABELS])
     test = _read(files[TEST_IMAGES], files[TEST_LABELS])
     agents = split(options, train.labels, DIGITS)
-    features = [f"pixel_{r}_{c}" for r in range(28) for c in range(28)]
+    features = pixel_names((28, 28))
     return assemble("mnist", options, train, agents, features=features, target=DIGITS, test=test)
 
 
@@ -63,6 +63,7 @@ SOURCES.register("mnist")(
         attribution=ATTRIBUTION,
         origin="tacit data fetch mnist, or the four idx files in the folder mnist/",
         load=load,
+        features="scattering",
         paper={
             "rounds": 300,
             "rho": "dynamic",

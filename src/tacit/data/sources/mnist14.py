@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.assemble import Records, assemble
-from tacit.data.base import SOURCES, DataOptions, Source
+from tacit.data.base import SOURCES, DataOptions, Source, pixel_names
 from tacit.data.mnist_files import ATTRIBUTION
 from tacit.data.partition import split
 from tacit.errors import InputError
@@ -36,7 +36,7 @@ def load(options: DataOptions) -> Dataset:
     train = Records(x[:TRAIN], labels[:TRAIN], unit=15)
     test = Records(x[TRAIN:], labels[TRAIN:], unit=15)
     agents = split(options, train.labels, DIGITS)
-    features = [f"pixel_{r}_{c}" for r in range(SIDE) for c in range(SIDE)]
+    features = pixel_names((SIDE, SIDE))
     return assemble("mnist14", options, train, agents, features=features, target=DIGITS, test=test)
 
 
@@ -70,6 +70,7 @@ SOURCES.register("mnist14")(
         attribution=ATTRIBUTION + "; averaged over 2 x 2 pixels and cut to 16 grey levels",
         origin="embedded in the package",
         load=load,
+        features="scattering",
         paper={"rounds": 20, "rho": 0.002, "eta": "nonsmooth", "eta_scale": 80.0},
         published=True,
         image=(SIDE, SIDE),

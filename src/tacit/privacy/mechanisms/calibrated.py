@@ -22,6 +22,7 @@ class Calibrated:
 
     kind: str  # gaussian or laplace
     events: tuple[Event, ...]  # [R]  Noise, or NON_PRIVATE
+    share: float = 1.0  # of the scale that an agent draws, where those of several add up to the event's
 
     def draw(self, update: int, like: Array, noise: NoiseSource) -> Draw:
         """Noise in the shape and precision of `like` [J, R, K]."""
@@ -30,8 +31,8 @@ class Calibrated:
 
     @cached_property
     def scale(self) -> Array:
-        """The scale of every run, 0 without noise, [R]."""
-        return np.array([event.scale if isinstance(event, Noise) else 0.0 for event in self.events])
+        """The scale of what is drawn in every run, 0 without noise, [R]."""
+        return self.share * np.array([event.scale if isinstance(event, Noise) else 0.0 for event in self.events])
 
     @cached_property
     def magnitude(self) -> Array:

@@ -19,6 +19,7 @@ class OutputNoise:
 
     kind: str  # gaussian or l2-laplace
     multiplier: Array  # [R], 0 for a run without noise
+    share: float = 1.0  # of the scale that an agent draws, where those of several add up to the event's
 
     def draw(self, update: int, moved: Array, like: Array, noise: NoiseSource) -> Draw:
         """Noise for results that one unit moves by `moved` [R], in the shape and precision of `like` [J, R, K]."""
@@ -27,10 +28,10 @@ class OutputNoise:
     def xi(self, update: int, moved: Array, like: Array, noise: NoiseSource) -> Array:
         """The noise alone."""
         draw = {"gaussian": noise.gaussian, "l2-laplace": noise.l2_laplace}[self.kind]
-        return draw(update, as_like(self.scale(moved), like), like)
+        return draw(update, as_like(self.share * self.scale(moved), like), like)
 
     def scale(self, moved: Array) -> Array:
-        """Of every run, [R]."""
+        """What is charged, of every run, [R]."""
         return to_numpy(self.multiplier) * to_numpy(moved).astype(np.float64)
 
     def event(self, moved: Array) -> BatchEvent:
@@ -43,9 +44,9 @@ class OutputNoise:
     def magnitude(self, moved: Array, size: int) -> Array:
         """E|xi| of one of `size` numbers, which is public, unlike the noise that was drawn; [R]."""
         if self.kind == "gaussian":
-            return math.sqrt(2.0 / math.pi) * self.scale(moved)
-        share = math.exp(math.lgamma(size / 2.0) - math.lgamma((size + 1.0) / 2.0)) / math.sqrt(math.pi)
-        return size * share * self.scale(moved)  # the mean length, times E|u_1| of a uniform direction u
+            return self.share * math.sqrt(2.0 / math.pi) * self.scale(moved)
+        part = math.exp(math.lgamma(size / 2.0) - math.lgamma((size + 1.0) / 2.0)) / math.sqrt(math.pi)
+        return self.share * size * part * self.scale(moved)  # the mean length, times E|u_1| of a uniform direction u
 
 
 SILENT = OutputNoise("gaussian", np.zeros(1))

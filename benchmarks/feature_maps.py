@@ -1,0 +1,118 @@
+"""What public feature maps are worth, and what they take.
+
+    python -m benchmarks.feature_maps
+
+Writes benchmarks/results/feature_maps.json: test errors of the default method at total epsilon 1 over seeds, on a table
+of rings, where a straight line fails, and on mnist14; and the time of scattering over that of its bare products.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+import tacit
+from tacit.data.maps import Raw, built
+from tacit.data.maps.scattering import BLOCK, Scattering
+from tacit.data.maps.strokes import strokes
+from tacit.data.maps.wavelets import DIRECTIONS
+
+SEEDS, EPSILON = 5, 1.0
+RECORDS, TEST, AGENTS = 20_000, 5_000, 10
+RADII, WIDTH = (0.15, 0.45, 0.75), 0.07  # of the rings' middles, and how far records stray from them
+SCHEMA = """
+scale = "symmetric"
+[label]
+column = "ring"
+classes = ["inner", "middle", "outer"]
+[columns.x]
+kind = "numeric"
+bounds = [-1, 1]
+[columns.y]
+kind = "numeric"
+bounds = [-1, 1]
+"""
+
+
+def write_rings(path: Path, records: int, seed: int) -> None:
+    """Records on three rings, one for each class."""
+    random = np.random.default_rng(seed)
+    ring = random.integers(0, 3, records)
+    radius, angle = np.array(RADII)[ring] + random.normal(0.0, WIDTH, records), random.uniform(0, 2 * math.pi, records)
+    names = ("inner", "middle", "outer")
+    rows = zip(radius * np.cos(angle), radius * np.sin(angle), ring, strict=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("x", "y", "ring"), *((f"{x:.4f}", f"{y:.4f}", names[k]) for x, y, k in rows)])
+
+
+def errors(features: str, folder: Path, **more: Any) -> dict[str, float]:
+    """Of a study with this map: mean, best and worst over the seeds."""
+    run = tacit.run(
+        features=features, total_epsilon=EPSILON, seeds=SEEDS, averages=False, out=folder / features, **more
+    )
+    found = [entry["test_error"] for entry in run.runs]
+    return {"mean": fmean(found), "min": min(found), "max": max(found)}
+
+
+def rings() -> dict[str, dict[str, float]]:
+    """By map."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        write_rings(folder / "rings.csv", RECORDS, 1)
+        write_rings(folder / "test.csv", TEST, 2)
+        (folder / "schema.toml").write_text(SCHEMA)
+        files = {"data": folder / "rings.csv", "schema": folder / "schema.toml", "test": folder / "test.csv"}
+        own = files | {"agents": AGENTS, "total_records": RECORDS, "records_max": RECORDS // AGENTS}
+        return {features: errors(features, folder, **own) for features in ("none", "unit", "fourier")}
+
+
+def digits() -> dict[str, dict[str, float]]:
+    """By map, on mnist14."""
+    with tempfile.TemporaryDirectory() as place:
+        maps = ("none", "unit", "fourier", "pixels", "scattering")
+        return {features: errors(features, Path(place), data="mnist14") for features in maps}
+
+
+def time_of(side: int) -> dict[str, float]:
+    """Scattering of a block of images over its bare products; and multiplications for an image, done and dense."""
+    phi, x = built("scattering", Raw(side * side, (side, side))), strokes(side)[:BLOCK]
+    if not isinstance(phi, Scattering):
+        raise TypeError("scattering is built as such")
+    products = [(BLOCK, band.weights) for one in phi.first for band in one.bands]
+    products += [(BLOCK * DIRECTIONS, band.weights) for one in phi.second.values() for band in one.bands]
+    inputs = [(np.ones((rows, len(weights)), np.float32), weights) for rows, weights in products]
+    done = sum(rows // BLOCK * weights.size for rows, weights in products)
+    dense = sum(one.weights.size for one in phi.first) + DIRECTIONS * sum(w.weights.size for w in phi.second.values())
+    bare = _seconds(lambda: [u @ weights for u, weights in inputs])
+    return {"over_bare_products": _seconds(lambda: phi(x)) / bare, "multiplications": done, "dense": dense}
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(7):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return median(times)
+
+
+def main() -> None:
+    """Measure and write."""
+    times = {str(side): time_of(side) for side in (14, 28)}
+    found = {"epsilon": EPSILON, "seeds": SEEDS, "rings": rings(), "mnist14": digits(), "scattering": times}
+    place = Path(__file__).parent / "results" / "feature_maps.json"
+    place.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    print(place.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The audit of sums over agents: shares of noise are worth their claim, and smaller ones are found out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tacit.algorithms.dpgd import DpGd
+from tacit.algorithms.releases.certified import CertifiedRelease
+from tacit.audit import Audit, Claim, Game, audit_games, games
+from tacit.errors import InputError
+
+SHARP = 0.1  # a delta at which attacks on Gaussian noise are sharp
+SUM = Claim(algorithm="dpgd", trust="secure-sum", delta=SHARP)
+
+
+def attack(claim: Claim, *played: Game, releases: int = 30_000) -> Audit:
+    return audit_games(claim, played or games(claim), releases=releases, confidence=0.999, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("claim", "honest"),
+    [
+        (SUM, 2),
+        (replace(SUM, algorithm="objw", trust="server", agents=3), 3),
+        (replace(SUM, colluders=3, agents=4), 1),
+        (replace(SUM, adjacency="replace-one", colluders=0), 2),
+    ],
+)
+def test_shares_are_worth_their_claim_and_no_less(claim: Claim, honest: int) -> None:
+    found = attack(claim)
+    assert 0.7 < found.epsilon_lower <= 1.0
+    assert found.summary()["honest"] == honest
+
+
+def test_sums_of_samples_are_worth_their_claim() -> None:
+    """So few releases prove 1.3 to 1.5, as they do of single uploads."""
+    claim = replace(SUM, algorithm="dpsgd", sampling_rate=0.5, epsilon=2.0)
+    assert 1.0 < attack(claim, releases=6_000).epsilon_lower <= 2.0
+
+
+def with_share(game: Game, share: float) -> Game:
+    algorithm = game.algorithm
+    assert isinstance(algorithm, DpGd) and isinstance(algorithm.release, CertifiedRelease)
+    mechanism = replace(algorithm.release.mechanism, share=share)
+    return game._replace(algorithm=replace(algorithm, release=replace(algorithm.release, mechanism=mechanism)))
+
+
+@pytest.mark.parametrize("share", [1.0 / 3.0, 3.0**-0.5])
+def test_shares_that_are_too_small_are_refuted(share: float) -> None:
+    """sigma / P, and what is enough only where nobody colludes."""
+    (game,) = games(SUM)
+    assert attack(SUM, with_share(game, share)).exceeded
+
+
+def test_a_single_upload_is_not_covered_by_its_share() -> None:
+    claim = replace(SUM, agents=4)
+    (game,) = games(claim)
+    assert attack(claim, game._replace(honest=1)).exceeded
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"algorithm": "objp"}, "not proven to be enough for objp"),
+        ({"trust": "agents", "agents": 3}, "with trust agents every upload is a release by itself"),
+        ({"agents": 0}, "agents is 0: it must be at least 1"),
+        ({"agents": 2, "colluders": 2}, "colluders is 2, but there are 2 agents"),
+    ],
+)
+def test_what_there_is_no_game_for_is_refused(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        games(replace(SUM, **changes))  # type: ignore[arg-type]

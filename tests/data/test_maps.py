@@ -1,0 +1,216 @@
+"""Feature maps: what each makes of a record is that record's alone, to the bit."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import subprocess
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tacit.data import DataOptions, describe, load, load_unmapped
+from tacit.data.mapping import mapped_names, mapped_rows
+from tacit.data.maps import MAPS, NONE, Raw, built, check_map, width_of
+from tacit.data.maps.images import gaussian, grid
+from tacit.data.maps.pixels import Pixels
+from tacit.data.maps.scattering import PLACES, Scattering
+from tacit.data.maps.strokes import strokes
+from tacit.data.maps.wavelets import DIRECTIONS, LEVELS
+from tacit.data.maps.whole import of_length_one
+from tacit.errors import InputError
+
+SIDE = 14
+IMAGES = Raw(SIDE * SIDE, (SIDE, SIDE))
+TABLE = Raw(7)
+ALL = [(name, raw) for name in MAPS for raw in (IMAGES, TABLE) if raw.image or not MAPS[name].images]
+
+
+@cache
+def records(raw: Raw) -> NDArray[np.float64]:
+    """Records as a source gives them: 8-bit images, a blank one among them, or values in [-1, 1] with a row of 0."""
+    if raw.image is None:
+        found = np.random.default_rng(3).uniform(-1.0, 1.0, (600, raw.width))
+    else:
+        found = strokes(raw.image[0])[:600].copy()
+    found[5] = 0.0
+    return found
+
+
+@pytest.mark.parametrize(("name", "raw"), ALL)
+def test_a_record_is_mapped_alike_in_every_company(name: str, raw: Raw) -> None:
+    phi, x = built(name, raw), records(raw)
+    whole = phi(x)
+    assert whole.shape == (len(x), width_of(name, raw))
+
+    @settings(max_examples=10)
+    @given(st.lists(st.integers(0, len(x) - 1), min_size=1, max_size=70))
+    def law(rows: list[int]) -> None:
+        np.testing.assert_array_equal(phi(x[rows]), whole[rows])
+
+    law()
+    np.testing.assert_array_equal(phi(x[::-1]), whole[::-1])
+    np.testing.assert_array_equal(phi(np.asfortranarray(x)), whole)
+    if raw.image is not None:
+        np.testing.assert_array_equal(phi(x.astype(np.float32)), whole)
+
+
+def digests() -> str:
+    """Of all features, for another process to compare."""
+    return " ".join(hashlib.sha256(built(name, raw)(records(raw)).tobytes()).hexdigest()[:16] for name, raw in ALL)
+
+
+def test_the_number_of_threads_changes_no_bit() -> None:
+    code = "from tests.data.test_maps import digests; print(digests())"
+    for threads in ("1", "2"):
+        own = os.environ | {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        done = subprocess.run([sys.executable, "-c", code], env=own, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == digests()
+
+
+@pytest.mark.parametrize(("name", "raw"), ALL)
+def test_records_have_length_1_or_0_and_features_within_1(name: str, raw: Raw) -> None:
+    x = np.concatenate([records(raw), np.ones((1, raw.width)), np.eye(raw.width)[:3], 1e-9 * np.ones((1, raw.width))])
+    for intercept in (False, True):
+        given = np.column_stack([x, np.ones(len(x))]) if intercept else x
+        found = mapped_rows(given, name, raw.image, intercept)
+        assert found.shape[1] == len(mapped_names(name, tuple(map(str, range(raw.width))), raw.image, intercept))
+        assert np.abs(found).max() <= 1.0  # what hardened noise builds on
+        lengths = np.linalg.norm(found, axis=1)
+        empty = ~built(name, raw)(x).any(axis=1)
+        share = math.sqrt(0.5) if intercept else 0.0
+        np.testing.assert_allclose(lengths, np.where(empty, share, 1.0), atol=1e-12)
+        if intercept:
+            np.testing.assert_array_equal(found[:, -1], 1.0 / math.sqrt(2.0))
+    blank = built(name, raw)(np.zeros((1, raw.width)))
+    assert np.linalg.norm(blank) == pytest.approx(0.0 if name == "unit" else 1.0)
+    assert mapped_rows(x.astype(np.float32), name, raw.image, False).dtype == np.float32
+
+
+@pytest.mark.parametrize("side", [14, 28])
+def test_no_partial_sum_can_be_rounded(side: int) -> None:
+    """However a library orders the terms: the largest sum of absolute values is exact in float32."""
+    phi = built("scattering", Raw(side * side, (side, side)))
+    pixels = built("pixels", Raw(side * side, (side, side)))
+    assert isinstance(phi, Scattering) and isinstance(pixels, Pixels)
+    sums = [(255, phi.image.weights), (255, pixels.blur)]
+    sums += [(255, wavelets.weights) for wavelets in phi.first]
+    sums += [(LEVELS, wavelets.weights) for wavelets in phi.second.values()]
+    sums += [(LEVELS, blur.weights) for blur in phi.blurs]
+    for largest, weights in sums:
+        assert (weights == np.rint(weights)).all()
+        assert 2**22 < largest * np.abs(weights.astype(np.float64)).sum(axis=0).max() < 2**24
+    assert PLACES**2 * (2**24) ** 2 <= 2**53  # lengths of channels, in float64
+
+
+def modulus(
+    image: NDArray[np.float64], size: int, angle: float, places: NDArray[np.float64], side: int
+) -> NDArray[np.float64]:
+    """|image * psi| at the places, by the definition: one loop for each place and pixel."""
+    step = side / len(image)
+    points = (np.arange(len(image)) + 0.5) * step - 0.5
+    sigma, xi, slant = 0.8 * 2.0**size, 0.75 * math.pi / 2.0**size, 4.0 / DIRECTIONS
+
+    def hill(r: float, c: float) -> tuple[float, float]:
+        along, across = r * math.cos(angle) + c * math.sin(angle), c * math.cos(angle) - r * math.sin(angle)
+        return math.exp(-(along**2 + (slant * across) ** 2) / (2.0 * sigma**2)), along
+
+    far = range(-8 * 2**size, 8 * 2**size + 1)
+    waves = [(h, h * np.exp(1j * xi * along)) for r in far for c in far for h, along in [hill(r, c)]]
+    constant = sum(wave for _, wave in waves) / sum(h for h, _ in waves)
+    found = np.zeros((len(places), len(places)))
+    for i, row in enumerate(places):
+        for j, column in enumerate(places):
+            total = 0j
+            for a, b in zip(*np.nonzero(image), strict=True):
+                h, along = hill(points[a] - row, points[b] - column)
+                total += image[a, b] * h * (np.exp(1j * xi * along) - constant)
+            found[i, j] = abs(total) * step**2
+    return found
+
+
+def test_scattering_is_what_its_definition_says() -> None:
+    """Read plainly, without whole numbers or matrices: one channel of every kind, of a small image."""
+    side, image = 16, strokes(16)[7].reshape(16, 16)
+    phi = built("scattering", Raw(side * side, (side, side)))
+    assert isinstance(phi, Scattering) and len(phi.first) == 2
+    channels = phi.channels(image.reshape(1, -1))[0].reshape(-1, PLACES, PLACES)
+    coarse, fine = grid(side, PLACES), np.arange(16.0)
+    for direction in (1, 4):
+        angle = direction * math.pi / DIRECTIONS
+        first = modulus(image, 0, angle, fine, side)
+        second = modulus(first, 1, math.pi / 3, grid(side, 8), side)
+        kinds = (
+            (0, image),
+            (1 + direction, first),
+            (1 + DIRECTIONS + direction * DIRECTIONS + 2, second),
+            (1 + DIRECTIONS + DIRECTIONS**2 + direction, modulus(image, 1, angle, grid(side, 8), side)),
+        )
+        for number, u in kinds:
+            points = (np.arange(len(u)) + 0.5) * side / len(u) - 0.5
+            line = np.exp(-((points[:, None] - coarse) ** 2) / (2.0 * 1.6**2))
+            blurred = line.T @ u @ line
+            expected = blurred / np.linalg.norm(blurred)
+            found = channels[number] / np.linalg.norm(channels[number])
+            assert np.abs(found - expected).max() < 0.02, (number, direction)
+    assert (np.linalg.norm(channels, axis=(1, 2)) < 1.0).all()
+
+
+def test_pixels_and_fourier_are_what_their_definitions_say() -> None:
+    x = records(IMAGES)[:20]
+    blurred = x @ gaussian(np.arange(14.0), np.arange(14.0), 0.5)
+    phi = built("pixels", IMAGES)
+    assert isinstance(phi, Pixels)
+    u = of_length_one(blurred)
+    expected = u - phi.centre
+    np.testing.assert_allclose(phi(x), expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=0.01)
+    near = np.random.default_rng(0).uniform(-0.5, 0.5, (30, TABLE.width))
+    waves = built("fourier", TABLE)(near)
+    distance = np.linalg.norm(near[:, None] - near, axis=2)
+    kernel = np.exp(-(distance**2) / (2.0 * TABLE.width * 0.5**2))  # what products of random features come near to
+    assert np.abs(waves @ waves.T - kernel).max() < 0.15
+
+
+@pytest.mark.parametrize("side", [4, 5, 8, 20])
+def test_images_of_any_size_have_a_map(side: int) -> None:
+    raw = Raw(side * side, (side, side))
+    for name in ("scattering", "pixels"):
+        found = built(name, raw)(strokes(side)[:3])
+        assert found.shape == (3, width_of(name, raw))
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0)
+
+
+def test_the_strokes_are_the_same_everywhere() -> None:
+    """A model goes with the mean of these: another generator would change it under the model's feet."""
+    found = np.rint(255 * strokes(14)).astype(np.uint8)
+    assert hashlib.sha256(found.tobytes()).hexdigest()[:16] == "23ff834b18ec8bf7"
+    assert 0.05 < strokes(28).mean() < 0.3
+
+
+def test_maps_of_images_are_refused_for_what_is_none() -> None:
+    with pytest.raises(InputError, match=r"features is scattering.*records are no images: use none, fourier, unit"):
+        load(DataOptions("table.csv", schema="s.toml", features="scattering"))
+    with pytest.raises(InputError, match="records are images of 14 x 28 pixels"):
+        check_map("pixels", (14, 28))
+    with pytest.raises(InputError, match="no feature map 'scatter'"):
+        load(DataOptions("mnist14", features="scatter"))
+    check_map(NONE, None)
+
+
+def test_a_data_set_after_its_map() -> None:
+    options = DataOptions("mnist14", agents=3, features="unit", intercept=True, precision="float32")
+    plain, found = load_unmapped(options), load(options)
+    assert found.features_by == "unit" and found.features[0] == "unit_pixel_0_0" and found.features[-1] == "intercept"
+    assert [len(shard.x) for shard in found.train] == [20000] * 3
+    x, y = plain.train[2].x[77:78].astype(np.float64), plain.train[2].y[77]
+    expected = math.sqrt(0.5) * x[0, :-1] / np.linalg.norm(x[0, :-1])
+    np.testing.assert_allclose(found.train[2].x[77, :-1], expected, atol=1e-3)
+    np.testing.assert_array_equal(found.train[2].y[77], y)
+    assert found.test is not None and found.test.x.shape == (10000, 197)
+    assert describe(found)["features"] == 197
