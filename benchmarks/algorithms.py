@@ -40,10 +40,10 @@ PAGE = """# The algorithms at one budget
 
 For whoever asks which of [the algorithms](algorithms.md) does best. All that are private, on the pixels of mnist14
 (60,000 handwritten digits; with a [feature map](feature-maps.md) errors are a quarter of these, and
-[the frontier](frontier.md) has them) among ten agents, with total ε = 1 at δ = 10⁻⁶ for one record added or removed. Every algorithm has
-the planner's values, and none was tuned for this table; but some of the planner's constants were once chosen by test
-errors on mnist14 ([how](planner.md)), which flatters all of them. The exact methods solve a problem in every round, and
-have fewer. `gaussian-exact` and `laplace-exact` are the same methods with the two kinds of noise.
+[the frontier](frontier.md) has them) among ten agents, with total ε = 1 at δ = 10⁻⁶ for one record added or removed.
+Every algorithm has the planner's values, and none was tuned for this table; but some of the planner's constants were
+once chosen by test errors on mnist14 ([how](planner.md)), which flatters all of them. The exact methods solve a problem
+in every round, and have fewer. `gaussian-exact` and `laplace-exact` are the same methods with the two kinds of noise.
 
 ![The test error of every algorithm with its interval, the lowest on top](../images/algorithms.png)
 

@@ -30,7 +30,7 @@ PAGE = DOCS / "explanation" / "frontier-measured.md"
 BOTH: dict[str, Any] = {"algorithm": ["objp", "objw", "dpgd"], "total_epsilon": [0.5, 1, 3, 8], "seeds": 5}
 FRONTIERS: dict[str, dict[str, Any]] = {
     "mnist": {"data": "mnist", "features": ["scattering"], "trust": ["agents", "secure-sum", "server"], **BOTH},
-    "mnist-pixels": {"data": "mnist", "features": ["none", "pixels"], "trust": ["agents", "secure-sum"], **BOTH},
+    "mnist-pixels": {"data": "mnist", "features": ["none", "pixels"], "trust": ["agents"], **BOTH},
     "femnist": {
         "data": "femnist",
         "features": ["none", "scattering"],
