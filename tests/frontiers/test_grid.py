@@ -58,7 +58,7 @@ def test_a_folder_for_each_map_and_trust_model_with_all_budgets_and_seeds() -> N
         "4-features=unit-trust=secure-sum",
     ]
     assert [point.settings.algorithm for point in grid.points[:2]] == [("objp", "dpgd"), ("objw", "dpgd")]
-    assert all(point.settings.total_epsilon == (0.5, 1.0, 3.0, 8.0) and point.runs == 40 for point in grid.points)
+    assert all(point.settings.total_epsilon == (0.5, 1.0, 3.0, 8.0) and point.runs == 24 for point in grid.points)
 
 
 def test_what_is_written_down_makes_the_same_grid_again() -> None:

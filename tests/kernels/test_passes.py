@@ -209,7 +209,7 @@ def test_it_is_what_a_run_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes_module, "run_pass", refuse)
     z = np.zeros((196, 1, 10))
     for backend, compiled in (("auto", True), ("numpy", False)):
-        study = prepare(resolve({"backend": backend, "rounds": 1}))
+        study = prepare(resolve({"backend": backend, "features": "none", "rounds": 1}))
         assert study.settings.backend == backend
         if compiled:
             with pytest.raises(ZeroDivisionError):

@@ -74,6 +74,15 @@ def test_more_to_hide_needs_more_noise() -> None:
     assert proposal(1.0, rounds=77, clip=0.5)[:2] == (77, 0.5)
 
 
+@pytest.mark.parametrize("sampling", [1.0, 0.1])
+def test_a_multiplier_that_is_given_is_felt_as_one_that_was_found(sampling: float) -> None:
+    """sigma_1 sqrt(T) is the noise of a round's gradient over C / I: the multiplier, over q where a sample is seen."""
+    found = release_noise(DIGITS, Asked(1.0, 1e-6, rounds=100, sampling=sampling))
+    multiplier = found * math.sqrt(100) * sampling
+    given = Asked(1.0, 1e-6, rounds=100, sampling=sampling, noise_multiplier=multiplier)
+    assert release_noise(DIGITS, given) == pytest.approx(found)
+
+
 def test_the_predicted_noise_is_the_noise_of_the_plan() -> None:
     spread = release_noise(DIGITS, Asked(1.0, 1e-6))
     event = Noise("gaussian", spread * math.sqrt(300), math.inf, 1.0)

@@ -20,13 +20,17 @@ from tacit.algorithms.dpsgd import DpSgd
 from tacit.algorithms.releases.certified import CertifiedRelease
 from tacit.errors import InputError
 from tacit.privacy.events import Noise, Sampled
+from tacit.privacy.guarantee import guarantee
 from tacit.privacy.noise import SeededNoise
+from tacit.privacy.totals import ledger_totals
 from tacit.privacy.trust import noise_share
 from tacit.results.files import read_arrays
 from tacit.results.folder import RunFolder
 from tacit.settings import resolve
+from tacit.study.begin import first_lines
+from tacit.study.build import Study
 from tacit.study.certified import Outline, outline
-from tacit.types import Array
+from tacit.types import Array, Classes, Dataset
 
 CLINICS: dict[str, Any] = {
     "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
@@ -127,6 +131,31 @@ def test_a_curator_may_be_the_trusted_server() -> None:
     assert planned(**SERVER, **given).parts[0].plans[0].events == planned(**given).parts[0].plans[0].events
     assert planned(**SERVER, server="full").settings.server == "full"
     assert not any(ALGORITHMS[name].summed and ALGORITHMS[name].central for name in ALGORITHMS)
+
+
+# ---- what is said
+
+
+def said(unit: str, **trust: Any) -> str:
+    """What a statement says is not protected, and what it takes for public."""
+    outlined = planned(**trust)
+    facts = outlined.facts._replace(unit=unit, features_by="fourier")
+    nobody = Dataset("clinics", (), (), None, (), Classes(("a",)))
+    ledger = first_lines(Study(outlined.settings, nobody, outlined.problem, outlined.parts, facts))
+    found = guarantee(ledger, ledger_totals(ledger))
+    return " ".join([*found["unprotected"], *found["public"]])
+
+
+def test_without_colluders_the_parties_themselves_are_not_covered() -> None:
+    assert "Against the parties themselves" in said("record", **SUM, colluders=0)
+    assert "Against the parties themselves" not in said("record", **SUM) + said("record", **SERVER)
+
+
+@pytest.mark.parametrize(("trust", "words"), [({}, "they add up"), (SUM, "in one sum"), (SERVER, "in one sum")])
+def test_of_whom_several_parties_know_one_thing_is_said(trust: dict[str, Any], words: str) -> None:
+    text = said("patient", **trust)
+    assert text.count("Whoever several parties know") == 1 and words in text
+    assert "the feature map fourier, which makes" in text
 
 
 # ---- what anybody may see

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tacit.arrays import namespace, spread
 from tacit.types import Array
 
-FALLS = 0.2  # s of a level eta
+FALLS = 60  # last rounds, over which a level eta falls
 
 Schedule: TypeAlias = Callable[[int], Array]
 """t -> [R, 1], ready to stand before [J, R, K]."""
@@ -78,9 +78,14 @@ class NonsmoothEta:
         return eta[:, None]
 
 
+def falling_share(rounds: int) -> float:
+    """s: the share of the rounds over which a level eta falls; where there are few rounds and steps are long, all."""
+    return min(1.0, FALLS / rounds)
+
+
 @dataclass(frozen=True, eq=False)
 class LevelEta:
-    """eta^t = a min(1, (1 - (t - 1) / T) / s): a, and over the last share s of the rounds down to nearly 0.
+    """eta^t = a min(1, (1 - (t - 1) / T) / s): a, and over the last 60 rounds, a share s of all, down to nearly 0.
 
     For a path of a given length steps that are all alike collect the least noise (Cauchy and Schwarz); the fall at the
     end calms what swings.
@@ -93,7 +98,7 @@ class LevelEta:
     def __call__(self, t: int) -> Array:
         """The proximity of every run."""
         left = 1.0 - (min(t, self.rounds) - 1) / self.rounds
-        return self._first * min(1.0, left / FALLS)
+        return self._first * min(1.0, left / falling_share(self.rounds))
 
     @cached_property
     def _first(self) -> Array:

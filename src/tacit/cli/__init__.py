@@ -47,9 +47,9 @@ def cli() -> None:
 
     \b
     Examples:
-      tacit run                         compare methods on embedded data
-      tacit plan --total-epsilon 1      what a budget buys, before it is spent
-      tacit run --total-epsilon 1       train within it
+      tacit run                         train on embedded data, with a total epsilon of 1
+      tacit plan --total-epsilon 3      what a budget buys, before it is spent
+      tacit run --total-epsilon 3       train within it
       tacit dashboard                   watch runs in a browser
       tacit ledger runs/a               what a run spent
       tacit federation demo             sites on their own, over a network
@@ -58,13 +58,13 @@ def cli() -> None:
 
 
 COMMANDS = {
-    "Train": (plan, train, resume, sweep),
+    "Train": (plan, frontier, train, resume, sweep),
     "Look at runs": (show, compare, plot, report, dashboard),
     "Privacy": (ledger, audit),
     "Use a model": (predict, evaluate, export),
     "Train over a network": (federation,),
     "Data and settings": (data, algorithms, config),
-    "Research": (frontier, reproduce, theory, bench),
+    "Research": (reproduce, theory, bench),
     "This installation": (doctor, completion),
 }
 for commands in COMMANDS.values():

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.cli.output import print_table, stdout
+from tacit.cli.output import map_words, print_table, stdout
 from tacit.privacy.accounting import EXPLAINED
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.views.curves import run_label
@@ -42,9 +42,11 @@ def _say(what: str, words: str) -> None:
 
 
 def _data(data: Mapping[str, Any]) -> str:
+    features = f"{data['features']} features{map_words(data['features_by'])}"
+    declared = "" if data["published"] else " (as declared)"
     return (
-        f"{data['name']}: {data['agents']} agents, {data['records']:,} records, {data['features']} features, "
-        f"{data['outputs']} outputs{'' if data['published'] else ' (as declared)'}; protected: one {data['unit']}"
+        f"{data['name']}: {data['agents']} agents, {data['records']:,} records, {features}, "
+        f"{data['outputs']} outputs{declared}; protected: one {data['unit']}"
     )
 
 

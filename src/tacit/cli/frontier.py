@@ -31,7 +31,7 @@ PANEL = "Frontier settings"
 @list_flag("trust", PANEL, "who is trusted [default: agents,secure-sum,server]")
 @list_flag("features", PANEL, "public feature maps [default: the data set's own]")
 @list_flag("total_epsilon", PANEL, "budgets of a whole run [default: 0.5,1,3,8]; inf: no noise")
-@click.option("--seeds", metavar="NUMBER", panel=PANEL, help="noise seeds of every point [default: 5]")
+@click.option("--seeds", metavar="NUMBER", panel=PANEL, help="noise seeds of every point [default: 3]")
 @click.option("--resume", type=click.Path(path_type=Path), metavar="FOLDER", panel=PANEL, help="go on with a frontier")
 @click.option("--dry-run", is_flag=True, panel=PANEL, help="list the run folders and what they would spend, and end")
 @click.option("--yes", is_flag=True, panel=PANEL, help="allow more than 10,000 runs")

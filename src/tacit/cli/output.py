@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tacit import api
 from tacit.algorithms import ALGORITHMS
+from tacit.data.maps import NONE
 from tacit.privacy.guarantee import headline
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.results.files import to_json
@@ -20,6 +21,11 @@ TERMINAL_HEADINGS = ("", "run", "seed", "test error", "objective", "rounds", "se
 
 stdout = Console()
 stderr = Console(stderr=True)
+
+
+def map_words(features_by: str) -> str:
+    """A word on the feature map behind the number of features."""
+    return "" if features_by == NONE else f" by map {features_by}"
 
 
 def print_json(value: Any) -> None:

@@ -11,7 +11,7 @@ import tomli_w
 from tacit import api
 from tacit.algorithms import ALGORITHMS, Method
 from tacit.cli.options import given_settings, setting_flags
-from tacit.cli.output import print_json, print_table, stdout
+from tacit.cli.output import map_words, print_json, print_table, stdout
 from tacit.errors import InputError
 from tacit.privacy.trust import AGENTS
 from tacit.results.files import write_text
@@ -65,9 +65,11 @@ def _config(view: PlanView, config: Path | None, given: dict[str, Any]) -> str:
 
 def _print(view: PlanView, facts: dict[str, Any]) -> None:
     public = view.study.facts
+    features = f"{public.features} features{map_words(public.features_by)}"
+    declared = "" if public.published else " (as declared)"
     lines = [
-        f"{public.name}: {public.agents} agents, {public.total_records:,} records, {public.features} features, "
-        f"{public.outputs} outputs{'' if public.published else ' (as declared)'}; protected: one {public.unit}",
+        f"{public.name}: {public.agents} agents, {public.total_records:,} records, {features}, "
+        f"{public.outputs} outputs{declared}; protected: one {public.unit}",
         f"total epsilon {facts['total_epsilon']:g} at delta {facts['delta']:g}: {facts['algorithm']}, "
         f"{_count(facts['rounds'], 'round')}, {_count(facts['local_updates'], 'local update')} each",
         _noise(ALGORITHMS[facts["algorithm"]], facts, view.study.settings.trust),

@@ -127,9 +127,11 @@ def preview(grid: Grid, as_json: bool) -> None:
         (point.name, ", ".join(point.settings.algorithm), str(point.runs), str(rounds))
         for point, rounds in zip(grid.points, cost.rounds, strict=True)
     ]
-    print_table(("point", "algorithms", "runs", "rounds"), rows, left=2)
+    print_table(("point", "algorithms", "runs", "rounds in all"), rows, left=2)
     stdout.print()
-    for sentence in (f"{len(grid.points)} points, {grid.runs:,} runs; nothing was trained", *cost.sentences()):
+    folders = f"{len(grid.points)} point{'s' * (len(grid.points) > 1)}"
+    runs = f"{grid.runs:,} run{'s' * (grid.runs > 1)}"
+    for sentence in (f"{folders}, {runs}; nothing was trained", *cost.sentences()):
         stdout.print(sentence, soft_wrap=True, highlight=False)
 
 

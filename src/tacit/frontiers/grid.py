@@ -19,7 +19,7 @@ from tacit.sweeps.grid import Grid, check_test, points_of
 BETWEEN = ("features", "trust")  # what a run folder has one value of
 AXES = (*BETWEEN, "algorithm", "total_epsilon")
 USUAL = {"agents": ("objp", "dpgd"), "secure-sum": ("objw", "dpgd"), "server": ("objw", "dpgd")}
-BUDGETS, SEEDS = (0.5, 1.0, 3.0, 8.0), 5
+BUDGETS, SEEDS = (0.5, 1.0, 3.0, 8.0), 3
 CURATED = "it needs all records in one place, which only a trusted server has"
 NOT_SUMMED = "noise on the sum is not proven to be enough for what it keeps at the agents"
 BELONGS = {"colluders": "secure-sum"}  # a setting that means something under one trust model alone

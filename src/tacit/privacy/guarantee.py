@@ -84,7 +84,7 @@ def public_facts(study: Mapping[str, Any]) -> list[str]:
     labels = f"{p['outputs']} classes" if p["classes"] else "bounds of the label"
     facts = [
         f"The {p['agents']} parties, their names, and that they take part.",
-        f"The {p['features']} features with their bounds or categories, and the {labels} (the schema).",
+        _features(p, labels),
         f"total_records {p['total_records']:,} and records_max {most}: {source}. "
         "The first is only a normaliser, the second a bound.",
         "All settings: rounds, local updates, clip, penalty rho and step eta, which come from these facts alone.",
@@ -92,6 +92,17 @@ def public_facts(study: Mapping[str, Any]) -> list[str]:
     if p["test"] == "public":
         facts.append("The test records: a file of their own, whose owner vouches that nobody protected here is in it.")
     return facts
+
+
+def _features(public: Mapping[str, Any], labels: str) -> str:
+    """What the model is linear in; ledgers older than feature maps name none."""
+    width, made_by = public["features"], public.get("features_by", "none")
+    if made_by == "none":
+        return f"The {width} features with their bounds or categories, and the {labels} (the schema)."
+    return (
+        f"What is recorded, with its bounds or categories, and the {labels} (the schema); and the feature map "
+        f"{made_by}, which makes {width} features of each record by itself."
+    )
 
 
 def _unit(name: str) -> str:
@@ -202,14 +213,15 @@ def _together(totals: Mapping[str, Any]) -> str:
 
 
 def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str) -> list[str]:
+    by_record, on_sum = unit == "record", summed(totals)
     several = (
         "A person with several records: each record by itself is protected, all of them together are not. "
         "A unit column in the schema protects persons."
-        if unit == "record"
+        if by_record
         else "Whoever several parties know: each party's budget counts by itself, and for such a person they add up."
     )
     lines = [
-        several,
+        *([several] if by_record or not on_sum else []),  # of a sum, `uncovered` says it
         "What is true of the population: a model is made to learn that, and it may be unwelcome news about a person.",
         "That a party takes part, and the public facts above.",
         "Who holds which record: that is taken as given, also where one table was dealt out among simulated parties.",
@@ -221,8 +233,8 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
             f"Against mistakes in {', '.join(study['plugins'])}: these components are not Tacit's own, and that they "
             "keep what they say of themselves is their author's word. The ledger has the files' SHA-256.",
         )
-    if summed(totals):
-        lines = [*uncovered(totals, by_record=unit == "record"), *lines]
+    if on_sum:
+        lines = [*uncovered(totals, by_record), *lines]
     if totals["central"]:
         if unit != "record":
             lines.append(

@@ -104,6 +104,8 @@ def uncovered(totals: Mapping[str, Any], by_record: bool) -> list[str]:
             "Against whoever sees what a single party sends, or learns what more parties know than is said above: one "
             "share of the noise is too little. A secure sum has to see to it, and Tacit brings no protocol for that."
         )
+    if totals["trust"] == SECURE_SUM and totals["colluders"] == 0:
+        whom = f"Against the parties themselves: each knows its own share, and the others' are not enough. {whom}"
     several = (
         "Whoever several parties know: all their records are in one sum, which protects them as several, not as one."
     )

@@ -19,7 +19,6 @@ from tacit.results.chain import Chain, head_elsewhere
 from tacit.results.files import read_arrays, to_json, write_text
 from tacit.types import Array
 
-OLDER = {"features": "none"}  # what a run had that names no feature map, whatever its data set's preset says now
 PATIENCE, MOMENT = 1.0, 0.01  # seconds: for those who only ask whether a run is busy, and between two looks
 
 
@@ -159,7 +158,7 @@ class RunFolder:
     def read_config(self) -> dict[str, Any]:
         """The settings as written."""
         try:
-            return OLDER | tomllib.loads(self.config.read_text(encoding="utf-8"))
+            return tomllib.loads(self.config.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.config} is damaged: {error}") from None
 

@@ -52,7 +52,7 @@ def _check_sum(settings: Settings) -> None:
     if settings.noise == "hardened":
         raise InputError(
             f"noise is hardened, but trust {trust} needs seeded: shares of discrete Gaussian noise do not add "
-            "up to an exactly discrete Gaussian"
+            "up to an exactly discrete Gaussian; hardened noise needs --trust agents"
         )
     if trust == SECURE_SUM and settings.server == "full":
         raise InputError("server is full, but with trust secure-sum the server gets nothing but sums: use sums")

@@ -22,6 +22,7 @@ from tacit.study.certified import Outline, outline
 from tacit.study.paper import prepare_paper
 from tacit.study.propose import NOISE_STD, noise_of_step
 
+OF_THE_DATA = ("name", "agents", "features", "features_by", "outputs", "published", "unit")
 SIMULATION = "noise from a seed: a simulation, which protects nobody from whoever knows the seed"
 FROM_THE_SYSTEM = "noise from the operating system, which cannot be drawn again"
 
@@ -43,7 +44,10 @@ def _certified(asked: Settings) -> dict[str, Any]:
     return {
         "mode": "certified",
         "reads_records": facts.published,
-        "data": {name: getattr(facts, name) for name in ("name", "agents", "features", "outputs", "published", "unit")}
+        "data": {
+            name: getattr(facts, name)
+            for name in ("name", "agents", "features", "features_by", "outputs", "published", "unit")
+        }
         | {"records": facts.total_records, "classes": facts.classes},
         "noise": {"source": settings.noise, "mechanism": settings.mechanism, **_limits(settings)}
         | {"meaning": FROM_THE_SYSTEM if settings.noise == "hardened" else SIMULATION},
@@ -71,7 +75,8 @@ def _paper(asked: Settings) -> dict[str, Any]:
     return {
         "mode": "paper",
         "reads_records": True,
-        "data": {"name": dataset.name, "agents": len(dataset.agents), "published": True, "unit": "record"} | sizes,
+        "data": {"name": dataset.name, "agents": len(dataset.agents), "published": True, "unit": "record"}
+        | {"features_by": dataset.features_by, **sizes},
         "noise": {"source": "seeded", "meaning": PAPER_HEADLINE},
         "trust": None,
         "delta": settings.delta,

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.algorithms import ALGORITHMS
 from tacit.algorithms.contraction import largest_eta
-from tacit.algorithms.schedules import FALLS, Constant, LevelEta, NonsmoothEta, Schedule
+from tacit.algorithms.schedules import Constant, LevelEta, NonsmoothEta, Schedule, falling_share
 from tacit.data import Facts
 from tacit.problems import Problem
 from tacit.settings import Settings
@@ -65,7 +65,7 @@ def falling(terms: Terms) -> Pace:
 
 def explicit(terms: Terms) -> Pace:
     """Steps of eta itself: it is such that all of them together come to the path of 1 / (rho + 1 / eta)."""
-    left = np.minimum(1.0, (1.0 - np.arange(terms.rounds) / terms.rounds) / FALLS)
+    left = np.minimum(1.0, (1.0 - np.arange(terms.rounds) / terms.rounds) / falling_share(terms.rounds))
     share = float((left / (1.0 + left)).sum() / left.sum())  # with rho = 1 / eta_1; a little over a half
     return falling(terms)._replace(eta=_falls(terms, [share * first for first in terms.first]))
 
@@ -99,7 +99,7 @@ def plain(terms: Terms) -> Pace:
 
 def exact(terms: Terms) -> Pace:
     """A solved subproblem moves z by 1/rho of a gradient, where a linearised one moves it by 1/(rho + 1/eta)."""
-    rho = [4.0 / (3.0 * eta) for eta in terms.first]
+    rho = [2.0 / eta for eta in terms.first]
     if ALGORITHMS[terms.batch.algorithm].noise_on == "objectives":
         cost = terms.trace * terms.rounds / DETERMINANT_SHARE
         rho = [max(one, cost / budget) for one, budget in zip(rho, terms.batch.budgets, strict=True)]

@@ -13,6 +13,7 @@ import math
 from functools import cache
 from typing import NamedTuple
 
+from tacit.algorithms.schedules import falling_share
 from tacit.data import Facts
 from tacit.privacy.calibration import calibrate
 from tacit.privacy.events import Event, Noise, Nominal, Sampled
@@ -75,8 +76,13 @@ def propose(facts: Facts, loss: Loss, asked: Asked) -> Proposal:
     rounds = asked.rounds or (_rounds(facts, nu) if asked.noise_multiplier is None else MOST_ROUNDS)
     clip = asked.clip or default_clip(facts)
     step = path_step(facts, loss, nu, felt, rounds * asked.updates, asked.largest)
-    eta = max(2.0 * step * facts.agents / (3.0 * facts.typical * clip), SMALLEST_ETA)
+    eta = max(_over_mean(rounds) * step * facts.agents / (facts.typical * clip), SMALLEST_ETA)
     return Proposal(rounds, clip, 1.0 / (asked.updates * eta), eta, nu)  # E pulls towards w, each E times weaker
+
+
+def _over_mean(rounds: int) -> float:
+    """What makes the mean of 1 / (rho + 1 / eta) over all rounds the step wanted, to 1 %: (1 - ln 2) over that mean."""
+    return 8.0 / (13.0 - 5.0 * falling_share(rounds))
 
 
 def default_clip(facts: Facts) -> float:
@@ -91,7 +97,7 @@ def release_noise(facts: Facts, asked: Asked) -> float:
     if asked.noise_multiplier is not None:  # given for each of the updates, which are then all there are
         one = sensitivity(1.0, 1.0, 1, asked.adjacency, facts.max_records).l2
         updates = (asked.rounds or MOST_ROUNDS) * asked.updates
-        return NOISE_STD[asked.mechanism] * asked.noise_multiplier * one / math.sqrt(updates)
+        return NOISE_STD[asked.mechanism] * asked.noise_multiplier * one / (asked.sampling * math.sqrt(updates))
     if asked.sampling < 1.0:
         return _sampled_noise(asked.total_epsilon, asked.delta, asked.sampling, asked.rounds or MOST_ROUNDS)
     kind = f"discrete-{asked.mechanism}" if asked.hardened else asked.mechanism

@@ -87,7 +87,8 @@ def plan_view(settings: Settings) -> PlanView:
     hidden, by_update = noise_on == "hidden", noise_on in ("gradients", "hidden")  # the others do not charge by updates
     chosen = int(filled.rounds), local_updates(filled, algorithm)
     size = facts.features * facts.outputs * upload_fields(algorithm) * (8 if filled.precision == "float64" else 4)
-    pairs = sorted({(t, e) for t in ROUNDS for e in UPDATES} | {chosen})
+    updates = UPDATES if ALGORITHMS[algorithm].local_updates else (1,)
+    pairs = sorted({(t, e) for t in ROUNDS for e in updates} | {chosen})
     return PlanView(
         study,
         part,

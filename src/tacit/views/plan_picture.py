@@ -38,9 +38,10 @@ def _budgets(axes: Axes, plan: Mapping[str, Any]) -> None:
             _mark(axes, row["total_epsilon"], row["noise_to_signal"])
     low, high = min(noise) / 2.0, max(noise) * 2.0
     axes.set_ylim(low, high)
+    lowest = low * (high / low) ** 0.06  # below it there is no room for a word over the axis
     for band in plan["verdicts"]:
         limit, words = band["noise_to_signal"], band["verdict"]
-        if low < limit < high:
+        if lowest < limit < high:
             axes.axhline(limit, color=PALE, linewidth=0.8, linestyle=":")
             axes.text(max(epsilon), limit * 0.97, words, ha="right", va="top", color=GREY, fontsize=8, bbox=PAPER)
     axes.set_xticks(epsilon, [f"{value:g}" for value in epsilon], minor=False)

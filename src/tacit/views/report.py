@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from tacit.data import SOURCES
 from tacit.privacy.guarantee import guarantee
 from tacit.privacy.statement import statement
+from tacit.privacy.trust import AGENTS
 from tacit.results.files import write_text
 from tacit.results.folder import RunFolder
 from tacit.results.public import public_config
@@ -48,6 +49,7 @@ def render(folder: RunFolder, local: bool) -> str:
         federation=summary.get("federation"),
         local=local and folder.local_metrics.is_file(),
         seeded=folder.read_config()["noise"] == "seeded",
+        alone=folder.read_config().get("trust", AGENTS) == AGENTS,
         summary=summary,
         declared=is_declared(summary["data"]),
         features_by=folder.read_config()["features"],
