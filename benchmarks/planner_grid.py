@@ -37,7 +37,7 @@ class Point(NamedTuple):
     rounds: int  # T
     clip: float  # C
     rho: float
-    eta: float  # of most rounds; it falls linearly over the last fifth
+    eta: float  # of most rounds; it falls linearly over the last 60
     sigma: float  # standard deviation of one release's noise over C / I, if the whole budget went into it
     nu: float
 
@@ -112,7 +112,7 @@ def train(records: Records, points: list[Point], seed: int) -> list[float]:
     lam = torch.zeros_like(z)
     noise = torch.empty_like(z)
     for t in range(1, T + 1):
-        eta = eta_1 * min(1.0, (1.0 - (t - 1) / T) / 0.2)
+        eta = eta_1 * min(1.0, (1.0 - (t - 1) / T) / min(1.0, 60 / T))
         w = (z - lam / rho).mean(dim=0)
         r = torch.softmax((x @ z.flatten(2)).unflatten(2, (runs, K)), dim=-1) - y
         r *= (clip / (records.length * r.norm(dim=-1, keepdim=True)).clamp_min(1e-30)).clamp_max(1.0)

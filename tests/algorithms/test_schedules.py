@@ -36,9 +36,10 @@ def test_etas_are_the_theorems() -> None:
 
 def test_every_run_may_have_its_own() -> None:
     assert Constant([1.0, 2.0, 3.0], EPSILON)(7).tolist() == [[1.0], [2.0], [3.0]]
-    level = LevelEta(EPSILON, 20, [1.0, 2.0, 4.0])  # it falls over the last four rounds
-    assert level(1).tolist() == level(16).tolist() == [[1.0], [2.0], [4.0]]
-    np.testing.assert_allclose(level(19)[:, 0], [0.5, 1.0, 2.0], rtol=1e-14)
+    level = LevelEta(EPSILON, 120, [1.0, 2.0, 4.0])  # it falls over the last sixty rounds
+    assert level(1).tolist() == level(61).tolist() == [[1.0], [2.0], [4.0]]
+    np.testing.assert_allclose(level(91)[:, 0], [0.5, 1.0, 2.0], rtol=1e-14)
+    np.testing.assert_allclose(LevelEta(EPSILON, 8, 4.0)(7)[:, 0], 1.0, rtol=1e-14)  # of few rounds all the time
     assert LevelEta(EPSILON, 20, 2.0)(21).tolist() == LevelEta(EPSILON, 20, 2.0)(20).tolist()  # after the last as in it
 
 

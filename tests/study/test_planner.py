@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
+from tacit.algorithms.schedules import LevelEta
 from tacit.data import Facts
 from tacit.privacy.accounting import tightest
 from tacit.privacy.events import Noise
@@ -123,6 +124,19 @@ def test_the_planner_on_the_embedded_digits(tmp_path: Path) -> None:
     run = tacit.run(features="none", total_epsilon="1", **quickly, out=str(tmp_path / "r"))
     assert run.runs[0]["test_error"] <= 0.107
     assert run.runs[0]["rounds"] <= 300
+
+
+def test_the_path_does_not_depend_on_the_rounds() -> None:
+    """However many rounds there are, and however long steps are level, all steps together go as far."""
+
+    def path(rounds: int) -> float:
+        made = propose(DIGITS, LOSSES["softmax"](), Asked(1.0, 1e-6, rounds=rounds))
+        eta = LevelEta(np.ones(1), rounds, made.eta)
+        return float(sum(1.0 / (made.rho + 1.0 / eta(t)[0, 0]) for t in range(1, rounds + 1)))
+
+    expected = path(1000)
+    for rounds in (300, 150, 100, 60):
+        assert path(rounds) == pytest.approx(expected, rel=0.02)
 
 
 def test_the_constants_are_in_units_of_a_usual_record() -> None:
