@@ -32,7 +32,7 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     planned = tacit(
         "plan", *CERTIFIED, "--total-epsilon", "2", "--out", "plan.toml", "--plot", "plan.png", cwd=tmp_path
     )
-    assert "total epsilon 2 at delta 1e-06: objp" in planned.stdout
+    assert "total epsilon 2 at delta 1e-06: dpgd" in planned.stdout
     assert "noise to signal" in planned.stdout
     assert (tmp_path / "plan.png").read_bytes()[1:4] == b"PNG"
     config = tomllib.loads((tmp_path / "plan.toml").read_text())
@@ -155,7 +155,7 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"))
         (("--algorithm", "outp", "--rounds", "200000", *DECLARED), "outp plans at most 100,000, one by one"),
         (("--algorithm", "admm-objp", "--rho", "1e-9", *DECLARED), "cost epsilon"),
         (("--algorithm", "erm-objp", "--loss", "hinge", *DECLARED), "erm-objp needs a smooth loss"),
-        (("--sampling-rate", "0.1", *DECLARED), "objp sees all records: dpsgd, fedavg, fedprox take samples"),
+        (("--sampling-rate", "0.1", *DECLARED), "dpgd sees all records: dpsgd, fedavg, fedprox take samples"),
         (("--algorithm", "fedavg", *DECLARED), "fedavg adds no noise and cannot keep it"),
         (("--algorithm", "hidden", "--mechanism", "laplace", *DECLARED), "hidden needs mechanism gaussian"),
         (("--algorithm", "hidden", "--eta", "100", *DECLARED), "hidden needs eta L <= 2"),

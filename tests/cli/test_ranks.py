@@ -156,7 +156,7 @@ def test_one_process_hands_over_to_ranks(tmp_path: Path) -> None:
         assert len(others) == 2
         assert first == list(range(first[0], first[-1] + 1))
         assert all(other == first for other in others)
-    assert int(np.load(out / "checkpoint" / "objp.npz")["round"]) == first[-1]
+    assert int(np.load(out / "checkpoint" / "dpgd.npz")["round"]) == first[-1]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_stopped_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
         (("--backend", "numpy", "--device", "cuda"), "backend numpy knows only cpu: use --backend torch"),
         (("--backend", "torch", "--tf32"), "it needs --device cuda and --precision float32"),
         (
-            ("--backend", "torch", "--memory", "1kB", "--rounds", "1"),
+            ("--backend", "torch", "--features", "none", "--memory", "1kB", "--rounds", "1"),
             "the records lie in files, and torch needs them in memory",
         ),
         (("--device", "cuda:99"), "device is cuda:99, but torch"),
@@ -108,5 +108,5 @@ def test_without_torch_or_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert tacit_json("evaluate", tmp_path / "done", CLINICS[1])["records"] == 569
     assert "objpm" in tacit("show", tmp_path / "done").stdout
     (tmp_path / "gpu.toml").write_text('device = "cuda"\n')
-    assert tacit_json("plan", tmp_path / "gpu.toml", *CERTIFIED)["algorithm"] == "objp"
+    assert tacit_json("plan", tmp_path / "gpu.toml", *CERTIFIED)["algorithm"] == "dpgd"
     assert tacit_json("run", *CLINICS, "--rounds", "1", "--out", tmp_path / "numpy")["runs"]

@@ -53,7 +53,7 @@ def test_rounds_that_wait_to_be_charged_count_as_if_they_were(rounds: int) -> No
 
 
 def test_a_finished_run_has_spent_what_its_ledger_comes_to(made: Path) -> None:
-    for name, labels in (("budgets", ["objp, ε = 1", "objp, ε = 3"]), ("sweep/hardened", ["objp, ε = 2"])):
+    for name, labels in (("budgets", ["dpgd, ε = 1", "dpgd, ε = 3"]), ("sweep/hardened", ["dpgd, ε = 2"])):
         ledger = RunFolder.open(made / name).read_ledger()
         found = meters(ledger, {})
         totals = ledger_totals(ledger)

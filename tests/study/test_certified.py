@@ -44,7 +44,7 @@ def train(out: Path, **changes: Any) -> tacit.Run:
         {"algorithm": "objt"},
         {"precision": "float32", "total_epsilon": 8.0, "delta": 1e-9},
         {"loss": "hinge"},
-        {"loss": "squared", "local_updates": 3},
+        {"loss": "squared", "algorithm": "objp", "local_updates": 3},
     ],
 )
 def test_the_whole_run_costs_its_budget_and_never_more(tmp_path: Path, changes: dict[str, Any]) -> None:
@@ -66,8 +66,7 @@ def test_the_noise_that_is_drawn_is_the_noise_of_the_event(tmp_path: Path) -> No
     event = next(iter(releases(run.folder.read_ledger())[0]["north"]))
     assert isinstance(event, Noise)
     row = run.folder.read_metrics()[0]
-    # model = line 5 after one round from zero: w = mean_p(2 z_p), z_p = -(g_p + xi_p) / (rho + 1/eta)
-    spread = 2.0 / (row["rho"] + 1.0 / row["eta"]) * event.scale / math.sqrt(3.0)
+    spread = row["eta"] * event.scale / math.sqrt(3.0)  # after one round from zero: w = mean_p(-eta (g_p + xi_p))
     assert run.w.std(axis=0).mean() == pytest.approx(spread, rel=0.05)
     assert row["noise"] == pytest.approx(event.scale * math.sqrt(2.0 / math.pi))
 
@@ -292,7 +291,7 @@ def test_when_nothing_is_left_of_a_budget_it_is_said(tmp_path: Path) -> None:
     with pytest.raises(tacit.study.Interrupted):
         train(tmp_path / "r", noise="hardened", rounds=2, stop=lambda: True)
     folder = tacit.open_run(tmp_path / "r").folder
-    (folder.checkpoints / "objp.npz").unlink()
+    (folder.checkpoints / "dpgd.npz").unlink()
     rows = [row for row in folder.read_ledger() if row["kind"] == "release"][-3:]
     folder.chain.append([row | {"first": 2, "last": 2, "session": 1} for row in rows])
     with pytest.raises(InputError, match="whole budget went into rounds that a crash lost"):

@@ -194,7 +194,7 @@ def test_what_is_sent_without_an_event_stops_the_run(monkeypatch: pytest.MonkeyP
     step = DpIadmm.agent_step
     monkeypatch.setattr(DpIadmm, "agent_step", lambda *args: step(*args)._replace(events=()))
     with pytest.raises(InputError, match="objp sent something in round 1 without an event"):
-        tacit.run(**CLINICS, rounds=2, out=str(tmp_path / "r"))
+        tacit.run(**CLINICS, algorithm="objp", rounds=2, out=str(tmp_path / "r"))
 
 
 @pytest.mark.parametrize("name", CERTIFIED)

@@ -114,7 +114,7 @@ def test_a_device_of_torchs_own_implies_torch() -> None:
 
 def test_certified_mode_is_the_default() -> None:
     settings = resolve({})
-    assert (settings.mode, settings.algorithm, settings.total_epsilon) == ("certified", ("objp",), (1.0,))
+    assert (settings.mode, settings.algorithm, settings.total_epsilon) == ("certified", ("dpgd",), (1.0,))
     assert (settings.mechanism, settings.adjacency, settings.delta) == ("gaussian", "add-remove", 1e-6)
     assert resolve({"total_epsilon": [], "epsilon": []}).total_epsilon == (1.0,)
     assert resolve({"mode": "paper"}).algorithm == ("objpm",)

@@ -97,8 +97,8 @@ def test_a_public_test_set_needs_no_secrecy(tmp_path: Path) -> None:
         read(tmp_path / "s" / "results.csv")[0]["test_error"] and not read(tmp_path / "s" / "results.csv")[0]["seconds"]
     )
     assert {at: found.n for at, found in done.means.items()} == {
-        (("algorithm", "objp"), ("epsilon", 2.0)): 2,
-        (("algorithm", "objp"), ("epsilon", float("inf"))): 2,
+        (("algorithm", "dpgd"), ("epsilon", 2.0)): 2,
+        (("algorithm", "dpgd"), ("epsilon", float("inf"))): 2,
     }
 
 

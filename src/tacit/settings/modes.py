@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 MODES = ("certified", "paper")
 
 BY_MODE: Mapping[str, Mapping[str, Any]] = {
-    "certified": {"algorithm": ("objp",), "total_epsilon": (1.0,)},
+    "certified": {"algorithm": ("dpgd",), "total_epsilon": (1.0,)},
     "paper": {"algorithm": ("objpm",), "epsilon": (1.0,), "rounds": 100},
 }
-SUMMED: Mapping[str, Any] = {"algorithm": ("dpgd",)}  # where noise is on a sum, which objp cannot have
 CERTIFIED_ONLY = (
     "total_epsilon",
     "mechanism",

@@ -10,9 +10,8 @@ from tacit.algorithms import ALGORITHMS
 from tacit.data import source_for
 from tacit.data.maps import NONE
 from tacit.errors import InputError, nearest
-from tacit.privacy.trust import AGENTS
 from tacit.settings.backends import check_backend
-from tacit.settings.modes import BY_MODE, SUMMED, check_mode
+from tacit.settings.modes import BY_MODE, check_mode
 from tacit.settings.plugins import allow, load_plugins
 from tacit.settings.settings import FIELDS, Settings
 
@@ -53,8 +52,7 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
     preset = parse({**source.preset, **(source.paper if mode == "paper" else {})})
     if "eta" in chosen:
         preset.pop("eta_scale", None)  # it belongs to the preset's own eta
-    usual = {**BY_MODE[mode], **(SUMMED if chosen.get("trust", AGENTS) != AGENTS else {})}
-    settings = Settings(**{**usual, **preset, **chosen})
+    settings = Settings(**{**BY_MODE[mode], **preset, **chosen})
     settings = check_backend(check_mode(settings, chosen), chosen)
     if settings.features == "auto":
         settings = dataclasses.replace(settings, features=source.features if mode == "certified" else NONE)

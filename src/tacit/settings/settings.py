@@ -108,8 +108,7 @@ class Settings:
         (),
         several(one_of("algorithm", lambda: ALGORITHMS), empty=True),
         "Algorithm",
-        "one or more of tacit algorithms, with commas between; by default objp, for noise on a sum (--trust) dpgd, "
-        "in mode paper objpm",
+        "one or more of tacit algorithms, with commas between; by default dpgd, in mode paper objpm",
     )
     rounds: int | str = setting(
         "auto", optional(integer(1, 10**9)), "Algorithm", "T, communication rounds; auto: as planned (tacit plan)"

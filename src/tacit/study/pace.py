@@ -17,6 +17,7 @@ from tacit.settings import Settings
 from tacit.study.batches import Batch
 from tacit.study.propose import Proposal
 
+ENOUGH = 10_000  # rounds, to add up the shape of the steps of however many there are
 MARGIN = 1.0 - 1e-6  # so that rounding keeps eta L <= 2
 PLAIN_STEP = 50.0  # over L: bounds are worst cases, so that steps well above 1 / L pay (see study.paper)
 OUTPUT_CARE = 10.0  # times the convexity that noise within the objective takes
@@ -65,7 +66,8 @@ def falling(terms: Terms) -> Pace:
 
 def explicit(terms: Terms) -> Pace:
     """Steps of eta itself: it is such that all of them together come to the path of 1 / (rho + 1 / eta)."""
-    left = np.minimum(1.0, (1.0 - np.arange(terms.rounds) / terms.rounds) / falling_share(terms.rounds))
+    count = min(terms.rounds, ENOUGH)
+    left = np.minimum(1.0, (1.0 - np.arange(count) / count) / falling_share(terms.rounds))
     share = float((left / (1.0 + left)).sum() / left.sum())  # with rho = 1 / eta_1; a little over a half
     return falling(terms)._replace(eta=_falls(terms, [share * first for first in terms.first]))
 
