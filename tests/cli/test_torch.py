@@ -18,7 +18,7 @@ from tests.cli.test_interrupted import LONG, begin, same_end
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
-DIGITS: dict[str, Any] = {"data": "mnist14", "rounds": 3, "agents": 5, "seeds": 2}
+DIGITS: dict[str, Any] = {"data": "mnist14", "features": "none", "rounds": 3, "agents": 5, "seeds": 2}
 ROUNDED = {"test_error", "train_objective", "consensus_residual", "noise", "rho", "eta"}
 
 

@@ -91,10 +91,10 @@ def test_a_flag_given_twice_means_both(tmp_path: Path) -> None:
 
 def test_what_tacit_run_does_with_no_argument(tmp_path: Path) -> None:
     """The embedded data, total epsilon 1, the planner's choice but for fewer rounds, to save time."""
-    found = tacit_json("run", "--rounds", "50", "--evaluate-every", "50", cwd=tmp_path)
+    found = tacit_json("run", "--rounds", "20", "--evaluate-every", "20", cwd=tmp_path)
     (run,) = found["runs"]
     assert (run["algorithm"], run["epsilon"]) == ("dpgd", 1.0)
-    assert run["test_error"] <= 0.035  # of 50 rounds; of the planner's 300 it is 0.025
+    assert run["test_error"] <= 0.045  # of 20 rounds; of the planner's 300 it is 0.025
     assert found["mode"] == "certified"
     assert 0.999 <= found["privacy"]["runs"][0]["spent_epsilon"] <= 1.0
     assert found["data"]["records"] == 60000

@@ -36,7 +36,7 @@ ENOUGH = 14  # rounds in which every kind of nonsense was sent
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFederation]:
     """One study with two honest sites, two that must refuse, two hostile ones, and a coordinator with open locks."""
     root = tmp_path_factory.mktemp("security")
-    study = {"algorithm": "objp", "rounds": ROUNDS, "total_epsilon": 3.0}
+    study = {"features": "none", "algorithm": "objp", "rounds": ROUNDS, "total_epsilon": 3.0}
     running = {"quorum": 2, "answer_seconds": 8, "ready_seconds": 20}
     with local_federation(root, "mnist14", SITES, study, running, patience=120.0) as made:
         made.prepare()

@@ -22,7 +22,7 @@ from tacit.results.folder import RunFolder, read_lines
 Say = Callable[[str], None]
 
 SITES = {"north": 20_000, "south": 20_000, "west": 20_000}
-STUDY = {"algorithm": "objpm", "local_updates": 5, "total_epsilon": 3.0}
+STUDY = {"features": "none", "algorithm": "objpm", "local_updates": 5, "total_epsilon": 3.0}
 
 
 def run_demo(out: Path | None, rounds: int, calm: bool, say: Say) -> dict[str, Any]:
