@@ -23,7 +23,7 @@ from tacit.data.maps.pixels import Pixels
 from tacit.data.maps.scattering import PLACES, Scattering
 from tacit.data.maps.strokes import strokes
 from tacit.data.maps.wavelets import DIRECTIONS, LEVELS
-from tacit.data.maps.whole import of_length_one
+from tacit.data.maps.whole import of_length_one, whole_weights
 from tacit.errors import InputError
 
 SIDE = 14
@@ -214,3 +214,10 @@ def test_a_data_set_after_its_map() -> None:
     np.testing.assert_array_equal(found.train[2].y[77], y)
     assert found.test is not None and found.test.x.shape == (10000, 197)
     assert describe(found)["features"] == 197
+
+
+@pytest.mark.parametrize("inputs", [10, 1000, 32_896, 60_000, 65_000, 200_000])
+def test_sums_stay_exact_however_many_weights_are_rounded(inputs: int) -> None:
+    """The worst are weights that all round up from a little over a half: then the sum nearly doubles."""
+    weights = whole_weights(np.full((inputs, 1), 0.3), 255)[0].astype(np.float64)
+    assert 255 * np.abs(weights).sum() <= 2**24

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,36 +14,26 @@ from tacit.frontiers.page import page
 from tacit.frontiers.points import FrontierPoint, marked, points_in
 from tacit.frontiers.words import TEXT, TRUSTED, again, explained, rests_on, table
 from tacit.results.files import to_json, write_text
-from tacit.results.folder import RunFolder
 from tacit.sweeps.cost import Cost
-from tacit.sweeps.folder import SweepFolder, write_csv
-from tacit.sweeps.grid import Grid
+from tacit.sweeps.ended import Ended
+from tacit.sweeps.folder import write_csv
 from tacit.sweeps.outcome import cells
-from tacit.sweeps.rows import private_test
-from tacit.views.compare import predicts_numbers
 from tacit.views.tables import markdown_table
 
 NAME = "frontier"
 
 
 @dataclass(frozen=True)
-class Frontier:
+class Frontier(Ended):
     """A frontier that has ended, read from its run folders."""
 
-    folder: SweepFolder
-    grid: Grid
     cost: Cost
     failed: Mapping[str, str]  # run folders that diverged, and how
-
-    @property
-    def path(self) -> Path:
-        """The frontier's folder."""
-        return self.folder.path
 
     @cached_property
     def points(self) -> list[FrontierPoint]:
         """Every method, feature map, trust model and budget, by trust model and budget."""
-        return marked(one for point, folder in self._runs for one in points_in(point, folder))
+        return marked(one for point, folder in self.ended for one in points_in(point, folder))
 
     def table(self) -> str:
         """The points as a Markdown table."""
@@ -56,16 +46,6 @@ class Frontier:
         from tacit.views.style import save  # noqa: PLC0415
 
         save(frontier_figure(self.points, self.regression, self.private), Path(path))
-
-    @cached_property
-    def regression(self) -> bool:
-        """Whether the runs predict numbers rather than classes."""
-        return bool(self._runs) and predicts_numbers([folder for _, folder in self._runs])
-
-    @cached_property
-    def private(self) -> bool:
-        """Whether test errors are computed from private records, and stay in the house."""
-        return any(private_test(folder) for _, folder in self._runs)
 
     @property
     def place(self) -> Path:
@@ -112,11 +92,6 @@ class Frontier:
             "spent": self.spent,
             "again": self.again,
         }
-
-    @cached_property
-    def _runs(self) -> Sequence[tuple[Any, RunFolder]]:
-        found = [(point, RunFolder(self.folder.run(point))) for point in self.grid.points]
-        return [(point, folder) for point, folder in found if folder.finished]
 
 
 def conclude(done: Frontier) -> Frontier:

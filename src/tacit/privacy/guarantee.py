@@ -95,8 +95,8 @@ def public_facts(study: Mapping[str, Any]) -> list[str]:
 
 
 def _features(public: Mapping[str, Any], labels: str) -> str:
-    """What the model is linear in; ledgers older than feature maps name none."""
-    width, made_by = public["features"], public.get("features_by", "none")
+    """What the model is linear in."""
+    width, made_by = public["features"], public["features_by"]
     if made_by == "none":
         return f"The {width} features with their bounds or categories, and the {labels} (the schema)."
     return (

@@ -29,7 +29,7 @@ def noise_share(trust: str, agents: int, colluders: int) -> float:
 
 
 def trust_of(study: Mapping[str, Any]) -> dict[str, Any]:
-    """The trust model that a ledger's first line names; ledgers older than the setting have noise at every agent."""
+    """The trust model that a ledger's first line names; those of mode paper name none."""
     return {"trust": study.get("trust", AGENTS), "colluders": study.get("colluders", 0)}
 
 

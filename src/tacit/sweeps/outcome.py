@@ -10,30 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from tacit.results.files import write_text
-from tacit.results.folder import RunFolder
+from tacit.sweeps.ended import Ended
 from tacit.sweeps.folder import SweepFolder, write_csv
 from tacit.sweeps.grid import Grid
 from tacit.sweeps.page import page
-from tacit.sweeps.rows import private_test, rows_of
+from tacit.sweeps.rows import rows_of
 from tacit.sweeps.statistics import At, Comparison, comparisons, repeated_unit, summaries
 from tacit.sweeps.words import comparison_row
-from tacit.views.compare import predicts_numbers
 from tacit.views.intervals import Interval
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Ended):
     """A sweep that has ended, read from its run folders."""
 
-    folder: SweepFolder
-    grid: Grid
     by: tuple[str, ...]  # the settings that are compared
     failed: Mapping[str, str]  # points that diverged, and how
-
-    @property
-    def path(self) -> Path:
-        """The sweep folder."""
-        return self.folder.path
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -61,16 +53,6 @@ class Sweep:
         varied = [name for name in self.settings if len({row[name] for row in self.rows}) > 1]
         return comparisons(self.rows, varied, [name for name in self.by if name in varied], self.unit)
 
-    @cached_property
-    def regression(self) -> bool:
-        """Whether the runs predict numbers rather than classes."""
-        return bool(self._runs) and predicts_numbers([folder for _, folder in self._runs])
-
-    @cached_property
-    def private(self) -> bool:
-        """Whether test errors are computed from private records, and stay in the house."""
-        return any(private_test(folder) for _, folder in self._runs)
-
     @property
     def picture(self) -> Path:
         """Where the picture is."""
@@ -89,13 +71,8 @@ class Sweep:
             "failed": dict(self.failed),
         }
 
-    @cached_property
-    def _runs(self) -> list[tuple[Any, RunFolder]]:
-        found = [(point, RunFolder(self.folder.run(point))) for point in self.grid.points]
-        return [(point, folder) for point, folder in found if folder.finished]
-
     def _rows(self, local: bool) -> list[dict[str, Any]]:
-        return [row for point, folder in self._runs for row in rows_of(point, folder, local)]
+        return [row for point, folder in self.ended for row in rows_of(point, folder, local)]
 
     @property
     def public_rows(self) -> list[dict[str, Any]]:
@@ -105,7 +82,7 @@ class Sweep:
     @property
     def has_local(self) -> bool:
         """Whether any run has figures for its owner alone."""
-        return any(folder.local_metrics.is_file() for _, folder in self._runs)
+        return any(folder.local_metrics.is_file() for _, folder in self.ended)
 
 
 def conclude(

@@ -18,9 +18,7 @@ def strokes(side: int) -> NDArray[np.float64]:
     """Images of one to three curved strokes each, pixels in [0, 1] as multiples of 1/255, [n, side side]."""
     rng = np.random.default_rng(SEED)
     count = rng.integers(1, 4, IMAGES)
-    controls = side / 2 + rng.normal(
-        0.0, SPREAD * side, (IMAGES, 3, 3, 2)
-    )  # image, stroke, control point, (row, column)
+    controls = side / 2 + rng.normal(0.0, SPREAD * side, (IMAGES, 3, 3, 2))  # of strokes, by points, (row, column)
     t = np.linspace(0.0, 1.0, POINTS)[:, None]
     bezier = np.concatenate([(1 - t) ** 2, 2 * t * (1 - t), t**2], axis=1)  # [points, control points]
     centres = np.arange(side) + 0.5

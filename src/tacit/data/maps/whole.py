@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from tacit.types import Array
 
-LARGEST = 2**23  # of any sum in float32, with room to spare for rounded weights
+LARGEST = 2**23  # of any sum in float32, before weights are rounded
 FINE = 4096  # steps of a feature before it is scaled to length 1
 
 
 def whole_weights(weights: Array, largest_input: int) -> tuple[NDArray[np.float32], float]:
     """Weights [inputs, outputs] times the second value returned, as whole numbers.
 
-    Inputs from 0 to `largest_input` then have exact sums, of about LARGEST at most.
+    Inputs from 0 to `largest_input` then have exact sums, however many there are: a weight at most doubles when it is
+    rounded (up to a half it becomes 0), so that no sum is above 2 LARGEST = 2^24.
     """
     scale = LARGEST / (largest_input * float(np.abs(weights).sum(axis=0).max()))
     return np.rint(scale * weights).astype(np.float32), scale
