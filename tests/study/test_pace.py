@@ -73,16 +73,6 @@ def test_neighbours_that_differ_in_more_records_have_wider_objectives(changes: d
     assert event.determinant == pytest.approx(trace / (rho + made.problem.strong_convexity))  # of the one that is added
 
 
-@pytest.mark.parametrize("rounds", [10, 60, 300])
-def test_gradient_descent_goes_as_far_as_the_papers_method(rounds: int) -> None:
-    """All steps together: eta of dpgd, 1 / (rho + 1 / eta) of objp."""
-    descent, paper = (planned(name, total_epsilon=1, rounds=rounds).parts[0] for name in ("dpgd", "objp"))
-    every = range(1, rounds + 1)
-    gone = sum(float(descent.eta(t)[0, 0]) for t in every)
-    rho = float(paper.algorithm.rho(1)[0, 0])
-    assert gone == pytest.approx(sum(1.0 / (rho + 1.0 / float(paper.eta(t)[0, 0])) for t in every), rel=1e-9)
-
-
 def test_the_dual_of_ceadmm_keeps_pace_with_z() -> None:
     made = planned("ceadmm", rounds=20).parts[0]
     for t in (1, 10, 20):
