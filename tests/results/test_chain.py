@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -138,8 +139,8 @@ def test_a_reader_beside_a_writer_finds_nothing_cut(chain: Chain, monkeypatch: p
     """Another process appends while this one has read the lines but is not done."""
     hashes, asked = Chain._hashes, iter([True])
 
-    def then_append(self: Chain) -> list[str]:
-        found = hashes(self)
+    def then_append(self: Chain, lines: Iterable[bytes]) -> list[str]:
+        found = hashes(self, lines)
         if next(asked, False):
             chain.append([{"agent": "east", "count": 1}])
         return found
