@@ -23,6 +23,7 @@ from tacit.federation.policy import Site
 from tacit.privacy.accountants.zcdp import zcdp_sum
 from tacit.privacy.ledger import entries, releases
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
+from tacit.problems.limits import LARGEST_PARAMETER, admissible
 from tacit.results.account import Account
 from tacit.results.chain import Chain
 from tacit.results.folder import RunFolder
@@ -75,9 +76,12 @@ class AtWork:
             Counter((0, event) for event in step.events), self.books.parts[0].batch.labels(), [self.site.name]
         )
         place = {"first": t, "last": t, "session": 1, "upload": wire.digest(data)}
-        row = Answered(t, base, w, [entry | place for entry in drawn], data)
+        finite = bool(np.isfinite(step.upload.z).all())
+        row = Answered(t, base, w, [entry | place for entry in drawn], data if finite else None)
         self.journal.write(name, row, step.agent)
-        self._charge(row)
+        self._charge(row)  # the noise is drawn, whatever becomes of it
+        if not finite:
+            raise Refused(f"round {t} came to numbers that are not finite: it is charged, and they stay here")
         residual = float(consensus_residual(message.w, [step.upload.z])[0])
         size = message.w.nbytes * len(self.charged)
         record_round(
@@ -125,8 +129,11 @@ class AtWork:
 
     def _check(self, w: Array) -> None:
         zero = self.agreement.zero
-        if w.shape != zero.shape or w.dtype != zero.dtype or not np.isfinite(w).all():
-            raise Refused("w has not the shape, the precision or the finite numbers of this study's parameters")
+        if w.shape != zero.shape or w.dtype != zero.dtype or not admissible(w):
+            raise Refused(
+                "w has not the shape, the precision or the finite numbers of this study's parameters, all within "
+                f"{LARGEST_PARAMETER:g}"
+            )
 
     def _noise(self, t: int) -> NoiseSource:
         if self.seed is None:

@@ -1,5 +1,6 @@
 /* The pass over an agent's records, compiled for each precision and for the instructions a processor may have. */
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

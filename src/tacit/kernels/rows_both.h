@@ -14,6 +14,7 @@
 #define EXPONENT_BIAS 127
 #define MANTISSA 23
 #define TERMS 7
+#define MOST_FINITE FLT_MAX
 #include "rows_pass.h"
 
 #define PRECISION f64
@@ -30,4 +31,5 @@
 #define EXPONENT_BIAS 1023
 #define MANTISSA 52
 #define TERMS 13
+#define MOST_FINITE DBL_MAX
 #include "rows_pass.h"

@@ -68,15 +68,17 @@ INLINE VEC NAME(squared)(VEC *s, const VEC *y, int64_t classes) {
     return sum * (REAL)0.5;
 }
 
-/* min(1, bound / length) without dividing by 0. */
+/* min(1, bound / length) without dividing by 0; nan where the length is. */
 INLINE VEC NAME(shorten)(VEC length, REAL bound) {
     VEC limit = (VEC){} + bound;
-    return limit / NAME(pick)(length > limit, length, limit);
+    return limit / NAME(pick)(length <= limit, limit, length);
 }
 
-/* The limits on LANES records of one run; returns ||x||_1 ||r||_1 as limited. */
+/* The limits on LANES records of one run; returns ||x||_1 ||r||_1 as limited. Where there is a limit, a record whose
+ * residual is not a finite number within its bounds counts as 0, whatever bit patterns made it. */
 INLINE VEC NAME(limit)(const Pass *p, VEC *s, int64_t run, VEC norm1, VEC norm2, VEC scale) {
     VEC squares = {}, sizes = {}, factor = scale;
+    IVEC kept = ~(IVEC){};
     for (int64_t k = 0; k < p->classes; k++) {
         squares += s[k] * s[k];
         sizes += NAME(pick)(s[k] < (VEC){}, -s[k], s[k]);
@@ -89,9 +91,12 @@ INLINE VEC NAME(limit)(const Pass *p, VEC *s, int64_t run, VEC norm1, VEC norm2,
     if (p->l1) {
         VEC by = NAME(shorten)(norm1 * sizes, ((const REAL *)p->l1)[run]);
         factor = NAME(pick)(by < factor, by, factor);
+        kept = by <= (VEC){} + (REAL)1; /* false for nan */
     }
     sizes *= factor;
-    for (int64_t k = 0; k < p->classes; k++) s[k] *= factor;
+    if (p->l2 || p->l1 || p->scale) kept &= sizes <= (VEC){} + MOST_FINITE;
+    sizes = (VEC)((IVEC)sizes & kept);
+    for (int64_t k = 0; k < p->classes; k++) s[k] = (VEC)((IVEC)(s[k] * factor) & kept);
     if (p->cut != 0.0) {
         sizes = (VEC){};
         for (int64_t k = 0; k < p->classes; k++) {
@@ -344,3 +349,4 @@ TARGET static int NAME(pass)(const Pass *p) {
 #undef EXPONENT_BIAS
 #undef MANTISSA
 #undef TERMS
+#undef MOST_FINITE

@@ -16,9 +16,27 @@ from tacit.arrays import namespace
 from tacit.kernels.rows import Terms
 from tacit.types import Array, Shard
 
+LARGEST_PARAMETER = 2.0**32
+"""A public bound on |w|. No model needs more: features lie in [-1, 1], so that scores would reach it too.
+
+It keeps a site's own state finite, whatever w it is sent. But for w and the clipped, noisy gradient an agent's step
+does not lengthen its state: rho |lambda/rho|^2 + |z|^2/eta falls in every round, and projections add nothing to it. So
+what comes in adds up at most round by round, and 2^20 rounds of 2^32 are far from the end of even single precision,
+2^128; so are squares of such numbers, and their products with penalties and step sizes of 2^30.
+"""
+
+
+def admissible(w: Array) -> bool:
+    """Whether parameters from another party are finite and within LARGEST_PARAMETER; nothing else may meet records."""
+    return bool((np.abs(w) <= LARGEST_PARAMETER).all())  # False for nan
+
 
 class Limit(Protocol):
-    """How records are held within a bound."""
+    """How records are held within a bound.
+
+    A residual that is not a finite number within its bound counts as 0, whatever bit patterns made it: what a record
+    adds is bounded for all parameters, and nothing that is not finite tells of a record.
+    """
 
     def scores(self, scores: Array, shard: Shard) -> Array:
         """The scores of the records as the limit leaves them, [n, R, K]."""
@@ -69,8 +87,7 @@ class ClipGradients:
             l1 = self._finite_l1
             length = shard.norm1[:, None] * xp.abs(residual).sum(axis=-1)
             factor = xp.minimum(factor, l1 / xp.maximum(length, l1))
-        clipped: Array = residual * factor[..., None]
-        return clipped
+        return finite(residual * factor[..., None])  # maximum and minimum hand nan on
 
     def terms(self, shard: Shard) -> Terms:
         """Both bounds."""
@@ -99,7 +116,7 @@ class BoundRecords:
 
     def residual(self, residual: Array, shard: Shard) -> Array:
         """With the scale of x put onto r."""
-        return residual * self.scale(shard)[:, None, None]
+        return finite(residual * self.scale(shard)[:, None, None])
 
     def terms(self, shard: Shard) -> Terms:
         """A factor for every record."""
@@ -112,6 +129,12 @@ class BoundRecords:
 
 
 NO_LIMIT = NoLimit()
+
+
+def finite(residual: Array) -> Array:
+    """The same residuals, with 0 in the place of what is not finite."""
+    kept: Array = namespace(residual).nan_to_num(residual, nan=0.0, posinf=0.0, neginf=0.0)
+    return kept
 
 
 def rounding_slack(features: int, outputs: int, precision: str, tf32: bool = False) -> float:

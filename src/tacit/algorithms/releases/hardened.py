@@ -24,6 +24,7 @@ EXACT = 2.0**53  # below it float64 holds every integer
 LARGEST_NOISE = 2.0**40  # of the integer scale, so that a sample fits easily
 BELOW = 1.0 - 2.0**-30  # keeps the rounding of a clipped residual on the safe side of its bound
 MOST_BITS, FEWEST_BITS = 24, 8  # of a residual's fraction
+LEAST_STEP = -1000  # of parameters, as a power of two: smaller ones count as 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,10 @@ class HardenedRelease:
         if len(shard.x) > self.records_max:
             raise InputError(f"an agent has {len(shard.x)} records, but records-max declares {self.records_max}")
         whole, step = on_grid(z)
+        with np.errstate(over="ignore", invalid="ignore"):  # a score beyond float64 makes a residual that counts as 0
+            return self._sum(problem, whole, step, shard, bits)
+
+    def _sum(self, problem: Problem, whole: Array, step: Array, shard: Shard, bits: int) -> Array:
         clip = ClipGradients(GRID * self.limit.l2.astype(np.float64), GRID * self.limit.l1.astype(np.float64))
         limit = WholeResiduals(clip, step / GRID, 2.0**bits * BELOW)  # x is in units of 1/GRID
         parts = (problem.passes.sums(problem.loss, whole, block.on_grid, limit) for block in shard.blocks())
@@ -89,8 +94,14 @@ class WholeResiduals:
 
 
 def on_grid(z: Array) -> tuple[Array, Array]:
-    """z in whole multiples of a step [R] that keeps all scores exact: no record's score depends on the others."""
-    largest = np.abs(z).max(axis=(0, 2))  # of each run by itself, [R]
-    room = EXACT / (2.0 * GRID * len(z) * np.where(largest > 0.0, largest, 1.0).astype(np.float64))
-    step = 2.0 ** -np.floor(np.log2(room))
-    return np.rint(z.astype(np.float64) / step[:, None]), step
+    """z in whole multiples of a step [R] that keeps all scores exact: no record's score depends on the others.
+
+    For every bit pattern: whole numbers within EXACT / (2 GRID J), a finite power of two for the step, and 0 for what is
+    not finite.
+    """
+    known = np.where(np.isfinite(z), z, 0.0).astype(np.float64)
+    largest = np.abs(known).max(axis=(0, 2), initial=0.0)  # of each run by itself, [R]
+    fraction, exponent = np.frexp(np.where(largest > 0.0, largest, 1.0))
+    power = exponent + np.frexp(2.0 * GRID * len(z) * fraction / EXACT)[1]  # 2^power >= 2 GRID J largest / EXACT
+    power = np.maximum(power, LEAST_STEP)
+    return np.rint(np.ldexp(known, -power[:, None])), np.ldexp(1.0, power)
