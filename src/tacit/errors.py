@@ -15,6 +15,15 @@ class Everywhere(InputError):
     """An error that all processes of a run have in common, so that only the first of them says it."""
 
 
+class PrivacyViolation(BaseException):
+    """Something was released that the run's plan does not cover: everything stops, and nothing of it may be shown.
+
+    It is neither an InputError nor an Exception, as KeyboardInterrupt is none: code that goes on after an error, ours
+    or a library's (a search of scikit-learn's gives a failed fit the score nan), must not go on after this one. The
+    command line ends with exit code 3.
+    """
+
+
 def no_such(kind: str, name: object, choices: Iterable[str]) -> InputError:
     """An unknown name: say it, offer the nearest, list the choices.
 

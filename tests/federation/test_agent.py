@@ -333,6 +333,7 @@ def test_nothing_of_a_round_is_said_before_it_is_written_down(
 
 
 def test_a_site_that_goes_from_one_study_to_another_keeps_them_apart(federation: Federation, agent: SiteAgent) -> None:
+    federation.change("north", {"accept": {"open_studies_max": 2}})
     answered(agent, question(federation, 1))
     other = "f" * 32
     assert isinstance(ask(agent, Invitation(other, federation.terms.digest)), Ready)

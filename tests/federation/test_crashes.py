@@ -40,7 +40,7 @@ BOUNDARIES: dict[str, tuple[Any, str]] = {
     "begin_books": (at_work, "begin_books"),
     "journal.begin": (Journal, "begin"),
     "journal.write": (Journal, "write"),
-    "journal.depart": (Journal, "depart"),
+    "journal.depart": (Journal, "depart_again"),
     "journal.close": (Journal, "close"),
     "ledger": (Chain, "append"),
     "head": (Chain, "_keep_head"),

@@ -9,16 +9,19 @@ import pytest
 
 pytest.importorskip("nvflare")
 
+import numpy as np
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 
-from tacit.federation import at_work, wire
+from tacit.federation import at_work, departures, wire
 from tacit.federation.agent import SiteAgent
+from tacit.federation.departures import KEPT_BACK, LEFT, PENDING
 from tacit.federation.flare.filter import ReleaseFilter, check_release
 from tacit.federation.flare.names import PAYLOAD, SITE_VARIABLE
 from tacit.federation.journal import Journal
 from tacit.federation.messages import Answer, Close, Closed, Invitation, Refusal
+from tacit.federation.transcript import transcript
 from tests.federation.helpers import EXPERIMENT, Federation, closed, invite, make_federation, question
 
 pytestmark = pytest.mark.federation
@@ -128,9 +131,81 @@ def test_a_reply_is_rebuilt_from_its_bytes_alone(
     assert found.get_return_code() == ReturnCode.EXECUTION_EXCEPTION and "traceback" not in found
 
 
-def test_the_filter_only_reads(federation: Federation, agent: SiteAgent, upload: bytes) -> None:
+def fates(agent: SiteAgent, kind: str = "answer") -> list[str]:
+    return [departure.fate for departure in agent.journal.departures() if departure.kind.startswith(kind)]
+
+
+def test_the_filter_writes_nothing_but_what_became_of_the_bytes(
+    federation: Federation, agent: SiteAgent, upload: bytes
+) -> None:
     before = agent.journal.departures(), federation.folder("north").ledger.read_bytes()
+    assert fates(agent) == [PENDING]
     check_release(federation.file("north"), upload)
-    assert (agent.journal.departures(), federation.folder("north").ledger.read_bytes()) == before
+    after = [departure._replace(fate=PENDING) for departure in agent.journal.departures()]
+    assert (after, federation.folder("north").ledger.read_bytes()) == before and fates(agent) == [LEFT]
     with Journal.read(federation.site("north").state) as journal:
         assert journal.has_departed(wire.digest(upload))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_upload_that_is_not_finite_stays(federation: Federation, agent: SiteAgent, value: float) -> None:
+    """Even where journal and ledger have it."""
+    bad = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero + value))
+    agent.journal.depart(EXPERIMENT, "answer", 1, bad)
+    chain = federation.folder("north").chain
+    chain.append([{"kind": "release", "first": 1, "upload": wire.digest(bad)}])
+    with pytest.raises(PermissionError, match="not finite"):
+        check_release(federation.file("north"), bad)
+    assert fates(agent) == [KEPT_BACK]
+
+
+def test_an_upload_of_a_broken_study_stays(federation: Federation, agent: SiteAgent, upload: bytes) -> None:
+    agent.journal.break_off(EXPERIMENT)
+    with pytest.raises(PermissionError, match="of no study that is open here"):
+        check_release(federation.file("north"), upload)
+
+
+def test_what_was_kept_back_is_not_listed_as_having_left(federation: Federation, agent: SiteAgent) -> None:
+    """An upload that the ledger does not have never left: the transcript finds no fault in it."""
+    forged = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero))
+    agent.journal.depart(EXPERIMENT, "answer", 1, forged)
+    assert transcript(federation.site("north")).faults  # it may have left
+    with pytest.raises(PermissionError, match="has no event in the ledger"):
+        check_release(federation.file("north"), forged)
+    found = transcript(federation.site("north"))
+    assert found.faults == [] and found.lines[-1].kept_back and found.lines[-1].covered
+
+
+def test_what_passed_once_stays_listed_when_it_is_kept_back_later(
+    federation: Federation, agent: SiteAgent, upload: bytes
+) -> None:
+    check_release(federation.file("north"), upload)
+    assert agent.answer(wire.encode(question(federation, 1))) == upload
+    closed(agent, federation, 1)
+    with pytest.raises(PermissionError, match="of no study that is open here"):
+        check_release(federation.file("north"), upload)
+    assert fates(agent) == [LEFT, KEPT_BACK]
+
+
+def test_a_process_that_dies_before_it_could_tell_has_sent_it(federation: Federation) -> None:
+    """Noted, and nothing known of its fate: the next process lists it as left, whatever the filter says later."""
+    with federation.agent("north") as agent:
+        invite(agent, federation)
+        upload = agent.answer(wire.encode(question(federation, 1)))
+    with federation.agent("north") as agent:
+        assert fates(agent) == [LEFT]
+        invite(agent, federation)
+        assert agent.answer(wire.encode(question(federation, 1))) == upload
+        closed(agent, federation, 1)
+        with pytest.raises(PermissionError):
+            check_release(federation.file("north"), upload)
+        assert fates(agent) == [LEFT, KEPT_BACK]
+
+
+def test_a_busy_journal_does_not_hold_up_what_may_leave(
+    federation: Federation, agent: SiteAgent, upload: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(departures, "BRIEFLY", 10)
+    with agent.journal.alone():
+        check_release(federation.file("north"), upload)
+    assert fates(agent) == [PENDING]  # which counts as left

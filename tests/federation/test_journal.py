@@ -37,7 +37,13 @@ def state(t: int) -> Agent:
 
 def write(journal: Journal, t: int, base: int, name: str = NAME) -> None:
     row = Answered(t, base, f"w{t}", [{"kind": "release", "round": t}], b"upload %d" % t)
-    journal.write(name, row, state(t))
+    put(journal, row, state(t), name)
+
+
+def put(journal: Journal, row: Answered, agent: Agent, name: str = NAME) -> None:
+    with journal.alone():
+        journal.claim(name, row.round, row.base, row.w)
+        journal.write(name, row, agent)
 
 
 def kept(journal: Journal, rounds: int, name: str = NAME) -> list[int]:
@@ -118,7 +124,7 @@ def test_a_state_comes_back_to_the_bit(
         agent = Agent(np.asarray(z).astype(dtype), np.asfortranarray(lam).astype(dtype))
     with Journal.open(tmp_path_factory.mktemp("j") / "state") as journal:
         journal.begin(NAME, "tiny", "", "", "")
-        journal.write(NAME, Answered(1, 0, "w", [], b"u"), agent)
+        put(journal, Answered(1, 0, "w", [], b"u"), agent)
         found = journal.state(NAME, 1, ZERO.astype(dtype))
     assert found is not None
     for one, other in zip(found, agent, strict=True):
@@ -160,7 +166,7 @@ def test_what_is_struck_out_is_not_on_the_disk(tmp_path: Path) -> None:
     secret = np.full((3, 1, 2), 123.456789)
     with Journal.open(tmp_path) as journal:
         journal.begin(NAME, "tiny", "", "", "")
-        journal.write(NAME, Answered(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
+        put(journal, Answered(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
         write(journal, 2, 1)
         write(journal, 3, 2)
     found = b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -170,7 +176,7 @@ def test_what_is_struck_out_is_not_on_the_disk(tmp_path: Path) -> None:
 
 def test_what_is_struck_out_is_not_on_the_disk_while_the_agent_is_at_work(tmp_path: Path, journal: Journal) -> None:
     secret = np.full((3, 1, 2), 123.456789)
-    journal.write(NAME, Answered(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
+    put(journal, Answered(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
     write(journal, 2, 1)
     write(journal, 3, 2)
     assert secret.tobytes() not in b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir())
@@ -178,7 +184,7 @@ def test_what_is_struck_out_is_not_on_the_disk_while_the_agent_is_at_work(tmp_pa
 
 def test_at_the_end_of_a_study_nothing_of_it_is_on_the_disk(tmp_path: Path, journal: Journal) -> None:
     secret = np.full((3, 1, 2), 123.456789)
-    journal.write(NAME, Answered(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
+    put(journal, Answered(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
     journal.close(NAME)
     found = b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir())
     assert secret.tobytes() not in found and b"the first upload" not in found
@@ -236,15 +242,21 @@ from tacit.federation.journal import Answered, Journal
 
 where, do = Path(sys.argv[1]), sys.argv[2]
 zero = np.zeros((3, 1, 2))
+
+def put(journal, row, agent):
+    with journal.alone():
+        journal.claim("e", row.round, row.base, row.w)
+        journal.write("e", row, agent)
+
 with Journal.open(where) as journal:
     journal.begin("e", "tiny", "", "", "")
-    journal.write("e", Answered(1, 0, "w1", [], b"one"), Agent(zero + 1, zero))
+    put(journal, Answered(1, 0, "w1", [], b"one"), Agent(zero + 1, zero))
     if do == "during":  # the transaction is open, and not committed
-        journal._depart = lambda *args: (print("now", flush=True), time.sleep(60))
+        journal._left.note = lambda *args: (print("now", flush=True), time.sleep(60))
     elif do == "before":
         print("now", flush=True)
         time.sleep(60)
-    journal.write("e", Answered(2, 1, "w2", [], b"two"), Agent(zero + 2, zero))
+    put(journal, Answered(2, 1, "w2", [], b"two"), Agent(zero + 2, zero))
     print("now", flush=True)
     time.sleep(60)
 """

@@ -44,7 +44,7 @@ def no_trace(federation: Federation) -> Iterator[SiteAgent]:
         yield agent
         assert {departure.kind for departure in agent.journal.departures()} == {"refusal"}
         assert agent.journal.experiments() == []
-        (rounds,) = agent.journal._connection.execute("select count(*) from rounds").fetchone()
+        (rounds,) = agent.journal._execute("select count(*) from rounds").fetchone()
         assert rounds == 0
     ledger = federation.site("north").ledger
     assert not ledger.exists() or Account.open(ledger).state()["studies"] == []

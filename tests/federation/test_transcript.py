@@ -120,16 +120,16 @@ def test_an_upload_of_a_study_that_is_not_known_is_found(federation: Federation)
 
 
 def test_a_round_that_was_taken_out_of_the_journal_is_found(federation: Federation) -> None:
-    with Journal.open(federation.site("north").state) as journal, journal._connection as connection:
-        connection.execute("delete from rounds where round = 2")
+    with Journal.open(federation.site("north").state) as journal, journal.alone():
+        journal._execute("delete from rounds where round = 2")
     assert {
         "the upload of round 2" in fault and "is not in the journal" in fault for fault in told(federation).faults
     } == {True}
 
 
 def test_a_study_without_a_reservation_is_found(federation: Federation) -> None:
-    with Journal.open(federation.site("north").state) as journal, journal._connection as connection:
-        connection.execute("update experiments set reservation = 'none'")
+    with Journal.open(federation.site("north").state) as journal, journal.alone():
+        journal._execute("update experiments set reservation = 'none'")
     assert told(federation).faults == ["the study tiny (01234567) has no reservation in patients.ledger"]
 
 

@@ -135,7 +135,7 @@ def status(site: Path, as_json: bool) -> None:
             study["study"] + (f" ({study['non_private']})" if study["non_private"] else ""),
             study["experiment"][:8],
             study["begun"][:10],
-            (study["closed"] or "open")[:10],
+            (study["closed"] or ("BROKEN" if study["broken"] else "open"))[:10],
             str(study["rounds"]),
             format_epsilon(study["spent_epsilon"]),
             format_epsilon(study["planned_epsilon"]),
@@ -166,14 +166,15 @@ def transcript(site: Path, as_json: bool) -> None:
         lines = [{**line.departure._asdict(), **line._asdict(), "departure": None} for line in found.lines]
         for line in lines:
             del line["departure"]
-        print_json({"covered": not found.faults, "faults": found.faults, "departures": lines})
+        told = {"covered": not found.faults, "faults": found.faults, "repeats": found.repeats}
+        print_json({**told, "departures": lines})
     else:
         headings = ("", "time", "what", "round", "bytes", "sha-256", "event")
         rows = [
             (
                 str(d.number),
                 d.time[5:16].replace("T", " "),
-                d.kind,
+                f"{d.kind}, kept back" if line.kept_back else d.kind,
                 "–" if d.round is None else str(d.round),
                 format_bytes(d.bytes),
                 d.sha256[:10],
@@ -183,8 +184,10 @@ def transcript(site: Path, as_json: bool) -> None:
             for d in (line.departure,)
         ]
         print_table(headings, rows, left=3)
-        total = sum(line.departure.bytes for line in found.lines)
-        stdout.print(f"{len(rows)} byte strings, {format_bytes(total)} in all", highlight=False)
+        left = [line.departure.bytes for line in found.lines if not line.kept_back]
+        stdout.print(f"{len(left)} byte strings, {format_bytes(sum(left))} in all", highlight=False)
+        if found.repeats:
+            stdout.print(f"one or another of them left {found.repeats:,} times more", highlight=False)
     if found.faults:
         raise InputError("; ".join(found.faults))
     if not as_json:

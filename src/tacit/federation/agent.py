@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tacit.errors import PrivacyViolation
 from tacit.federation import wire
 from tacit.federation.agreement import agree, objections, own_records
 from tacit.federation.at_work import (
@@ -17,8 +19,10 @@ from tacit.federation.at_work import (
     finish_closing,
     forgotten,
     mark,
+    open_studies,
     reservation_of,
 )
+from tacit.federation.departures import DAILY, now
 from tacit.federation.journal import Experiment, Journal
 from tacit.federation.messages import Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
 from tacit.federation.policy import Site, read_site
@@ -27,6 +31,9 @@ from tacit.federation.terms import read_terms
 EXPERIMENT = re.compile(r"[0-9a-f]{32}")  # it becomes the name of a folder
 LONGEST_REASON = 2000  # characters
 OWN_AFFAIR = "this site cannot do that for a reason of its own, which is in its log"
+TOO_MANY = "this site has refused too much today to say why: its log and its transcript have the first reasons"
+BROKEN = "this study broke its promise at this site: nothing more is answered in it, and its log says why"
+BEGINNINGS = 20  # studies that may begin on one day: each leaves a folder and lines in two ledgers
 
 
 @dataclass
@@ -38,10 +45,17 @@ class SiteAgent:
     seed: int | None = None  # noise from this seed: for tests, and of no protection
     log: Callable[[str], None] = lambda line: None  # what stays in the house
     _at_work: AtWork | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _quiet: bool = False  # whether the log knows that refusals are only counted now
 
     def answer(self, data: bytes) -> bytes:
-        """The bytes that may leave, for the bytes that came."""
+        """The bytes that may leave, for the bytes that came; one message at a time, whatever an engine does at once."""
+        with self._lock:
+            return self._answer(data)
+
+    def _answer(self, data: bytes) -> bytes:
         name, experiment = "", ""
+        lines = []
         try:
             site = read_site(self.path)
             name = site.name
@@ -52,13 +66,35 @@ class SiteAgent:
             return self._consider(site, message)
         except (Refused, wire.Malformed) as refused:
             reason = str(refused)
+        except PrivacyViolation as violation:
+            reason = self._break_off(experiment, violation)
         except Exception as error:  # its words may tell of records
-            self.log(f"{type(error).__name__}: {error}")
+            lines.append(f"{type(error).__name__}: {error}")
             reason = OWN_AFFAIR
-        self.log(f"refused: {reason}")
-        return self._leave(Refusal(experiment, name, reason[:LONGEST_REASON]))
+        return self._refuse(Refusal(experiment, name, reason[:LONGEST_REASON]), [*lines, f"refused: {reason}"])
+
+    def _break_off(self, experiment: str, violation: PrivacyViolation) -> str:
+        """The study is over at this site, now and after a restart; its owner has to look."""
+        self._at_work = None
+        self.log(f"PRIVACY VIOLATION in study {experiment}: {violation}. Nothing more is answered in this study.")
+        self.journal.break_off(experiment)
+        return BROKEN
+
+    def _refuse(self, refusal: Refusal, lines: list[str]) -> bytes:
+        """A refusal, with its reason in the log; on a day with too many they are only counted, in both."""
+        spare = wire.encode(Refusal("", refusal.site, TOO_MANY))
+        sent = self.journal.depart_again(refusal.experiment, "refusal", None, wire.encode(refusal), spare)
+        if not sent.noted:
+            lines = [] if self._quiet else [f"more than {DAILY} answers of no new content today: now they are counted"]
+        self._quiet = not sent.noted
+        for line in lines:
+            self.log(line)
+        return sent.data
 
     def _consider(self, site: Site, message: Question) -> bytes:
+        begun = self.journal.experiment(message.experiment)
+        if begun is not None and begun.broken:
+            raise Refused(BROKEN)
         if isinstance(message, Invitation):
             self._at_work = None  # a site that refuses now does not go on with what it agreed to before
             self._at_work = self._take_part(site, message)
@@ -97,6 +133,8 @@ class SiteAgent:
             self._check_same(site, begun, ours)
         elif forgotten(site, terms.name, message.experiment):
             raise Refused("this study was begun here before, and this site has lost its journal of it")
+        else:
+            self._check_open(site, ours)
         reserved = begun is not None and reservation_of(site, begun) is not None
         if reasons := objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
@@ -111,6 +149,19 @@ class SiteAgent:
         if begun.non_private != mark(self.seed):
             raise Refused("this study was begun with the other kind of noise: seeded and hardened do not mix")
 
+    def _check_open(self, site: Site, terms: str) -> None:
+        """An invitation sets a whole plan aside: one more study of the same terms needs the site's leave."""
+        most, found = site.accepts.open_studies_max, open_studies(site, self.journal, terms)
+        if len(found) >= most:
+            names = ", ".join(begun.id[:8] for begun in found)
+            raise Refused(
+                f"of these terms {names} is open here, and this site accepts at most {most} at a time: end it, or ask "
+                "the site's operator to close it"
+            )
+        today = now()[:10]
+        if sum(begun.begun[:10] == today for begun in self.journal.experiments()) >= BEGINNINGS:
+            raise Refused(f"{BEGINNINGS} studies were begun here today, and no more begin on one day")
+
     def _has_closed(self, site: Site, message: Close) -> bool:
         begun = self.journal.experiment(message.experiment)
         return begun is not None and (begun.closed is not None or finish_closing(site, self.journal, begun))
@@ -120,6 +171,4 @@ class SiteAgent:
         return wire.HEADER_LIMIT + 1024 + (self._at_work.agreement.zero.nbytes if self._at_work else 0)
 
     def _leave(self, message: Reply) -> bytes:
-        data = wire.encode(message)
-        self.journal.depart(message.experiment, wire.KINDS[type(message)], None, data)
-        return data
+        return self.journal.depart_again(message.experiment, wire.KINDS[type(message)], None, wire.encode(message)).data

@@ -12,23 +12,28 @@ from typing import Any
 
 import numpy as np
 
+from tacit.algorithms import Step
 from tacit.algorithms.steps import consensus_residual
-from tacit.errors import InputError
+from tacit.errors import PrivacyViolation
 from tacit.federation import wire
 from tacit.federation.agreement import Agreement
 from tacit.federation.books import begin_books, close_books, record_round, round_row, study_of
+from tacit.federation.charged import Charged
 from tacit.federation.journal import Answered, Experiment, Journal
 from tacit.federation.messages import Answer, Round
 from tacit.federation.policy import Site
 from tacit.privacy.accountants.zcdp import zcdp_sum
+from tacit.privacy.events import Event
 from tacit.privacy.ledger import entries, releases
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from tacit.problems.limits import LARGEST_PARAMETER, admissible
 from tacit.results.account import Account
-from tacit.results.chain import Chain
 from tacit.results.folder import RunFolder
 from tacit.study.build import Study
 from tacit.types import Array, Shard
+
+
+ENDED = ("settled", "given back")  # states of a reservation under which nothing more is answered
 
 
 class Refused(Exception):
@@ -47,30 +52,55 @@ class AtWork:
     books: Study
     folder: RunFolder
     seed: int | None  # noise from this seed: for tests, and of no protection
-    chain: Chain = field(init=False)
-    charged: set[int] = field(init=False)  # the rounds that the ledger has
+    charged: Charged = field(init=False)  # what the ledger has
     agreed: tuple[bytes, ...] = field(init=False)  # what the site's files said when it agreed
 
     def __post_init__(self) -> None:
         """Bring the ledger up to the journal: a crash may have come between the two."""
         self.agreed = agreed_files(self.site)
-        self.chain = self.folder.chain
-        self.charged = catch_up(self.journal, self.experiment, self.chain)
+        self.charged = caught_up(self.journal, self.experiment, self.folder)
+        if self.charged.planned != self.agreement.plan.events:
+            raise Refused("this study was begun under another plan than this Tacit makes: it cannot go on here")
 
     def answer(self, message: Round) -> bytes:
-        """Lines 14-23 of Algorithm 1 between journal and send; the same question gets the same bytes again."""
+        """Lines 14-23 of Algorithm 1 between journal and send; the same question gets the same bytes again.
+
+        From the look at the last round to the written answer nobody else writes to the journal, and the round is
+        claimed before noise is drawn: neither threads nor processes that ask at once get two answers of one round.
+        """
         t, w, name = message.round, wire.array_digest(message.w), self.experiment.id
         base = message.bases.get(self.site.name)
         if base is None:
             raise Refused("the message names no base for this site")
-        last = self.journal.last(name)
-        if last is not None and t <= last.round:
-            return self._again(last, t, w, base)
+        with self.journal.alone():
+            last = self.journal.last(name)
+            before = last if last is not None and t <= last.round else None
+            row, z = (before, message.w) if before else self._draw(message, base, w)
+        if before:
+            return self._again(before, t, w, base)
+        self._charge(row)  # the noise is drawn, whatever becomes of it
+        if row.upload is None:
+            raise Refused(f"round {t} came to numbers that are not finite: it is charged, and they stay here")
+        residual = float(consensus_residual(message.w, [z])[0])
+        size = message.w.nbytes * len(self.charged.uploads)
+        record_round(
+            self.folder,
+            round_row(self.books, t, message.w, residual, None, (size, size), None),
+        )
+        return row.upload
+
+    def _draw(self, message: Round, base: int, w: str) -> tuple[Answered, Array]:
+        """A round that was never answered: claim it, compute it, and write down all that may leave of it."""
+        t, name = message.round, self.experiment.id
         agent = self.journal.state(name, base, self.agreement.zero)
         if agent is None or not base < t <= self.agreement.part.rounds:
             raise Refused(f"round {t} from base {base} does not follow from what this site has answered")
         self._check(message.w)
+        if not self.charged.room_for(self._cost):
+            raise Refused(f"round {t} would cost more than was set aside for this study")
+        self.journal.claim(name, t, base, w)
         step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
+        self._check_events(step)
         data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
         drawn = entries(
             Counter((0, event) for event in step.events), self.books.parts[0].batch.labels(), [self.site.name]
@@ -79,23 +109,26 @@ class AtWork:
         finite = bool(np.isfinite(step.upload.z).all())
         row = Answered(t, base, w, [entry | place for entry in drawn], data if finite else None)
         self.journal.write(name, row, step.agent)
-        self._charge(row)  # the noise is drawn, whatever becomes of it
-        if not finite:
-            raise Refused(f"round {t} came to numbers that are not finite: it is charged, and they stay here")
-        residual = float(consensus_residual(message.w, [step.upload.z])[0])
-        size = message.w.nbytes * len(self.charged)
-        record_round(
-            self.folder,
-            round_row(self.books, t, message.w, residual, None, (size, size), None),
-        )
-        return data
+        return row, step.upload.z
+
+    @property
+    def _cost(self) -> Counter[Event]:
+        """What one round draws, by the plan."""
+        plan = self.agreement.plan
+        return Counter({event: count // plan.rounds for event, count in plan.events.items()})
+
+    def _check_events(self, step: Step) -> None:
+        """What was drawn must be what the plan has, to the bit."""
+        drawn = Counter(event.runs[0] for event in step.events)
+        if drawn != self._cost:
+            raise PrivacyViolation(f"a round drew {dict(drawn)}, and its plan has {dict(self._cost)}: nothing leaves")
 
     def close(self, w: Array) -> None:
         """The model comes home, and what was not spent goes back to the ledger over studies."""
         self._check(w)
-        if self.charged and not self.folder.finished:
+        if self.charged.uploads and not self.folder.finished:
             if not self.folder.read_metrics():  # a crash took the only line
-                row = round_row(self.books, max(self.charged), w, math.nan, None, (w.nbytes, w.nbytes), None)
+                row = round_row(self.books, max(self.charged.rounds), w, math.nan, None, (w.nbytes, w.nbytes), None)
                 record_round(self.folder, row)
             close_books(self.books, self.folder, w, f"{self.experiment.study} at {self.site.name}", self._lines())
         settle(self.site, self.journal, self.experiment, self.folder)
@@ -105,7 +138,7 @@ class AtWork:
         return [
             f"This is {self.site.name}'s own folder of the study {self.experiment.study} (experiment "
             f"{self.experiment.id}): its ledger has what this site released, and the model is the common one.",
-            f"It answered {len(self.charged)} of {self.agreement.part.rounds} rounds; "
+            f"It answered {len(self.charged.uploads)} of {self.agreement.part.rounds} rounds; "
             "'tacit federation site transcript' lists every byte string that left.",
             "Beside this folder lies journal.sqlite, the site's private state: it must stay in the house.",
         ]
@@ -118,14 +151,12 @@ class AtWork:
         if last.upload is None:
             raise Refused(f"round {t} is behind what the server has accepted")
         self._charge(last)  # where the ledger could not be written before
-        self.journal.depart(self.experiment.id, "answer again", t, last.upload)
-        return last.upload
+        return self.journal.depart_again(self.experiment.id, "answer again", t, last.upload).data
 
     def _charge(self, row: Answered) -> None:
-        """The round's events in the study's ledger, once."""
-        if row.round not in self.charged:
-            self.chain.append(row.events)
-            self.charged.add(row.round)
+        """The round's events in the study's ledger, once, whoever else charges at the same time."""
+        with self.journal.alone():
+            self.charged.charge(row)
 
     def _check(self, w: Array) -> None:
         zero = self.agreement.zero
@@ -151,15 +182,16 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
     begun = journal.experiment(name)
     if begun is None:
         begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, uuid.uuid4().hex, marked)
-    if reservation_of(site, begun) is None:
-        adjacency, unit = agreement.outline.settings.adjacency, agreement.facts.unit
-        Account.open(site.ledger).reserve(
-            in_account(begun.study, name), agreement.plan.zcdp, adjacency, unit, marked, begun.reservation
-        )
     place = study_folder(site, name)
-    if not place.exists() and journal.last(name) is None:
-        note = [{"kind": "non_private", "agent": site.name, "reason": marked}] if marked else []
-        begin_books(place, books, begun.reservation, ledger=note)
+    with journal.alone():
+        if reservation_of(site, begun) is None:
+            adjacency, unit = agreement.outline.settings.adjacency, agreement.facts.unit
+            Account.open(site.ledger).reserve(
+                in_account(begun.study, name), agreement.plan.zcdp, adjacency, unit, marked, begun.reservation
+            )
+        if not place.exists() and journal.last(name) is None:
+            note = [{"kind": "non_private", "agent": site.name, "reason": marked}] if marked else []
+            begin_books(place, books, begun.reservation, ledger=note)
     folder = RunFolder.open(place)
     folder.check_at_home()
     return AtWork(site, journal, begun, agreement, shard, books, folder, seed)
@@ -170,35 +202,48 @@ def mark(seed: int | None) -> str:
     return "" if seed is None else "seeded"
 
 
-def catch_up(journal: Journal, experiment: Experiment, chain: Chain) -> set[int]:
-    """Bring a study's ledger up to its journal, and give its rounds; a journal that knows less is an old one."""
-    charged = {entry["first"] for entry in chain.read() if entry["kind"] == "release"}
-    rows = list(journal.answered(experiment.id))
-    if lost := charged - {row.round for row in rows}:
-        raise InputError(f"the ledger has round {min(lost)}, and the journal does not: an old journal was put back")
-    for row in rows:
-        if row.round not in charged:
-            chain.append(row.events)
-            charged.add(row.round)
+def caught_up(journal: Journal, experiment: Experiment, folder: RunFolder) -> Charged:
+    """A study's ledger, brought up to its journal."""
+    charged = Charged(folder.chain)
+    with journal.alone():
+        charged.catch_up(journal.answered(experiment.id))
     return charged
 
 
 def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFolder) -> None:
     """Replace a study's reservation by what it has spent; afterwards nothing more is answered in it."""
-    catch_up(journal, experiment, folder.chain)
+    caught_up(journal, experiment, folder)
     spent = [zcdp_sum(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
     cost = math.fsum(math.inf if one is None else one for one in spent)
     Account.open(site.ledger).settle(experiment.reservation, cost)
     journal.close(experiment.id)
 
 
+def give_back(site: Site, journal: Journal, experiment: Experiment) -> None:
+    """Close a study that never had a round: its whole plan goes back to the ledger over studies."""
+    entry = reservation_of(site, experiment)
+    if entry is not None and not _has_ended(entry):
+        Account.open(site.ledger).settle(experiment.reservation, 0.0)
+    journal.close(experiment.id)
+
+
 def finish_closing(site: Site, journal: Journal, experiment: Experiment) -> bool:
     """Whether a crash came between settling a study and closing it; it is closed then."""
     entry = reservation_of(site, experiment)
-    if entry is None or "settled" not in entry:
+    if entry is None or not _has_ended(entry):
         return False
     journal.close(experiment.id)
     return True
+
+
+def _has_ended(entry: Mapping[str, Any]) -> bool:
+    return "settled" in entry or entry.get("state") in ENDED
+
+
+def open_studies(site: Site, journal: Journal, terms: str) -> list[Experiment]:
+    """The studies of these terms that were begun here and have not ended."""
+    begun = [one for one in journal.experiments() if one.terms == terms and not one.closed]
+    return [one for one in begun if not finish_closing(site, journal, one)]
 
 
 def agreed_files(site: Site) -> tuple[bytes, ...]:

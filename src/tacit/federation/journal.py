@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,21 +20,24 @@ import numpy as np
 
 from tacit.algorithms.base import Agent
 from tacit.errors import InputError
-from tacit.federation.wire import array_digest, digest
+from tacit.federation import departures
+from tacit.federation.departures import Departure, Departures, Sent, now
+from tacit.federation.store import Store
+from tacit.federation.wire import array_digest
 from tacit.types import Array
 
-TABLES = """
+TABLES = (
+    """
 create table if not exists experiments (
     id text primary key, study text not null, terms text not null, reservation text not null,
-    non_private text not null, begun text not null, closed text);
+    non_private text not null, begun text not null, closed text, broken text);
 create table if not exists rounds (
     experiment text not null references experiments(id), round integer not null, base integer not null,
-    w text not null, events text not null, dual text not null, upload blob, z blob, lam blob,
+    w text not null, events text, dual text, upload blob, z blob, lam blob,
     primary key (experiment, round));
-create table if not exists departures (
-    number integer primary key autoincrement, time text not null, experiment text not null, kind text not null,
-    round integer, sha256 text not null, bytes integer not null);
 """
+    + departures.TABLES
+)
 
 
 class Experiment(NamedTuple):
@@ -48,6 +50,7 @@ class Experiment(NamedTuple):
     non_private: str
     begun: str
     closed: str | None
+    broken: str | None = None  # when it broke its promise here: nothing more is answered in it
 
 
 class Answered(NamedTuple):
@@ -60,24 +63,19 @@ class Answered(NamedTuple):
     upload: bytes | None  # None once the server has gone on from it
 
 
-class Departure(NamedTuple):
-    """A byte string that left, or was about to when the process died."""
-
-    number: int
-    time: str
-    experiment: str
-    kind: str
-    round: int | None
-    sha256: str
-    bytes: int
-
-
 @dataclass
 class Journal:
     """The journal of one site; only one process works with it."""
 
     path: Path
-    _connection: sqlite3.Connection
+    _store: Store
+    _left: Departures
+
+    @classmethod
+    def at(cls, path: Path, durable: bool = True) -> Journal:
+        """The journal in a file, whoever else works with it."""
+        store = Store.open(path, TABLES, durable)
+        return cls(path, store, Departures(store))
 
     @classmethod
     @contextmanager
@@ -90,11 +88,13 @@ class Journal:
             path = folder / "journal.sqlite"
             path.touch(mode=0o600)
             path.chmod(0o600)
-            connection = _connect(path)
+            journal = cls.at(path)
             try:
-                yield cls(path, connection)
+                journal._left.settle_all()
+                yield journal
+                journal._left.flush()
             finally:
-                connection.close()
+                journal._store.close()
 
     @classmethod
     @contextmanager
@@ -103,34 +103,45 @@ class Journal:
         path = folder / "journal.sqlite"
         if not path.is_file():
             raise InputError(f"there is no journal in {folder}: this site has not taken part in a study yet")
-        connection = _connect(path)
+        journal = cls.at(path, durable=False)
         try:
-            yield cls(path, connection)
+            yield journal
         finally:
-            connection.close()
+            journal._store.close()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """A block with no other writer, in which a round is looked up, claimed, answered and written."""
+        with self._store.alone():
+            yield
 
     def experiment(self, name: str) -> Experiment | None:
         """A study that was begun here."""
-        row = self._connection.execute("select * from experiments where id = ?", (name,)).fetchone()
+        row = self._execute("select * from experiments where id = ?", name).fetchone()
         return Experiment(*row) if row else None
 
     def experiments(self) -> list[Experiment]:
         """All studies that were begun here, the oldest first."""
-        return [Experiment(*row) for row in self._connection.execute("select * from experiments order by begun, rowid")]
+        return [Experiment(*row) for row in self._execute("select * from experiments order by begun, rowid").fetchall()]
 
     def begin(self, name: str, study: str, terms: str, reservation: str, non_private: str) -> Experiment:
-        """A study begins; its whole plan is set aside already."""
+        """A study begins; its whole plan is set aside next."""
         begun = Experiment(name, study, terms, reservation, non_private, now(), None)
-        with self._connection:
-            self._connection.execute("insert into experiments values (?, ?, ?, ?, ?, ?, ?)", begun)
+        with self._store.alone():
+            self._execute("insert into experiments values (?, ?, ?, ?, ?, ?, ?, ?)", *begun)
         return begun
 
     def close(self, name: str) -> None:
         """A study has ended; its private state is struck out."""
-        with self._connection:
-            self._connection.execute("update experiments set closed = ? where id = ? and closed is null", (now(), name))
+        with self._store.alone():
+            self._execute("update experiments set closed = ? where id = ? and closed is null", now(), name)
             self._strike(name, "round >= 0")
-        self._fold()
+        self._store.fold()
+
+    def break_off(self, name: str) -> None:
+        """A study has broken its promise: nothing more is answered in it, by this process or a later one."""
+        with self._store.alone():
+            self._execute("update experiments set broken = ? where id = ? and broken is null", now(), name)
 
     def last(self, name: str) -> Answered | None:
         """The last round this site has answered."""
@@ -138,84 +149,84 @@ class Journal:
 
     def answered(self, name: str, newest: bool = False) -> Iterator[Answered]:
         """The rounds this site has answered, in order."""
-        order = "desc" if newest else "asc"
+        order = "desc limit 1" if newest else "asc"
         query = f"select round, base, w, events, upload from rounds where experiment = ? order by round {order}"
-        for number, base, w, events, upload in self._connection.execute(query, (name,)):
+        for number, base, w, events, upload in self._execute(query, name).fetchall():
             yield Answered(number, base, w, json.loads(events), upload)
 
     def state(self, name: str, base: int, zero: Array) -> Agent | None:
         """The state after round `base`, of the shape and precision of `zero`; before the first round it is zero."""
         if base == 0:
             return Agent(zero, zero)
-        query = "select z, lam from rounds where experiment = ? and round = ?"
-        row = self._connection.execute(query, (name, base)).fetchone()
+        row = self._execute("select z, lam from rounds where experiment = ? and round = ?", name, base).fetchone()
         if row is None or row[0] is None:
             return None
         return Agent(*(np.frombuffer(blob, dtype=zero.dtype).reshape(zero.shape) for blob in row))
 
     def dual(self, name: str, number: int) -> str | None:
         """The hash of the dual after a round: it is kept, and anybody can compute it from what was sent."""
-        query = "select dual from rounds where experiment = ? and round = ?"
-        row = self._connection.execute(query, (name, number)).fetchone()
+        row = self._execute("select dual from rounds where experiment = ? and round = ?", name, number).fetchone()
         return str(row[0]) if row else None
 
+    def claim(self, name: str, number: int, base: int, w: str) -> None:
+        """Take a round for its one answer, before noise is drawn: a second claim is an error of the database.
+
+        It is part of the block (`alone`) in which `write` brings the answer; a block that fails has claimed nothing.
+        """
+        if not self._store.connection.in_transaction:
+            raise RuntimeError("a round is claimed in the block that answers it")
+        query = "insert into rounds (experiment, round, base, w) values (?, ?, ?, ?)"
+        self._execute(query, name, number, base, w)
+
     def write(self, name: str, answer: Answered, agent: Agent) -> None:
-        """A round's answer and the state behind it, before a byte of it leaves; what no round can start from goes.
+        """A claimed round's answer and the state behind it, before a byte leaves; what no round can start from goes.
 
         States before the base are behind the server, and those after it were never accepted by it.
         """
-        with self._connection:
+        with self._store.alone():
             self._strike(name, "round != ?", answer.base)
-            row = (name, answer.round, answer.base, answer.w, json.dumps(answer.events), array_digest(agent.lam))
-            state = (answer.upload, agent.z.tobytes(), agent.lam.tobytes())
-            self._connection.execute("insert into rounds values (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, *state))
-            self._depart(name, "answer", answer.round, answer.upload or b"")
-        self._fold()
+            row = (json.dumps(answer.events), array_digest(agent.lam), answer.upload, agent.z.tobytes())
+            query = "update rounds set events = ?, dual = ?, upload = ?, z = ?, lam = ? "
+            claimed = "where experiment = ? and round = ? and base = ? and w = ? and events is null"
+            key = (name, answer.round, answer.base, answer.w)
+            if self._execute(query + claimed, *row, agent.lam.tobytes(), *key).rowcount != 1:
+                raise RuntimeError(f"round {answer.round} is written without a claim")
+            if answer.upload is not None:
+                self._left.note(name, "answer", answer.round, answer.upload)
+        self._store.fold()
 
     def depart(self, name: str, kind: str, number: int | None, data: bytes) -> None:
         """Take note of bytes that are about to leave."""
-        with self._connection:
-            self._depart(name, kind, number, data)
+        self._left.note(name, kind, number, data)
+
+    def depart_again(self, name: str, kind: str, number: int | None, data: bytes, spare: bytes | None = None) -> Sent:
+        """The same for what a coordinator can ask for without end: see `Departures.again`."""
+        return self._left.again(name, kind, number, data, spare)
+
+    def departed(self, sha256: str, fate: str) -> None:
+        """What became of the bytes with this hash that were about to leave: LEFT or KEPT_BACK."""
+        self._left.settle(sha256, fate)
 
     def departures(self, after: int = 0) -> list[Departure]:
         """Every byte string that left, in order, after some number."""
-        query = "select * from departures where number > ? order by number"
-        return [Departure(*row) for row in self._connection.execute(query, (after,))]
+        return self._left.list(after)
+
+    def repeats(self) -> int:
+        """How often one of them left once more without a line of its own, at least."""
+        return self._left.more()
 
     def has_departed(self, sha256: str) -> bool:
         """Whether these bytes were noted before."""
-        query = "select 1 from departures where sha256 = ? limit 1"
-        return self._connection.execute(query, (sha256,)).fetchone() is not None
+        return self._left.known(sha256)
 
-    def _fold(self) -> None:
-        """Empty the log of changes, where what was struck out would still be read."""
-        self._connection.execute("pragma wal_checkpoint(truncate)")
-
-    def _depart(self, name: str, kind: str, number: int | None, data: bytes) -> None:
-        self._connection.execute(
-            "insert into departures (time, experiment, kind, round, sha256, bytes) values (?, ?, ?, ?, ?, ?)",
-            (now(), name, kind, number, digest(data), len(data)),
-        )
+    def _execute(self, query: str, *values: Any) -> Any:
+        return self._store.connection.execute(query, values)
 
     def _strike(self, name: str, which: str, *values: int) -> None:
         query = (
             f"update rounds set upload = null, z = null, lam = null where experiment = ? and z is not null and {which}"
         )
-        self._connection.execute(query, (name, *values))
-
-
-def now() -> str:
-    """The time, to be written down."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=30.0, check_same_thread=False)
-    connection.execute("pragma journal_mode = wal")  # so that a reader never makes the agent wait
-    connection.execute("pragma synchronous = full")  # a commit is on the disk
-    connection.execute("pragma secure_delete = on")  # what is struck out is overwritten
-    connection.executescript(TABLES)
-    return connection
+        self._execute(query, name, *values)
 
 
 def _lock(handle: int, folder: Path, patience: float) -> None:

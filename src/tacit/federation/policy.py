@@ -30,6 +30,7 @@ LAYOUT: dict[str, dict[str, Key]] = {
         "adjacency": Key(names(lambda: ADJACENCIES)),
         "algorithms": Key(names(lambda: ALGORITHMS)),
         "rounds_max": Key(integer(1), 10_000),
+        "open_studies_max": Key(integer(1), 1),
     },
 }
 
@@ -44,6 +45,7 @@ class Accepts:
     adjacency: tuple[str, ...]
     algorithms: tuple[str, ...]
     rounds_max: int
+    open_studies_max: int  # of the same terms, at one time
 
 
 @dataclass(frozen=True)
@@ -120,4 +122,5 @@ mechanisms = ["{mechanism}"]   # gaussian, laplace
 adjacency = ["{adjacency}"]    # what neighbouring data sets are: add-remove or replace-one; the ledger counts for one
 algorithms = ["{algorithm}"]
 rounds_max = {rounds_max}
+open_studies_max = 1       # of the same terms at one time: every invitation sets a whole plan aside
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, no_such
-from tacit.federation.at_work import settle, study_folder
+from tacit.federation.at_work import give_back, settle, study_folder
 from tacit.federation.journal import Experiment, Journal
 from tacit.federation.policy import Site, read_site
 from tacit.privacy.totals import ledger_totals
@@ -34,17 +34,20 @@ def site_status(path: Path) -> dict[str, Any]:
 
 def _study(site: Site, begun: Experiment, rounds: int) -> dict[str, Any]:
     folder = study_folder(site, begun.id)
-    ledger = RunFolder.open(folder).read_ledger()
-    totals = ledger_totals(ledger)
-    planned = next(entry["planned_epsilon"] for entry in ledger if entry["kind"] == "plan")
+    spent, planned = 0.0, 0.0
+    if rounds or folder.exists():  # a crash may have come before it had one
+        ledger = RunFolder.open(folder).read_ledger()
+        spent = ledger_totals(ledger)["total_epsilon"]
+        planned = next(entry["planned_epsilon"] for entry in ledger if entry["kind"] == "plan")
     return {
         "study": begun.study,
         "experiment": begun.id,
         "begun": begun.begun,
         "closed": begun.closed,
+        "broken": begun.broken,
         "non_private": begun.non_private,
         "rounds": rounds,
-        "spent_epsilon": totals["total_epsilon"],
+        "spent_epsilon": spent,
         "planned_epsilon": float(planned),
         "folder": str(folder),
     }
@@ -62,5 +65,9 @@ def close_study(path: Path, start: str) -> str:
             raise no_such("study", start, [name[:8] for name in known])
         if found[0].closed:
             raise InputError(f"the study {start} was closed on {found[0].closed}")
-        settle(site, journal, found[0], RunFolder.open(study_folder(site, found[0].id)))
+        folder = study_folder(site, found[0].id)
+        if journal.last(found[0].id) is None:
+            give_back(site, journal, found[0])
+        else:
+            settle(site, journal, found[0], RunFolder.open(folder))
     return f"{found[0].study} ({found[0].id[:8]})"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tacit.federation.at_work import study_folder
-from tacit.federation.journal import Departure, Journal
+from tacit.federation.departures import KEPT_BACK, Departure
+from tacit.federation.journal import Journal
 from tacit.federation.policy import Site
 from tacit.privacy.events import event_of
 from tacit.results.account import Account
@@ -13,12 +14,13 @@ from tacit.results.folder import RunFolder
 
 
 class Line(NamedTuple):
-    """One byte string that left."""
+    """One byte string that left, or was kept back at the last moment."""
 
     departure: Departure
     study: str
     event: str  # what it stands for, in a few words
     covered: bool  # an upload's event is in the study's ledger; other kinds hold nothing made of records
+    kept_back: bool  # the result filter did not let it pass: it never left
 
 
 class Transcript(NamedTuple):
@@ -26,17 +28,21 @@ class Transcript(NamedTuple):
 
     lines: list[Line]
     faults: list[str]
+    repeats: int  # how often one of the lines' byte strings left once more without a line, at least
 
 
 def transcript(site: Site) -> Transcript:
     """Read journal and ledgers, and hold them against each other."""
     faults: list[str] = []
     with Journal.read(site.state) as journal:
-        departures = journal.departures()
+        departures, repeats = journal.departures(), journal.repeats()
         experiments = {begun.id: begun for begun in journal.experiments()}
         answered = {(name, row.round): row for name in experiments for row in journal.answered(name)}
     ledgers: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for name in experiments:
+    begun = [name for name in experiments if study_folder(site, name).exists()]
+    lost = {name for name, _ in answered} - set(begun)
+    faults += [f"the study {name[:8]} has no folder, and so no ledger of its rounds" for name in sorted(lost)]
+    for name in begun:
         rows = RunFolder.open(study_folder(site, name)).read_ledger()  # a ledger that was changed is an error
         ledgers[name] = {}
         for row in rows:
@@ -45,9 +51,10 @@ def transcript(site: Site) -> Transcript:
     lines = []
     for departure in departures:
         events = ledgers.get(departure.experiment, {}).get(departure.sha256, [])
-        upload = departure.kind.startswith("answer")
+        kept_back = departure.fate == KEPT_BACK
+        upload = departure.kind.startswith("answer") and not kept_back
         study = experiments[departure.experiment].study if departure.experiment in experiments else ""
-        lines.append(Line(departure, study, _words(events), not upload or bool(events)))
+        lines.append(Line(departure, study, _words(events), not upload or bool(events), kept_back))
         if upload and not events:
             faults.append(
                 f"the upload of round {departure.round} ({departure.sha256[:12]}…) has no event in the ledger"
@@ -55,7 +62,7 @@ def transcript(site: Site) -> Transcript:
         if upload and (departure.experiment, departure.round) not in answered:
             faults.append(f"the upload of round {departure.round} ({departure.sha256[:12]}…) is not in the journal")
     faults += _reservations(site, experiments)
-    return Transcript(lines, faults)
+    return Transcript(lines, faults, repeats)
 
 
 def _reservations(site: Site, experiments: dict[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ from tacit.federation import PROTOCOL
 from tacit.federation.agreement import Agreement, agree, objections, own_records
 from tacit.federation.flare.address import check_address
 from tacit.federation.flare.locks import check_locks
+from tacit.federation.journal import Journal
 from tacit.federation.policy import Site, read_site
 from tacit.federation.terms import read_terms
 from tacit.results.account import Account
@@ -35,9 +36,18 @@ def check_site(path: Path) -> dict[str, Any]:
         "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
         "budget": f"{state['epsilon_used']:.4g} of {state['total_epsilon']:g} used or set aside",
+        "open_studies": f"{_open(site, terms.digest)} of these terms, at most {site.accepts.open_studies_max} at a time",
         "certificate": f"valid until {expires:%Y-%m-%d}" + (": renew it soon" if _soon(expires) else ""),
         "locks": "no submitted code, allow list, result filter: in place",
     }
+
+
+def _open(site: Site, terms: str) -> int:
+    """How many studies of these terms have begun here and not ended."""
+    if not (site.state / "journal.sqlite").is_file():
+        return 0
+    with Journal.read(site.state) as journal:
+        return sum(begun.terms == terms and not begun.closed for begun in journal.experiments())
 
 
 def check_own(path: Path) -> tuple[Site, Agreement, datetime.datetime]:
