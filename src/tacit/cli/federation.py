@@ -123,17 +123,20 @@ def provision(terms: Path, out: Path, as_json: bool) -> None:
 @click.argument("terms", type=click.Path(path_type=Path))
 @click.option("--kits", default="kits", type=click.Path(path_type=Path), help="folder of the kits [default: kits]")
 @click.option("--out", type=click.Path(path_type=Path), help="the run folder [default: runs/federation-NAME]")
+@click.option("--without", multiple=True, metavar="SITE", help="go on without this site for good; may be repeated")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
-def run(terms: Path, kits: Path, out: Path | None, as_json: bool) -> None:
+def run(terms: Path, kits: Path, out: Path | None, without: tuple[str, ...], as_json: bool) -> None:
     """Run a study: wait for the sites, train, and go on after whatever happens.
 
     The same command takes a study up again that was stopped (Ctrl-C) or killed, from its last round; no budget is
-    spent twice. A study that has ended is shown.
+    spent twice. A study that has ended is shown. A site that is left out is not asked again, and what it had sent no
+    longer counts.
 
     \b
     Examples:
       tacit federation run federation.toml --kits kits
       tacit federation run federation.toml --kits kits --out runs/second --json
+      tacit federation run federation.toml --kits kits --without west
     """
     needs_engine()
     from tacit.federation.coordinator import FINISHED  # noqa: PLC0415
@@ -144,7 +147,7 @@ def run(terms: Path, kits: Path, out: Path | None, as_json: bool) -> None:
     read = read_terms(terms)
     place = out or Path("runs") / f"federation-{read.name}"
     with stop_signals(stderr.print) as stop, FederationWatch(stderr) as watch:
-        folder, outcome = conduct(read, kits, place, watch.say, stop, watch.line)
+        folder, outcome = conduct(read, kits, place, watch.say, stop, watch.line, without)
     if outcome != FINISHED:
         stderr.print("stopped: the same command goes on from here", soft_wrap=True, highlight=False)
         raise Exit(130)

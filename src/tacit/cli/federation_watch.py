@@ -50,6 +50,8 @@ class FederationWatch:
                 self.say(f"{line['site']} did not answer{rounds}: going on without it")
             case "refused" | "rejected":
                 self.say(f"{line['site']} {line['event']}{rounds}: {line['reason']}")
+            case "left out":
+                self.say(f"{line['site']} is left out of this study")
             case "waiting":
                 self.say(f"{len(line['ready'])} sites are too few: {line['quorum']} must answer; waiting")
             case "closed" | "not closed":

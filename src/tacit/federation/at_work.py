@@ -32,7 +32,6 @@ from tacit.results.folder import RunFolder
 from tacit.study.build import Study
 from tacit.types import Array, Shard
 
-
 ENDED = ("settled", "given back")  # states of a reservation under which nothing more is answered
 
 

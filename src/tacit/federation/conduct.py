@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from tacit.data import encode, read_schema, read_table
-from tacit.errors import InputError
+from tacit.errors import InputError, no_such
 from tacit.federation.agreement import agree
 from tacit.federation.books import begin_books, study_of
 from tacit.federation.coordinator import Coordinator
 from tacit.federation.terms import Terms
-from tacit.results.files import to_json
+from tacit.results.files import to_json, write_text
 from tacit.results.folder import RunFolder
 from tacit.types import Shard
 
 TERMS = "federation.json"
 
 
-def open_study(terms: Terms, path: Path) -> Coordinator:
-    """The study of these terms in a run folder: a new one, or the one that is there."""
+def open_study(terms: Terms, path: Path, without: Sequence[str] = ()) -> Coordinator:
+    """The study of these terms in a run folder: a new one, or the one that is there.
+
+    `without` names sites that the study goes on without, from its last checkpoint: they are not asked again, and
+    what they have sent no longer counts. The folder remembers them.
+    """
     published = terms.published()
     agreement = agree(terms, published)
     test = published.test if published else _own_test(terms)
@@ -35,7 +40,30 @@ def open_study(terms: Terms, path: Path) -> Coordinator:
     begun = folder.read_json(TERMS)
     if begun["terms"] != terms.digest:
         raise InputError(f"{path} was begun under other terms than {terms.path} has now: choose another --out")
-    return Coordinator(agreement, study, folder, begun["experiment"])
+    before = begun.get("without", [])
+    new = [site for site in dict.fromkeys(without) if site not in before]
+    _check_left_out(terms, folder, [*before, *new], bool(new))
+    coordinator = Coordinator(agreement, study, folder, begun["experiment"], (*before, *new))
+    if new:
+        write_text(folder.path / TERMS, to_json(begun | {"without": coordinator.without}) + "\n")
+        for site in new:
+            coordinator.note(event="left out", site=site, round=coordinator.state.round)
+    return coordinator
+
+
+def _check_left_out(terms: Terms, folder: RunFolder, sites: Sequence[str], new: bool) -> None:
+    for site in sites:
+        if site not in terms.sites:
+            raise no_such("site", site, terms.sites)
+    if new and folder.finished:
+        raise InputError(f"{folder.path} has ended: no site can be left out of it")
+    if new and folder.busy:
+        raise InputError(f"{folder.path} is being worked on by another process: stop it first")
+    if len(terms.sites) - len(sites) < terms.quorum:
+        raise InputError(
+            f"without {', '.join(sites)} there are {len(terms.sites) - len(sites)} sites, and quorum is {terms.quorum}: "
+            f"lower it in [running] of {terms.path}, or leave fewer out"
+        )
 
 
 def _own_test(terms: Terms) -> Shard | None:

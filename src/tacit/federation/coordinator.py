@@ -9,21 +9,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from tacit.algorithms import Upload
-from tacit.algorithms.server import Received
+from tacit.algorithms.server import Full, Received
 from tacit.algorithms.steps import consensus_residual
+from tacit.errors import InputError
 from tacit.federation import wire
 from tacit.federation.agreement import Agreement
 from tacit.federation.books import close_books, record_round, round_row
 from tacit.federation.messages import Answer, Close, Invitation, Ready, Refusal, Round
+from tacit.federation.reach import Iterate, Reach, check_reach, reach
 from tacit.federation.server_state import ServerState, fresh, journal_w, lines_of, restore, save
 from tacit.federation.summary import federated
 from tacit.federation.uploads import Rejected, read_answer, read_closed, read_ready, shown
 from tacit.privacy.events import BatchEvent
 from tacit.privacy.ledger import entries
+from tacit.problems.limits import admissible
 from tacit.results.chain import Chain
 from tacit.results.folder import RunFolder, append_lines
 from tacit.study.build import Study
+from tacit.types import Array
 
 FINISHED, STOPPED, REGROUP, WAITING, FAILED = "finished", "stopped", "regroup", "waiting", "failed"
 PATIENCE = 3  # bad answers in a row, after which a site is left out until the sites are gathered anew
@@ -49,6 +55,7 @@ class Coordinator:
     study: Study
     folder: RunFolder
     experiment: str
+    without: tuple[str, ...] = ()  # sites that are left out for good
     state: ServerState = field(init=False)
     chain: Chain = field(init=False)
     charged: set[tuple[str, int]] = field(init=False)  # site and round
@@ -56,12 +63,35 @@ class Coordinator:
     bad: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        terms = self.agreement.terms
-        self.state = restore(self.folder, self._name, fresh(self.agreement.zero, len(terms.sites)))
+        self.state = self._restored()
         self.chain = self.folder.chain
         ledger = self.chain.read()
         self.charged = {(e["agent"], e["first"]) for e in ledger if e["kind"] == "release"}
         self.marked = {e["agent"] for e in ledger if e["kind"] == "non_private"}
+
+    def _restored(self) -> ServerState:
+        """The last checkpoint without the sites that are left out, where all that it holds can be gone on from."""
+        found = restore(self.folder, self._name, fresh(self.agreement.zero, self.agreement.terms.agents))
+        if any(site in self.without for site in found.sites):
+            found = found.only([site for site in found.sites if site not in self.without])
+            if found.round:
+                found = found._replace(w=self.agreement.algorithm.model(found.round, found.w, found.server))
+        if self._sound(found.server, found.w):
+            return found
+        bad = found.unsound
+        if bad and len(found.sites) - len(bad) >= self.agreement.terms.quorum:
+            way = f"give the command again with {' '.join(f'--without {site}' for site in bad)}"
+        else:
+            way = "begin the study again with another --out"
+        raise InputError(
+            f"{self.folder.path} holds numbers from {', '.join(bad) or 'its sites'} that no honest site sends, and the "
+            f"study cannot go on from them: {way}"
+        )
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The sites that the study goes on with, in order."""
+        return self.state.sites
 
     @property
     def _name(self) -> str:
@@ -70,14 +100,14 @@ class Coordinator:
     def conduct(self, exchange: Exchange, sites: Sequence[str]) -> str:
         """Rounds with these sites until the study ends, too few answer, or somebody asks to stop or to regroup."""
         quorum = self.agreement.terms.quorum
-        ready = self._invite(exchange, sites)
+        ready = self._invite(exchange, [site for site in sites if site in self.agents])
         self.bad.clear()
         while self.state.round < self.agreement.part.rounds:
             for word in (STOPPED, REGROUP):
                 if request(self.folder, word).exists():
                     return word
             if len(ready) < quorum:
-                self._note(event=WAITING, ready=ready, quorum=quorum)
+                self.note(event=WAITING, ready=ready, quorum=quorum)
                 return WAITING
             ready = self._round(exchange, ready)
         self._close(exchange, ready)
@@ -93,18 +123,18 @@ class Coordinator:
             try:
                 found = read_ready(replies[site], site, self.experiment, self.agreement.zero)
             except KeyError:
-                self._note(event="missing", site=site, round=self.state.round)
+                self.note(event="missing", site=site, round=self.state.round)
                 continue
             except Rejected as error:
-                self._note(event="rejected", site=site, reason=str(error))
+                self.note(event="rejected", site=site, reason=str(error))
                 continue
             if isinstance(found, Refusal):
-                self._note(event="refused", site=site, reason=shown(found.reason))
+                self.note(event="refused", site=site, reason=shown(found.reason))
                 continue
             self._mark(found)
-            self._note(event="ready", site=site)
+            self.note(event="ready", site=site)
             ready.append(site)
-        return [site for site in terms.agents if site in ready]
+        return [site for site in self.agents if site in ready]
 
     def _mark(self, ready: Ready) -> None:
         """A site whose noise is no protection makes the whole study non-private, and the ledger says so."""
@@ -114,7 +144,7 @@ class Coordinator:
 
     def _round(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """One round; the sites to go on with."""
-        state, algorithm, agents = self.state, self.agreement.algorithm, self.agreement.terms.agents
+        state, algorithm, agents = self.state, self.agreement.algorithm, self.agents
         t, began = state.round + 1, time.perf_counter()
         server, w = algorithm.server_send(t, state.server)
         w = journal_w(self.folder, t, w)
@@ -122,12 +152,12 @@ class Coordinator:
         message = Round(self.experiment, t, dict(zip(agents, state.bases, strict=True)), w)
         data = wire.encode(message)
         replies = exchange.ask(data, ready, self.agreement.terms.answer_seconds)
-        uploads, going_on, rejected = self._sort(replies, ready, t)
+        reaches = {site: self._reach(site, t, w) for site in ready}
+        uploads, going_on, rejected = self._sort(replies, reaches, t)
+        server, model = self._receive(t, w, server, uploads, going_on, rejected)
         if len(uploads) < self.agreement.terms.quorum:
             return going_on  # the same round, with the same w, is asked for again
         by_number = {agents.index(site): Upload(answer.z) for site, answer in uploads.items()}  # in the agents' order
-        server = algorithm.server_receive(t, w, server, Received.of(by_number))
-        model = algorithm.model(t, w, server)
         seconds = state.seconds + time.perf_counter() - began
         up, down = sum(map(len, replies.values())), len(data) * len(ready)
         sent = state.sent[0] + up, state.sent[1] + down
@@ -145,33 +175,82 @@ class Coordinator:
             **took,
         }
         append_lines(lines_of(self.folder)[1], [line])
-        self.state = ServerState(t, server, bases, model, seconds, sent)
+        last = tuple(
+            self._after(reaches[site], uploads[site]) if site in uploads else before
+            for site, before in zip(agents, state.last, strict=True)
+        )
+        self.state = ServerState(t, server, bases, model, seconds, sent, agents, last)
         save(self.folder, self._name, self.state)
         return going_on
 
+    def _reach(self, site: str, t: int, w: Array) -> Reach:
+        """What a site may send in round t if it is honest."""
+        p = self.agents.index(site)
+        return reach(self.agreement.algorithm, t, w, self.state.server.lam[p], self.state.last[p])
+
+    def _after(self, expected: Reach, answer: Answer) -> Iterate:
+        """The iterate that a site goes on from: what it sent, unless that is the mean of several."""
+        return Iterate(answer.z, 0.0) if self.agreement.algorithm.iterates_sent == 1 else expected.after
+
+    def _receive(
+        self,
+        t: int,
+        w: Array,
+        server: Full,
+        uploads: dict[str, Answer],
+        going_on: list[str],
+        rejected: dict[str, str],
+    ) -> tuple[Full, Array]:
+        """The new state and model, looked at before anything is saved: an upload that would break them is taken out."""
+        algorithm = self.agreement.algorithm
+        while uploads:
+            by_number = {self.agents.index(site): Upload(answer.z) for site, answer in uploads.items()}
+            with np.errstate(over="ignore", invalid="ignore"):
+                new = algorithm.server_receive(t, w, server, Received.of(by_number))
+                model = algorithm.model(t, w, new)
+            if self._sound(new, model):
+                return new, model
+            worst = max(uploads, key=lambda site: float(np.abs(uploads[site].z).max()))
+            del uploads[worst]
+            going_on.remove(worst)
+            rejected[worst] = "with it the model would be beyond all bounds"
+            self.note(event="rejected", site=worst, round=t, reason=rejected[worst])
+            if len(uploads) < self.agreement.terms.quorum:
+                raise InputError(
+                    f"in round {t} the model is beyond all bounds, whichever sites are taken out: the study's steps are "
+                    "too long, or too many sites send nonsense; choose a smaller eta, and another --out"
+                )
+        return server, w
+
+    def _sound(self, server: Full, model: Array) -> bool:
+        """Whether the study can go on from these numbers: sites refuse a w that is not admissible."""
+        return admissible(model) and admissible(server.z) and bool(np.isfinite(server.lam).all())
+
     def _sort(
-        self, replies: Mapping[str, bytes], ready: list[str], t: int
+        self, replies: Mapping[str, bytes], reaches: Mapping[str, Reach], t: int
     ) -> tuple[dict[str, Answer], list[str], dict[str, str]]:
         """The uploads that count, the sites to go on with, and the reasons of those that do not count."""
         uploads: dict[str, Answer] = {}
         going_on: list[str] = []
         rejected: dict[str, str] = {}
-        for site in ready:
+        for site, expected in reaches.items():
             try:
                 found = read_answer(replies[site], site, self.experiment, t, self.agreement.zero)
+                if isinstance(found, Answer):
+                    check_reach(found.z, expected)
             except KeyError:
-                self._note(event="missing", site=site, round=t)
+                self.note(event="missing", site=site, round=t)
                 continue
             except Rejected as error:
                 rejected[site] = str(error)
                 self.bad[site] += 1
-                self._note(event="rejected", site=site, round=t, reason=str(error))
+                self.note(event="rejected", site=site, round=t, reason=str(error))
                 if self.bad[site] < PATIENCE:
                     going_on.append(site)
                 continue
             if isinstance(found, Refusal):
                 rejected[site] = shown(found.reason)
-                self._note(event="refused", site=site, round=t, reason=shown(found.reason))
+                self.note(event="refused", site=site, round=t, reason=shown(found.reason))
                 continue
             self.bad[site] = 0
             uploads[site] = found
@@ -198,23 +277,28 @@ class Coordinator:
             try:
                 read_closed(replies[site], site, self.experiment, self.agreement.zero)
             except (KeyError, Rejected):
-                self._note(event="not closed", site=site)
+                self.note(event="not closed", site=site)
             else:
-                self._note(event="closed", site=site)
+                self.note(event="closed", site=site)
 
     def _lines(self) -> list[str]:
         """What the coordinator's report says of the sites."""
         figures, agents = federated(self.folder), self.agreement.terms.agents
         answered = ", ".join(f"{site} {figures['answered'].get(site, 0)}" for site in agents)
+        left_out = [
+            f"Left out by the coordinator: {', '.join(self.without)}; what they had sent before no longer enters the "
+            "model, and what they spent stays spent."
+        ]
         return [
             f"Rounds answered, of {figures['rounds']}: {answered}; answers rejected: {figures['rejected']}.",
+            *(left_out if self.without else []),
             f"Half of the rounds took at most {figures['ms_per_round']:.0f} ms; sites sent "
             f"{figures['bytes_up']:,} bytes in all and got {figures['bytes_down']:,}.",
             "The ledger of this folder has every round a site was asked for: at least what it spent. "
             "What a site did spend is in its own ledger.",
         ]
 
-    def _note(self, **what: Any) -> None:
+    def note(self, **what: Any) -> None:
         """A line for whoever watches."""
         append_lines(sites_file(self.folder), [{"time": round(time.time(), 3), **what}])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from tacit.algorithms.server import Full, new_server
 from tacit.errors import InputError
+from tacit.federation.reach import Iterate
+from tacit.problems.limits import admissible
 from tacit.results.files import read_arrays, write_arrays
 from tacit.results.folder import RunFolder, flushed_size
 from tacit.types import Array
@@ -24,14 +27,30 @@ class ServerState(NamedTuple):
     w: Array  # [J, 1, K]  the model so far
     seconds: float
     sent: tuple[int, int]  # bytes of messages, up and down
+    sites: tuple[str, ...]  # [P]  those whose z and dual these are
+    last: tuple[Iterate, ...]  # [P]  the iterate that each goes on from, as far as the server knows it
+
+    @property
+    def unsound(self) -> list[str]:
+        """The sites of which the server holds numbers that it would not take now."""
+        found = zip(self.sites, self.server.z, self.server.lam, strict=True)
+        return [site for site, z, lam in found if not (admissible(z) and np.isfinite(lam).all())]
+
+    def only(self, sites: Container[str]) -> ServerState:
+        """The state of these sites alone; what the others have sent counts no more, and `w` is of all of them still."""
+        kept = [p for p, site in enumerate(self.sites) if site in sites]
+        server = Full(self.server.z[kept], self.server.lam[kept])
+        bases, names, last = (tuple(of[p] for p in kept) for of in (self.bases, self.sites, self.last))
+        return self._replace(server=server, bases=bases, sites=names, last=last)
 
 
-def fresh(zero: Array, sites: int) -> ServerState:
+def fresh(zero: Array, sites: tuple[str, ...]) -> ServerState:
     """Before the first round."""
-    server = new_server("full", zero, sites)
+    server = new_server("full", zero, len(sites))
     if not isinstance(server, Full):
         raise TypeError("a federation keeps every site's z and dual")
-    return ServerState(0, server, (0,) * sites, zero, 0.0, (0, 0))
+    none, start = (0,) * len(sites), (Iterate(zero, 0.0),) * len(sites)
+    return ServerState(0, server, none, zero, 0.0, (0, 0), sites, start)
 
 
 def save(folder: RunFolder, name: str, state: ServerState) -> None:
@@ -46,7 +65,11 @@ def save(folder: RunFolder, name: str, state: ServerState) -> None:
         "seconds": np.array(state.seconds),
         "sent": np.array(state.sent),
         "place": np.array(place),
+        "sites": np.array(state.sites),
     }
+    if any(one.stray for one in state.last):  # else it is what each site sent
+        arrays["last"] = np.stack([one.z for one in state.last])
+        arrays["stray"] = np.array([one.stray for one in state.last])
     write_arrays(folder.checkpoints / f"{name}.npz", arrays)
 
 
@@ -60,7 +83,10 @@ def restore(folder: RunFolder, name: str, start: ServerState) -> ServerState:
         server = Full(found["server_z"], found["server_lam"])
         bases = tuple(int(base) for base in found["bases"])
         sent = (int(found["sent"][0]), int(found["sent"][1]))
-        start = ServerState(int(found["round"]), server, bases, found["w"], float(found["seconds"]), sent)
+        sites = tuple(map(str, found.get("sites", start.sites)))
+        iterates = found.get("last", server.z), found.get("stray", np.zeros(len(sites)))
+        last = tuple(Iterate(z, float(stray)) for z, stray in zip(*iterates, strict=True))
+        start = ServerState(int(found["round"]), server, bases, found["w"], float(found["seconds"]), sent, sites, last)
     for path, size in zip(lines_of(folder), places, strict=True):
         path.touch()
         if path.stat().st_size < size:
@@ -70,11 +96,14 @@ def restore(folder: RunFolder, name: str, start: ServerState) -> ServerState:
 
 
 def journal_w(folder: RunFolder, t: int, w: Array) -> Array:
-    """The w of round t, on the disk before it is sent; where it is there already, it is that one."""
+    """The w of round t, on the disk before it is sent; where it is there already, it is that one.
+
+    Sites refuse a w that is not admissible, so that one which is there has no answer, and is replaced.
+    """
     file = folder.checkpoints / "sending.npz"
     if file.exists():
         kept = read_arrays(file)
-        if int(kept["round"]) == t:
+        if int(kept["round"]) == t and admissible(kept["w"]):
             return kept["w"]
     write_arrays(file, {"round": np.array(t), "w": w})
     return w

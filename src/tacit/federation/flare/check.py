@@ -36,7 +36,7 @@ def check_site(path: Path) -> dict[str, Any]:
         "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
         "budget": f"{state['epsilon_used']:.4g} of {state['total_epsilon']:g} used or set aside",
-        "open_studies": f"{_open(site, terms.digest)} of these terms, at most {site.accepts.open_studies_max} at a time",
+        "open_studies": f"{_open(site, terms.digest)} of these terms, of at most {site.accepts.open_studies_max}",
         "certificate": f"valid until {expires:%Y-%m-%d}" + (": renew it soon" if _soon(expires) else ""),
         "locks": "no submitted code, allow list, result filter: in place",
     }

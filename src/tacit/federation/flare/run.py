@@ -32,6 +32,7 @@ GATHER = 10.0  # seconds to wait for the last sites once a quorum is there
 REST, LONGEST_REST = 15.0, 600.0  # seconds that a site that was lost again is left alone
 MANY = 8
 ENDED = ("FINISHED", "FAILED", "ABANDONED", "ABORTED")
+WORDS = ("ready", "closed", "refused", "left out")  # what says whether a site waits for the end of a study
 
 Say = Callable[[str], None]
 
@@ -135,7 +136,7 @@ class Conductor:
 
     def _willing(self) -> list[str]:
         """The sites to wait for: all that have not refused; of a study that has ended, those it has not told yet."""
-        wanted = untold(self.folder) if self.folder.finished else self.terms.agents
+        wanted = untold(self.folder) if self.folder.finished else self.coordinator.agents
         return [site for site in wanted if site not in self.refused]
 
     @property
@@ -229,15 +230,23 @@ class Conductor:
 
 
 def conduct(
-    terms: Terms, kits: Path, out: Path, say: Say, stop: Callable[[], bool], watch: Callable[[dict[str, Any]], None]
+    terms: Terms,
+    kits: Path,
+    out: Path,
+    say: Say,
+    stop: Callable[[], bool],
+    watch: Callable[[dict[str, Any]], None],
+    without: Sequence[str] = (),
 ) -> tuple[RunFolder, str]:
-    """Run a study to its end, or take it up where it was left."""
+    """Run a study to its end, or take it up where it was left; some sites may be left out of it for good."""
     kits, out = kits.resolve(), out.resolve()  # the engine works in folders of its own
     for name in (SERVER_KIT, ADMIN_KIT):
         if not (kits / name / "startup").is_dir():
             raise InputError(f"there is no kit {kits / name}: 'tacit federation provision' makes the kits")
     check_address(kits / SERVER_KIT, terms)
-    coordinator = open_study(terms, out)
+    coordinator = open_study(terms, out, without)
+    if coordinator.without:
+        say(f"left out of this study: {', '.join(coordinator.without)}")
     if coordinator.folder.finished and not untold(coordinator.folder):
         return coordinator.folder, FINISHED
     conductor = Conductor(terms, kits, coordinator, say, stop, watch)
@@ -253,5 +262,5 @@ def untold(folder: RunFolder) -> list[str]:
     """The sites that took part and have not been told that the study has ended."""
     path = sites_file(folder)
     lines = list(read_lines(path)) if path.exists() else []
-    last = {line["site"]: line["event"] for line in lines if line["event"] in ("ready", "closed", "refused")}
+    last = {line["site"]: line["event"] for line in lines if line["event"] in WORDS}
     return sorted(site for site, event in last.items() if event == "ready")

@@ -1,0 +1,339 @@
+"""An upload counts only where records and noise within the terms could have made it; one bad site ends no study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.algorithms import Agent
+from tacit.algorithms.releases import Released
+from tacit.errors import InputError
+from tacit.federation import coordinator as coordinator_module
+from tacit.federation import wire
+from tacit.federation.agent import SiteAgent
+from tacit.federation.conduct import open_study
+from tacit.federation.coordinator import FINISHED, PATIENCE, Coordinator, sites_file
+from tacit.federation.messages import Answer, Question, Round
+from tacit.federation.reach import Iterate, Reach, check_reach, gradient_length, reach
+from tacit.federation.uploads import Rejected
+from tacit.privacy.noise import SYSTEM_NOISE
+from tacit.problems.limits import LARGEST_PARAMETER
+from tacit.results.files import read_arrays, write_arrays
+from tacit.results.folder import read_lines
+from tacit.types import Array, Shard
+from tests.federation.helpers import LIMIT, SITES, Federation, Local, conducted, keep_open, make_federation
+
+METHODS: list[dict[str, Any]] = [
+    {"algorithm": "dpgd"},
+    {"algorithm": "objw"},
+    {"algorithm": "objp"},
+    {"algorithm": "objp", "regulariser": "l1", "beta": 0.1},
+    {"algorithm": "objp", "set": "box", "set_size": 0.5, "precision": "float32"},
+    {"algorithm": "objpm", "local_updates": 4},
+    {"algorithm": "objpm", "local_updates": 3, "regulariser": "l1", "beta": 0.1, "set": "l2-ball", "set_size": 2.0},
+    {"algorithm": "objpm", "local_updates": 3, "mechanism": "laplace"},
+    {"algorithm": "objpm", "local_updates": 10, "regulariser": "l2", "beta": 5.0, "eta": 1.0},
+    {"algorithm": "objt"},
+]
+ACCEPT = {"algorithms": ["dpgd", "objw", "objp", "objpm", "objt"], "mechanisms": ["gaussian", "laplace"]}
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Federation:
+    return make_federation(tmp_path)
+
+
+@pytest.fixture
+def agents(federation: Federation) -> Iterator[dict[str, SiteAgent]]:
+    with federation.agents(None) as found:
+        yield found
+
+
+class Pushed:
+    """A release whose records and noise come to any gradient of the greatest length there is."""
+
+    def __init__(self, release: Any, numbers: int, rng: np.random.Generator) -> None:
+        self.release, self.numbers, self.rng = release, numbers, rng
+
+    def __call__(self, update: int, problem: Any, z: Array, shard: Any, noise: Any) -> Released:
+        way = self.rng.normal(size=z.shape) if self.rng.random() < 0.5 else np.ones(z.shape)
+        push = gradient_length(self.release, problem, self.numbers) * way / np.linalg.norm(way)
+        return Released((problem.shrinkage(z) + push).astype(z.dtype), self.release.mechanism.event, np.zeros(1))
+
+
+@pytest.mark.parametrize("study", METHODS)
+def test_the_most_extreme_honest_site_stays_within_its_reach(tmp_path: Path, study: dict[str, Any]) -> None:
+    """And comes close to it: over ten rounds in which every gradient is as long as it can be."""
+    agreement = make_federation(tmp_path, {"study": study}, ACCEPT).agreement
+    rng, algorithm, zero = np.random.default_rng(1), agreement.algorithm, agreement.zero
+    honest: Any = replace(algorithm, release=Pushed(algorithm.release, zero.size, rng))  # type: ignore[type-var,attr-defined]
+    agent, start, shares = Agent(zero, zero), Iterate(zero, 0.0), []
+    shard = Shard(np.zeros((0, len(zero)), zero.dtype), np.zeros(0))
+    for t in range(1, 11):
+        w = (agent.z + rng.normal(size=zero.shape)).astype(zero.dtype)
+        expected = reach(algorithm, t, w, agent.lam, start)
+        step = honest.agent_step(t, w, agent, shard, SYSTEM_NOISE)
+        check_reach(step.upload.z, expected)
+        shares.append(np.linalg.norm(step.upload.z - expected.z) / expected.radius)
+        agent = step.agent
+        start = expected.after if algorithm.iterates_sent > 1 else Iterate(step.upload.z, 0.0)
+    assert study.get("set") or study["algorithm"] == "objt" or max(shares) > 0.1  # a bound that means something
+
+
+@pytest.mark.parametrize("study", METHODS)
+def test_honest_sites_are_never_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, study: Any) -> None:
+    """With the operating system's noise, which is far from its greatest length."""
+    federation = make_federation(tmp_path, {"study": study}, ACCEPT)
+    shares: list[float] = []
+
+    def noted(z: Array, expected: Reach) -> None:
+        shares.append(float(np.linalg.norm(z - expected.z)) / expected.radius)
+        check_reach(z, expected)
+
+    monkeypatch.setattr(coordinator_module, "check_reach", noted)
+    with federation.agents(None) as agents:
+        made = federation.coordinator()
+        assert made.conduct(Local(agents, keep_open), SITES) == FINISHED
+    assert len(shares) == 3 * federation.agreement.part.rounds and max(shares) < 0.5
+
+
+def test_steps_that_take_a_model_beyond_all_bounds_are_called_so(tmp_path: Path) -> None:
+    steep = {"algorithm": "objpm", "local_updates": 10, "regulariser": "l2", "beta": 50.0, "eta": 1.0}
+    federation = make_federation(tmp_path, {"study": steep}, ACCEPT)
+    with federation.agents(None) as agents, pytest.raises(InputError, match=r"in round 1 .* choose a smaller eta"):
+        federation.coordinator().conduct(Local(agents, keep_open), SITES)
+    assert federation.coordinator().state.round == 0  # nothing of it was saved
+
+
+def forging(forged: Callable[[Answer], Array]) -> Any:
+    def forge(site: str, message: Question, data: bytes) -> bytes:
+        found = wire.reply(data, LIMIT)
+        if site != "west" or not isinstance(found, Answer):
+            return data
+        with np.errstate(all="ignore"):
+            return wire.encode(found._replace(z=np.asarray(forged(found), found.z.dtype)))
+
+    return forge
+
+
+SIGNS = np.array([[[1.0, -1.0]], [[-1.0, 1.0]], [[1.0, 1.0]]])
+HOSTILE: dict[str, Callable[[Answer], Array]] = {
+    "1.7e308": lambda a: a.z * 0.0 + 1.7e308,
+    "-1.7e308": lambda a: a.z * 0.0 - 1.7e308,
+    "mixed": lambda a: SIGNS * 1.7e308,
+    "1e150": lambda a: a.z * 0.0 + 1e150,
+    "1e5": lambda a: a.z + 1e5,
+    "nan": lambda a: a.z * np.nan,
+    "one nan": lambda a: np.where(SIGNS > 0.0, a.z, np.nan),
+    "inf": lambda a: a.z + np.inf,
+}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind"), [("objp", kind) for kind in HOSTILE] + [("dpgd", "1e5"), ("objw", "mixed"), ("objpm", "1e150")]
+)
+def test_a_hostile_site_ends_no_study(tmp_path: Path, kind: str, algorithm: str) -> None:
+    several = {"local_updates": 3, "noise_multiplier": 40.0} if algorithm == "objpm" else {}
+    federation = make_federation(tmp_path, {"study": {"algorithm": algorithm, **several}}, ACCEPT)
+    with federation.agents(None) as agents:
+        study, exchange = federation.coordinator(), Local(agents, keep_open, forging(HOSTILE[kind]))
+        assert study.conduct(exchange, SITES) == FINISHED
+    rows = list(read_lines(study.folder.path / "rounds.jsonl"))
+    assert [row["answered"] for row in rows] == [["north", "south"]] * 4
+    assert [sorted(row["rejected"]) for row in rows] == [["west"]] * PATIENCE + [[]]
+    assert np.abs(study.state.w).max() < 100.0 and np.isfinite(study.state.server.lam).all()
+    assert not study.state.server.z[2].any()  # nothing of west's was taken
+
+
+def test_a_site_at_the_edge_of_its_reach_does_not_take_the_model_away(tmp_path: Path) -> None:
+    """All pushes one way, in turn, and at random: each counts, and the study ends with numbers as any other."""
+    rng = np.random.default_rng(3)
+    patterns: list[Callable[[int], Array]] = [
+        lambda t: np.ones((3, 1, 2)),
+        lambda t: SIGNS * (-1.0) ** t,
+        lambda t: rng.choice([-1.0, 1.0], (3, 1, 2)),
+    ]
+    sizes = []
+    for number, pattern in enumerate(patterns):
+        federation = make_federation(tmp_path / str(number), {"study": {"rounds": 12, "noise_multiplier": 40.0}})
+        with federation.agents(None) as agents:
+            study = federation.coordinator()
+
+            def forge(site: str, message: Question, data: bytes, study: Any = study, pattern: Any = pattern) -> bytes:
+                found = wire.reply(data, LIMIT)
+                if site != "west" or not isinstance(found, Answer) or not isinstance(message, Round):
+                    return data
+                expected = study._reach("west", message.round, message.w)
+                way = pattern(message.round)
+                push = 0.999 * expected.radius * way / np.linalg.norm(way)
+                return wire.encode(found._replace(z=expected.z + push))
+
+            exchange = Local(agents, keep_open, forge)
+            assert study.conduct(exchange, SITES) == FINISHED
+        assert all(row["answered"] == list(SITES) for row in read_lines(study.folder.path / "rounds.jsonl"))
+        radius = study._reach("north", 12, study.state.w).radius
+        sizes.append(float(np.abs(study.state.w).max()) / radius)
+    assert max(sizes) < 24.0  # it adds up as the gradients of an honest site do that has such records
+
+
+def test_a_model_beyond_all_bounds_is_not_saved(
+    federation: Federation, agents: dict[str, SiteAgent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing is known of a method, the new w is looked at all the same, before it is on the disk."""
+    saved: list[float] = []
+    real = coordinator_module.save
+
+    def save(folder: Any, name: str, state: Any) -> None:
+        saved.append(max(float(np.abs(of).max()) for of in (state.w, state.server.z, state.server.lam)))
+        real(folder, name, state)
+
+    monkeypatch.setattr(coordinator_module, "reach", lambda a, t, w, lam, start: Reach(w, np.inf, start))
+    monkeypatch.setattr(coordinator_module, "check_reach", lambda z, expected: None)
+    monkeypatch.setattr(coordinator_module, "save", save)
+    study = federation.coordinator()
+    assert study.conduct(Local(agents, keep_open, forging(HOSTILE["1.7e308"])), SITES) == FINISHED
+    assert max(saved) < 1e3
+    rejected = [line for line in read_lines(sites_file(study.folder)) if line["event"] == "rejected"]
+    assert [line["site"] for line in rejected] == ["west"] and "beyond all bounds" in rejected[0]["reason"]
+
+
+def test_an_upload_of_an_unknown_method_is_bounded_like_any_w() -> None:
+    zero = np.zeros((3, 1, 2))
+    unknown = reach(object(), 1, zero, zero, Iterate(zero, 0.0))  # type: ignore[arg-type]
+    check_reach(zero + LARGEST_PARAMETER, unknown)
+    for z in (zero + 2.0 * LARGEST_PARAMETER, zero + np.nan, zero - np.inf):
+        with pytest.raises(Rejected, match="beyond what any model needs"):
+            check_reach(z, unknown)
+
+
+# ---- going on without a site
+
+
+def without(federation: Federation, *sites: str) -> Coordinator:
+    return open_study(federation.terms, federation.root / "run", sites)
+
+
+def stop_after(study: Coordinator, rounds: int) -> Any:
+    def fault(site: str, message: Question) -> str:
+        if isinstance(message, Round) and message.round > rounds:
+            return "question"
+        return keep_open(site, message)
+
+    return fault
+
+
+def test_a_study_goes_on_without_a_site(federation: Federation, agents: dict[str, SiteAgent]) -> None:
+    study = federation.coordinator()
+    study.conduct(Local(agents, stop_after(study, 2)), SITES)
+    before = study.state
+    study = without(federation, "west")
+    assert study.agents == ("north", "south") and study.state.round == 2
+    rho = study.agreement.algorithm.rho(3)
+    rest = [before.server.z[p] - before.server.lam[p] / rho for p in (0, 1)]
+    assert np.allclose(study.state.w, sum(rest) / 2.0)  # line 5 over those that are left
+    exchange = Local(agents, keep_open)
+    assert study.conduct(exchange, SITES) == FINISHED
+    assert {sites for message, sites in exchange.asked} == {("north", "south")}
+    rows = list(read_lines(study.folder.path / "rounds.jsonl"))
+    assert [row["answered"] for row in rows] == [list(SITES)] * 2 + [["north", "south"]] * 2
+    assert [row["missing"] for row in rows[2:]] == [[], []]
+    assert any("Left out by the coordinator: west" in line for line in study._lines())
+    assert study.folder.read_json("federation.json")["without"] == ["west"]
+    notes = [line for line in read_lines(sites_file(study.folder)) if line["event"] == "left out"]
+    assert [(line["site"], line["round"]) for line in notes] == [("west", 2)]
+    with pytest.raises(InputError, match="has ended"):
+        without(federation, "south")
+
+
+def test_a_site_that_was_left_out_stays_out(federation: Federation, agents: dict[str, SiteAgent]) -> None:
+    study = without(federation, "west", "west")
+    study.conduct(Local(agents, stop_after(study, 1)), SITES)
+    again = federation.coordinator()  # without a word of it
+    assert again.agents == ("north", "south") and again.without == ("west",) and again.state.round == 1
+    assert again.conduct(Local(agents, keep_open), SITES) == FINISHED
+
+
+def test_who_can_be_left_out(federation: Federation) -> None:
+    with pytest.raises(InputError, match="no site 'wset' \\(did you mean 'west'\\?\\): there are north, south, west"):
+        without(federation, "wset")
+    with pytest.raises(InputError, match="there are 1 sites, and quorum is 2: lower it in \\[running\\]"):
+        without(federation, "west", "south")
+    assert federation.coordinator().agents == SITES  # nothing came of it
+    study = federation.coordinator()
+    with study.folder.locked(), pytest.raises(InputError, match="stop it first"):
+        without(federation, "west")
+
+
+def test_the_round_under_way_keeps_its_w(federation: Federation, agents: dict[str, SiteAgent]) -> None:
+    """North has answered it already: another w would be a fork."""
+    study = federation.coordinator()
+
+    def fault(site: str, message: Question) -> str:
+        late = isinstance(message, Round) and message.round == 2 and site != "north"
+        return "question" if late else keep_open(site, message)
+
+    first = Local(agents, fault)
+    study.conduct(first, SITES)
+    study, second = without(federation, "west"), Local(agents, keep_open)
+    assert study.conduct(second, SITES) == FINISHED
+    asked = [m for m, _ in (*first.asked, *second.asked) if isinstance(m, Round) and m.round == 2]
+    assert len(asked) == 2 and asked[0].w.tobytes() == asked[1].w.tobytes()
+    assert [row["first"] for row in federation.released("north", study.experiment)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("value", [1.7e308, np.inf, np.nan])
+def test_a_poisoned_checkpoint_names_the_way_on(
+    federation: Federation, agents: dict[str, SiteAgent], value: float
+) -> None:
+    """As a version that looked at nothing left it: in the checkpoint, and in the w that was about to be sent."""
+    study = federation.coordinator()
+    study.conduct(Local(agents, stop_after(study, 2)), SITES)
+    files = [study.folder.checkpoints / name for name in ("objp.npz", "sending.npz")]
+    kept = read_arrays(files[0])
+    del kept["sites"]
+    kept["server_z"][2], kept["w"] = value, kept["w"] * 0.0 + value
+    write_arrays(files[0], kept)
+    write_arrays(files[1], {"round": np.array(3), "w": kept["w"]})
+    with pytest.raises(InputError, match="from west that no honest site sends.*with --without west"):
+        federation.coordinator()
+    study, exchange = without(federation, "west"), Local(agents, keep_open)
+    assert study.conduct(exchange, SITES) == FINISHED
+    assert np.abs(study.state.w).max() < 100.0
+    assert {site: len(federation.released(site, study.experiment)) for site in ("north", "south")} == {
+        "north": 4,
+        "south": 4,
+    }
+
+
+def test_a_checkpoint_that_is_poisoned_through_and_through_cannot_go_on(
+    federation: Federation, agents: dict[str, SiteAgent]
+) -> None:
+    study = federation.coordinator()
+    study.conduct(Local(agents, stop_after(study, 2)), SITES)
+    file = study.folder.checkpoints / "objp.npz"
+    kept = read_arrays(file)
+    kept["server_z"] += 1e149
+    write_arrays(file, kept)
+    with pytest.raises(InputError, match="from north, south, west .* with another --out"):
+        federation.coordinator()
+    kept["server_z"][:] = 0.0
+    kept["w"] += 1e149
+    write_arrays(file, kept)
+    with pytest.raises(InputError, match="from its sites .* with another --out"):
+        federation.coordinator()
+
+
+def test_a_left_out_site_is_not_told_of_the_end(federation: Federation, agents: dict[str, SiteAgent]) -> None:
+    pytest.importorskip("nvflare")
+    from tacit.federation.flare.run import untold
+
+    study = federation.coordinator()
+    study.conduct(Local(agents, stop_after(study, 1)), SITES)
+    study = without(federation, "west")
+    assert conducted(study, Local(agents, keep_open)) == FINISHED
+    assert untold(study.folder) == ["north", "south"]
