@@ -40,10 +40,11 @@ BOUNDARIES: dict[str, tuple[Any, str]] = {
     "begin_books": (at_work, "begin_books"),
     "journal.begin": (Journal, "begin"),
     "journal.write": (Journal, "write"),
+    "charge": (at_work.AtWork, "_charge"),
     "journal.depart": (Journal, "depart_again"),
     "journal.close": (Journal, "close"),
     "ledger": (Chain, "append"),
-    "head": (Chain, "_keep_head"),
+    "head": (Chain, "_keep_heads"),
     "record_round": (at_work, "record_round"),
     "close_books": (at_work, "close_books"),
     "settle": (Account, "settle"),
@@ -217,7 +218,7 @@ def test_a_hardened_site_does_not_draw_again(tmp_path: Path, monkeypatch: pytest
     """Written, then killed: the same bytes leave later, though nobody could draw this noise again."""
     federation = make_federation(tmp_path, {"study": {"rounds": ROUNDS}})
     with monkeypatch.context() as patch:
-        crash_at(patch, "journal.write", 1, True)
+        crash_at(patch, "charge", 1, False)
         with pytest.raises(Crash), federation.agent("north", None) as agent:
             invite(agent, federation)
             agent.answer(wire.encode(question(federation, 1)))
