@@ -58,7 +58,7 @@ class Chain:
     def create(self) -> None:
         """An empty chain."""
         make_file(self.path)
-        self._keep_heads(0, BEGINNING)
+        self._keep_head(0, BEGINNING)
 
     def adopt(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Take a chain that came from elsewhere as it stands; the rows that say so come before its head is kept."""
@@ -111,7 +111,7 @@ class Chain:
     def _keep_tip(self, tip: Tip) -> None:
         self._kept = False
         try:
-            self._keep_heads(tip.lines, tip.last)
+            self._keep_head(tip.lines, tip.last)
         except OSError as error:
             raise HeadNotKept(
                 error.errno, f"the head of {self.path} could not be kept ({error.strerror or error})"
@@ -192,7 +192,7 @@ class Chain:
         """The heads to check against; on another machine there is only the one beside the chain."""
         return [self.head, *([self.elsewhere] if self.elsewhere and self.elsewhere.exists() else [])]
 
-    def _keep_heads(self, count: int, last: str) -> None:
+    def _keep_head(self, count: int, last: str) -> None:
         for head in (self.elsewhere, self.head):  # the one a copy does not reach comes first
             if head:
                 make_folder(head.parent, exist_ok=True)
