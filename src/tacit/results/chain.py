@@ -24,7 +24,7 @@ BEGINNING = "0" * 64
 class HeadNotKept(OSError):
     """The rows of an append are in the chain and on the disk, but a head could not be written.
 
-    To append them again would charge them twice. `Chain.keep_head` tries the head again; until it could be kept, nothing
+    To append them again would charge them twice. `Chain.keep_head` tries the head again; until it is kept, nothing
     that the rows are about should leave.
     """
 

@@ -44,7 +44,7 @@ def flush_folder(path: Path) -> None:
         os.close(handle)
 
 
-def make_folder(path: Path, exist_ok: bool = False) -> None:
+def make_folder(path: Path, exist_ok: bool = False, private: bool = False) -> None:
     """A folder and those above it, on the disk when this returns; a private one is made 0700, also where it was not.
 
     Raises
@@ -54,7 +54,7 @@ def make_folder(path: Path, exist_ok: bool = False) -> None:
     """
     if not path.parent.exists() or path.parent.is_relative_to(state_folder()):
         make_folder(path.parent, exist_ok=True)
-    private = is_private(path)
+    private = private or is_private(path)
     try:
         path.mkdir(mode=0o700 if private else 0o777)
     except FileExistsError:

@@ -20,8 +20,8 @@ from tacit.errors import Everywhere
 from tacit.privacy.events import NON_PRIVATE, BatchEvent
 from tacit.privacy.ledger import entries
 from tacit.results.chain import Chain
-from tacit.results.files import read_arrays, write_arrays
-from tacit.results.folder import RunFolder, flushed_size
+from tacit.results.files import flushed_size, read_arrays, write_arrays
+from tacit.results.folder import RunFolder
 from tacit.study.batches import Batch
 from tacit.study.protect import Plan
 from tacit.types import Array
