@@ -6,10 +6,12 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tacit.errors import InputError
+from tacit.results import chain as chain_module
 from tacit.results.chain import Chain, HeadNotKept
 
 ROWS = [{"agent": "north", "count": 3}, {"agent": "south", "count": 4}]
@@ -231,7 +233,7 @@ def test_a_line_that_cannot_be_written_is_not_in_the_chain(tmp_path: Path, monke
     assert len(one.read()) == 3
 
 
-def _full(*given: object) -> int:
+def _full(*given: object, **named: object) -> int:
     raise OSError(28, "no space left on device")
 
 
@@ -246,3 +248,23 @@ def test_appends_made_in_one_go_are_those_made_one_by_one(tmp_path: Path) -> Non
         alone.append(group)
     assert together.path.read_bytes() == alone.path.read_bytes()
     assert together.head.read_bytes() == alone.head.read_bytes()
+
+
+def test_who_slept_in_the_middle_of_an_append_does_not_write_over_the_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heads were looked at, then the process was paused, and a copy went on."""
+    one, copy = apart(tmp_path)
+    real, asked = chain_module.append_bytes, iter([True])
+
+    def paused(*given: Any) -> None:
+        real(*given)
+        if next(asked, False):
+            copy.append(ROWS[:1])
+
+    monkeypatch.setattr(chain_module, "append_bytes", paused)
+    with pytest.raises(InputError, match="a copy of it has gone on"):
+        one.append(ROWS)
+    with pytest.raises(InputError, match=r"is not the ledger that|an old copy was put back"):
+        one.append(ROWS)
+    copy.append(ROWS)

@@ -59,7 +59,8 @@ def _progress(folder: RunFolder, made: Mapping[str, Any], local: bool, busy: boo
         summary = folder.read_summary(local=False)
         entries, ended = summary["runs"], folder.summary.stat().st_mtime
         state: dict[str, Any] = {"state": "finished", "share": 1.0, "done": rounds_done(entries) or made["planned"]}
-        state["started"] = min(made["started"], datetime.fromisoformat(summary["ended"]).timestamp())  # of a copy
+        if when := folder.read_summary(local).get("ended"):  # of a certified run it is for the owner alone
+            state["started"] = min(made["started"], datetime.fromisoformat(when).timestamp())  # of a copy
     else:
         entries, ended = _last_rows(folder, local=False), folder.metrics.stat().st_mtime
         state = {"state": "running"} if busy else _stopped(folder, private, str(folder.path) if local else made["name"])

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,6 +55,7 @@ class Chain:
     elsewhere: Path | None = None  # a second place for the head, where a copy of the folder does not reach
     _tip: Tip | None = None  # after our own last append
     _kept: bool = True  # whether the heads are those of the tip
+    _known: dict[Path, tuple[int, str]] = field(default_factory=dict)  # the heads as they were before the append
 
     def create(self) -> None:
         """An empty chain."""
@@ -126,7 +128,8 @@ class Chain:
                 "and it cannot be added to"
             )
         own = self._tip
-        if own and all(_read_head(head) == own[:2] for head in self._heads()) and self._size() == own.seen:
+        self._known = {head: _read_head(head) for head in self._heads()}
+        if own and all(known == own[:2] for known in self._known.values()) and self._size() == own.seen:
             return own
         found = self._verified()
         if own and self.elsewhere and found[:2] != own[:2]:
@@ -196,7 +199,14 @@ class Chain:
         for head in (self.elsewhere, self.head):  # the one a copy does not reach comes first
             if head:
                 make_folder(head.parent, exist_ok=True)
-                write_text(head, json.dumps({"lines": count, "head": last}) + "\n")
+                write_text(
+                    head, json.dumps({"lines": count, "head": last}) + "\n", check=partial(self._check_kept, head)
+                )
+
+    def _check_kept(self, head: Path) -> None:
+        """Refuse to write over a head that somebody else has kept since this append began, while we slept."""
+        if head in self._known and _read_head(head) != self._known[head]:
+            raise InputError(f"{head} has moved on while {self.path} was added to: a copy of it has gone on")
 
 
 def _read_head(head: Path) -> tuple[int, str]:
