@@ -59,11 +59,13 @@ class RunFolder:
                 make_folder(folder.local)
                 make_file(folder.local_metrics)
                 write_text(folder.local / "README.txt", LOCAL_ONLY)
-            for place, texts in ((path, files), (folder.local, local)):
-                for name, text in texts.items():
-                    write_text(place / name, text)
+            for name, text in local.items():
+                write_text(folder.local / name, text)
+            for name in files.keys() - {folder.config.name}:
+                write_text(path / name, files[name])
             folder.chain.create()
             folder.chain.append(ledger)
+            write_text(folder.config, files[folder.config.name])  # last: a folder without it is half of one
         except BaseException:
             shutil.rmtree(path)
             raise
