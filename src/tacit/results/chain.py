@@ -68,8 +68,20 @@ class Chain:
     def read(self) -> list[dict[str, Any]]:
         """Every row, after the chain was checked against itself and against its head."""
         self._verified()
-        rows = [json.loads(line) for line in self._lines()]
-        return [{key: value for key, value in row.items() if key not in {"line", "previous", "more"}} for row in rows]
+        return [_without_links(json.loads(line)) for line in self._lines()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every row of lines that follow from one another; they are held against no head that was kept."""
+        self._hashes()
+        return [_without_links(json.loads(line)) for line in self._lines()]
+
+    def hashes(self) -> list[str]:
+        """The hash of every line after the beginning's; they are held against no head that was kept."""
+        return self._hashes()
+
+    def kept(self) -> tuple[int, str]:
+        """The number of lines and the last one's hash, as they were kept."""
+        return _read_head(self.head)
 
     def _own_tip(self) -> tuple[int, str] | None:
         """The tip this process left, where nobody has touched the file since: it need not be checked again."""
@@ -118,6 +130,10 @@ class Chain:
         for head in (self.head, self.elsewhere):
             if head:
                 write_text(head, json.dumps({"lines": count, "head": last}) + "\n")
+
+
+def _without_links(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in {"line", "previous", "more"}}
 
 
 def _read_head(head: Path) -> tuple[int, str]:
