@@ -15,6 +15,10 @@ class Everywhere(InputError):
     """An error that all processes of a run have in common, so that only the first of them says it."""
 
 
+class LedgerWarning(UserWarning):
+    """Something was done that a ledger does not show, or not yet; the message is one sentence that says what."""
+
+
 def no_such(kind: str, name: object, choices: Iterable[str]) -> InputError:
     """An unknown name: say it, offer the nearest, list the choices.
 

@@ -145,8 +145,20 @@ class Chain:
     def read(self) -> list[dict[str, Any]]:
         """Every row, after the chain was checked against itself and against its head."""
         self._tip = self._verified()
-        rows = [json.loads(line) for line in self._lines()]
-        return [{key: value for key, value in row.items() if key not in {"line", "previous", "more"}} for row in rows]
+        return [_without_links(json.loads(line)) for line in self._lines()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every row of lines that follow from one another; they are held against no head that was kept."""
+        self._found()
+        return [_without_links(json.loads(line)) for line in self._lines()]
+
+    def hashes(self) -> list[str]:
+        """The hash of every line after the beginning's; they are held against no head that was kept."""
+        return self._found()[1]
+
+    def kept(self) -> tuple[int, str]:
+        """The number of lines and the last one's hash, as they were kept."""
+        return _read_head(self.head)
 
     def _lines(self) -> list[bytes]:
         content = self._content()
@@ -207,6 +219,10 @@ class Chain:
         """Refuse to write over a head that somebody else has kept since this append began, while we slept."""
         if head in self._known and _read_head(head) != self._known[head]:
             raise InputError(f"{head} has moved on while {self.path} was added to: a copy of it has gone on")
+
+
+def _without_links(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in {"line", "previous", "more"}}
 
 
 def _read_head(head: Path) -> tuple[int, str]:

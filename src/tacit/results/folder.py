@@ -120,10 +120,15 @@ class RunFolder:
         """The name of a run with fresh noise, which its copies share; other runs have none."""
         return _read_json(self.start).get("id") if self.start.is_file() else None
 
+    @property
+    def at_home(self) -> bool:
+        """Whether this machine knows the ledger's head; of a run whose noise can be drawn again, none need."""
+        elsewhere = self.chain.elsewhere
+        return elsewhere is None or elsewhere.exists()
+
     def check_at_home(self) -> None:
         """Refuse to go on with a run of fresh noise whose ledger this machine does not know."""
-        elsewhere = self.chain.elsewhere
-        if elsewhere is not None and not elsewhere.exists():
+        if not self.at_home:
             raise InputError(
                 f"{self.path} was begun on another machine: it can go on only there, where its ledger's head is"
             )
