@@ -27,13 +27,11 @@ from tacit.privacy.events import Event
 from tacit.privacy.ledger import entries, releases
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from tacit.problems.limits import LARGEST_PARAMETER, admissible
-from tacit.results.account import Account
+from tacit.results.account import OPEN, Account, Hold
 from tacit.results.folder import RunFolder
 from tacit.study.build import Study
+from tacit.study.close import sign
 from tacit.types import Array, Shard
-
-ENDED = ("settled", "given back")  # states of a reservation under which nothing more is answered
-
 
 class Refused(Exception):
     """Something this site does not do; the reason is made of public facts, and may be told."""
@@ -51,8 +49,10 @@ class AtWork:
     books: Study
     folder: RunFolder
     seed: int | None  # noise from this seed: for tests, and of no protection
+    hold: Hold  # of the study's reservation, while it is at work
     charged: Charged = field(init=False)  # what the ledger has
     agreed: tuple[bytes, ...] = field(init=False)  # what the site's files said when it agreed
+    started: bool = False  # whether the ledger over studies knows that noise is drawn
 
     def __post_init__(self) -> None:
         """Bring the ledger up to the journal: a crash may have come between the two."""
@@ -97,6 +97,7 @@ class AtWork:
         self._check(message.w)
         if not self.charged.room_for(self._cost):
             raise Refused(f"round {t} would cost more than was set aside for this study")
+        self._start()
         self.journal.claim(name, t, base, w)
         step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
         self._check_events(step)
@@ -157,6 +158,13 @@ class AtWork:
         with self.journal.alone():
             self.charged.charge(row)
 
+    def _start(self) -> None:
+        """The ledger over studies knows that noise is drawn before it is."""
+        if not self.started:
+            self.hold.note(self.folder.path.resolve())
+            Account.open(self.site.ledger).start(self.experiment.reservation)
+            self.started = True
+
     def _check(self, w: Array) -> None:
         zero = self.agreement.zero
         if w.shape != zero.shape or w.dtype != zero.dtype or not admissible(w):
@@ -181,6 +189,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
     begun = journal.experiment(name)
     if begun is None:
         begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, uuid.uuid4().hex, marked)
+    hold = Hold(begun.reservation)
     place = study_folder(site, name)
     with journal.alone():
         if reservation_of(site, begun) is None:
@@ -193,7 +202,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
             begin_books(place, books, begun.reservation, ledger=note)
     folder = RunFolder.open(place)
     folder.check_at_home()
-    return AtWork(site, journal, begun, agreement, shard, books, folder, seed)
+    return AtWork(site, journal, begun, agreement, shard, books, folder, seed, hold)
 
 
 def mark(seed: int | None) -> str:
@@ -214,29 +223,28 @@ def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFold
     caught_up(journal, experiment, folder)
     spent = [zcdp_sum(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
     cost = math.fsum(math.inf if one is None else one for one in spent)
-    Account.open(site.ledger).settle(experiment.reservation, cost)
+    sign(folder)
+    account, head = Account.open(site.ledger), folder.chain.hashes()[-1]
+    if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
+        account.settle(experiment.reservation, cost, head)
     journal.close(experiment.id)
 
 
 def give_back(site: Site, journal: Journal, experiment: Experiment) -> None:
-    """Close a study that never had a round: its whole plan goes back to the ledger over studies."""
+    """Close a study that has no folder yet, and so never had a round: its whole plan goes back to the ledger."""
     entry = reservation_of(site, experiment)
-    if entry is not None and not _has_ended(entry):
-        Account.open(site.ledger).settle(experiment.reservation, 0.0)
+    if entry is not None and entry["state"] in OPEN:
+        Account.open(site.ledger).give_back(experiment.reservation)
     journal.close(experiment.id)
 
 
 def finish_closing(site: Site, journal: Journal, experiment: Experiment) -> bool:
     """Whether a crash came between settling a study and closing it; it is closed then."""
     entry = reservation_of(site, experiment)
-    if entry is None or not _has_ended(entry):
+    if entry is None or entry["state"] in OPEN:
         return False
     journal.close(experiment.id)
     return True
-
-
-def _has_ended(entry: Mapping[str, Any]) -> bool:
-    return "settled" in entry or entry.get("state") in ENDED
 
 
 def open_studies(site: Site, journal: Journal, terms: str) -> list[Experiment]:

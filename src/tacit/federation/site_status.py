@@ -66,7 +66,7 @@ def close_study(path: Path, start: str) -> str:
         if found[0].closed:
             raise InputError(f"the study {start} was closed on {found[0].closed}")
         folder = study_folder(site, found[0].id)
-        if journal.last(found[0].id) is None:
+        if journal.last(found[0].id) is None and not folder.exists():
             give_back(site, journal, found[0])
         else:
             settle(site, journal, found[0], RunFolder.open(folder))

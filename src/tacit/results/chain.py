@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ BEGINNING = "0" * 64
 class HeadNotKept(OSError):
     """The rows of an append are in the chain and on the disk, but a head could not be written.
 
-    To append them again would charge them twice. `Chain.keep_head` tries the head again; until it could be kept, nothing
+    To append them again would charge them twice. `Chain.keep_head` tries the head again; until it is kept, nothing
     that the rows are about should leave.
     """
 
@@ -54,11 +55,12 @@ class Chain:
     elsewhere: Path | None = None  # a second place for the head, where a copy of the folder does not reach
     _tip: Tip | None = None  # after our own last append
     _kept: bool = True  # whether the heads are those of the tip
+    _known: dict[Path, tuple[int, str]] = field(default_factory=dict)  # the heads as they were before the append
 
     def create(self) -> None:
         """An empty chain."""
         make_file(self.path)
-        self._keep_heads(0, BEGINNING)
+        self._keep_head(0, BEGINNING)
 
     def adopt(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Take a chain that came from elsewhere as it stands; the rows that say so come before its head is kept."""
@@ -111,7 +113,7 @@ class Chain:
     def _keep_tip(self, tip: Tip) -> None:
         self._kept = False
         try:
-            self._keep_heads(tip.lines, tip.last)
+            self._keep_head(tip.lines, tip.last)
         except OSError as error:
             raise HeadNotKept(
                 error.errno, f"the head of {self.path} could not be kept ({error.strerror or error})"
@@ -126,7 +128,8 @@ class Chain:
                 "and it cannot be added to"
             )
         own = self._tip
-        if own and all(_read_head(head) == own[:2] for head in self._heads()) and self._size() == own.seen:
+        self._known = {head: _read_head(head) for head in self._heads()}
+        if own and all(known == own[:2] for known in self._known.values()) and self._size() == own.seen:
             return own
         found = self._verified()
         if own and self.elsewhere and found[:2] != own[:2]:
@@ -142,8 +145,20 @@ class Chain:
     def read(self) -> list[dict[str, Any]]:
         """Every row, after the chain was checked against itself and against its head."""
         self._tip = self._verified()
-        rows = [json.loads(line) for line in self._lines()]
-        return [{key: value for key, value in row.items() if key not in {"line", "previous", "more"}} for row in rows]
+        return [_without_links(json.loads(line)) for line in self._lines()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every row of lines that follow from one another; they are held against no head that was kept."""
+        self._found()
+        return [_without_links(json.loads(line)) for line in self._lines()]
+
+    def hashes(self) -> list[str]:
+        """The hash of every line after the beginning's; they are held against no head that was kept."""
+        return self._found()[1]
+
+    def kept(self) -> tuple[int, str]:
+        """The number of lines and the last one's hash, as they were kept."""
+        return _read_head(self.head)
 
     def _lines(self) -> list[bytes]:
         content = self._content()
@@ -192,11 +207,22 @@ class Chain:
         """The heads to check against; on another machine there is only the one beside the chain."""
         return [self.head, *([self.elsewhere] if self.elsewhere and self.elsewhere.exists() else [])]
 
-    def _keep_heads(self, count: int, last: str) -> None:
+    def _keep_head(self, count: int, last: str) -> None:
         for head in (self.elsewhere, self.head):  # the one a copy does not reach comes first
             if head:
                 make_folder(head.parent, exist_ok=True)
-                write_text(head, json.dumps({"lines": count, "head": last}) + "\n")
+                write_text(
+                    head, json.dumps({"lines": count, "head": last}) + "\n", check=partial(self._check_kept, head)
+                )
+
+    def _check_kept(self, head: Path) -> None:
+        """Refuse to write over a head that somebody else has kept since this append began, while we slept."""
+        if head in self._known and _read_head(head) != self._known[head]:
+            raise InputError(f"{head} has moved on while {self.path} was added to: a copy of it has gone on")
+
+
+def _without_links(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in {"line", "previous", "more"}}
 
 
 def _read_head(head: Path) -> tuple[int, str]:

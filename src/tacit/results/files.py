@@ -12,7 +12,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -44,7 +44,7 @@ def flush_folder(path: Path) -> None:
         os.close(handle)
 
 
-def make_folder(path: Path, exist_ok: bool = False) -> None:
+def make_folder(path: Path, exist_ok: bool = False, private: bool = False) -> None:
     """A folder and those above it, on the disk when this returns; a private one is made 0700, also where it was not.
 
     Raises
@@ -54,7 +54,7 @@ def make_folder(path: Path, exist_ok: bool = False) -> None:
     """
     if not path.parent.exists() or path.parent.is_relative_to(state_folder()):
         make_folder(path.parent, exist_ok=True)
-    private = is_private(path)
+    private = private or is_private(path)
     try:
         path.mkdir(mode=0o700 if private else 0o777)
     except FileExistsError:
@@ -78,10 +78,11 @@ def make_file(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path, private: bool = False) -> Iterator[IO[bytes]]:
+def replacing(path: Path, private: bool = False, check: Callable[[], None] = lambda: None) -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of `path` when the block ends well and vanishes when it does not.
 
-    It is on the disk, under its name, when the block has ended.
+    It is on the disk, under its name, when the block has ended. `check` is called at the last moment before it takes
+    its place, and may refuse.
     """
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to put {path.name} into")
@@ -92,6 +93,7 @@ def replacing(path: Path, private: bool = False) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        check()
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -137,9 +139,9 @@ def flushed_size(path: Path) -> int:
         return os.fstat(file.fileno()).st_size
 
 
-def write_text(path: Path, text: str, private: bool = False) -> None:
-    """Replace a text file."""
-    with replacing(path, private) as file:
+def write_text(path: Path, text: str, private: bool = False, check: Callable[[], None] = lambda: None) -> None:
+    """Replace a text file; `check` as for `replacing`."""
+    with replacing(path, private, check) as file:
         file.write(text.encode())
 
 
