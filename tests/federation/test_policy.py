@@ -38,6 +38,7 @@ def test_a_site_is_read_and_its_paths_are_relative_to_its_file(tmp_path: Path) -
     assert site.study == tmp_path / "federation.toml" and site.state == tmp_path / "state" and site.kit == tmp_path
     assert site.ledger == tmp_path / "patients.ledger"
     assert site.accepts.mechanisms == ("gaussian", "laplace") and site.accepts.rounds_max == 10_000
+    assert site.accepts.open_studies_max == 1
     assert site.accepts.adjacency == ("add-remove",) and site.accepts.study_epsilon_max == 1.0
 
 
@@ -94,6 +95,8 @@ def test_every_missing_or_misspelt_section_is_named(tmp_path: Path, section: str
         ({"accept": {"algorithms": [3]}}, "no [accept] algorithms '3'"),
         ({"accept": {"rounds_max": 0}}, "[accept] rounds_max is 0: it must be a whole number of at least 1"),
         ({"accept": {"rounds_max": 2.5}}, "[accept] rounds_max is 2.5: it must be a whole number"),
+        ({"accept": {"open_studies_max": 0}}, "[accept] open_studies_max is 0: it must be a whole number of at least 1"),
+        ({"accept": {"open_studies_max": 1.5}}, "[accept] open_studies_max is 1.5: it must be a whole number"),
         ({"accept": 3}, "no key 'accept'"),
     ],
 )  # fmt: skip

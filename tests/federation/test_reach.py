@@ -37,7 +37,7 @@ METHODS: list[dict[str, Any]] = [
     {"algorithm": "objpm", "local_updates": 4},
     {"algorithm": "objpm", "local_updates": 3, "regulariser": "l1", "beta": 0.1, "set": "l2-ball", "set_size": 2.0},
     {"algorithm": "objpm", "local_updates": 3, "mechanism": "laplace"},
-    {"algorithm": "objpm", "local_updates": 10, "regulariser": "l2", "beta": 5.0, "eta": 1.0},
+    {"algorithm": "objpm", "local_updates": 10, "regulariser": "l2", "beta": 3.3, "eta": 1.0},
     {"algorithm": "objt"},
 ]
 ACCEPT = {"algorithms": ["dpgd", "objw", "objp", "objpm", "objt"], "mechanisms": ["gaussian", "laplace"]}
@@ -69,7 +69,7 @@ class Pushed:
 @pytest.mark.parametrize("study", METHODS)
 def test_the_most_extreme_honest_site_stays_within_its_reach(tmp_path: Path, study: dict[str, Any]) -> None:
     """And comes close to it: over ten rounds in which every gradient is as long as it can be."""
-    agreement = make_federation(tmp_path, {"study": study}, ACCEPT).agreement
+    agreement = make_federation(tmp_path, {"study": {"noise_multiplier": 100.0, **study}}, ACCEPT).agreement
     rng, algorithm, zero = np.random.default_rng(1), agreement.algorithm, agreement.zero
     honest: Any = replace(algorithm, release=Pushed(algorithm.release, zero.size, rng))  # type: ignore[type-var,attr-defined]
     agent, start, shares = Agent(zero, zero), Iterate(zero, 0.0), []
@@ -82,13 +82,14 @@ def test_the_most_extreme_honest_site_stays_within_its_reach(tmp_path: Path, stu
         shares.append(np.linalg.norm(step.upload.z - expected.z) / expected.radius)
         agent = step.agent
         start = expected.after if algorithm.iterates_sent > 1 else Iterate(step.upload.z, 0.0)
-    assert study.get("set") or study["algorithm"] == "objt" or max(shares) > 0.1  # a bound that means something
+    assert study.get("set") or study["algorithm"] == "objt" or max(shares) > 0.03  # a bound that means something
 
 
 @pytest.mark.parametrize("study", METHODS)
 def test_honest_sites_are_never_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, study: Any) -> None:
     """With the operating system's noise, which is far from its greatest length."""
-    federation = make_federation(tmp_path, {"study": study}, ACCEPT)
+    federation = make_federation(tmp_path, {"study": {"noise_multiplier": 100.0, **study}}, ACCEPT)
+    assert federation.agreement.part.rounds == 4
     shares: list[float] = []
 
     def noted(z: Array, expected: Reach) -> None:
@@ -99,12 +100,12 @@ def test_honest_sites_are_never_turned_away(tmp_path: Path, monkeypatch: pytest.
     with federation.agents(None) as agents:
         made = federation.coordinator()
         assert made.conduct(Local(agents, keep_open), SITES) == FINISHED
-    assert len(shares) == 3 * federation.agreement.part.rounds and max(shares) < 0.5
+    assert len(shares) == 12 and max(shares) < 0.5
 
 
 def test_steps_that_take_a_model_beyond_all_bounds_are_called_so(tmp_path: Path) -> None:
     steep = {"algorithm": "objpm", "local_updates": 10, "regulariser": "l2", "beta": 50.0, "eta": 1.0}
-    federation = make_federation(tmp_path, {"study": steep}, ACCEPT)
+    federation = make_federation(tmp_path, {"study": {"noise_multiplier": 100.0, **steep}}, ACCEPT)
     with federation.agents(None) as agents, pytest.raises(InputError, match=r"in round 1 .* choose a smaller eta"):
         federation.coordinator().conduct(Local(agents, keep_open), SITES)
     assert federation.coordinator().state.round == 0  # nothing of it was saved
@@ -135,7 +136,8 @@ HOSTILE: dict[str, Callable[[Answer], Array]] = {
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "kind"), [("objp", kind) for kind in HOSTILE] + [("dpgd", "1e5"), ("objw", "mixed"), ("objpm", "1e150")]
+    ("algorithm", "kind"),
+    [("objp", kind) for kind in HOSTILE] + [("dpgd", "1e5"), ("objw", "mixed"), ("objpm", "1e150")],
 )
 def test_a_hostile_site_ends_no_study(tmp_path: Path, kind: str, algorithm: str) -> None:
     several = {"local_updates": 3, "noise_multiplier": 40.0} if algorithm == "objpm" else {}

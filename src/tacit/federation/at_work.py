@@ -33,6 +33,7 @@ from tacit.study.build import Study
 from tacit.study.close import sign
 from tacit.types import Array, Shard
 
+
 class Refused(Exception):
     """Something this site does not do; the reason is made of public facts, and may be told."""
 

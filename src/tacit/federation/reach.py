@@ -109,9 +109,7 @@ def gradient_length(release: HardenedRelease, problem: Problem, numbers: int) ->
     return records + scale * spread
 
 
-def _radius(
-    algorithm: DpGd | IadmmAtW | DpIadmm | TrustRegion, t: int, w: Array, stray: float
-) -> tuple[float, float]:
+def _radius(algorithm: DpGd | IadmmAtW | DpIadmm | TrustRegion, t: int, w: Array, stray: float) -> tuple[float, float]:
     """How far the upload, and the iterate the site goes on from, may be from the server's."""
     release, problem = algorithm.release, algorithm.problem
     if not isinstance(release, HardenedRelease):
