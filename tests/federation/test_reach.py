@@ -301,7 +301,7 @@ def test_a_poisoned_checkpoint_names_the_way_on(
     kept["server_z"][2], kept["w"] = value, kept["w"] * 0.0 + value
     write_arrays(files[0], kept)
     write_arrays(files[1], {"round": np.array(3), "w": kept["w"]})
-    with pytest.raises(InputError, match="from west that no honest site sends.*with --without west"):
+    with pytest.raises(InputError, match=r"from west that no honest site sends.*with --without west"):
         federation.coordinator()
     study, exchange = without(federation, "west"), Local(agents, keep_open)
     assert study.conduct(exchange, SITES) == FINISHED
@@ -321,12 +321,12 @@ def test_a_checkpoint_that_is_poisoned_through_and_through_cannot_go_on(
     kept = read_arrays(file)
     kept["server_z"] += 1e149
     write_arrays(file, kept)
-    with pytest.raises(InputError, match="from north, south, west .* with another --out"):
+    with pytest.raises(InputError, match=r"from north, south, west .* with another --out"):
         federation.coordinator()
     kept["server_z"][:] = 0.0
     kept["w"] += 1e149
     write_arrays(file, kept)
-    with pytest.raises(InputError, match="from its sites .* with another --out"):
+    with pytest.raises(InputError, match=r"from its sites .* with another --out"):
         federation.coordinator()
 
 

@@ -59,9 +59,10 @@ def _check_left_out(terms: Terms, folder: RunFolder, sites: Sequence[str], new: 
         raise InputError(f"{folder.path} has ended: no site can be left out of it")
     if new and folder.busy:
         raise InputError(f"{folder.path} is being worked on by another process: stop it first")
-    if len(terms.sites) - len(sites) < terms.quorum:
+    left = len(terms.sites) - len(sites)
+    if left < terms.quorum:
         raise InputError(
-            f"without {', '.join(sites)} there are {len(terms.sites) - len(sites)} sites, and quorum is {terms.quorum}: "
+            f"without {', '.join(sites)} there are {left} sites, and quorum is {terms.quorum}: "
             f"lower it in [running] of {terms.path}, or leave fewer out"
         )
 

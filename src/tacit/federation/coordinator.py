@@ -217,8 +217,8 @@ class Coordinator:
             self.note(event="rejected", site=worst, round=t, reason=rejected[worst])
             if len(uploads) < self.agreement.terms.quorum:
                 raise InputError(
-                    f"in round {t} the model is beyond all bounds, whichever sites are taken out: the study's steps are "
-                    "too long, or too many sites send nonsense; choose a smaller eta, and another --out"
+                    f"in round {t} the model is beyond all bounds, whichever sites are taken out: the study's steps "
+                    "are too long, or too many sites send nonsense; choose a smaller eta, and another --out"
                 )
         return server, w
 

@@ -1,24 +1,26 @@
 """How far an honest upload can be from what the server computes by itself: anything farther is not averaged.
 
 Everything that a site adds to what the server knows is one noisy gradient for each local update. At most `records_max`
-records enter it, each clipped to `l2`, all divided by the declared number of records I; the regulariser's part is public.
-So without its noise it is at most records_max l2 / I long. The noise has a public scale s in each of d numbers. A discrete
-Gaussian is sub-Gaussian with its scale, so its length exceeds s (sqrt(d) + u) with probability below exp(-u^2 / 2) (Hsu,
-Kakade and Zhang 2012); a Laplace variable exceeds u s with probability exp(-u), and so the length of d of them
-exceeds u s sqrt(d) with probability d exp(-u). With u = 50 that is below 1e-540 and d 2e-22 for an upload: never.
+records enter it, each clipped to `l2`, all divided by the declared number of records I; the regulariser's part is
+public. So without its noise it is at most records_max l2 / I long. The noise has a public scale s in each of d numbers.
+A discrete Gaussian is sub-Gaussian with its scale, so the length of d of them exceeds s (sqrt(d) + u) with probability
+at most exp(-u^2 / 2) (Hsu, Kakade and Zhang 2012). A discrete Laplace variable exceeds u s with probability at most
+2 exp(-u), and so the length of d of them u s sqrt(d) with probability at most 2 d exp(-u). With u = 50 that is below
+1e-540 and below d 4e-22 for an upload: never.
 
 The server takes the site's step itself, with the same w, dual and last iterate, without records and without noise. All
-projections are onto convex sets, which brings two points no farther apart; so what an honest site sends is at most this
+projections are onto convex sets, which brings two points no farther apart. So what an honest site sends is at most this
 far from it, with G for the length above and d_e for how far apart the two iterates are before update e:
 
 - dpgd: eta G;
-- objw, objp, objpm: d_(e+1) = (G + q d_e) / (rho + 1/eta), and the mean of d_2 ... d_(E+1) where E iterates are averaged.
-  q is the Lipschitz constant of v -> v / eta - (beta/P) r'(v), 1/eta unless the regulariser is steep; the kinks of the l1
-  norm add 2 (beta/P) sqrt(d). d_1 is 0 where one iterate is sent, for it is known; else it goes on from the round before;
+- objw, objp, objpm: d_(e+1) = (G + q d_e) / (rho + 1/eta), and the mean of d_2 ... d_(E+1) where E iterates are
+  averaged. q is the Lipschitz constant of v -> v / eta - (beta/P) r'(v): 1/eta unless the regulariser is steep. The
+  kinks of the l1 norm add 2 (beta/P) sqrt(d). d_1 is 0 where one iterate is sent, for it is known; else it goes on from
+  the last round that was accepted;
 - objt: G / rho.
 
-Rounding in the study's precision comes on top. A site that stays within this is one whose records are as extreme as the
-clip allows; it can spoil a model, as any bad data can, but not take it out of all bounds.
+Rounding in the study's precision comes on top. A site that stays within this acts as one whose records are as extreme
+as the clip allows: it can spoil a model, as any bad data can, but not take it out of all bounds.
 """
 
 from __future__ import annotations
