@@ -66,7 +66,7 @@ class Disk:
 
     def attach(self, patch: pytest.MonkeyPatch) -> None:
         """Take the place of the operating system's functions."""
-        for name in ("replace", "rename", "mkdir", "unlink", "ftruncate", "truncate"):
+        for name in ("replace", "rename", "mkdir", "link", "unlink", "ftruncate", "truncate"):
             patch.setattr(os, name, self._wrapped(name, getattr(os, name)))
         patch.setattr(os, "open", self._opening(os.open))
         patch.setattr(os, "pwrite", self._writing(os.pwrite))
@@ -78,9 +78,10 @@ class Disk:
             shutil.rmtree(top, ignore_errors=True)
         for path, content in image.items():
             if content is None:
-                path.mkdir(parents=True, exist_ok=True)
+                path.mkdir(parents=True, exist_ok=True, mode=0o700)
             else:
                 path.write_bytes(content)
+                path.chmod(0o600)
 
     def _wrapped(self, name: str, real: Any) -> Any:
         def operation(target: Any, *more: Any, **named: Any) -> Any:
@@ -153,7 +154,7 @@ class Disk:
 
     def _forget(self, path: Path | None) -> None:
         """A file loses its name, and another may get its inode."""
-        if path is not None and path.exists():
+        if path is not None and path.exists() and path.stat().st_nlink <= (2 if path.is_dir() else 1):
             status = path.stat()
             if path.is_file():
                 self._gone[self._number(status)] = path.read_bytes()

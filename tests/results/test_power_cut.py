@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from tacit import api
 from tacit.errors import InputError
+from tacit.results import account as account_module
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder
 from tacit.settings import Settings
@@ -41,8 +43,15 @@ Seen = tuple[frozenset[tuple[int, int]], bool]  # session and round of what was 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what takes time and is no matter of files: the same plan over and over, and reports."""
     monkeypatch.setattr(begin, "outline", _outline)
+    for name in [name for name in vars(account_module) if name.endswith(("_budget", "_epsilon"))]:
+        monkeypatch.setattr(account_module, name, _once(getattr(account_module, name)))
     monkeypatch.setattr(api, "write_report", lambda folder: None)
     monkeypatch.setattr(Recorder, "schedule", _always_due)
+
+
+@cache
+def _once(pure: Callable[..., float]) -> Callable[..., float]:
+    return cache(pure)
 
 
 def _outline(settings: Settings) -> Outline:
