@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import InputError
+from tacit.errors import InputError, PrivacyViolation
 from tacit.privacy.accounting import tightest
 from tacit.privacy.events import Hidden, Noise
 from tacit.privacy.ledger import releases
@@ -368,5 +368,5 @@ def test_a_run_with_a_budget_stops_where_something_is_released_without_noise(
 ) -> None:
     """A method that forgets its noise, whatever its plan says: the ledger's entry would be infinite, and it ends."""
     monkeypatch.setattr(OutputNoise, "scale", lambda self, moved: np.zeros(len(moved)))
-    with pytest.raises(InputError, match="dp-fedavg released something without noise in round 1"):
+    with pytest.raises(PrivacyViolation, match="dp-fedavg released something without noise in round 1"):
         tacit.run(**CLINICS | {"algorithm": "dp-fedavg", "rounds": 2, "out": str(tmp_path / "r")})

@@ -102,7 +102,7 @@ def adopt(file: Path) -> None:
 
 
 def _print_run(totals: Mapping[str, Any]) -> None:
-    if not totals["runs"]:
+    if not totals["events"]:
         raise InputError("nothing was released yet: the ledger holds the plan alone")
     stdout.print(PAPER_HEADLINE if totals["mode"] == "paper" else headline(totals), soft_wrap=True, highlight=False)
     headings = ("run", "agents", "spent", "left", *(f"δ {delta:g}" for delta in SHOWN_DELTAS), "δ 0")

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tacit.algorithms.base import Step
 from tacit.arrays import to_numpy
 from tacit.engine.checkpoint import divided, from_arrays, joined, to_arrays
 from tacit.engine.simulate import Round, State
 from tacit.engine.team import Team
-from tacit.errors import Everywhere
+from tacit.errors import PrivacyViolation
 from tacit.privacy.events import NON_PRIVATE, BatchEvent
-from tacit.privacy.ledger import entries
+from tacit.privacy.ledger import VIOLATION, entries
 from tacit.results.chain import Chain
 from tacit.results.files import read_arrays, write_arrays
 from tacit.results.folder import RunFolder, flushed_size
@@ -27,32 +29,40 @@ from tacit.study.protect import Plan
 from tacit.types import Array
 
 
-def refuse_uncovered(batch: Batch, plans: Sequence[Plan], done: Round) -> None:
+NOTHING_SHOWN = "the run stops, and nothing of it may be shown"
+
+
+def refuse_uncovered(batch: Batch, plans: Sequence[Plan], t: int, events: Mapping[tuple[int, BatchEvent], int]) -> None:
     """Stop a run that means to keep a budget where it released something without noise, or more often than planned.
 
-    Neither is ever to happen; an algorithm whose steps and whose charge do not agree would do it.
+    Neither is ever to happen; an algorithm whose steps and whose charge do not agree would do it. `events` are those of
+    round t, by agent.
     """
     by_agent: Counter[int] = Counter()
-    for (p, _), count in done.events.items():
+    for (p, _), count in events.items():
         by_agent[p] += count
     draws = max(by_agent.values(), default=0)
     if plans and not draws:
-        raise Everywhere(
-            f"{batch.algorithm} sent something in round {done.t} without an event: nothing of it may be shown"
-        )
+        raise PrivacyViolation(f"{batch.algorithm} sent something in round {t} without an event: {NOTHING_SHOWN}")
     planned = max((math.ceil(sum(plan.events.values()) / plan.rounds) for plan in plans), default=draws)
     if draws > planned:
-        raise Everywhere(
-            f"{batch.algorithm} released {draws} times in round {done.t}, and its plan has {planned}: the run stops, "
-            "and nothing of it may be shown"
+        raise PrivacyViolation(
+            f"{batch.algorithm} released {draws} times in round {t}, and its plan has {planned}: {NOTHING_SHOWN}"
         )
-    for event in {event for _, event in done.events}:
+    for event in {event for _, event in events}:
         for budget, one in zip(batch.budgets, event.runs, strict=True):
             if math.isfinite(budget) and one == NON_PRIVATE:
-                raise Everywhere(
-                    f"{batch.algorithm} released something without noise in round {done.t}, and its total-epsilon is "
-                    f"{budget:g}: the run stops, and nothing of it may be shown"
+                raise PrivacyViolation(
+                    f"{batch.algorithm} released something without noise in round {t}, and its total-epsilon is "
+                    f"{budget:g}: {NOTHING_SHOWN}"
                 )
+
+
+def refuse_stopped(folder: RunFolder) -> None:
+    """Refuse to go on with a run that a violation of its privacy stopped."""
+    for entry in folder.chain.read():
+        if entry["kind"] == VIOLATION:
+            raise PrivacyViolation(f"{folder.path} cannot go on: {entry['reason']}")
 
 
 @dataclass
@@ -118,13 +128,36 @@ class Recorder:
         mine = [e for e in self.chain.read() if e["kind"] == "release" and e["run"] == self.batch.first]
         return {(entry["first"], entry["last"], entry["session"]) for entry in mine}
 
-    def charge(self, done: Round) -> None:
-        """Take note of a round; fresh noise goes into the ledger before anybody sees what it was added to."""
-        refuse_uncovered(self.batch, self.plans, done)
+    def alarming(self, steps: Mapping[int, Step]) -> bool:
+        """Whether these steps released something that no plan covers."""
+        try:
+            drawn = Counter((p, event) for p, step in steps.items() for event in step.events)
+            refuse_uncovered(self.batch, self.plans, 0, drawn)
+        except PrivacyViolation:
+            return True
+        return False
+
+    def charge(self, done: Round, alarm: bool = True) -> None:
+        """Take note of a round; fresh noise goes into the ledger before anybody sees what it was added to.
+
+        `alarm`: whether some process may have released what no plan covers; all of them look then, and stop.
+        """
         if self.fresh or done.t > self.charged:
             self.events += done.events
+        if alarm:
+            self._refuse_uncovered(done)
         if self.fresh:
             self._write(done.t)
+
+    def _refuse_uncovered(self, done: Round) -> None:
+        """Where the round is uncovered, the ledger keeps what was drawn and why the run stopped: it cannot go on."""
+        try:
+            self.team.together(lambda: refuse_uncovered(self.batch, self.plans, done.t, done.events))
+        except PrivacyViolation as violation:
+            line = {"kind": VIOLATION, "algorithm": self.batch.algorithm, "round": done.t, "reason": str(violation)}
+            self._write(done.t, [line])
+            self.team.told(lambda: None)  # nobody leaves before it is written
+            raise
 
     def checkpoint(self, done: Round) -> None:
         """The ledger first, then the state that knows how long the files were: a crash in between loses nothing."""
@@ -144,12 +177,13 @@ class Recorder:
         """The next checkpoint, so that writing large states takes at most a tenth of the time."""
         self.due = time.monotonic() + (0.0 if self.fresh else max(self.every, 10.0 * cost))
 
-    def _write(self, last: int) -> None:
+    def _write(self, last: int, more: Sequence[Mapping[str, Any]] = ()) -> None:
         first = self.first if self.fresh else max(self.first, self.charged + 1)
         span = {"first": first, "last": last, "session": self.session}
         parts = self.team.collected(self.events)
         if self.team.leads:
             events = sum(parts, start=Counter())
-            self.chain.append(entry | span for entry in entries(events, self.batch.labels(), self.agents))
+            drawn = (entry | span for entry in entries(events, self.batch.labels(), self.agents))
+            self.chain.append([*drawn, *more])
         self.events.clear()
         self.first, self.charged = last + 1, max(self.charged, last)

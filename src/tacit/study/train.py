@@ -15,7 +15,7 @@ from tacit.engine.evaluate import test_error
 from tacit.engine.simulate import Round, State, simulate, start
 from tacit.engine.team import ALONE, Team, Wishes
 from tacit.engine.torch_backend import matrix_products, on_device
-from tacit.errors import Everywhere, InputError
+from tacit.errors import Diverged, Everywhere, InputError
 from tacit.kernels.library import library
 from tacit.kernels.threads import threads
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
@@ -97,9 +97,12 @@ def _train_part(
         raise Everywhere(f"{folder.path}: its whole budget went into rounds that a crash lost; there is no model")
     error: Array | None = None
     watch(Progress(batch, state.round, rounds, error))
-    heeding = team.heeding(lambda: Wishes(stop(), team.leads and time.monotonic() >= recorder.due))
-    for done in _timed(recorder, part, rounds_of(study, part, own.train, rounds, state, heeding)):
-        recorder.charge(charged_to_all(study, part, done))
+    heeding = team.heeding(
+        lambda: Wishes(stop(), team.leads and time.monotonic() >= recorder.due), alarm=recorder.alarming
+    )
+    for done in _timed(recorder, rounds_of(study, part, own.train, rounds, state, heeding)):
+        recorder.charge(charged_to_all(study, part, done), heeding.alarmed())
+        check_finite(done.residual, part, done.t)
         last = done.t == rounds
         if last or fresh or done.t % settings.evaluate_every == 0:  # any fresh round may turn out to be the last
             objective = to_numpy(team.summed(study.problem.total(done.w, dataset.train)))
@@ -147,16 +150,15 @@ def _write_rows(study: Study, folder: RunFolder, rows: list[dict[str, Any]]) -> 
     append_lines(folder.metrics, rows)
 
 
-def _timed(recorder: Recorder, part: Part, rounds: Iterator[Round]) -> Iterator[Round]:
+def _timed(recorder: Recorder, rounds: Iterator[Round]) -> Iterator[Round]:
     """The rounds themselves count as training time; evaluating and writing do not."""
     while True:
         began = time.perf_counter()
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found below, and said
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by check_finite, and said
             done = _read(next(rounds, None))
         recorder.seconds += time.perf_counter() - began
         if done is None:
             return
-        check_finite(done.residual, part, done.t)
         yield done
 
 
@@ -170,7 +172,7 @@ def _read(done: Round | None) -> Round | None:
 def check_finite(values: Array, part: Part, t: int) -> None:
     """Stop a run whose numbers are none."""
     if not np.isfinite(values).all():
-        raise Everywhere(
+        raise Diverged(
             f"{part.batch.algorithm} diverged in round {t}: its numbers are no longer finite; "
             "a larger rho, a smaller eta or less noise makes smaller steps"
         )
