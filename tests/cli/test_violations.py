@@ -1,4 +1,4 @@
-"""A method that releases something without noise: every command stops with exit code 3, and nothing goes on after it."""
+"""A method that releases something without noise: every command stops with exit code 3, and nothing goes on."""
 
 from __future__ import annotations
 
