@@ -69,7 +69,7 @@ def outline_of(settings: Settings, facts: Facts, published: Dataset | None = Non
 
 
 def _fitting(part: Part) -> float:
-    """How many of the rounds asked for fit the part's budget with a noise that is given; it may have a number of its own."""
+    """How many of the rounds asked for its budget has room for; a method may have a number of its own."""
     return math.inf if ALGORITHMS[part.batch.algorithm].rounds else part.rounds
 
 
@@ -79,7 +79,7 @@ def _too_many(settings: Settings, fewest: int) -> InputError:
     fit = f"{fewest} round{' fits' if fewest == 1 else 's fit'}"
     return InputError(
         f"rounds is {settings.rounds}, but with noise-multiplier {multiplier:g} only {fit} total-epsilon {budget:g}: "
-        f"give rounds {fewest} or auto, a larger noise-multiplier or total-epsilon, or leave noise-multiplier to the planner"
+        f"give rounds {fewest} or auto, a larger noise-multiplier or total-epsilon, or noise-multiplier auto"
     )
 
 
