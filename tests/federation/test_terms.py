@@ -232,4 +232,4 @@ def test_rounds_that_a_given_noise_has_no_room_for_are_refused_not_cut(tmp_path:
     with pytest.raises(InputError, match=r"rounds is 300, but with noise-multiplier 20 only \d+ rounds fit"):
         agree(read_terms(write_terms(tmp_path, {"study": {"rounds": 300}})))
     planned = agree(read_terms(write_terms(tmp_path, {"study": {"rounds": "auto"}})))
-    assert planned.part.rounds == planned.outline.settings.rounds < 300
+    assert planned.part.rounds == planned.outline.settings.rounds and planned.part.rounds < 300

@@ -59,9 +59,9 @@ def cli() -> None:
     \b
     Exit codes:
       0    done
-      1    the answer is no: a claim is refuted, a bound does not hold, something must be mended
-      2    something given is wrong, or cannot be done; one sentence says what
-      3    privacy violation: something was released that no plan covers; nothing of it may be shown
+      1    the answer is no: a claim is refuted, something must be mended
+      2    something given is wrong, or cannot be done; a sentence says what
+      3    privacy violation: all stops, and nothing of the run may be shown
       130  stopped by Ctrl-C or a signal
     """
 
