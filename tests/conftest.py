@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The heads of ledgers that tests make are kept in a folder of the tests' own."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(autouse=True)
+def no_records_are_tied(own_state_folder: None) -> None:
+    """Every test begins ledgers of its own for the same few tables."""
+    shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]) / "tacit" / "records", ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import time
 import tomllib
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +20,9 @@ from tacit.results.account import Account
 from tacit.results.folder import RunFolder, taken
 from tacit.settings import Settings, resolve, resolve_given
 from tacit.settings.plugins import digests
-from tacit.study import Progress, Study, finish, train
-from tacit.study.begin import beginning, digest, own_part, prepare, reserved
-from tacit.study.close import settle
+from tacit.study import Interrupted, Progress, Study, finish, train
+from tacit.study.begin import Reservation, beginning, digest, own_part, prepare, reserved
+from tacit.study.close import settle, sign
 from tacit.study.forecast import forecast
 from tacit.study.recorder import refuse_stopped
 from tacit.study.sent import Sent, replay
@@ -82,10 +82,12 @@ def run(
         with ExitStack() as held:
             study, reservation = team.together(lambda: held.enter_context(reserved(resolved, team)))
             team.alike("the records", lambda: fingerprint(study.dataset))
-            folder = team.told(lambda: RunFolder.create(_place(study.settings), **beginning(study, reservation)))
-        started(folder)
-        study = own_part(study, team)
-        return _work(study, folder, watch, stop, team)
+            name = reservation.name if reservation else ""
+            folder = team.told(lambda: RunFolder.create(_place(study.settings), **beginning(study, name)))
+        with _released(reservation):
+            started(folder)
+            study = own_part(study, team)
+            return _work(study, folder, watch, stop, team, reservation)
 
 
 def plan(config: str | Path | None = None, **settings: Any) -> PlanView:
@@ -125,9 +127,10 @@ def resume(
         begun = team.told(lambda: _begun(folder))
         if begun is None:
             return Run(folder)
-        study = team.together(lambda: _again(folder, *begun, team))
-        study = own_part(study, team)
-        return _work(study, folder, watch, stop, team)
+        with _released(team.together(lambda: _reservation(folder, team))) as reservation:
+            study = team.together(lambda: _again(folder, *begun, team))
+            study = own_part(study, team)
+            return _work(study, folder, watch, stop, team, reservation)
 
 
 def open_run(path: str | Path) -> Run:
@@ -183,6 +186,8 @@ def _begun(folder: RunFolder) -> tuple[dict[str, Any], str] | None:
     """The configuration of a run that can go on, and the digest of its records; None where it has ended."""
     if folder.finished and folder.model.is_file():
         if not folder.report.is_file():
+            if folder.at_home:  # a crash may have come before the reservation was settled
+                _settle(resolve(folder.read_config()), folder)
             write_report(folder)
         return None
     config, begun = folder.read_config(), folder.read_start()
@@ -217,25 +222,61 @@ def _again(folder: RunFolder, config: Mapping[str, Any], records: str, team: Tea
     return study
 
 
+@contextmanager
+def _released(reservation: Reservation | None) -> Iterator[Reservation | None]:
+    """Let a reservation go when the work under it ends."""
+    try:
+        yield reservation
+    finally:
+        if reservation:
+            reservation.release()
+
+
+def _reservation(folder: RunFolder, team: Team) -> Reservation | None:
+    """The reservation a run goes on under, held."""
+    ledger = resolve(folder.read_config()).ledger if team.leads else ""
+    return Reservation(Account.open(Path(ledger)), folder.read_start()["reservation"]) if ledger else None
+
+
 def _work(
-    study: Study, folder: RunFolder, watch: Callable[[Progress], None], stop: Callable[[], bool], team: Team
+    study: Study,
+    folder: RunFolder,
+    watch: Callable[[Progress], None],
+    stop: Callable[[], bool],
+    team: Team,
+    reservation: Reservation | None,
 ) -> Run:
     with ExitStack() as held:
-        team.told(lambda: _lock(folder, held))
-        train(study, folder, watch, stop, team)
+        team.told(lambda: _start(folder, held, reservation))
+        try:
+            train(study, folder, watch, stop, team)
+        except Interrupted:
+            if team.leads and study.settings.mode == "certified":
+                sign(folder)
+            raise
         team.told(lambda: _close(study, folder))
     return Run(folder)
 
 
-def _lock(folder: RunFolder, held: ExitStack) -> None:
+def _start(folder: RunFolder, held: ExitStack, reservation: Reservation | None) -> None:
+    """Have the folder for oneself; that noise is about to be drawn is in the ledger over studies before it is."""
     held.enter_context(folder.locked())
+    if reservation:
+        reservation.start(folder.path.resolve())
 
 
 def _close(study: Study, folder: RunFolder) -> None:
     """The model, the books and the page for people."""
     finish(study, folder)
-    settle(study, folder)
+    _settle(study.settings, folder)
     write_report(folder)
+
+
+def _settle(settings: Settings, folder: RunFolder) -> None:
+    """Sign the ledger, and say in the one over studies what it comes to; done again, it changes nothing."""
+    if settings.mode == "certified":
+        sign(folder)
+    settle(settings.ledger, folder)
 
 
 def _place(settings: Settings) -> Path:

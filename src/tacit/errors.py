@@ -28,6 +28,10 @@ class PrivacyViolation(BaseException):
     """
 
 
+class LedgerWarning(UserWarning):
+    """Something was done that a ledger does not show, or not yet; the message is one sentence that says what."""
+
+
 def no_such(kind: str, name: object, choices: Iterable[str]) -> InputError:
     """An unknown name: say it, offer the nearest, list the choices.
 

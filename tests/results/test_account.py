@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tacit.errors import InputError
 from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
-from tacit.results.account import Account
+from tacit.results.account import Account, Hold, is_held
 from tacit.state import state_folder
 
 DELTA = 1e-6
@@ -26,7 +28,6 @@ def test_reservations_add_up_and_are_settled(account: Account) -> None:
     assert state["zcdp_used"] == pytest.approx(0.03)
     assert state["epsilon_used"] == pytest.approx(zcdp_epsilon(0.03, DELTA))
     account.settle(first, 0.005)
-    account.settle(first, 0.0)  # settling again changes nothing
     state = account.state()
     assert state["zcdp_used"] == pytest.approx(0.015)
     assert [study["study"] for study in state["studies"]] == ["one", "two"]
@@ -61,9 +62,12 @@ def test_a_ledger_from_elsewhere_must_be_adopted(account: Account) -> None:
     head.unlink()
     with pytest.raises(InputError, match=r"head|gone"):
         Account.open(account.path)
-    assert Account.adopt(account.path).state()["zcdp_used"] == pytest.approx(0.02)
-    with pytest.raises(InputError, match="nothing to adopt"):
+    with pytest.raises(InputError, match="was not handed over"):
         Account.adopt(account.path)
+    assert Account.adopt(account.path, lost_machine=True).state()["zcdp_used"] == pytest.approx(0.02)
+    for lost in (False, True):
+        with pytest.raises(InputError, match="nothing to adopt"):
+            Account.adopt(account.path, lost)
 
 
 def test_what_is_no_ledger_is_refused(tmp_path: Path, account: Account) -> None:
@@ -90,9 +94,64 @@ def test_only_an_open_reservation_goes_on(account: Account) -> None:
     name = account.reserve("one", 0.01)
     account.check_open(name)
     account.settle(name, 0.01)
-    for gone in (name, "unknown"):
-        with pytest.raises(InputError, match="no open reservation"):
+    for gone, said in ((name, f"reservation {name} .* is settled already"), ("unknown", "no reservation unknown")):
+        with pytest.raises(InputError, match=said):
             account.check_open(gone)
+
+
+def test_a_reservation_is_settled_once_and_by_one_folder(account: Account) -> None:
+    name, other = account.reserve("one", 0.01), account.reserve("two", 0.01)
+    account.start(name)
+    account.settle(name, 0.01, head="a" * 64)
+    for again in (0.01, 0.0, 0.5):
+        with pytest.raises(InputError, match=f"reservation {name} .* is settled already: .* in no ledger"):
+            account.settle(name, again, head="b" * 64)
+    assert account.settled_from(name, "a" * 64) and not account.settled_from(name, "b" * 64)
+    assert not account.settled_from(other, "")
+    with pytest.raises(InputError, match="has no reservation nobody"):
+        account.settle("nobody", 0.01)
+    assert account.state()["zcdp_used"] == pytest.approx(0.02)
+
+
+def test_two_reservations_of_one_name_are_refused(account: Account) -> None:
+    account.reserve("one", 0.02, name="n")
+    with pytest.raises(InputError, match="has a reservation n already"):
+        account.reserve("two", 0.01, name="n")
+    assert account.state()["zcdp_used"] == pytest.approx(0.02)
+    account.chain.append([{"kind": "reserve", "reservation": "n", "study": "two", "zcdp": 0.01, "time": "now"}])
+    with pytest.raises(InputError, match="a line 'reserve' for reservation n too many"):
+        account.state()
+
+
+def test_only_what_never_started_and_nobody_holds_is_given_back(account: Account) -> None:
+    begun, waiting, held = (account.reserve(name, 0.01, name=name) for name in ("begun", "waiting", "held"))
+    account.start(begun)
+    account.start(begun)  # as a resumed run does
+    with Hold(held):
+        assert is_held(held) and not is_held(waiting)
+        with pytest.raises(InputError, match="reservation held is held by a process"):
+            account.give_back(held)
+    account.give_back(waiting)
+    with pytest.raises(InputError, match=r"reservation begun .* has started, and cannot be given back"):
+        account.give_back(begun)
+    for again in (account.give_back, account.start, account.check_open, lambda name: account.settle(name, 0.0)):
+        with pytest.raises(InputError, match=r"reservation waiting .* is given back already"):
+            again(waiting)
+    assert [study["state"] for study in account.state()["studies"]] == ["started", "given back", "reserved"]
+    assert account.state()["zcdp_used"] == pytest.approx(0.02)
+
+
+def test_copies_on_one_machine_are_one_account(account: Account, tmp_path: Path) -> None:
+    """Both may be read; after one was written to, the other is an old copy. They have one lock."""
+    copy = Account.open(shutil.copy(account.path, tmp_path / "copy.ledger"))
+    account.reserve("one", 0.02)
+    for use in (lambda: copy.reserve("two", 0.02), lambda: Account.open(copy.path), copy.state):
+        with pytest.raises(InputError, match="an old copy was put back"):
+            use()
+    copies = [Account.open(shutil.copy(account.path, tmp_path / f"{i}.ledger")) for i in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        made = [pool.submit(one.reserve, "at once", 0.001) for one in copies]
+    assert sorted(one.exception() is None for one in made) == [False, False, False, True]
 
 
 def test_an_adoption_that_cannot_be_written_down_is_none(account: Account) -> None:
@@ -106,10 +165,14 @@ def test_an_adoption_that_cannot_be_written_down_is_none(account: Account) -> No
     assert not head.exists()
     account.path.rmdir()
     account.path.write_bytes(whole + b'{"line": 2, "torn')  # as a crash leaves it
-    assert len(Account.adopt(account.path).state()["adopted"]) == 1
+    adopted = Account.adopt(account.path, lost_machine=True).state()
+    assert len(adopted["adopted"]) == 1 and adopted["lost_machines"] == adopted["adopted"]
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"[1]\n", b"", b"radius,texture\n", b'{"kind": 3}\n'])
+HOSTILE = b'{"kind": "tacit data ledger", "id": "../../evil"}\n'
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[1]\n", b"", b"radius,texture\n", b'{"kind": 3}\n', HOSTILE])
 def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f").write_bytes(content)
     for opening in (Account.open, Account.adopt):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tacit.errors import InputError
-from tacit.results.chain import Chain
+from tacit.results import chain as chain_module
+from tacit.results.chain import Chain, HeadNotKept
 
 ROWS = [{"agent": "north", "count": 3}, {"agent": "south", "count": 4}]
 
@@ -138,8 +142,8 @@ def test_a_reader_beside_a_writer_finds_nothing_cut(chain: Chain, monkeypatch: p
     """Another process appends while this one has read the lines but is not done."""
     hashes, asked = Chain._hashes, iter([True])
 
-    def then_append(self: Chain) -> list[str]:
-        found = hashes(self)
+    def then_append(self: Chain, lines: Iterable[bytes]) -> list[str]:
+        found = hashes(self, lines)
         if next(asked, False):
             chain.append([{"agent": "east", "count": 1}])
         return found
@@ -147,3 +151,120 @@ def test_a_reader_beside_a_writer_finds_nothing_cut(chain: Chain, monkeypatch: p
     reader = reopened(chain)
     monkeypatch.setattr(Chain, "_hashes", then_append)
     assert len(reader.read()) == 4
+
+
+def apart(tmp_path: Path) -> tuple[Chain, Chain]:
+    """A chain with a head elsewhere, and a copy of it."""
+    elsewhere = tmp_path / "state" / "id.json"
+    one, copy = (Chain(tmp_path / name, tmp_path / f"{name}.head", elsewhere) for name in "ab")
+    one.create()
+    one.append(ROWS)
+    copy.path.write_bytes(one.path.read_bytes())
+    copy.head.write_bytes(one.head.read_bytes())
+    return one, copy
+
+
+def test_who_slept_while_a_copy_went_on_is_refused_at_the_next_append(tmp_path: Path) -> None:
+    """Neither has touched the other's file, so sizes tell nothing: the head kept apart does."""
+    one, copy = apart(tmp_path)
+    copy.append(ROWS)
+    before = one.path.read_bytes()
+    with pytest.raises(InputError, match="an old copy was put back"):
+        one.append(ROWS)
+    assert one.path.read_bytes() == before
+    copy.append(ROWS)
+
+
+def test_a_copy_of_the_same_length_is_told_by_its_hash(tmp_path: Path) -> None:
+    one, copy = apart(tmp_path)
+    one.append([{"agent": "north", "count": 1}])
+    mine = copy.head.read_bytes()
+    assert copy.elsewhere is not None
+    copy.elsewhere.write_bytes(mine)  # the two raced: each saw the head of before
+    copy.append([{"agent": "south", "count": 1}])
+    with pytest.raises(InputError, match="is not the ledger that"):
+        one.append(ROWS)
+
+
+def test_a_second_writer_in_the_same_file_ends_the_first(tmp_path: Path) -> None:
+    one, _ = apart(tmp_path)
+    Chain(one.path, one.head, one.elsewhere).append(ROWS)
+    with pytest.raises(InputError, match="another process has added to"):
+        one.append(ROWS)
+
+
+def test_without_the_head_kept_apart_nothing_is_added(tmp_path: Path) -> None:
+    one, _ = apart(tmp_path)
+    assert one.elsewhere is not None
+    one.elsewhere.unlink()
+    with pytest.raises(InputError, match=r"id\.json is gone"):
+        one.append(ROWS)
+
+
+def test_a_line_whose_head_cannot_be_kept_is_in_the_chain_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk of the state folder is full: who looks before charging again charges once."""
+    one, _ = apart(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("tacit.results.chain.write_text", _full)
+        with pytest.raises(HeadNotKept):
+            one.append([{"round": 1}])
+        assert one.read()[-1] == {"round": 1}
+        with pytest.raises(HeadNotKept):
+            one.keep_head()
+    one.keep_head()
+    one.keep_head()
+    assert one.elsewhere is not None
+    assert json.loads(one.elsewhere.read_text())["lines"] == json.loads(one.head.read_text())["lines"] == 3
+    one.append([{"round": 2}])
+    assert [row["round"] for row in one.read() if "round" in row] == [1, 2]
+
+
+def test_a_line_that_cannot_be_written_is_not_in_the_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a flush fails nobody knows what is on the disk, so the lines are taken back and written again."""
+    one, _ = apart(tmp_path)
+    for name in ("fsync", "pwrite"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, _full)
+            with pytest.raises(OSError, match="no space left") as caught:
+                one.append([{"round": 1}, {"round": 1}])
+            assert not isinstance(caught.value, HeadNotKept)
+        assert one.read() == ROWS
+    one.append([{"round": 1}])
+    assert len(one.read()) == 3
+
+
+def _full(*given: object, **named: object) -> int:
+    raise OSError(28, "no space left on device")
+
+
+def test_appends_made_in_one_go_are_those_made_one_by_one(tmp_path: Path) -> None:
+    """So the file does not tell which of them were written together."""
+    groups = [ROWS, [{"agent": "west", "count": 5}], [], ROWS[:1]]
+    together, alone = (Chain(tmp_path / name, tmp_path / f"{name}.head") for name in "ab")
+    for chain in (together, alone):
+        chain.create()
+    together.append_groups(groups)
+    for group in groups:
+        alone.append(group)
+    assert together.path.read_bytes() == alone.path.read_bytes()
+    assert together.head.read_bytes() == alone.head.read_bytes()
+
+
+def test_who_slept_in_the_middle_of_an_append_does_not_write_over_the_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heads were looked at, then the process was paused, and a copy went on."""
+    one, copy = apart(tmp_path)
+    real, asked = chain_module.append_bytes, iter([True])
+
+    def paused(*given: Any) -> None:
+        real(*given)
+        if next(asked, False):
+            copy.append(ROWS[:1])
+
+    monkeypatch.setattr(chain_module, "append_bytes", paused)
+    with pytest.raises(InputError, match="a copy of it has gone on"):
+        one.append(ROWS)
+    with pytest.raises(InputError, match=r"is not the ledger that|an old copy was put back"):
+        one.append(ROWS)
+    copy.append(ROWS)

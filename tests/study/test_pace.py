@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,10 @@ def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Pa
     run = tacit.run(**CLINICS, algorithm="erm-outp,objp", rounds=4, test_share=0.25, out=str(tmp_path / "r"))
     central, own = run.runs
     assert (central["rounds"], own["rounds"], rounds_done(run.runs), rounds_done([central])) == (1, 4, 4, None)
-    spent = {(e["run"], e["agent"]): e["count"] for e in run.folder.read_ledger() if e["kind"] == "release"}
+    spent: Counter[tuple[int, str]] = Counter()
+    for entry in run.folder.read_ledger():
+        if entry["kind"] == "release":
+            spent[entry["run"], entry["agent"]] += entry["count"]
     names = run.folder.read_start(local=False)["data"]["agents"]
     assert spent == {(run_, name): rounds for name in names for run_, rounds in ((0, 1), (1, 4))}
     totals = run.summary["privacy"]["runs"]

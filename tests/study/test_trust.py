@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -186,7 +185,7 @@ def public_files(folder: RunFolder) -> list[str]:
 
 
 def figures(path: Path) -> Iterator[Any]:
-    """Everything a file says, numbers as numbers; but for when it was written and the chain of hashes."""
+    """Everything a file says, numbers as numbers; but for the chain of hashes."""
     if path.suffix == ".npz":
         arrays = read_arrays(path)
         yield list(arrays)
@@ -194,14 +193,14 @@ def figures(path: Path) -> Iterator[Any]:
     elif path.suffix in (".json", ".jsonl"):
         yield from (leaf for line in path.read_text().splitlines() for leaf in leaves(json.loads(line)))
     elif path.name != "ledger.head":
-        yield re.sub(r"ended \S+", "", path.read_text())
+        yield path.read_text()
 
 
 def leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield key
-            yield from () if key in ("ended", "previous") else leaves(item)
+            yield from () if key == "previous" else leaves(item)
     elif isinstance(value, list):
         for item in value:
             yield from leaves(item)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
+from typing import Any
 
 import rich_click as click
 
@@ -20,6 +22,7 @@ from tacit.cli.federation import federation
 from tacit.cli.frontier import frontier
 from tacit.cli.group import NearestGroup
 from tacit.cli.ledger import ledger
+from tacit.cli.ledger_signed import countersign, key, sign, verify
 from tacit.cli.look import plot, report, show
 from tacit.cli.output import stderr, stdout
 from tacit.cli.plan import plan
@@ -30,7 +33,7 @@ from tacit.cli.told import Told
 from tacit.cli.train import resume, train
 from tacit.cli.use import evaluate, predict
 from tacit.engine.team import rank_here
-from tacit.errors import Everywhere, InputError, PrivacyViolation
+from tacit.errors import Everywhere, InputError, LedgerWarning, PrivacyViolation
 from tacit.telling import listening
 from tacit.version import VERSION
 
@@ -79,6 +82,8 @@ COMMANDS = {
 for commands in COMMANDS.values():
     for command in commands:
         cli.add_command(command)
+for command in (key, sign, verify, countersign):
+    ledger.add_command(command)
 click.rich_click.COMMAND_GROUPS = {
     "tacit": [
         {"name": name, "commands": [str(command.name) for command in commands]} for name, commands in COMMANDS.items()
@@ -89,6 +94,7 @@ click.rich_click.COMMAND_GROUPS = {
 def run() -> None:
     """Run a command; what the user got wrong ends with one sentence and exit code 2, a privacy violation with 3."""
     stdout.quiet = stderr.quiet = rank_here() > 0  # of the ranks of a run, the first speaks
+    warnings.showwarning = _warned
     try:
         with listening(Told(stderr)):
             outcome = cli(prog_name="tacit", standalone_mode=False)
@@ -109,6 +115,17 @@ def run() -> None:
         _fail(f"out of memory ({error}): use --precision float32, fewer --seeds or --no-averages")
     except OSError as error:
         _fail(f"cannot read or write{f' {error.filename}' if error.filename else ''}: {error.strerror or error}")
+
+
+_show_warning = warnings.showwarning
+
+
+def _warned(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """A warning that is meant for users, as a sentence of ours; the others as usual."""
+    if issubclass(category, LedgerWarning):
+        stderr.print(f"note: {message}", soft_wrap=True, highlight=False)
+    else:
+        _show_warning(message, category, *place, **more)
 
 
 def _one_line(message: str) -> str:

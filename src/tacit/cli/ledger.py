@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
 from tacit.cli.output import print_json, print_table, stdout
-from tacit.errors import InputError, absent
+from tacit.errors import InputError, absent, no_such
 from tacit.privacy.accounting import EXPLAINED
 from tacit.privacy.guarantee import headline
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.privacy.totals import ledger_totals
-from tacit.results.account import Account
+from tacit.results.account import OPEN, RESERVED, STARTED, Account, folder_of, is_held
 from tacit.results.folder import RunFolder
+from tacit.results.keys import read_public_key
 from tacit.settings.rules import one_of, real
 from tacit.views.tables import format_epsilon
 
 SHOWN_DELTAS = (1e-5, 1e-7, 1e-9)
+NOT_VERIFIED = (
+    "not verified: the chain shows damage, and anybody can compute such a chain; without a key nothing says whose "
+    "lines these are ('tacit ledger verify {path} --key KEY.pub')"
+)
+LOST = (
+    "taken over from a lost machine without a hand-over: what was set aside or spent after this copy was made is not "
+    "known, and another copy may be in use"
+)
 
 
 class PathGroup(click.RichGroup):
@@ -44,6 +53,8 @@ def ledger() -> None:
       tacit ledger init patients.ledger --total-epsilon 3 --delta 1e-6
       tacit run --noise hardened --ledger patients.ledger --total-epsilon 1
       tacit ledger patients.ledger
+      tacit ledger give-back patients.ledger --all
+      tacit ledger verify runs/a --key hospital.pub
     """
 
 
@@ -51,7 +62,9 @@ def ledger() -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def show(path: Path, as_json: bool) -> None:
-    """Add up the ledger of a run folder, or a ledger over studies; tampering is found and said.
+    """Add up the ledger of a run folder, or a ledger over studies, and list its reservations with their state.
+
+    Damage is found and said. Forgery is not, for anybody can compute such a chain: `tacit ledger verify` finds it.
 
     \b
     Examples:
@@ -60,12 +73,22 @@ def show(path: Path, as_json: bool) -> None:
     """
     if path.is_file():
         state = Account.open(path).state()
-        print_json(state) if as_json else _print_account(path, state)
+        studies = [s | {"held": is_held(s["reservation"]), "folder": _known_folder(s)} for s in state["studies"]]
+        if as_json:
+            print_json(state | {"studies": studies, "verified": False})
+            return
+        account_words(path, state)
+        _print_reservations(path, studies)
+        _say(NOT_VERIFIED.format(path=path))
         return
     if not path.exists():
         raise absent("run folder or ledger", path)
     totals = ledger_totals(RunFolder.open(path).read_ledger())
-    print_json({"run": str(path), **totals}) if as_json else _print_run(totals)
+    if as_json:
+        print_json({"run": str(path), **totals, "verified": False})
+        return
+    print_totals(totals)
+    _say(NOT_VERIFIED.format(path=path))
 
 
 @ledger.command()
@@ -75,33 +98,103 @@ def show(path: Path, as_json: bool) -> None:
 @click.option("--adjacency", default="add-remove", metavar="VALUE", help="of all its studies [default: add-remove]")
 @click.option("--unit", default="record", metavar="TEXT", help="record, or a schema's unit column [default: record]")
 @click.option("--data", "name", default="", metavar="TEXT", help="what the ledger is of, for its readers")
-def init(file: Path, total_epsilon: str, delta: str, adjacency: str, unit: str, name: str) -> None:
+@click.option("--further", is_flag=True, help="for records that have a ledger already: what both allow adds up")
+def init(file: Path, total_epsilon: str, delta: str, adjacency: str, unit: str, name: str, further: bool) -> None:
     """Begin the ledger of a data set over all studies; every run that names it reserves its whole plan there.
+
+    This machine remembers, by a keyed digest that never leaves it, which records have which ledger. A second ledger for
+    the same table is refused, unless it was begun with --further; sorting the rows changes nothing. It is there for
+    mistakes: one edited row evades it.
 
     \b
     Examples:
       tacit ledger init patients.ledger --total-epsilon 3 --delta 1e-6
+      tacit ledger init more.ledger --total-epsilon 1 --further
     """
     budget = real(0.0)("total-epsilon", total_epsilon)
     relation = one_of("adjacency", lambda: ADJACENCIES)("adjacency", adjacency)
-    Account.create(file, name or file.stem, budget, real(0.0, 1.0)("delta", delta), relation, unit)
+    Account.create(file, name or file.stem, budget, real(0.0, 1.0)("delta", delta), relation, unit, further)
     stdout.print(f"{file}: use it with 'tacit run --noise hardened --ledger {file}'", soft_wrap=True, highlight=False)
+
+
+@ledger.command("give-back")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("reservation", required=False)
+@click.option("--all", "every", is_flag=True, help="every reservation that never started and that no process holds")
+def give_back(file: Path, reservation: str | None, every: bool) -> None:
+    """Give back what was set aside for a run that never started, as one that was killed while it read its records.
+
+    A reservation has started once noise may have been drawn: it is in the ledger before the first draw. What started is
+    never given back; 'tacit resume' of its folder goes on with it and settles it, else its whole plan stays spent. The
+    first digits of RESERVATION are enough.
+
+    \b
+    Examples:
+      tacit ledger give-back patients.ledger 3f9a2c
+      tacit ledger give-back patients.ledger --all
+    """
+    account = Account.open(file)
+    studies = account.state()["studies"]
+    if every == (reservation is not None):
+        raise InputError("give the first digits of one reservation, or --all: 'tacit ledger FILE' lists them")
+    chosen = [s for s in studies if s["state"] == RESERVED and not is_held(s["reservation"])]
+    if reservation is not None:
+        chosen = [s for s in studies if s["reservation"].startswith(reservation)]
+        if len(chosen) != 1:
+            raise no_such("reservation", reservation, [s["reservation"][:12] for s in studies])
+    for study in chosen:
+        account.give_back(study["reservation"])
+        _say(f"given back: {study['reservation'][:12]}, set aside for {_study(study['study'])}")
+    if not chosen:
+        _say("nothing to give back: every reservation has started, has ended, or is held by a process")
+
+
+@ledger.command("hand-over")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--to", "to", type=click.Path(path_type=Path), required=True, metavar="KEY.pub", help="its new machine's")
+def hand_over(file: Path, to: Path) -> None:
+    """Close a ledger on this machine for another one to go on with; only the machine with that key can adopt it.
+
+    KEY.pub is what 'tacit ledger key --out KEY.pub' writes on the new machine. Then copy FILE there, and adopt it. Runs
+    that have started and not ended stay at their whole plan: they cannot go on after this.
+
+    \b
+    Examples:
+      tacit ledger hand-over patients.ledger --to new-machine.pub
+    """
+    account, key = Account.open(file), read_public_key(to)
+    left = [s for s in account.state()["studies"] if s["state"] == STARTED]
+    account.hand_over(key.id)
+    for study in left:
+        _say(f"{_study(study['study'])} has started and not ended: its whole plan stays spent, and it cannot go on")
+    _say(f"{file}: closed here; copy it to the machine with key {key.id}, and 'tacit ledger adopt' it there")
 
 
 @ledger.command()
 @click.argument("file", type=click.Path(path_type=Path))
-def adopt(file: Path) -> None:
-    """Take a ledger that was moved here from another machine as it is; the ledger will say so.
+@click.option("--key", type=click.Path(path_type=Path), metavar="KEY.pub", help="demand that this key handed it over")
+@click.option("--lost-machine", is_flag=True, help="there is no hand-over, for the machine it was on is lost")
+def adopt(file: Path, key: Path | None, lost_machine: bool) -> None:
+    """Go on with a ledger that another machine handed over to this one.
+
+    It is a move: the old machine closed the ledger (tacit ledger hand-over), a copy from before that is refused, and so
+    is a second adoption. --lost-machine takes a copy as it is. What was spent after the copy was made is not known
+    then, and another copy may be in use; the ledger says so from then on.
 
     \b
     Examples:
       tacit ledger adopt patients.ledger
+      tacit ledger adopt patients.ledger --key old-machine.pub
+      tacit ledger adopt patients.ledger --lost-machine
     """
-    Account.adopt(file)
-    stdout.print(f"{file}: its head is kept on this machine from now on", soft_wrap=True, highlight=False)
+    Account.adopt(file, lost_machine, read_public_key(key).id if key else "")
+    _say(f"{file}: it goes on here, and its head is kept on this machine from now on")
+    if lost_machine:
+        _say(f"WARNING: {LOST}")
 
 
-def _print_run(totals: Mapping[str, Any]) -> None:
+def print_totals(totals: Mapping[str, Any]) -> None:
+    """What a run's ledger comes to."""
     if not totals["events"]:
         raise InputError("nothing was released yet: the ledger holds the plan alone")
     stdout.print(PAPER_HEADLINE if totals["mode"] == "paper" else headline(totals), soft_wrap=True, highlight=False)
@@ -137,27 +230,57 @@ def _study(name: str) -> str:
     return f"{first}{slash}{experiment[:8]}"
 
 
-def _print_account(path: Path, state: Mapping[str, Any]) -> None:
-    stdout.print(
+def account_words(path: Path, state: Mapping[str, Any]) -> None:
+    """What a ledger over studies comes to, and what must be known about it."""
+    _say(
         f"{state['data']}: epsilon {format_epsilon(state['epsilon_used'])} of {state['total_epsilon']:g} used or set "
         f"aside at delta {state['delta']:g}; one more study of up to {state['epsilon_next']:.4g} fits "
-        "(budgets add up as zCDP, by which two halves are less than a whole)",
-        soft_wrap=True,
-        highlight=False,
+        "(budgets add up as zCDP, by which two halves are less than a whole)"
     )
+    if state["further"]:
+        _say("begun as a further ledger: the same records may have spent in another one too, and what both say adds up")
+    if state["handed_over"]:
+        _say(f"handed over to key {state['handed_over']}: it goes on there, and this is what it was")
     for when in state["adopted"]:
-        stdout.print(f"adopted as it was on {when}: what came before was not checked here", highlight=False)
+        _say(f"adopted on {when}" + (f": WARNING: {LOST}" if when in state["lost_machines"] else ", handed over"))
     for study in state["studies"]:
         if "non_private" in study:
-            stdout.print(
+            _say(
                 f"{_study(study['study'])} is non_private: {study['non_private']}; its noise protected nobody, "
-                "and its cost here is nominal",
-                soft_wrap=True,
-                highlight=False,
+                "and its cost here is nominal"
             )
+
+
+def _print_reservations(path: Path, studies: Sequence[Mapping[str, Any]]) -> None:
     rows = [
-        (_study(s["study"]), s["time"][:16], s.get("settled", "set aside")[:16], f"{s['zcdp']:.4g}")
-        for s in state["studies"]
+        (
+            _study(s["study"]),
+            s["reservation"][:12],
+            s["state"],
+            s["time"][:16],
+            s.get("settled", "")[:16],
+            f"{s['zcdp']:.4g}",
+        )
+        for s in studies
     ]
     if rows:
-        print_table(("study", "begun", "ended", "zCDP"), rows, left=3)
+        print_table(("study", "reservation", "state", "begun", "ended", "zCDP"), rows, left=5)
+    for s in studies:
+        name = f"{_study(s['study'])} ({s['reservation'][:12]})"
+        if s["held"] and s["state"] in OPEN:
+            _say(f"{name}: a process works under it now")
+        elif s["state"] == RESERVED:
+            _say(f"{name} never started: 'tacit ledger give-back {path} {s['reservation'][:12]}' gives it back")
+        elif s["state"] == STARTED:
+            known = f"'tacit resume {s['folder']}' goes on with it" if s["folder"] else "no folder of it is known here"
+            _say(f"{name} has started and not ended: {known}, and until it has ended its whole plan counts")
+
+
+def _known_folder(study: Mapping[str, Any]) -> str:
+    """Where a study's run folder is, if it is still there."""
+    folder = folder_of(study["reservation"])
+    return folder if folder and Path(folder).is_dir() else ""
+
+
+def _say(sentence: str) -> None:
+    stdout.print(sentence, soft_wrap=True, highlight=False)

@@ -124,7 +124,7 @@ def _picture_place(folders: list[RunFolder]) -> Path:
     """In the run folder; with figures that are local-only, in the folder for those."""
     if len(folders) > 1:
         return Path("curves.png")
-    return (folders[0].local if folders[0].local_metrics.is_file() else folders[0].path) / "curves.png"
+    return (folders[0].local if folders[0].has_local else folders[0].path) / "curves.png"
 
 
 @click.command()

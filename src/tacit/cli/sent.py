@@ -9,7 +9,7 @@ from tacit.cli.output import stderr
 from tacit.cli.watch import Watcher
 from tacit.data import source_for
 from tacit.data.maps import keeps_places
-from tacit.results.files import write_text
+from tacit.results.files import make_folder, write_text
 from tacit.results.folder import LOCAL_ONLY, RunFolder
 from tacit.study.sent import Sent
 from tacit.telling import listening
@@ -61,6 +61,6 @@ def _checked(found: Sent) -> str:
 def own_place(folder: RunFolder) -> Path:
     """The folder for what must not leave the house; a run in mode paper gets one here."""
     if not folder.local.is_dir():
-        folder.local.mkdir()
+        make_folder(folder.local)
         write_text(folder.local / "README.txt", LOCAL_ONLY)
     return folder.local

@@ -24,7 +24,7 @@ def csv_name(found: Sequence[Found], local: bool) -> str:
 
 def holds_local(found: Sequence[Found]) -> bool:
     """Whether some of these runs have figures computed without noise."""
-    return any(RunFolder(one.path).local_metrics.is_file() for one in found)
+    return any(RunFolder(one.path).has_local for one in found)
 
 
 def csv_rows(found: Sequence[Found], local: bool) -> Iterator[str]:

@@ -54,12 +54,13 @@ def _began(folder: RunFolder) -> dict[str, Any]:
 
 
 def _progress(folder: RunFolder, made: Mapping[str, Any], local: bool, busy: bool) -> dict[str, Any]:
-    private = folder.local_metrics.is_file()  # a folder local-only may hold a picture alone
+    private = folder.has_local  # a folder local-only may hold a picture alone
     if folder.finished:
         summary = folder.read_summary(local=False)
         entries, ended = summary["runs"], folder.summary.stat().st_mtime
         state: dict[str, Any] = {"state": "finished", "share": 1.0, "done": rounds_done(entries) or made["planned"]}
-        state["started"] = min(made["started"], datetime.fromisoformat(summary["ended"]).timestamp())  # of a copy
+        if when := folder.read_summary(local).get("ended"):  # of a certified run it is for the owner alone
+            state["started"] = min(made["started"], datetime.fromisoformat(when).timestamp())  # of a copy
     else:
         entries, ended = _last_rows(folder, local=False), folder.metrics.stat().st_mtime
         state = {"state": "running"} if busy else _stopped(folder, private, str(folder.path) if local else made["name"])
@@ -113,7 +114,7 @@ def _last_rows(folder: RunFolder, local: bool = True) -> list[dict[str, Any]]:
     """The rows of the last round that was evaluated, one for each run of the algorithm at hand."""
     rows = _tail(folder.metrics)
     last = [row for row in rows if (row["algorithm"], row["round"]) == (rows[-1]["algorithm"], rows[-1]["round"])]
-    if not local or not folder.local_metrics.is_file():
+    if not local or not folder.has_local:
         return last
     kept = {(row["run"], row["round"]): row for row in _tail(folder.local_metrics)}
     return [row | kept.get((row["run"], row["round"]), {}) for row in last]

@@ -53,7 +53,7 @@ def read_metrics(request: Request) -> list[Metrics]:
 
 def private_names(request: Request) -> tuple[str, ...]:
     """The metrics that are for the owner of the records alone."""
-    if not request.folder.local_metrics.is_file():
+    if not request.folder.has_local:
         return ()
     first = next(read_lines(request.folder.local_metrics), {})
     return tuple(name for name in first if name not in LABELS)

@@ -23,10 +23,11 @@ from tacit.federation.policy import Site
 from tacit.privacy.accountants.zcdp import zcdp_sum
 from tacit.privacy.ledger import entries, releases
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
-from tacit.results.account import Account
+from tacit.results.account import Account, Hold
 from tacit.results.chain import Chain
 from tacit.results.folder import RunFolder
 from tacit.study.build import Study
+from tacit.study.close import sign
 from tacit.types import Array, Shard
 
 
@@ -46,9 +47,11 @@ class AtWork:
     books: Study
     folder: RunFolder
     seed: int | None  # noise from this seed: for tests, and of no protection
+    hold: Hold  # of the study's reservation, while it is at work
     chain: Chain = field(init=False)
     charged: set[int] = field(init=False)  # the rounds that the ledger has
     agreed: tuple[bytes, ...] = field(init=False)  # what the site's files said when it agreed
+    started: bool = False  # whether the ledger over studies knows that noise is drawn
 
     def __post_init__(self) -> None:
         """Bring the ledger up to the journal: a crash may have come between the two."""
@@ -69,6 +72,7 @@ class AtWork:
         if agent is None or not base < t <= self.agreement.part.rounds:
             raise Refused(f"round {t} from base {base} does not follow from what this site has answered")
         self._check(message.w)
+        self._start()
         step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
         data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
         drawn = entries(
@@ -123,6 +127,13 @@ class AtWork:
             self.chain.append(row.events)
             self.charged.add(row.round)
 
+    def _start(self) -> None:
+        """The ledger over studies knows that noise is drawn before it is."""
+        if not self.started:
+            self.hold.note(self.folder.path.resolve())
+            Account.open(self.site.ledger).start(self.experiment.reservation)
+            self.started = True
+
     def _check(self, w: Array) -> None:
         zero = self.agreement.zero
         if w.shape != zero.shape or w.dtype != zero.dtype or not np.isfinite(w).all():
@@ -144,6 +155,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
     begun = journal.experiment(name)
     if begun is None:
         begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, uuid.uuid4().hex, marked)
+    hold = Hold(begun.reservation)
     if reservation_of(site, begun) is None:
         adjacency, unit = agreement.outline.settings.adjacency, agreement.facts.unit
         Account.open(site.ledger).reserve(
@@ -155,7 +167,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
         begin_books(place, books, begun.reservation, ledger=note)
     folder = RunFolder.open(place)
     folder.check_at_home()
-    return AtWork(site, journal, begun, agreement, shard, books, folder, seed)
+    return AtWork(site, journal, begun, agreement, shard, books, folder, seed, hold)
 
 
 def mark(seed: int | None) -> str:
@@ -181,7 +193,10 @@ def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFold
     catch_up(journal, experiment, folder.chain)
     spent = [zcdp_sum(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
     cost = math.fsum(math.inf if one is None else one for one in spent)
-    Account.open(site.ledger).settle(experiment.reservation, cost)
+    sign(folder)
+    account, head = Account.open(site.ledger), folder.chain.hashes()[-1]
+    if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
+        account.settle(experiment.reservation, cost, head)
     journal.close(experiment.id)
 
 

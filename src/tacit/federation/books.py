@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.engine.evaluate import test_error
 from tacit.federation.agreement import Agreement
-from tacit.results.files import write_arrays
+from tacit.results.files import move_folder, write_arrays
 from tacit.results.folder import RunFolder, append_lines
 from tacit.study.begin import beginning
 from tacit.study.build import Study
@@ -45,7 +45,7 @@ def begin_books(
     begun["ledger"] += map(dict, ledger)
     shutil.rmtree(aside, ignore_errors=True)  # what a crash left
     RunFolder.create(aside, **begun)
-    aside.rename(path)
+    move_folder(aside, path)
     return RunFolder.open(path)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from tacit.algorithms.base import Agent
 from tacit.errors import InputError
 from tacit.federation.wire import array_digest, digest
+from tacit.results.files import make_folder
 from tacit.types import Array
 
 TABLES = """
@@ -83,8 +84,7 @@ class Journal:
     @contextmanager
     def open(cls, folder: Path, patience: float = 20.0) -> Iterator[Journal]:
         """The journal in a site's state folder; an agent that is going down is waited for."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.chmod(0o700)
+        make_folder(folder, exist_ok=True, private=True)
         with (folder / "lock").open("w") as lock:
             _lock(lock.fileno(), folder, patience)
             path = folder / "journal.sqlite"

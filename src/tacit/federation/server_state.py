@@ -10,8 +10,8 @@ import numpy as np
 
 from tacit.algorithms.server import Full, new_server
 from tacit.errors import InputError
-from tacit.results.files import read_arrays, write_arrays
-from tacit.results.folder import RunFolder, flushed_size
+from tacit.results.files import flushed_size, make_file, read_arrays, write_arrays
+from tacit.results.folder import RunFolder
 from tacit.types import Array
 
 
@@ -62,7 +62,7 @@ def restore(folder: RunFolder, name: str, start: ServerState) -> ServerState:
         sent = (int(found["sent"][0]), int(found["sent"][1]))
         start = ServerState(int(found["round"]), server, bases, found["w"], float(found["seconds"]), sent)
     for path, size in zip(lines_of(folder), places, strict=True):
-        path.touch()
+        make_file(path)
         if path.stat().st_size < size:
             raise InputError(f"{path} is shorter than its checkpoint says: the run folder was changed by hand")
         os.truncate(path, size)
@@ -83,5 +83,6 @@ def journal_w(folder: RunFolder, t: int, w: Array) -> Array:
 def lines_of(folder: RunFolder) -> tuple[Path, Path]:
     """The files that grow by a line a round."""
     rounds = folder.path / "rounds.jsonl"
-    rounds.touch()
+    if not rounds.exists():
+        make_file(rounds)
     return folder.metrics, rounds

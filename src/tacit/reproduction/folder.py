@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError
-from tacit.results.files import read_arrays, to_json, write_arrays, write_text
+from tacit.results.files import make_folder, read_arrays, to_json, write_arrays, write_text
 from tacit.types import Array
 
 LOCK = ".lock"
@@ -71,7 +71,7 @@ class ReproductionFolder:
                     " choose another --out"
                 )
         for name in ("stages", "checkpoint"):
-            (self.path / name).mkdir(exist_ok=True)
+            make_folder(self.path / name, exist_ok=True)
         write_text(self.plan, text)
 
     def read_plan(self) -> dict[str, Any]:

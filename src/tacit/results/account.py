@@ -2,15 +2,19 @@
 
 It adds zero-concentrated privacy, whose sum stays a valid stop rule when later studies are chosen after seeing what
 earlier ones released; the minimum over accountants would not.
+
+A reservation is `reserved` until noise is about to be drawn, then `started`, and ends `settled` or `given back`. Only
+what never started can be given back: a missing folder or journal proves nothing.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +23,75 @@ from typing import Any
 from tacit.errors import InputError, absent
 from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
 from tacit.results.chain import Chain, head_elsewhere
+from tacit.results.files import write_text
+from tacit.results.signing import NAME, HandOver, check_hand_over, signed_hand_over
+from tacit.state import state_folder
 
 KIND = "tacit data ledger"
+RESERVED, STARTED, SETTLED, GIVEN_BACK = "reserved", "started", "settled", "given back"
+OPEN = (RESERVED, STARTED)
+STATES = {"reserve": RESERVED, "started": STARTED, "settle": SETTLED, "given-back": GIVEN_BACK}  # by kind of row
+FROM = {"reserve": ("",), "started": (RESERVED,), "settle": OPEN, "given-back": (RESERVED,)}  # the states it may follow
+
+
+class Hold:
+    """A lock named after a reservation, for the process that works under it; it goes with the process."""
+
+    def __init__(self, reservation: str) -> None:
+        """Take it, or refuse where another process has it."""
+        place = _hold_file(reservation)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        self._handle: int | None = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise InputError(f"reservation {reservation} is held by a process that works under it") from None
+
+    def note(self, folder: Path) -> None:
+        """Where the work is, for those who look at the ledger on this machine; the ledger itself names no path."""
+        if self._handle is not None:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, os.fsencode(folder), 0)
+
+    def release(self) -> None:
+        """Let it go."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def __enter__(self) -> Hold:
+        """Hold it for a block."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Let it go, however the block ends."""
+        self.release()
+
+    def __del__(self) -> None:
+        """Let it go with its holder."""
+        if hasattr(self, "_handle"):
+            self.release()
+
+
+def is_held(reservation: str) -> bool:
+    """Whether a process on this machine works under a reservation now."""
+    try:
+        with _hold_file(reservation).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)  # where there is no lock, nobody has it
+    return False
+
+
+def folder_of(reservation: str) -> str:
+    """Where the run under a reservation is, as far as this machine knows."""
+    place = _hold_file(reservation)
+    return os.fsdecode(place.read_bytes()) if place.is_file() else ""
+
+
+def _hold_file(reservation: str) -> Path:
+    return state_folder() / "reservations" / f"{Path(reservation).name}.lock"
 
 
 @dataclass(frozen=True)
@@ -39,8 +110,12 @@ class Account:
         delta: float,
         adjacency: str = "add-remove",
         unit: str = "record",
+        further: bool = False,
     ) -> Account:
-        """A new ledger with its budget, for one relation of neighbours: sums over several would hold for none."""
+        """A new ledger with its budget, for one relation of neighbours: sums over several would hold for none.
+
+        `further`: it may be used with records that have another ledger already; what both allow adds up.
+        """
         if path.exists():
             raise InputError(f"{path} exists: a ledger is never begun anew")
         if not path.parent.is_dir():
@@ -49,27 +124,67 @@ class Account:
         account._chain.head.parent.mkdir(parents=True, exist_ok=True)
         account._chain.create()
         first = {"kind": KIND, "id": account.identity, "data": name, "total_epsilon": total_epsilon, "delta": delta}
-        account._chain.append([first | {"adjacency": adjacency, "unit": unit, "time": _now()}])
+        first |= {"adjacency": adjacency, "unit": unit, "time": _now()} | ({"further": True} if further else {})
+        account._chain.append([first])
         return account
 
     @classmethod
     def open(cls, path: Path) -> Account:
-        """An existing ledger."""
+        """An existing ledger, which must be at home on this machine."""
         if not path.is_file():
             raise absent("ledger", path, f"'tacit ledger init {path}' begins one")
-        account = cls(path, _identity(path))
-        account._chain.read()
+        account = cls(path, identity_of(path))
+        rows = account._chain.read()
+        adopted = next((row for row in reversed(rows) if row["kind"] == "adopted"), None)
+        if adopted is not None and not account._mark(adopted["nonce"]).exists():
+            raise InputError(
+                f"{path} was adopted on another machine and is at home there: have it handed over, then adopt it"
+            )
         return account
 
     @classmethod
-    def adopt(cls, path: Path) -> Account:
-        """Take a ledger that was moved here from another machine as it is, and say so in it."""
-        account = cls(path, _identity(path))
-        if account._chain.head.exists():
-            raise InputError(f"{path} is known on this machine already: there is nothing to adopt")
-        account._chain.head.parent.mkdir(parents=True, exist_ok=True)
-        account._chain.adopt([{"kind": "adopted", "time": _now()}])
+    def adopt(cls, path: Path, lost_machine: bool = False, key: str = "") -> Account:
+        """Go on with a ledger that another machine handed over to this one; the row that says so is in it.
+
+        `lost_machine`: there was no hand-over, because there is no machine left to make one. `key`: the id of the key
+        that must have signed the hand-over.
+        """
+        account = cls(path, identity_of(path))
+        with account._locked():
+            rows, known = account._chain.rows(), account._chain.head.exists()
+            if known:
+                account._chain.read()  # an older copy than the one known here is refused
+            given = HandOver.of(rows[-1]) if rows[-1]["kind"] == "handed-over" else None
+            if lost_machine:
+                nonce = account._taken(known, None)
+            else:
+                nonce = account._taken(known, given)
+                check_hand_over(path, account.identity, given, account._chain.hashes(), key)
+            write_text(account._mark(nonce), "")
+            row = {"kind": "adopted", "nonce": nonce, "time": _now(), "lost_machine": lost_machine}
+            account._chain.append([row]) if known else account._chain.adopt([row])
         return account
+
+    def _taken(self, known: bool, given: HandOver | None) -> str:
+        """The nonce to adopt it under; what this machine may not adopt is refused."""
+        count = len(self._chain.hashes()) - 1
+        if known and (given is None or self._chain.kept()[0] == count):
+            made_here = f"was handed over from this machine to key {given.to}" if given else "is known here already"
+            raise InputError(f"{self.path} {made_here}: there is nothing to adopt")
+        return uuid.uuid4().hex if given is None else given.nonce
+
+    def hand_over(self, to: str) -> None:
+        """Close the ledger on this machine, for the one whose key is `to` (its id) to go on with."""
+        with self._locked():
+            state = self._writable()
+            for study in state["studies"]:
+                if study["state"] == RESERVED or (study["state"] == STARTED and is_held(study["reservation"])):
+                    raise InputError(
+                        f"{self.path} cannot be handed over yet: reservation {study['reservation']} of "
+                        f"{study['study']} is {study['state']}; let its run end, or give it back"
+                    )
+            hashes = self._chain.hashes()
+            self._chain.append([signed_hand_over(self.identity, hashes, to).row() | {"time": _now()}])
 
     def reserve(
         self,
@@ -86,7 +201,10 @@ class Account:
         for whoever has to know the reservation's name before it is made.
         """
         with self._locked():
-            self.after(self.state(), rho, adjacency, unit)
+            state = self._writable()
+            self.after(state, rho, adjacency, unit)
+            if name in {study["reservation"] for study in state["studies"]}:
+                raise InputError(f"{self.path} has a reservation {name} already: two of one name would count as one")
             name = name or uuid.uuid4().hex
             row = {"kind": "reserve", "reservation": name, "study": study, "zcdp": rho, "time": _now()}
             self._chain.append([row | ({"non_private": non_private} if non_private else {})])
@@ -106,57 +224,137 @@ class Account:
             )
         return after
 
-    def settle(self, reservation: str, rho: float) -> None:
-        """Replace a reservation by what was really spent, once the study has ended; settling again changes nothing."""
+    def start(self, reservation: str) -> None:
+        """Note that noise is about to be drawn, on the disk before it is: what started is never given back.
+
+        A run that goes on has started already.
+        """
         with self._locked():
-            if not any(row["kind"] == "settle" and row["reservation"] == reservation for row in self._chain.read()):
-                self._chain.append([{"kind": "settle", "reservation": reservation, "zcdp": rho, "time": _now()}])
+            if self._entry(self._writable(), reservation, OPEN)["state"] == RESERVED:
+                self._chain.append([{"kind": "started", "reservation": reservation, "time": _now()}])
+
+    def settle(self, reservation: str, rho: float, head: str = "") -> None:
+        """Replace a reservation by what was really spent, once the study has ended; it is done once.
+
+        `head` is the hash of the last line of the study's own ledger, by which a caller that was interrupted knows its
+        own work again (`settled_from`); a second folder under the same reservation has another one, and is refused.
+        """
+        with self._locked():
+            self._entry(self._writable(), reservation, OPEN)
+            row = {"kind": "settle", "reservation": reservation, "zcdp": rho, "time": _now()}
+            self._chain.append([row | ({"head": head} if head else {})])
+
+    def settled_from(self, reservation: str, head: str) -> bool:
+        """Whether a reservation was settled by the study whose ledger ends with this hash."""
+        return any(s["reservation"] == reservation and s.get("head") == head for s in self.state()["studies"])
+
+    def give_back(self, reservation: str) -> None:
+        """Give a reservation back that never started; while a process works under it, or once it started, refuse."""
+        self._entry(self._writable(), reservation, (RESERVED,))
+        with Hold(reservation):
+            self.give_back_held(reservation)
+
+    def give_back_held(self, reservation: str) -> None:
+        """`give_back` for the process that holds the reservation."""
+        with self._locked():
+            self._entry(self._writable(), reservation, (RESERVED,))
+            self._chain.append([{"kind": "given-back", "reservation": reservation, "zcdp": 0.0, "time": _now()}])
 
     def check_open(self, reservation: str) -> None:
         """Refuse to go on under a reservation that was given back or settled."""
-        study = next((s for s in self.state()["studies"] if s["reservation"] == reservation), None)
-        if study is None or "settled" in study:
-            raise InputError(f"{self.path} has no open reservation for this run: start a new one")
+        self._entry(self._writable(), reservation, OPEN)
+
+    def _entry(self, state: Mapping[str, Any], reservation: str, allowed: Sequence[str]) -> Mapping[str, Any]:
+        """A reservation in one of the allowed states."""
+        study = next((s for s in state["studies"] if s["reservation"] == reservation), None)
+        if study is None:
+            raise InputError(f"{self.path} has no reservation {reservation}")
+        if study["state"] in allowed:
+            return dict(study)
+        if study["state"] == STARTED:
+            raise InputError(
+                f"reservation {reservation} of {self.path} has started, and cannot be given back: noise may have been "
+                "drawn; 'tacit resume' of its folder settles it, else its whole plan stays spent"
+            )
+        raise InputError(
+            f"reservation {reservation} of {self.path} is {study['state']} already: it can neither be used nor settled "
+            "again, and what a second folder under it released is in no ledger"
+        )
+
+    def _writable(self) -> dict[str, Any]:
+        """The state of a ledger that goes on here."""
+        state = self.state()
+        if state["handed_over"]:
+            raise InputError(f"{self.path} was handed over to key {state['handed_over']}: it goes on there, not here")
+        return state
 
     def state(self) -> dict[str, Any]:
         """Budget, what is used or set aside, what is left, and the studies."""
-        rows = self._chain.read()
-        first, studies = rows[0], {row["reservation"]: dict(row) for row in rows if row["kind"] == "reserve"}
-        for row in rows:
-            if row["kind"] == "settle":
-                studies[row["reservation"]] |= {"zcdp": row["zcdp"], "settled": row["time"]}
-        used = sum(study["zcdp"] for study in studies.values())
-        left = zcdp_budget(first["total_epsilon"], first["delta"]) - used
-        return {
-            "data": first["data"],
-            "adjacency": first["adjacency"],
-            "unit": first["unit"],
-            "total_epsilon": first["total_epsilon"],
-            "delta": first["delta"],
-            "zcdp_used": used,
-            "zcdp_left": left,
-            "epsilon_used": zcdp_epsilon(used, first["delta"]),
-            "epsilon_next": zcdp_epsilon(left, first["delta"]),  # of one more study that uses all that is left
-            "adopted": [row["time"] for row in rows if row["kind"] == "adopted"],
-            "studies": list(studies.values()),
-        }
+        return account_state(self._chain.read())
+
+    @property
+    def chain(self) -> Chain:
+        """Its lines, for those who check or sign them."""
+        return self._chain
 
     @property
     def _chain(self) -> Chain:
         return Chain(self.path, head_elsewhere(self.identity))
 
+    def _mark(self, nonce: str) -> Path:
+        """The file that says that this machine adopted the ledger under this nonce."""
+        return self._chain.head.with_name(f"{self.identity}.{Path(nonce).name}.adopted")
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with self.path.open("r") as file:
+        """One writer at a time of all copies of the ledger on this machine."""
+        place = self._chain.head.with_suffix(".lock")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
-def _identity(path: Path) -> str:
+def account_state(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the lines of a ledger over studies say: its budget, what is used or set aside or left, and the studies."""
+    first = rows[0]
+    studies: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["kind"] in FROM:
+            study = studies.setdefault(row["reservation"], dict(row) | {"state": ""})
+            if study["state"] not in FROM[row["kind"]]:
+                raise InputError(f"the ledger has a line '{row['kind']}' for reservation {row['reservation']} too many")
+            study["state"] = STATES[row["kind"]]
+            study |= {name: row[name] for name in ("zcdp", "head") if name in row}
+            study |= {"started": row["time"]} if study["state"] == STARTED else {}
+            study |= {"settled": row["time"]} if study["state"] not in OPEN else {}
+    used = sum(study["zcdp"] for study in studies.values())
+    left = zcdp_budget(first["total_epsilon"], first["delta"]) - used
+    adopted = [row for row in rows if row["kind"] == "adopted"]
+    return {
+        "data": first["data"],
+        "adjacency": first["adjacency"],
+        "unit": first["unit"],
+        "further": first.get("further", False),
+        "total_epsilon": first["total_epsilon"],
+        "delta": first["delta"],
+        "zcdp_used": used,
+        "zcdp_left": left,
+        "epsilon_used": zcdp_epsilon(used, first["delta"]),
+        "epsilon_next": zcdp_epsilon(left, first["delta"]),  # of one more study that uses all that is left
+        "adopted": [row["time"] for row in adopted],
+        "lost_machines": [row["time"] for row in adopted if row["lost_machine"]],
+        "handed_over": rows[-1]["to"] if rows[-1]["kind"] == "handed-over" else "",
+        "studies": list(studies.values()),
+    }
+
+
+def identity_of(path: Path) -> str:
     """The name in the first line of a ledger over studies."""
     try:
-        first = json.loads(path.read_bytes().partition(b"\n")[0])
-        if first["kind"] == KIND:
+        with path.open("rb") as file:
+            first = json.loads(file.readline(2**16))
+        if first["kind"] == KIND and NAME.fullmatch(first["id"]):
             return str(first["id"])
     except (OSError, ValueError, KeyError, TypeError):
         pass

@@ -1,12 +1,18 @@
-"""Files that are whole or absent: written beside their place, flushed to the disk, then moved there."""
+"""The only place that puts files on the disk so that they outlive a power cut.
+
+A file is written beside its place, flushed to the disk, and moved there; then the folder is flushed too, for a name is
+lost with the power as easily as a file's bytes. What is private is for its owner's eyes alone (0600, folders 0700): all
+that lies in local-only/ and checkpoint/ of a run and in the state folder. The rest follows the umask.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -14,31 +20,128 @@ from typing import IO, Any
 import numpy as np
 
 from tacit.errors import InputError
+from tacit.state import state_folder
 from tacit.types import Array
+
+LOCAL_FOLDER, CHECKPOINT_FOLDER = "local-only", "checkpoint"
+
+
+def is_private(path: Path) -> bool:
+    """Whether a file or folder is for its owner's eyes alone, by the place it has."""
+    apart = {LOCAL_FOLDER, CHECKPOINT_FOLDER}
+    return path.name in apart or path.parent.name in apart or path.is_relative_to(state_folder())
+
+
+def flush_folder(path: Path) -> None:
+    """The names in a folder are on the disk when this returns."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # of file systems that keep names without being asked
+            raise
+    finally:
+        os.close(handle)
+
+
+def make_folder(path: Path, exist_ok: bool = False, private: bool = False) -> None:
+    """A folder and those above it, on the disk when this returns; a private one is made 0700, also where it was not.
+
+    Raises
+    ------
+    FileExistsError
+        Where something has its name already, unless that is a folder and `exist_ok`.
+    """
+    if not path.parent.exists() or path.parent.is_relative_to(state_folder()):
+        make_folder(path.parent, exist_ok=True)
+    private = private or is_private(path)
+    try:
+        path.mkdir(mode=0o700 if private else 0o777)
+    except FileExistsError:
+        if not exist_ok or not path.is_dir():
+            raise
+        if private and path.stat().st_mode & 0o077:
+            path.chmod(0o700)
+        return
+    flush_folder(path.parent)
+
+
+def open_file(path: Path, flags: int, private: bool = False) -> int:
+    """A handle of a file, which is made where `flags` say so: 0600 where it is private, else as the umask has it."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600 if private or is_private(path) else 0o666)
+
+
+def make_file(path: Path) -> None:
+    """An empty file, on the disk when this returns; one that is there stays as it is."""
+    os.close(open_file(path, os.O_RDWR | os.O_CREAT))
+    flush_folder(path.parent)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of `path` when the block ends well and vanishes when it does not."""
+def replacing(path: Path, private: bool = False, check: Callable[[], None] = lambda: None) -> Iterator[IO[bytes]]:
+    """A file to write to, which takes the place of `path` when the block ends well and vanishes when it does not.
+
+    It is on the disk, under its name, when the block has ended. `check` is called at the last moment before it takes
+    its place, and may refuse.
+    """
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to put {path.name} into")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    handle = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private or is_private(path))
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o644)
+        check()
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    flush_folder(path.parent)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a text file."""
-    with replacing(path) as file:
+def move_folder(path: Path, place: Path) -> None:
+    """Give a folder another name beside its old one; what is in it must be on the disk already."""
+    path.rename(place)
+    flush_folder(place.parent)
+
+
+def append_bytes(path: Path, content: bytes, size: int, seen: int) -> None:
+    """Add to a file after its first `size` bytes, cut off what followed them, and flush it to the disk.
+
+    `seen` is how long the file was when that was decided: where it is longer or shorter now, somebody else writes to
+    it, and nothing is done. Where writing fails, the file is cut to `size`, so that what may not be on the disk is not
+    taken for written.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if os.fstat(handle).st_size != seen:
+            raise InputError(f"{path} was changed by another process: only one may write to it")
+        if seen != size:
+            os.ftruncate(handle, size)
+        try:
+            written = 0
+            while written < len(content):
+                written += os.pwrite(handle, content[written:], size + written)
+            os.fsync(handle)
+        except BaseException:
+            os.ftruncate(handle, size)
+            raise
+    finally:
+        os.close(handle)
+
+
+def flushed_size(path: Path) -> int:
+    """The size of a file once everything in it is on the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return os.fstat(file.fileno()).st_size
+
+
+def write_text(path: Path, text: str, private: bool = False, check: Callable[[], None] = lambda: None) -> None:
+    """Replace a text file; `check` as for `replacing`."""
+    with replacing(path, private, check) as file:
         file.write(text.encode())
 
 

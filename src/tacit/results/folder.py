@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tacit.errors import InputError, absent
 from tacit.results.chain import Chain, head_elsewhere
-from tacit.results.files import read_arrays, to_json, write_text
+from tacit.results.files import (
+    CHECKPOINT_FOLDER,
+    LOCAL_FOLDER,
+    make_file,
+    make_folder,
+    open_file,
+    read_arrays,
+    to_json,
+    write_text,
+)
+from tacit.results.locks import holding, is_locked, locked
 from tacit.types import Array
-
-PATIENCE, MOMENT = 1.0, 0.01  # seconds: for those who only ask whether a run is busy, and between two looks
 
 
 def taken(path: Path) -> InputError:
@@ -42,22 +48,24 @@ class RunFolder:
         `ledger` are the first lines of the ledger, `local` the files that must not leave the house.
         """
         try:
-            path.mkdir(parents=True)
+            make_folder(path)
         except FileExistsError:
             raise taken(path) from None
         folder = cls(path)
         try:
-            folder.checkpoints.mkdir()
-            folder.metrics.touch()
+            make_folder(folder.checkpoints)
+            make_file(folder.metrics)
             if local:
-                folder.local.mkdir()
-                folder.local_metrics.touch()
+                make_folder(folder.local)
+                make_file(folder.local_metrics)
                 write_text(folder.local / "README.txt", LOCAL_ONLY)
-            for place, texts in ((path, files), (folder.local, local)):
-                for name, text in texts.items():
-                    write_text(place / name, text)
+            for name, text in local.items():
+                write_text(folder.local / name, text)
+            for name in files.keys() - {folder.config.name}:
+                write_text(path / name, files[name])
             folder.chain.create()
             folder.chain.append(ledger)
+            write_text(folder.config, files[folder.config.name])  # last: a folder without it is half of one
         except BaseException:
             shutil.rmtree(path)
             raise
@@ -104,13 +112,23 @@ class RunFolder:
         A run with fresh noise has an identity, under which the head is kept in the user's state folder too: two copies
         of the folder cannot both go on, for their rounds would be releases that neither ledger charges.
         """
-        identity = _read_json(self.start).get("id") if self.start.is_file() else None
+        identity = self.identity
         return Chain(self.ledger, self.path / "ledger.head", head_elsewhere(identity) if identity else None)
+
+    @property
+    def identity(self) -> str | None:
+        """The name of a run with fresh noise, which its copies share; other runs have none."""
+        return _read_json(self.start).get("id") if self.start.is_file() else None
+
+    @property
+    def at_home(self) -> bool:
+        """Whether this machine knows the ledger's head; of a run whose noise can be drawn again, none need."""
+        elsewhere = self.chain.elsewhere
+        return elsewhere is None or elsewhere.exists()
 
     def check_at_home(self) -> None:
         """Refuse to go on with a run of fresh noise whose ledger this machine does not know."""
-        elsewhere = self.chain.elsewhere
-        if elsewhere is not None and not elsewhere.exists():
+        if not self.at_home:
             raise InputError(
                 f"{self.path} was begun on another machine: it can go on only there, where its ledger's head is"
             )
@@ -118,12 +136,17 @@ class RunFolder:
     @property
     def local(self) -> Path:
         """What certified mode computes from private records without noise: for the owner's eyes alone."""
-        return self.path / "local-only"
+        return self.path / LOCAL_FOLDER
 
     @property
     def local_metrics(self) -> Path:
         """The local-only part of the metrics."""
         return self.local / "metrics.jsonl"
+
+    @property
+    def has_local(self) -> bool:
+        """Whether there are local-only metrics that this user may read."""
+        return _readable(self.local_metrics)
 
     @property
     def model(self) -> Path:
@@ -148,7 +171,7 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         """The state a run goes on from, one file for each algorithm."""
-        return self.path / "checkpoint"
+        return self.path / CHECKPOINT_FOLDER
 
     @property
     def finished(self) -> bool:
@@ -172,7 +195,7 @@ class RunFolder:
 
     def _read_both(self, path: Path, local: bool = True) -> dict[str, Any]:
         kept = self.local / path.name
-        return merged(_read_json(path), _read_json(kept)) if local and kept.is_file() else _read_json(path)
+        return merged(_read_json(path), _read_json(kept)) if local and _readable(kept) else _read_json(path)
 
     def kept_schema(self) -> Path:
         """The schema of a run on a table, which must be there."""
@@ -183,7 +206,7 @@ class RunFolder:
     def read_metrics(self, local: bool = True) -> list[dict[str, Any]]:
         """Every row, in order; with what is local-only unless told otherwise."""
         rows = list(read_lines(self.metrics))
-        if not local or not self.local_metrics.is_file():
+        if not local or not self.has_local:
             return rows
         kept = {(row["run"], row["round"]): row for row in read_lines(self.local_metrics)}
         return [row | kept.get((row["run"], row["round"]), {}) for row in rows]
@@ -205,11 +228,16 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process works in a folder; the lock goes with the process, however it ends."""
-        self.checkpoints.mkdir(exist_ok=True)
-        with self._lock.open("w") as file:
-            if not _alone(file):
-                raise InputError(f"{self.path} is being worked on by another process")
+        """Only one process works in a folder, and at a run with fresh noise only one in all copies of its folder.
+
+        The locks go with the process, however it ends; one that is paused holds them still.
+        """
+        make_folder(self.checkpoints, exist_ok=True)
+        identity = self.identity
+        with (
+            locked(self._lock, f"{self.path} is being worked on by another process"),
+            holding(identity, self.path) if identity else nullcontext(),
+        ):
             for leftover in (*self.path.glob(".*"), *self.checkpoints.glob(".*")):  # of a process that was killed
                 leftover.unlink()
             yield
@@ -217,12 +245,7 @@ class RunFolder:
     @property
     def busy(self) -> bool:
         """Whether a process is working in it now; asking leaves no trace."""
-        try:
-            with self._lock.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            return isinstance(error, BlockingIOError)  # where there is no lock to read, nobody works
-        return False
+        return is_locked(self._lock)
 
     @property
     def _lock(self) -> Path:
@@ -254,37 +277,18 @@ def _read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _alone(file: IO[Any]) -> bool:
-    """Whether this process got the lock for itself; those who only look share theirs, and are waited for."""
-    end = time.monotonic() + PATIENCE
-    while not _locks(file, fcntl.LOCK_EX):
-        if not _locks(file, fcntl.LOCK_SH) or time.monotonic() > end:
-            return False
-        fcntl.flock(file, fcntl.LOCK_UN)  # or two who wait would wait for each other
-        time.sleep(MOMENT)
-    return True
-
-
-def _locks(file: IO[Any], kind: int) -> bool:
-    """Whether the lock can be had at once."""
+def _readable(path: Path) -> bool:
+    """Whether this user may read a file that is there: what is local-only is its owner's."""
     try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except OSError:
+        return path.is_file()
+    except PermissionError:
         return False
-    return True
 
 
 def append_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Add rows to a file of JSON lines."""
-    with path.open("a", encoding="utf-8") as file:
+    with os.fdopen(open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "a", encoding="utf-8") as file:
         file.writelines(to_json(row) + "\n" for row in rows)
-
-
-def flushed_size(path: Path) -> int:
-    """The size of a file once everything in it is on the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        return os.fstat(file.fileno()).st_size
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

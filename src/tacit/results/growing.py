@@ -135,7 +135,7 @@ class Metrics:
     @classmethod
     def of(cls, folder: RunFolder, local: bool) -> Metrics:
         """Those of a folder; with what is local-only where that may be shown."""
-        kept = folder.local_metrics if local and folder.local_metrics.is_file() else None
+        kept = folder.local_metrics if local and folder.has_local else None
         return cls(Columns(Growing(folder.metrics)), Columns(Growing(kept)) if kept else None)
 
     def refresh(self) -> None:

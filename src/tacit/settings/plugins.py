@@ -22,7 +22,9 @@ def allow(paths: Iterable[str]) -> None:
     """Remember that the user named these files."""
     for path in _files(paths):
         known = _known(_digest(path))
-        known.parent.mkdir(parents=True, exist_ok=True)
+        state_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        known.parent.mkdir(mode=0o700, exist_ok=True)
+        known.touch(mode=0o600)
         known.write_text(f"{path}\n", encoding="utf-8")
 
 

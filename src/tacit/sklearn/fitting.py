@@ -20,7 +20,7 @@ from tacit.data.schema import Numeric, Unit
 from tacit.data.units import Units, bound_units
 from tacit.errors import InputError
 from tacit.problems import LOSSES, REGULARISERS
-from tacit.results.account import Account
+from tacit.results.ties import array_digest, warn_without_ledger
 from tacit.settings import Settings, resolve
 from tacit.settings.rules import integer
 from tacit.sklearn.declared import rules
@@ -145,15 +145,22 @@ def train(given: Given) -> tuple[Trained, dict[str, Any] | None]:
     """
     plan = outline_of(given.settings, given.facts)
     ledger = Path(given.settings.ledger) if given.settings.ledger else None
-    with nullcontext("") if ledger is None else set_aside(plan) as reservation:
+    with nullcontext() if ledger is None else set_aside(plan) as reservation:
         _check_sizes(given)
         study = complete(plan, given.dataset())
-    trained = train_in_memory(study, TOLERANCE)
-    if ledger is None:
-        return trained, None
-    account = Account.open(ledger)
-    account.settle(reservation, ledger_cost(trained.ledger))
-    return trained, account.state()
+        if reservation is not None:
+            reservation.has_records(array_digest(given.x, given.labels))
+    if reservation is None:
+        if given.settings.noise == "hardened":
+            warn_without_ledger(lambda: array_digest(given.x, given.labels))
+        return train_in_memory(study, TOLERANCE), None
+    try:
+        reservation.start()
+        trained = train_in_memory(study, TOLERANCE)
+        reservation.account.settle(reservation.name, ledger_cost(trained.ledger))
+        return trained, reservation.account.state()
+    finally:
+        reservation.release()
 
 
 def without_noise(settings: Settings, asked: str | None, features: int, parties: int) -> dict[str, Any]:

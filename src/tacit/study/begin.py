@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from tacit.algorithms import ALGORITHMS
-from tacit.data import SOURCES, describe, fingerprint
+from tacit.data import SOURCES, describe, fingerprint, source_for
 from tacit.engine.team import ALONE, Team
 from tacit.engine.torch_backend import check_device, refuse_files
 from tacit.errors import InputError
 from tacit.mapped import file_of
 from tacit.privacy.trust import SECURE_SUM
-from tacit.results.account import Account
+from tacit.results.account import Account, Hold
 from tacit.results.files import to_json
+from tacit.results.ties import check_tie, table_digest, tie, warn_without_ledger
 from tacit.settings import Settings
 from tacit.settings.plugins import digests
 from tacit.study.build import Study
@@ -74,28 +75,76 @@ def _apart(shard: Shard) -> Shard:
     return Shard(shard.x.copy(), shard.y.copy()) if file_of(shard.x) is None else shard
 
 
+class Reservation:
+    """A study's place in the ledger over studies, held by this process until it lets it go or ends."""
+
+    def __init__(self, account: Account, name: str) -> None:
+        """Hold a reservation that is there already, or is about to be made under this name."""
+        self.account, self.name, self.records = account, name, ""
+        self._hold = Hold(name)
+
+    def has_records(self, digest: str) -> None:
+        """Take note of the digest of the study's records; those of another ledger are refused."""
+        check_tie(digest, self.account)
+        self.records = digest
+
+    def start(self, folder: Path | None = None) -> None:
+        """Say in the ledger, on the disk, that noise is about to be drawn."""
+        if self.records:
+            tie(self.records, self.account)
+        if folder:
+            self._hold.note(folder)
+        self.account.start(self.name)
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._hold.release()
+
+
 @contextmanager
-def reserved(settings: Settings, team: Team = ALONE) -> Iterator[tuple[Study, str]]:
-    """The study with its whole plan set aside in the ledger it names; what fails before it begins gives it back."""
+def reserved(settings: Settings, team: Team = ALONE) -> Iterator[tuple[Study, Reservation | None]]:
+    """The study with its whole plan set aside in the ledger it names; what fails before it begins gives it back.
+
+    Who takes the reservation has to release it.
+    """
     if not (settings.ledger and team.leads):
-        yield prepare(settings, team), ""
+        study = prepare(settings, team)
+        if team.leads and settings.noise == "hardened":
+            warn_without_ledger(lambda: _own_records(settings))
+        yield study, None
         return
     plan = outline(settings)
     with set_aside(plan) as reservation:
-        yield _divisible(complete(plan), team), reservation
+        study = _divisible(complete(plan), team)
+        if digest := _own_records(settings):
+            reservation.has_records(digest)
+        yield study, reservation
 
 
 @contextmanager
-def set_aside(plan: Outline) -> Iterator[str]:
-    """The reservation of a whole plan in the ledger it names; where what follows fails, it is given back."""
+def set_aside(plan: Outline) -> Iterator[Reservation]:
+    """The reservation of a whole plan in the ledger it names; where what follows fails, it is given back.
+
+    It is held before it is made, so that nobody gives it back meanwhile; who takes it has to release it.
+    """
     settings, cost = plan.settings, reservation_cost(plan)
-    account, name = Account.open(Path(settings.ledger)), settings.name or Path(settings.data).stem
-    reservation = account.reserve(name, cost, settings.adjacency, plan.facts.unit)
+    account, study = Account.open(Path(settings.ledger)), settings.name or Path(settings.data).stem
+    reservation = Reservation(account, uuid.uuid4().hex)
     try:
-        yield reservation
+        account.reserve(study, cost, settings.adjacency, plan.facts.unit, name=reservation.name)
+        try:
+            yield reservation
+        except BaseException:
+            account.give_back_held(reservation.name)
+            raise
     except BaseException:
-        account.settle(reservation, 0.0)
+        reservation.release()
         raise
+
+
+def _own_records(settings: Settings) -> str:
+    """The digest of a table's records; a published data set is nobody's own."""
+    return table_digest(settings.data) if source_for(settings.data).name == "table" else ""
 
 
 def reservation_cost(plan: Outline) -> float:

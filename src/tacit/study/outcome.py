@@ -38,16 +38,16 @@ def finish(study: Study, folder: RunFolder, **more: Any) -> None:
     w = np.concatenate([_runs_first(arrays["w"]) for arrays in stored])
     write_arrays(folder.model, {"w": _single(w), **_index(plan), **_names(dataset)})
     runs, private = _results(study, folder, w), study.private_metrics
+    ended = time.strftime("%Y-%m-%dT%H:%M:%S%z")  # with the folder's name it tells how long all rounds took
     if private:
         names = (*private, "quality") if "test_error" in private else private
         kept = [{name: run.pop(name) for name in names if name in run} for run in runs]
-        write_text(
-            folder.local / folder.summary.name, to_json({"data": folder.read_start()["data"], "runs": kept}) + "\n"
-        )
+        own = {"ended": ended, "data": folder.read_start()["data"], "runs": kept}
+        write_text(folder.local / folder.summary.name, to_json(own) + "\n")
         runs = [{**run, **dict.fromkeys(private), "private_test": "test_error" in private} for run in runs]
     summary = {
         "tacit": VERSION,
-        "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        **({"ended": ended} if study.facts is None else {}),
         "mode": settings.mode,
         "privacy": ledger_totals(folder.read_ledger()),
         "data": folder.read_start(local=False)["data"],

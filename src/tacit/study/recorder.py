@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,15 +20,16 @@ from tacit.engine.checkpoint import divided, from_arrays, joined, to_arrays
 from tacit.engine.simulate import Round, State
 from tacit.engine.team import Team
 from tacit.errors import PrivacyViolation
-from tacit.privacy.events import NON_PRIVATE, BatchEvent
+from tacit.privacy.events import NON_PRIVATE, BatchEvent, event_of
 from tacit.privacy.ledger import VIOLATION, entries
 from tacit.results.chain import Chain
-from tacit.results.files import read_arrays, write_arrays
-from tacit.results.folder import RunFolder, flushed_size
+from tacit.results.files import flushed_size, read_arrays, to_json, write_arrays
+from tacit.results.folder import RunFolder
 from tacit.study.batches import Batch
 from tacit.study.protect import Plan
 from tacit.types import Array
 
+ENTRIES = 20  # of each run, agent and event in the ledger of a run with seeded noise
 NOTHING_SHOWN = "the run stops, and nothing of it may be shown"
 
 
@@ -66,13 +68,24 @@ def refuse_stopped(folder: RunFolder) -> None:
             raise PrivacyViolation(f"{folder.path} cannot go on: {entry['reason']}")
 
 
+class Span(NamedTuple):
+    """Rounds that make one entry of the ledger for each run, agent and event."""
+
+    first: int
+    last: int
+    events: Counter[tuple[int, BatchEvent]]
+
+
 @dataclass
 class Recorder:
     """Ledger and checkpoints of one batch.
 
-    The ledger only grows. Noise from seeds is the same when a round is made again after a crash, so a round that was
-    charged is not charged twice; fresh noise is another release, and is. In a team, the first process alone reads and
-    writes; the others keep their agents' events until they are collected.
+    The ledger only grows, and its lines do not tell when they were written: of noise that is drawn anew they have one
+    round each, of noise from seeds as many as the number of rounds says. Noise from seeds is the same when a round is
+    made again after a crash, so a round that was charged is not charged twice; fresh noise is another release, and is.
+    So nothing of a fresh round may be seen before `write_ledger`; a crash before it loses rounds that nobody saw.
+
+    In a team, the first process alone reads and writes; the others keep their agents' events until they are collected.
     """
 
     folder: RunFolder
@@ -83,9 +96,9 @@ class Recorder:
     team: Team
     plans: Sequence[Plan] = ()  # what every run means to spend; none in mode paper
     seconds: float = 0.0
-    events: Counter[tuple[int, BatchEvent]] = field(default_factory=Counter)  # since the ledger's last lines
+    pending: list[Span] = field(default_factory=list)  # what the ledger does not have yet
     charged: int = 0  # the last round the ledger has
-    first: int = 1  # the first round the events are of
+    span: int = 1  # rounds of an entry; the last rounds, and those before a stop, may be fewer
     session: int = 1  # counts the processes that worked on the batch
     due: float = 0.0  # when the next checkpoint is to be written
 
@@ -105,6 +118,8 @@ class Recorder:
         if not arrays:
             return before
         self.seconds = float(arrays["seconds"])
+        kept = [_from_json(one) for one in json.loads(str(arrays["pending"]))]
+        self.pending = kept if self.team.leads else [span._replace(events=Counter()) for span in kept]
         return self.team.together(lambda: from_arrays(arrays, before))
 
     def _saved(self) -> list[dict[str, Array]]:
@@ -117,7 +132,8 @@ class Recorder:
         spans = self.team.told(self._spans)
         self.charged = max((last for _, last, _ in spans), default=0)
         self.session = 1 + max((session for _, _, session in spans), default=0)
-        self.first = done + 1
+        self.span = 1 if self.fresh else max(1, math.ceil(rounds / ENTRIES))
+        self.pending = [span for span in self.pending if span.last > self.charged]
         self.schedule()
         if not (self.fresh and limited):
             return rounds
@@ -139,16 +155,40 @@ class Recorder:
         return False
 
     def charge(self, done: Round, alarm: bool = True) -> None:
-        """Take note of a round; fresh noise goes into the ledger before anybody sees what it was added to.
+        """Take note of a round; the ledger has it after `write_ledger`, one with seeds when its entry is full.
 
         `alarm`: whether some process may have released what no plan covers; all of them look then, and stop.
         """
-        if self.fresh or done.t > self.charged:
-            self.events += done.events
+        new = self.fresh or done.t > self.charged
+        if new:
+            self._note(done)
         if alarm:
             self._refuse_uncovered(done)
-        if self.fresh:
-            self._write(done.t)
+        if new and not self.fresh and done.t % self.span == 0:
+            self.write_ledger()
+
+    def _note(self, done: Round) -> None:
+        before = self.pending[-1] if self.pending else None
+        if before is None or before.last % self.span == 0:
+            self.pending.append(Span(done.t, done.t, Counter(done.events)))
+        else:
+            self.pending[-1] = Span(before.first, done.t, before.events + done.events)
+
+    def write_ledger(self, *more: Mapping[str, Any]) -> None:
+        """Everything charged so far is in the ledger, on the disk, when this returns; `more` is put behind it."""
+        parts = self.team.collected(self.pending)
+        self.team.told(lambda: self._append(parts, more))
+        if self.pending:
+            self.charged = max(self.charged, self.pending[-1].last)
+        self.pending = []
+
+    def _append(self, parts: Sequence[Sequence[Span]], more: Sequence[Mapping[str, Any]]) -> None:
+        """An append for each span: how many of them were written together is not told."""
+        self.chain.append_groups([*map(self._entries, _joined(parts)), more])
+
+    def _entries(self, span: Span) -> Iterator[Mapping[str, Any]]:
+        place = {"first": span.first, "last": span.last, "session": self.session}
+        return (entry | place for entry in entries(span.events, self.batch.labels(), self.agents))
 
     def _refuse_uncovered(self, done: Round) -> None:
         """Where the round is uncovered, the ledger keeps what was drawn and why the run stopped: it cannot go on."""
@@ -156,35 +196,41 @@ class Recorder:
             self.team.together(lambda: refuse_uncovered(self.batch, self.plans, done.t, done.events))
         except PrivacyViolation as violation:
             line = {"kind": VIOLATION, "algorithm": self.batch.algorithm, "round": done.t, "reason": str(violation)}
-            self._write(done.t, [line])
-            self.team.told(lambda: None)  # nobody leaves before it is written
+            self.write_ledger(line)
             raise
 
     def checkpoint(self, done: Round) -> None:
-        """The ledger first, then the state that knows how long the files were: a crash in between loses nothing."""
+        """The state that knows how long the files were; what of it is fresh must be in the ledger already."""
         began = time.monotonic()
-        self._write(done.t)
-        parts = self.team.collected(to_arrays(done.state))
-        self.team.told(lambda: self._save(done, joined(parts)))  # who stops now stops after it is written
+        parts, pending = self.team.collected(to_arrays(done.state)), self.team.collected(self.pending)
+        self.team.told(lambda: self._save(done, joined(parts), _joined(pending)))  # who stops now stops after it
         self.schedule(time.monotonic() - began)
 
-    def _save(self, done: Round, state: dict[str, Array]) -> None:
+    def _save(self, done: Round, state: dict[str, Array], pending: Sequence[Span]) -> None:
         files = [self.folder.metrics, self.folder.local_metrics]
         place = [flushed_size(path) if path.exists() else 0 for path in files]
         books = {"seconds": np.array(self.seconds), "place": np.array(place), "w": to_numpy(done.w)}
-        write_arrays(self.file, state | books)
+        kept = np.array(to_json([_to_json(span) for span in pending]))
+        write_arrays(self.file, state | books | {"pending": kept})
 
     def schedule(self, cost: float = 0.0) -> None:
         """The next checkpoint, so that writing large states takes at most a tenth of the time."""
-        self.due = time.monotonic() + (0.0 if self.fresh else max(self.every, 10.0 * cost))
+        self.due = time.monotonic() + max(self.every, 10.0 * cost)
 
-    def _write(self, last: int, more: Sequence[Mapping[str, Any]] = ()) -> None:
-        first = self.first if self.fresh else max(self.first, self.charged + 1)
-        span = {"first": first, "last": last, "session": self.session}
-        parts = self.team.collected(self.events)
-        if self.team.leads:
-            events = sum(parts, start=Counter())
-            drawn = (entry | span for entry in entries(events, self.batch.labels(), self.agents))
-            self.chain.append([*drawn, *more])
-        self.events.clear()
-        self.first, self.charged = last + 1, max(self.charged, last)
+
+def _joined(parts: Sequence[Sequence[Span]]) -> list[Span]:
+    """The spans of all processes, which have the same rounds."""
+    return [
+        Span(spans[0].first, spans[0].last, sum((span.events for span in spans), start=Counter()))
+        for spans in zip(*parts, strict=True)
+    ]
+
+
+def _to_json(span: Span) -> list[Any]:
+    events = [[p, count, [asdict(one) for one in event.runs]] for (p, event), count in span.events.items()]
+    return [span.first, span.last, events]
+
+
+def _from_json(kept: Sequence[Any]) -> Span:
+    first, last, events = kept
+    return Span(first, last, Counter({(p, BatchEvent(tuple(map(event_of, runs)))): count for p, count, runs in events}))

@@ -27,6 +27,8 @@ from tacit.study.pooled import bytes_sent, charged_to_all, records_of
 from tacit.study.recorder import Recorder
 from tacit.types import Array, Shard
 
+FLUSH = 1.0  # seconds, after which rounds with fresh noise are charged, written and shown
+
 
 class Progress(NamedTuple):
     """How far a study is, for whoever watches."""
@@ -35,6 +37,13 @@ class Progress(NamedTuple):
     t: int
     rounds: int
     test_error: Array | None  # [R], of the last evaluation
+
+
+class Evaluation(NamedTuple):
+    """What a round was found to be worth."""
+
+    error: Array  # [R]
+    rows: list[dict[str, Any]]  # of the metrics
 
 
 class Interrupted(Exception):
@@ -87,37 +96,52 @@ def _train_part(
 ) -> None:
     settings, dataset, batch, own = study.settings, study.dataset, part.batch, records_of(study, part)
     fresh = settings.noise == "hardened"  # noise drawn anew cannot be drawn again: it is charged before it is seen
-    recorder = Recorder(
-        folder, batch, dataset.agents, 0.0 if fresh else settings.checkpoint_seconds, fresh, team, part.plans
-    )
+    every = min(FLUSH, settings.checkpoint_seconds) if fresh else settings.checkpoint_seconds
+    recorder = Recorder(folder, batch, dataset.agents, every, fresh, team, part.plans)
     state = start(own.train, batch.size, settings.server, settings.averages, len(own.agents))
     state = recorder.resumed(state)
     rounds = recorder.begin(state.round, part.rounds, limited=any(np.isfinite(batch.budgets)))
     if rounds < 1 and state.round == 0:
         raise Everywhere(f"{folder.path}: its whole budget went into rounds that a crash lost; there is no model")
-    error: Array | None = None
+    error: Array | None = None  # of the last evaluation that may be shown
+    waiting: list[Evaluation] = []  # not to be shown before the ledger has their rounds
     watch(Progress(batch, state.round, rounds, error))
     heeding = team.heeding(
         lambda: Wishes(stop(), team.leads and time.monotonic() >= recorder.due), alarm=recorder.alarming
     )
     for done in _timed(recorder, rounds_of(study, part, own.train, rounds, state, heeding)):
         recorder.charge(charged_to_all(study, part, done), heeding.alarmed())
-        check_finite(done.residual, part, done.t)
-        last = done.t == rounds
-        if last or fresh or done.t % settings.evaluate_every == 0:  # any fresh round may turn out to be the last
+        _check_numbers(recorder, done.residual, part, done.t)
+        wishes, last = heeding.wishes(), done.t == rounds
+        stopping = wishes.stop and not last
+        # where a fresh run is left off may turn out to be its end, so it is left off only where it was evaluated
+        evaluated = last or done.t % settings.evaluate_every == 0 or (fresh and stopping)
+        if evaluated:
             objective = to_numpy(team.summed(study.problem.total(done.w, dataset.train)))
             if study.facts is None:  # a private figure must not decide whether a certified run goes on
-                check_finite(objective, part, done.t)
+                _check_numbers(recorder, objective, part, done.t)
             if team.leads:
-                error = test_error(done.w, dataset.test, dataset.target)
-                _write_rows(study, folder, _rows(study, part, done, recorder.seconds, error, objective))
-        wishes = heeding.wishes()
-        stopping = wishes.stop and not last
-        if last or stopping or wishes.save:
+                found = test_error(done.w, dataset.test, dataset.target)
+                waiting.append(Evaluation(found, _rows(study, part, done, recorder.seconds, found, objective)))
+        saving = last or stopping or (wishes.save and (evaluated or not fresh))
+        if last or stopping or (fresh and saving):
+            recorder.write_ledger()
+        if waiting and (saving or not fresh):
+            _write_rows(study, folder, [row for evaluation in waiting for row in evaluation.rows])
+            error = waiting[-1].error
+            waiting.clear()
+        if saving:
             recorder.checkpoint(done)
         watch(Progress(batch, done.t, rounds, error))
         if stopping:
             raise Interrupted
+
+
+def _check_numbers(recorder: Recorder, values: Array, part: Part, t: int) -> None:
+    """Stop a run whose numbers are none; that it stopped tells of its rounds, so they are charged first."""
+    if not np.isfinite(values).all():
+        recorder.write_ledger()
+    check_finite(values, part, t)
 
 
 def rounds_of(
@@ -154,7 +178,7 @@ def _timed(recorder: Recorder, rounds: Iterator[Round]) -> Iterator[Round]:
     """The rounds themselves count as training time; evaluating and writing do not."""
     while True:
         began = time.perf_counter()
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by check_finite, and said
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by others, and said
             done = _read(next(rounds, None))
         recorder.seconds += time.perf_counter() - began
         if done is None:

@@ -13,7 +13,7 @@ from typing import Any
 import tomli_w
 
 from tacit.errors import InputError
-from tacit.results.files import write_text
+from tacit.results.files import make_folder, write_text
 from tacit.results.folder import LOCAL_ONLY
 from tacit.settings.settings import FIELDS
 from tacit.sweeps.grid import Grid, Point, make_grid
@@ -62,7 +62,7 @@ class SweepFolder:
     def place(self, private: bool) -> Path:
         """The folder for figures: local-only where they are private."""
         if private and not self.local.is_dir():
-            self.local.mkdir()
+            make_folder(self.local)
             write_text(self.local / "README.txt", LOCAL_ONLY)
         return self.local if private else self.path
 

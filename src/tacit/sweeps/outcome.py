@@ -82,7 +82,7 @@ class Sweep(Ended):
     @property
     def has_local(self) -> bool:
         """Whether any run has figures for its owner alone."""
-        return any(folder.local_metrics.is_file() for _, folder in self.ended)
+        return any(folder.has_local for _, folder in self.ended)
 
 
 def conclude(

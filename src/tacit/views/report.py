@@ -32,7 +32,7 @@ CONFUSION_LIMIT = 20  # classes; a larger table helps nobody
 def write_report(folder: RunFolder) -> None:
     """Make the page from the run folder alone; what is local-only goes into a page of its own, in its own folder."""
     write_text(folder.report, render(folder, local=False))
-    if folder.local_metrics.is_file():
+    if folder.has_local:
         write_text(folder.local / folder.report.name, render(folder, local=True))
 
 
@@ -47,7 +47,7 @@ def render(folder: RunFolder, local: bool) -> str:
     return environment.get_template("report.html").render(
         name=summary["federation"]["title"] if "federation" in summary else folder.path.resolve().name,
         federation=summary.get("federation"),
-        local=local and folder.local_metrics.is_file(),
+        local=local and folder.has_local,
         seeded=folder.read_config()["noise"] == "seeded",
         alone=folder.read_config().get("trust", AGENTS) == AGENTS,
         summary=summary,

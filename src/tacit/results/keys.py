@@ -1,0 +1,168 @@
+"""Secrets that never leave this machine, and Ed25519 keys: made on first use, kept in the user's state folder.
+
+`cryptography` takes its time to import, and most commands sign nothing: it is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacit.errors import InputError, absent
+from tacit.state import state_folder
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+LARGEST = 2**16  # bytes of a key file
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """The half of a key that anybody may have."""
+
+    raw: bytes  # 32 of them
+
+    @property
+    def id(self) -> str:
+        """What people compare: the first 16 hexadecimal digits of its SHA-256."""
+        return hashlib.sha256(self.raw).hexdigest()[:16]
+
+    @property
+    def pem(self) -> str:
+        """As a file of the usual format."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415
+
+        key = Ed25519PublicKey.from_public_bytes(self.raw)
+        return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+    def signed(self, message: bytes, signature: bytes) -> bool:
+        """Whether the key's holder signed this."""
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """The half of a key that signs."""
+
+    pem: bytes
+    place: Path
+
+    @property
+    def public(self) -> PublicKey:
+        """The other half."""
+        return PublicKey(self._key.public_key().public_bytes_raw())
+
+    def sign(self, message: bytes) -> bytes:
+        """64 bytes that only this key makes of the message."""
+        return self._key.sign(message)
+
+    @property
+    def _key(self) -> Ed25519PrivateKey:
+        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
+        try:
+            found = load_pem_private_key(self.pem, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            found = None
+        if not isinstance(found, Ed25519PrivateKey):
+            raise InputError(f"{self.place} is not an Ed25519 private key in PEM format without a password")
+        return found
+
+
+def own_key() -> SigningKey:
+    """The key of this machine, which stands for its organisation; made the first time it is asked for."""
+    place = state_folder() / "keys" / "ledger.key"
+    return SigningKey(_kept_secret(place, _new_key), place)
+
+
+def read_signing_key(path: Path) -> SigningKey:
+    """A private key in a file."""
+    key = SigningKey(_content(path), path)
+    key.public  # noqa: B018  what is no key is refused here
+    return key
+
+
+def read_public_key(path: Path) -> PublicKey:
+    """A public key in a file."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415
+
+    content = _content(path)
+    if b"PRIVATE" in content:
+        raise InputError(
+            f"{path} is a private key: it stays where it is; 'tacit ledger key --out FILE' writes its half"
+        )
+    try:
+        found = load_pem_public_key(content)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        found = None
+    if not isinstance(found, Ed25519PublicKey):
+        raise InputError(f"{path} is not an Ed25519 public key in PEM format: 'tacit ledger key --out FILE' writes one")
+    return PublicKey(found.public_bytes_raw())
+
+
+def records_key() -> bytes:
+    """32 random bytes for digests of records, which mean nothing to those who have not the key."""
+    return _kept_secret(state_folder() / "keys" / "records.key", lambda: secrets.token_bytes(32))
+
+
+def _new_key() -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
+
+    return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _content(path: Path) -> bytes:
+    if not path.is_file():
+        raise absent("key", path)
+    with path.open("rb") as file:
+        return file.read(LARGEST)
+
+
+def _kept_secret(place: Path, make: Callable[[], bytes]) -> bytes:
+    """The content of a file that only its owner reads; the first who asks makes it, whole and on the disk."""
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")  # 0600
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(make())
+                file.flush()
+                os.fsync(file.fileno())
+            place.hardlink_to(temporary)  # fails where another process was first, whose key it is then
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink(missing_ok=True)
+        _flush_folder(place.parent)
+    if place.stat().st_mode & 0o077:
+        raise InputError(f"others may read {place}: 'chmod 600 {place}', and think about who has read it")
+    return place.read_bytes()
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

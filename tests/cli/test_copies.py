@@ -1,0 +1,170 @@
+"""One reservation, one run: a copy of a run with fresh noise does not go on beside the run, nor after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.helpers import COMMAND, DECLARED, TABLE, environment, refused, tacit, tacit_json
+
+ROUNDS = 30
+RUN = (
+    "run", *TABLE, *DECLARED, "--noise", "hardened", "--algorithm", "dpgd", "--rounds", str(ROUNDS),
+    "--total-epsilon", "1", "--checkpoint-seconds", "0",
+)  # fmt: skip
+
+
+PAUSING = """
+import os, signal, sys
+from tacit.results import chain
+from tacit.study.recorder import Recorder
+
+paused = []
+
+def pausing(real):
+    def then(*given):
+        real(*given)
+        if not paused and (real is save or b'"release"' in given[1]):
+            paused.append(True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+    return then
+
+save = Recorder.checkpoint
+
+if sys.argv.pop(1) == "between":
+    Recorder.checkpoint = pausing(save)
+else:
+    chain.append_bytes = pausing(chain.append_bytes)  # the line is there, its head is not
+from tacit.__main__ import main
+main()
+"""
+
+
+@contextmanager
+def paused(folder: Path, where: str = "between") -> Iterator[tuple[subprocess.Popen[str], Path, Path]]:
+    """A run that was paused between two rounds, or within an append; its folder, and a copy of the folder."""
+    run, copy, ledger = folder / "A", folder / "B", folder / "c.ledger"
+    tacit("ledger", "init", ledger, "--total-epsilon", "1.5", "--delta", "1e-6")
+    (folder / "pausing.py").write_text(PAUSING)
+    process = subprocess.Popen(
+        [COMMAND[0], str(folder / "pausing.py"), where, *RUN, "--ledger", str(ledger), "--out", str(run)],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT).si_code == os.CLD_STOPPED
+        shutil.copytree(run, copy)
+        yield process, run, copy
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def rounds(run: Path) -> list[int]:
+    """The rounds that a run's ledger has for its first agent."""
+    file = run / "ledger.jsonl"
+    content = file.read_bytes() if file.is_file() else b""
+    rows: list[dict[str, Any]] = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
+    released = [row for row in rows if row["kind"] == "release"]
+    return [row["first"] for row in released if row["agent"] == released[0]["agent"]]
+
+
+def went_on(process: subprocess.Popen[str]) -> str:
+    """Continue a paused process to its end, which must be a refusal; its words."""
+    process.send_signal(signal.SIGCONT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2, stderr
+    assert "Traceback" not in stderr
+    return stderr
+
+
+def lock(run: Path) -> Path:
+    identity = json.loads((run / "start.json").read_text())["id"]
+    return Path(os.environ["XDG_STATE_HOME"]) / "tacit" / "runs" / f"{identity}.lock"
+
+
+def test_a_copy_of_a_paused_run_is_refused(tmp_path: Path) -> None:
+    with paused(tmp_path) as (process, run, copy):
+        said = refused("resume", copy)
+        assert f"process {process.pid} in {run}" in said
+        assert "two copies of a run cannot both go on" in said
+        process.send_signal(signal.SIGCONT)
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    assert rounds(run) == list(range(1, ROUNDS + 1))
+    said = refused("resume", copy)  # the run has ended, and its reservation is settled
+    assert "no open reservation" in said or "an old copy was put back" in said
+    assert rounds(copy) == list(range(1, len(rounds(copy)) + 1)) and len(rounds(copy)) < ROUNDS
+
+
+def test_after_a_copy_went_on_the_killed_run_does_not(tmp_path: Path) -> None:
+    with paused(tmp_path) as (process, run, copy):
+        process.kill()
+        process.communicate()
+        before = len(rounds(run))
+        tacit("resume", copy)
+        assert len(rounds(copy)) == ROUNDS
+        said = refused("resume", run)
+        assert "no open reservation" in said or "an old copy was put back" in said
+        assert len(rounds(run)) == before
+        state = tacit_json("ledger", tmp_path / "c.ledger")
+        assert len(state["studies"]) == 1
+
+
+@pytest.mark.parametrize(("way", "where"), [("deleted", "between"), ("deleted", "within"), ("no locks", "between")])
+def test_where_the_lock_is_no_help_the_kept_head_is(tmp_path: Path, way: str, where: str) -> None:
+    """A copy went on while the run was paused: the run stops at its next line, and shows nothing more."""
+    with paused(tmp_path, where) as (process, run, copy):
+        if way == "deleted":
+            lock(run).unlink()
+            tacit("resume", copy)
+        else:
+            without_locks(copy, tmp_path)
+        assert len(rounds(copy)) == ROUNDS
+        charged, shown = rounds(run), (run / "metrics.jsonl").read_bytes()
+        said = went_on(process)
+        assert ("an old copy was put back" if where == "between" else "a copy of it has gone on") in said
+        assert rounds(run) == charged
+        assert (run / "metrics.jsonl").read_bytes() == shown
+        assert not (run / "model.npz").exists() and not (run / "summary.json").exists()
+
+
+def test_a_second_process_in_the_same_folder_ends_the_first(tmp_path: Path) -> None:
+    """Both lock files are gone, so a second process takes the run over: the first one finds its lines."""
+    with paused(tmp_path) as (process, run, _):
+        lock(run).unlink()
+        (run / "checkpoint" / "lock").unlink()
+        tacit("resume", run)
+        charged, shown = rounds(run), (run / "metrics.jsonl").read_bytes()
+        assert "another process has added to" in went_on(process)
+        assert (rounds(run), (run / "metrics.jsonl").read_bytes()) == (charged, shown)
+
+
+SHIM = """
+import errno, fcntl, sys
+real = fcntl.flock
+
+def flock(file, kind):
+    if "/runs/" in __import__("os").readlink(f"/proc/self/fd/{file if isinstance(file, int) else file.fileno()}"):
+        raise OSError(errno.ENOLCK, "no locks available")
+    return real(file, kind)
+
+fcntl.flock = flock
+from tacit.__main__ import main
+sys.argv = ["tacit", "resume", sys.argv[1]]
+main()
+"""
+
+
+def without_locks(copy: Path, folder: Path) -> None:
+    """Resume a copy where the state folder's file system knows no locks."""
+    (folder / "shim.py").write_text(SHIM)
+    subprocess.run([COMMAND[0], str(folder / "shim.py"), str(copy)], env=environment(), check=True, capture_output=True)

@@ -1,0 +1,109 @@
+"""What a killed process leaves in the ledger over studies, from the command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.helpers import CERTIFIED, COMMAND, EXAMPLE, environment, refused, tacit, tacit_json, wait_for_rows
+
+SCHEMA = str(EXAMPLE / "schema.toml")
+HARDENED = ("--noise", "hardened", "--ledger", "l")
+LONG = ("run", *CERTIFIED, "--rounds", "250", *HARDENED)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    tacit("ledger", "init", "l", "--total-epsilon", "1.3", cwd=tmp_path)
+    return tmp_path / "l"
+
+
+def studies(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tacit_json("ledger", "l", cwd=folder)["studies"]
+    return found
+
+
+def start(folder: Path, *args: str) -> subprocess.Popen[bytes]:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([*COMMAND, *args], cwd=folder, env=environment(), **quiet)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_for_line(ledger: Path, kind: str) -> None:
+    for _ in range(3000):
+        if f'"kind": "{kind}"' in ledger.read_text():
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"no line {kind}")
+
+
+def slow_table(folder: Path) -> tuple[str, ...]:
+    """A table that takes a while to read, so that a process can be killed meanwhile."""
+    header, *rows = (EXAMPLE / "records.csv").read_text().splitlines()
+    (folder / "slow.csv").write_text("\n".join([header, *(rows * (200_000 // len(rows)))]) + "\n")
+    return ("run", "--data", "slow.csv", "--schema", SCHEMA, "--total-records", "300000", "--agents", "3", *HARDENED)
+
+
+def test_a_run_killed_before_it_started_gives_its_budget_back(ledger: Path, tmp_path: Path) -> None:
+    process = start(tmp_path, *slow_table(tmp_path), "--out", "r")
+    wait_for_line(ledger, "reserve")
+    (one,) = studies(tmp_path)
+    assert one["state"] == "reserved" and one["held"]
+    assert "a process works under it now" in tacit("ledger", "l", cwd=tmp_path).stdout
+    assert "is held by a process" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
+    assert "nothing to give back" in tacit("ledger", "give-back", "l", "--all", cwd=tmp_path).stdout
+    kill(process)
+    assert not (tmp_path / "r").exists()
+    assert "is exhausted" in refused("run", *CERTIFIED, *HARDENED, "--out", "s", cwd=tmp_path)
+    (one,) = studies(tmp_path)
+    assert one["state"] == "reserved" and not one["held"]
+    assert "never started: 'tacit ledger give-back l" in tacit("ledger", "l", cwd=tmp_path).stdout
+    tacit("ledger", "give-back", "l", one["reservation"][:6], cwd=tmp_path)
+    (one,) = studies(tmp_path)
+    assert (one["state"], one["zcdp"]) == ("given back", 0.0)
+    assert "is given back already" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
+    tacit("run", *CERTIFIED, "--rounds", "3", *HARDENED, "--out", "s", cwd=tmp_path)
+    assert [study["state"] for study in studies(tmp_path)] == ["given back", "settled"]
+
+
+def test_a_run_killed_after_it_started_is_never_given_back(ledger: Path, tmp_path: Path) -> None:
+    """Not even when its folder is gone, for that proves nothing; resumed, it is settled."""
+    process = start(tmp_path, *LONG, "--out", "r")
+    wait_for_rows(tmp_path / "r", 1)
+    kinds = [line.split('"kind": "')[1].split('"')[0] for line in ledger.read_text().splitlines()]
+    assert kinds == ["tacit data ledger", "reserve", "started"]
+    assert "is held by a process" in refused("resume", "r", cwd=tmp_path)
+    kill(process)
+    (one,) = studies(tmp_path)
+    assert (one["state"], one["held"], one["folder"]) == ("started", False, str(tmp_path / "r"))
+    assert str(tmp_path) not in ledger.read_text()
+    assert f"'tacit resume {tmp_path / 'r'}' goes on with it" in tacit("ledger", "l", cwd=tmp_path).stdout
+    assert "nothing to give back" in tacit("ledger", "give-back", "l", "--all", cwd=tmp_path).stdout
+    (tmp_path / "r").rename(tmp_path / "elsewhere")
+    assert "has started, and cannot be given back" in refused(
+        "ledger", "give-back", "l", one["reservation"], cwd=tmp_path
+    )
+    assert "no folder of it is known here" in tacit("ledger", "l", cwd=tmp_path).stdout
+    assert studies(tmp_path)[0]["zcdp"] == one["zcdp"]
+    tacit("resume", "elsewhere", cwd=tmp_path)
+    (after,) = studies(tmp_path)
+    assert after["state"] == "settled" and after["zcdp"] <= one["zcdp"]
+    (tmp_path / "elsewhere" / "report.html").unlink()
+    tacit("resume", "elsewhere", cwd=tmp_path)  # what has ended is made whole, and settled once
+    assert (tmp_path / "elsewhere" / "report.html").is_file()
+    assert studies(tmp_path) == [after]
+
+
+def test_what_give_back_is_asked_for_must_be_one_reservation(ledger: Path, tmp_path: Path) -> None:
+    assert "or --all" in refused("ledger", "give-back", "l", cwd=tmp_path)
+    assert "no reservation 'abc'" in refused("ledger", "give-back", "l", "abc", cwd=tmp_path)

@@ -1,0 +1,275 @@
+"""Ledgers that are checked on another machine: signatures, countersignatures, forgeries, moves and copies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import warm
+from tests.cli.helpers import CERTIFIED, EXAMPLE, TABLE, environment
+
+SMALL = ("--rounds", "3", "--total-epsilon", "3", "--noise", "hardened")
+
+
+class Machine:
+    """A state folder of its own, as every machine has."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        home.mkdir()
+
+    @property
+    def state(self) -> Path:
+        return self.home / "state" / "tacit"
+
+    def tacit(self, *args: str | Path, code: int = 0) -> str:
+        done = warm.run(
+            ["-m", "tacit", *map(str, args)], self.home, environment(XDG_STATE_HOME=str(self.home / "state"))
+        )
+        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return " ".join(f"{done.stdout} {done.stderr}".split())
+
+    def refused(self, *args: str | Path) -> str:
+        return self.tacit(*args, code=2)
+
+    def key(self, name: str) -> Path:
+        """The public half of its key, as a file that can be carried about."""
+        self.tacit("ledger", "key", "--out", name)
+        return self.home / name
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> tuple[Machine, Path, Path]:
+    """A hospital, a certified run of it, and its public key."""
+    hospital = Machine(tmp_path_factory.mktemp("signed") / "hospital")
+    hospital.tacit("run", *CERTIFIED, *SMALL, "--out", "r")
+    return hospital, hospital.home / "r", hospital.key("hospital.pub")
+
+
+@pytest.fixture
+def run(signed: tuple[Machine, Path, Path], tmp_path: Path) -> Path:
+    """A copy of the run's public files, as an officer gets it."""
+    return Path(shutil.copytree(signed[1], tmp_path / "r", ignore=shutil.ignore_patterns("local-only", "checkpoint")))
+
+
+@pytest.fixture
+def officer(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "office")
+
+
+def rewrite(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """What a forger does: change lines, hash all of them again, write the head."""
+    last, lines = "0" * 64, []
+    for text in (run / "ledger.jsonl").read_text().splitlines():
+        row = json.loads(text)
+        change(row)
+        row["previous"] = last
+        lines.append(json.dumps(row, ensure_ascii=False))
+        last = hashlib.sha256(lines[-1].encode()).hexdigest()
+    (run / "ledger.jsonl").write_text("\n".join(lines) + "\n")
+    (run / "ledger.head").write_text(json.dumps({"lines": len(lines), "head": last}) + "\n")
+
+
+def quieter(row: dict[str, Any]) -> None:
+    """Noise of 9.3 times the scale, in plan and release."""
+    for name in ("scale", "noise_scale"):
+        if isinstance(row.get(name), (int, float)):
+            row[name] *= 9.3
+
+
+def test_an_officer_elsewhere_verifies_a_run(signed: tuple[Machine, Path, Path], run: Path, officer: Machine) -> None:
+    hospital, _, key = signed
+    said = officer.tacit("ledger", "verify", run, "--key", key)
+    assert "Every record is protected with total epsilon 3" in said and "verified: all" in said
+    assert "does not show that the run did what they say" in said
+    found = json.loads(officer.tacit("ledger", "verify", run, "--key", key, "--json"))
+    assert found["verified"]["organisation"] in hospital.tacit("ledger", "key")
+    assert found["total_epsilon"] == pytest.approx(3.0, rel=1e-3)
+    assert "is signed by key" in officer.refused("ledger", "verify", run, "--key", officer.key("mine.pub"))
+
+
+def test_the_private_key_is_for_its_owner_alone(signed: tuple[Machine, Path, Path], officer: Machine) -> None:
+    hospital, _, public = signed
+    private = hospital.state / "keys" / "ledger.key"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600 and stat.S_IMODE(private.parent.stat().st_mode) == 0o700
+    assert str(private) in hospital.tacit("ledger", "key")
+    assert "PRIVATE" not in public.read_text()
+    assert "is a private key" in officer.refused("ledger", "verify", "x", "--key", private) or True
+    shared = officer.state / "keys" / "ledger.key"
+    officer.tacit("ledger", "key")
+    shared.chmod(0o644)
+    assert "others may read" in officer.refused("ledger", "key")
+
+
+def test_a_forged_run_is_refused(signed: tuple[Machine, Path, Path], run: Path, officer: Machine) -> None:
+    """Epsilon 3 becomes 0.3 in ten lines, and the chain is whole; only the key tells."""
+    _, _, key = signed
+    rewrite(run, quieter)
+    said = officer.tacit("ledger", run)
+    assert "total epsilon 0.2" in said or "total epsilon 0.3" in said
+    assert "not verified" in said and "anybody can compute such a chain" in said
+    assert "is not what the organisation signed" in officer.refused("ledger", "verify", run, "--key", key)
+    lines = [json.loads(line) for line in (run / "ledger.sig").read_text().splitlines()]
+    head = json.loads((run / "ledger.head").read_text())
+    forged = "".join(json.dumps(line | head) + "\n" for line in lines)
+    (run / "ledger.sig").write_text(forged)
+    assert "signature is false" in officer.refused("ledger", "verify", run, "--key", key)
+    (run / "ledger.sig").unlink()
+    assert "has no signature" in officer.refused("ledger", "verify", run, "--key", key)
+    officer.tacit("ledger", "key")
+    for content in (b"\xff\n", b"[]\n", b'{"role": 3}\n', b"[" * 5000):
+        (run / "ledger.sig").write_bytes(content)
+        assert "is not a signature" in officer.refused("ledger", "verify", run, "--key", key)
+
+
+@pytest.mark.parametrize("change", ["line", "cut", "id", "role"])
+def test_whatever_is_changed_is_refused(
+    signed: tuple[Machine, Path, Path], run: Path, officer: Machine, change: str
+) -> None:
+    ledger, start, signatures = run / "ledger.jsonl", run / "start.json", run / "ledger.sig"
+    if change == "line":
+        ledger.write_text(ledger.read_text().replace('"count": 1', '"count": 2', 1))
+    elif change == "cut":
+        ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:-1]))
+    elif change == "id":
+        start.write_text(json.dumps(json.loads(start.read_text()) | {"id": "ab" * 16}))
+    else:
+        signatures.write_text(signatures.read_text().replace('"organisation"', '"officer"'))
+    arguments = ("--officer", signed[2]) if change == "role" else ()
+    officer.refused("ledger", "verify", run, "--key", signed[2], *arguments)
+
+
+def test_an_operator_signs_again_and_the_officer_notices(
+    signed: tuple[Machine, Path, Path], run: Path, officer: Machine, tmp_path: Path
+) -> None:
+    hospital, _, key = signed
+    stamp = officer.key("officer.pub")
+    both = ("--key", key, "--officer", stamp)
+    assert "has no signature of the officer" in officer.refused("ledger", "verify", run, *both)
+    officer.tacit("ledger", "countersign", run, "--key", key)
+    assert "countersigned by" in officer.tacit("ledger", "verify", run, *both)
+    rewrite(run, quieter)
+    shutil.copytree(
+        hospital.state / "keys", tmp_path / "operator" / "state" / "tacit" / "keys", copy_function=shutil.copy2
+    )
+    operator = Machine.__new__(Machine)
+    operator.home = tmp_path / "operator"
+    (operator.state / "ledgers").mkdir()
+    identity = json.loads((run / "start.json").read_text())["id"]
+    shutil.copy(run / "ledger.head", operator.state / "ledgers" / f"{identity}.json")
+    operator.tacit("ledger", "sign", run)
+    assert "total epsilon 0." in operator.tacit("ledger", "verify", run, "--key", key)  # a signature does not show more
+    assert "not what the officer signed" in operator.refused("ledger", "verify", run, *both)
+    assert "countersigned on this machine" in officer.refused("ledger", "verify", run, "--key", key)
+    assert "countersigned on this machine" in officer.refused("ledger", "countersign", run, "--key", key)
+
+
+def test_a_countersignature_by_a_key_in_a_file(signed: tuple[Machine, Path, Path], run: Path, officer: Machine) -> None:
+    hospital, _, key = signed
+    stamp = officer.key("officer.pub")
+    private = officer.state / "keys" / "ledger.key"
+    other = Machine(officer.home / "other")
+    other.tacit("ledger", "countersign", run, "--with", private)
+    other.tacit("ledger", "verify", run, "--key", key, "--officer", stamp)
+    own = hospital.state / "keys" / "ledger.key"
+    assert "an officer needs another key" in other.refused("ledger", "countersign", run, "--with", own)
+    assert "is not an Ed25519 private key" in other.refused("ledger", "countersign", run, "--with", key)
+    assert "is a private key" in other.refused("ledger", "verify", run, "--key", own)
+    assert "there is no key" in other.refused("ledger", "verify", run, "--key", "none.pub")
+    assert "was begun on another machine" in other.refused("ledger", "sign", run)
+
+
+def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:
+    hospital = Machine(tmp_path / "hospital")
+    hospital.tacit("ledger", "init", "l", "--total-epsilon", "4")
+    hospital.tacit("run", *CERTIFIED, *SMALL, "--ledger", "l", "--out", "r")
+    key, stamp = hospital.key("hospital.pub"), officer.key("officer.pub")
+    assert "not verified" in hospital.tacit("ledger", "l")
+    hospital.tacit("ledger", "sign", "l")
+    for name in ("l", "l.sig"):
+        shutil.copy(hospital.home / name, officer.home / name)
+    said = officer.tacit("ledger", "verify", "l", "--key", key)
+    assert "used or set aside at delta 1e-06" in said and "all 4 lines are signed" in said
+    officer.tacit("ledger", "countersign", "l", "--key", key)
+    officer.tacit("ledger", "verify", "l", "--key", key, "--officer", stamp)
+    hospital.tacit(
+        "run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.1", *SMALL[-2:], "--ledger", "l", "--out", "s"
+    )
+    shutil.copy(hospital.home / "l", officer.home / "l")
+    assert "is not what the organisation signed" in officer.refused("ledger", "verify", "l", "--key", key)
+
+
+def test_a_ledger_moves_and_is_never_in_two_places(tmp_path: Path) -> None:
+    old, new, third = (Machine(tmp_path / name) for name in ("old", "new", "third"))
+    reserve = ("run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.3", "--noise", "hardened", "--ledger", "l")
+    old.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    old.tacit(*reserve, "--out", "a")
+    shutil.copy(old.home / "l", new.home / "l")
+    assert "was not handed over" in new.refused("ledger", "adopt", "l")  # a copy from before
+    assert "is this machine's own" in old.refused("ledger", "hand-over", "l", "--to", old.key("old.pub"))
+    old.tacit("ledger", "hand-over", "l", "--to", new.key("new.pub"))
+    assert "handed over to key" in old.tacit("ledger", "l")
+    for use in (reserve, ("ledger", "hand-over", "l", "--to", new.home / "new.pub")):
+        assert "it goes on there, not here" in old.refused(*use, *(("--out", "b") if use is reserve else ()))
+    assert "from this machine" in old.refused("ledger", "adopt", "l")
+    for machine in (new, third):
+        shutil.copy(old.home / "l", machine.home / "l")
+    third.tacit("ledger", "key")
+    assert "was handed over to key" in third.refused("ledger", "adopt", "l")
+    assert "and not by" in new.refused("ledger", "adopt", "l", "--key", third.key("third.pub"))
+    new.tacit("ledger", "adopt", "l", "--key", old.home / "old.pub")
+    new.tacit(*reserve, "--out", "b")
+    shutil.copy(old.home / "l", new.home / "again")
+    assert "tail was cut off" in new.refused("ledger", "adopt", "again")  # the same hand-over, a second time
+    shutil.copy(new.home / "l", old.home / "l")  # it goes on over there: this is a copy
+    assert "is at home there" in old.refused(*reserve, "--out", "c")
+    new.tacit("ledger", "hand-over", "l", "--to", old.home / "old.pub")
+    shutil.copy(new.home / "l", old.home / "l")
+    old.tacit("ledger", "adopt", "l")
+    old.tacit(*reserve, "--out", "c")
+    state = json.loads(old.tacit("ledger", "l", "--json"))
+    assert len(state["studies"]) == 3 and len(state["adopted"]) == 2 and state["lost_machines"] == []
+
+
+def test_a_lost_machine_is_said_for_ever(tmp_path: Path) -> None:
+    old, new = (Machine(tmp_path / name) for name in ("old", "new"))
+    old.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    shutil.copy(old.home / "l", new.home / "l")
+    assert "WARNING: taken over from a lost machine" in new.tacit("ledger", "adopt", "l", "--lost-machine")
+    for _ in range(2):
+        assert "what was set aside or spent after this copy was made is not known" in new.tacit("ledger", "l")
+    assert len(json.loads(new.tacit("ledger", "l", "--json"))["lost_machines"]) == 1
+
+
+def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None:
+    here = Machine(tmp_path / "here")
+    header, *rows = (EXAMPLE / "records.csv").read_text().splitlines()
+    (here.home / "sorted.csv").write_text("\n".join([header, *sorted(rows)]) + "\n")
+    (here.home / "edited.csv").write_text("\n".join([header, *rows[1:], rows[1]]) + "\n")
+    terms = (*CERTIFIED[2:], "--rounds", "2", "--total-epsilon", "0.3", "--noise", "hardened")
+    same, mixed, edited = (("run", "--data", name, *terms) for name in (TABLE[1], "sorted.csv", "edited.csv"))
+    for name, further in (("l", ()), ("m", ()), ("n", ("--further",))):
+        here.tacit("ledger", "init", name, "--total-epsilon", "2", *further)
+    here.tacit(*same, "--ledger", "l", "--out", "a")
+    for other in (same, mixed):
+        said = here.refused(*other, "--features", "rbf:8", "--ledger", "m", "--out", "b")
+        assert "these records have a ledger already, l (" in said and "--further" in said
+    assert json.loads(here.tacit("ledger", "m", "--json"))["epsilon_used"] == 0.0  # given back
+    assert "note: these records have a ledger over studies, l (" in here.tacit(*mixed, "--out", "c")
+    assert "note:" not in here.tacit(*edited, "--out", "d")
+    here.tacit(*mixed, "--ledger", "n", "--out", "e")
+    assert "begun as a further ledger" in here.tacit("ledger", "n")
+    here.tacit(*edited, "--ledger", "m", "--out", "f")  # one edited row evades it
+    keys = here.state / "keys" / "records.key"
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o600 and len(keys.read_bytes()) == 32
+    ties = {path.stem for path in (here.state / "records").iterdir()}
+    for file in (path for name in "acdef" for path in (here.home / name).rglob("*") if path.is_file()):
+        assert not any(tie.encode() in file.read_bytes() for tie in ties), file

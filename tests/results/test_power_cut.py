@@ -1,0 +1,203 @@
+"""The power is cut after every operation of a run, and every operation fails once: what was seen is charged, once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit import api
+from tacit.errors import InputError
+from tacit.results.account import Account
+from tacit.results.folder import RunFolder
+from tacit.settings import Settings
+from tacit.study import Progress, begin
+from tacit.study.certified import Outline, outline
+from tacit.study.close import ledger_cost
+from tacit.study.recorder import Recorder
+from tests.results.disk import Disk, Image
+
+ROUNDS = 5
+SCHEMA = """\
+[label]
+column = "ill"
+classes = ["no", "yes"]
+[columns.age]
+kind = "numeric"
+bounds = [0, 100]
+"""
+OUTLINES: dict[str, Outline] = {}
+Seen = tuple[frozenset[tuple[int, int]], bool]  # session and round of what was shown; whether the run has ended
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what takes time and is no matter of files: the same plan over and over, and reports."""
+    monkeypatch.setattr(begin, "outline", _outline)
+    monkeypatch.setattr(api, "write_report", lambda folder: None)
+    monkeypatch.setattr(Recorder, "schedule", _always_due)
+
+
+def _outline(settings: Settings) -> Outline:
+    key = repr(replace(settings, ledger="", out="", data="", schema=""))
+    if key not in OUTLINES:
+        OUTLINES[key] = outline(settings)
+    return OUTLINES[key]._replace(settings=replace(OUTLINES[key].settings, ledger=settings.ledger, out=settings.out))
+
+
+def _always_due(self: Recorder, cost: float = 0.0) -> None:
+    self.due = 0.0
+
+
+class Place:
+    """A table, its ledger over studies and a run, on a disk of their own; the state folder is on it too."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self.work, self.state, self.data = root / "work", root / "state", root / "data"
+        for folder in (self.work, self.state, self.data):
+            folder.mkdir()
+        patch.setenv("XDG_STATE_HOME", str(self.state))
+        rows = "".join(f"{20 + i},{'yes' if i % 3 else 'no'}\n" for i in range(12))
+        (self.data / "t.csv").write_text("age,ill\n" + rows)
+        (self.data / "s.toml").write_text(SCHEMA)
+        self.ledger = self.work / "c.ledger"
+        Account.create(self.ledger, "c", 3.0, 1e-6)
+        self.shown: set[tuple[int, int]] = set()
+
+    @property
+    def run(self) -> RunFolder:
+        return RunFolder(self.work / "runs" / "r")
+
+    def begin(self) -> None:
+        """Two rounds are charged and shown at a time, and one at the end."""
+        api.run(
+            data=str(self.data / "t.csv"), schema=str(self.data / "s.toml"), total_records=12, agents=2, rounds=ROUNDS,
+            algorithm="dpgd", noise="hardened", total_epsilon=1.0, evaluate_every=2, ledger=str(self.ledger),
+            out=str(self.run.path), watch=self.watch,
+        )  # fmt: skip
+
+    def watch(self, progress: Progress) -> None:
+        """Who looks at the terminal has seen the rounds of an error."""
+
+    def seen(self) -> Seen:
+        """The rounds in metrics that anybody can read now; a session is told by the ledger at that moment."""
+        rows = _rows(self.run.metrics)
+        session = max((row["session"] for row in _rows(self.run.ledger) if row["kind"] == "release"), default=0)
+        self.shown |= {(session, row["round"]) for row in rows if (1, row["round"]) not in self.shown or session == 1}
+        return frozenset(self.shown), self.run.finished
+
+    def charged(self) -> Counter[tuple[int, int]]:
+        """How often each round was charged to the first agent, by session and round; the chain is checked."""
+        rows = [row for row in self.run.read_ledger() if row["kind"] == "release" and row["agent"] == "agent-1"]
+        assert all(row["first"] == row["last"] for row in rows)
+        return Counter((row["session"], row["first"]) for row in rows)
+
+    def check(self, image_of: str, seen: Seen) -> None:
+        """Go on from what is on the disk: all that was seen is charged once, and never more than was planned."""
+        shown, ended = seen
+        reservations = Account.open(self.ledger).state()["studies"]
+        assert len(reservations) <= 1
+        if shown:
+            assert shown <= set(self.charged()), f"seen and not charged after {image_of}"
+        try:
+            api.resume(self.run.path)
+        except InputError as error:
+            assert not shown and not ended, f"{error} after {image_of}"  # it had not begun
+            return
+        charged = self.charged()
+        assert shown <= set(charged) and set(charged.values()) == {1}, f"after {image_of}"
+        assert len(charged) <= ROUNDS
+        (study,) = Account.open(self.ledger).state()["studies"]
+        assert "settled" in study and study["zcdp"] == pytest.approx(ledger_cost(self.run.read_ledger()))
+        rounds = [row["round"] for row in self.run.read_metrics()]
+        assert rounds == sorted(set(rounds)) and rounds[-1] == self.run.read_summary()["runs"][0]["rounds"]
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    content = path.read_bytes() if path.is_file() else b""
+    return [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
+
+
+def recorded(root: Path, deaf: Callable[[Path], bool] = lambda path: False) -> tuple[Place, Disk]:
+    """A run whose every operation is followed by a power cut, in thought."""
+    with pytest.MonkeyPatch.context() as patch:
+        place = Place(root, patch)
+        disk = Disk((place.work, place.state), place.seen, deaf)
+        disk.attach(patch)
+        place.begin()
+    return place, disk
+
+
+def go_through(place: Place, disk: Disk) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(place.state))
+        patch.setattr(os, "fsync", lambda handle: None)  # the power stays on from here
+        for cut in disk.cuts.values():
+            disk.restore(cut.image)
+            place.check(f"{cut.after}, {cut.way}", cut.seen)
+    return len(disk.cuts)
+
+
+def test_a_power_cut_after_any_operation_loses_no_release_and_charges_none_twice(tmp_path: Path) -> None:
+    place, disk = recorded(tmp_path)
+    tried = go_through(place, disk)
+    assert disk.operations > 100 and tried > 100
+    assert {cut.way for cut in disk.cuts.values()} >= {"all lost", "all kept", "torn"}
+
+
+MUTATIONS: dict[str, Callable[[Path], bool]] = {
+    "no fsync at all": lambda path: True,
+    "no fsync of folders": lambda path: path.is_dir(),
+    "no fsync of the run's ledger": lambda path: path.name == "ledger.jsonl",
+    "no fsync of the ledger over studies": lambda path: path.name == "c.ledger",
+    "no fsync of checkpoints": lambda path: path.name.startswith(".dpgd.npz"),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_without_its_fsyncs_it_would_fail(tmp_path: Path, name: str) -> None:
+    place, disk = recorded(tmp_path, MUTATIONS[name])
+    with pytest.raises((AssertionError, InputError)):
+        go_through(place, disk)
+
+
+def test_every_operation_may_fail_once(tmp_path: Path) -> None:
+    """The disk is full, or broken, for a moment: the run stops, and goes on when it is started again."""
+    images: list[Image] = []
+    with pytest.MonkeyPatch.context() as patch:
+        place = Place(tmp_path, patch)
+        tops = (place.work, place.state)
+        images.append({one.path: one.content for one in Disk(tops)._walk()})
+        failed, number = True, 0
+        while failed:
+            number += 1
+            place.shown.clear()
+            disk = Disk(tops, fail_at=number, cutting=False)
+            disk.restore(images[0])
+            failed = fails(place, disk, errno.EIO if number % 2 else errno.ENOSPC)
+            with pytest.MonkeyPatch.context() as quiet:
+                quiet.setattr(os, "fsync", lambda handle: None)
+                place.check(f"an error at operation {number}", place.seen())
+    assert number > 100
+
+
+def fails(place: Place, disk: Disk, number: int) -> bool:
+    """Whether a run was stopped by the failing operation."""
+    disk.error = OSError(number, os.strerror(number))
+    with pytest.MonkeyPatch.context() as patch:
+        disk.attach(patch)
+        try:
+            place.begin()
+        except OSError as error:
+            assert error.errno == number
+            return True
+        except InputError:
+            return True
+    return disk.operations >= disk.fail_at
