@@ -31,7 +31,7 @@ class Leaky(DpIadmm):
         step = super().agent_step(t, w, agent, data, noise)
         if t < {first} or getattr(noise, "agent", 0) < {agent}:
             return step
-        return step._replace(events=[non_private(w.shape[1])])
+        return step._replace(events={events})
 
 
 def build(r):
@@ -45,10 +45,13 @@ SAID = (
 )
 
 
-def plugin(folder: Path, name: str = "leaky", first: int = 3, agent: int = 0) -> Path:
+WITHOUT_NOISE = "[non_private(w.shape[1])]"
+
+
+def plugin(folder: Path, name: str = "leaky", first: int = 3, agent: int = 0, events: str = WITHOUT_NOISE) -> Path:
     """An algorithm whose rounds from `first` on have no noise, and say so; with seeds, from this agent on."""
     file = folder / f"{name}.py"
-    file.write_text(LEAKY.format(name=name, first=first, agent=agent))
+    file.write_text(LEAKY.format(name=name, first=first, agent=agent, events=events))
     return file
 
 
@@ -142,6 +145,19 @@ def test_all_ranks_stop_with_3_where_one_of_them_violates(tmp_path: Path) -> Non
     check_left(tmp_path / "r", of="rank 1: ")
     stdout, stderr = end(begin("resume", tmp_path / "r"), 3, 3)
     assert "cannot go on" in stderr
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [("[]", "sent something in round 1 without an event"), ("2 * list(step.events)", "released 2 times in round 1")],
+)
+def test_what_one_agent_alone_does_not_account_for_is_noticed(tmp_path: Path, events: str, words: str) -> None:
+    name = f"leaky_{len(events)}"
+    file = plugin(tmp_path, name, first=1, agent=1, events=events)
+    with pytest.raises(PrivacyViolation, match=words):
+        tacit.run(
+            plugins=str(file), algorithm=name, features="none", agents=2, rounds=2, noise="seeded", out=tmp_path / "r"
+        )
 
 
 def test_no_handler_of_errors_catches_a_violation() -> None:

@@ -33,21 +33,24 @@ ENTRIES = 20  # of each run, agent and event in the ledger of a run with seeded 
 NOTHING_SHOWN = "the run stops, and nothing of it may be shown"
 
 
-def refuse_uncovered(batch: Batch, plans: Sequence[Plan], t: int, events: Mapping[tuple[int, BatchEvent], int]) -> None:
+def refuse_uncovered(
+    batch: Batch, plans: Sequence[Plan], t: int, events: Mapping[tuple[int, BatchEvent], int], senders: int
+) -> None:
     """Stop a run that means to keep a budget where it released something without noise, or more often than planned.
 
     Neither is ever to happen; an algorithm whose steps and whose charge do not agree would do it. `events` are those of
-    round t, by agent. A run without plans, of mode paper, promises nothing.
+    round t, by agent, and `senders` is how many agents sent something. A run without plans, of mode paper, promises
+    nothing.
     """
     if not plans:
         return
     by_agent: Counter[int] = Counter()
     for (p, _), count in events.items():
         by_agent[p] += count
-    draws = max(by_agent.values(), default=0)
-    if not draws:
+    if len(by_agent) < senders:
         raise PrivacyViolation(f"{batch.algorithm} sent something in round {t} without an event: {NOTHING_SHOWN}")
     planned = max(math.ceil(sum(plan.events.values()) / plan.rounds) for plan in plans)
+    draws = max(by_agent.values(), default=0)
     if draws > planned:
         raise PrivacyViolation(
             f"{batch.algorithm} released {draws} times in round {t}, and its plan has {planned}: {NOTHING_SHOWN}"
@@ -149,7 +152,7 @@ class Recorder:
         """Whether these steps released something that no plan covers."""
         try:
             drawn = Counter((p, event) for p, step in steps.items() for event in step.events)
-            refuse_uncovered(self.batch, self.plans, 0, drawn)
+            refuse_uncovered(self.batch, self.plans, 0, drawn, len(steps))
         except PrivacyViolation:
             return True
         return False
@@ -193,7 +196,8 @@ class Recorder:
     def _refuse_uncovered(self, done: Round) -> None:
         """Where the round is uncovered, the ledger keeps what was drawn and why the run stopped: it cannot go on."""
         try:
-            self.team.together(lambda: refuse_uncovered(self.batch, self.plans, done.t, done.events))
+            sent = len(done.state.agents)
+            self.team.together(lambda: refuse_uncovered(self.batch, self.plans, done.t, done.events, sent))
         except PrivacyViolation as violation:
             line = {"kind": VIOLATION, "algorithm": self.batch.algorithm, "round": done.t, "reason": str(violation)}
             self.write_ledger(line)
