@@ -1,4 +1,4 @@
-"""The one error a user is meant to see, and the sentence it says."""
+"""The errors a user is meant to see, one class for each meaning, and the sentences they say."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ class InputError(ValueError):
 
 class Everywhere(InputError):
     """An error that all processes of a run have in common, so that only the first of them says it."""
+
+
+class Diverged(Everywhere):
+    """A run's numbers are no longer finite; a sweep or a frontier notes it and goes on with other points."""
 
 
 class PrivacyViolation(BaseException):
