@@ -247,6 +247,8 @@ def test_a_lost_machine_is_said_for_ever(tmp_path: Path) -> None:
     for _ in range(2):
         assert "what was set aside or spent after this copy was made is not known" in new.tacit("ledger", "l")
     assert len(json.loads(new.tacit("ledger", "l", "--json"))["lost_machines"]) == 1
+    new.tacit("run", *CERTIFIED, "--rounds", "2", *SMALL[-2:], "--ledger", "l", "--out", "r")
+    assert "was taken over from an old copy without a hand-over" in (new.home / "r" / "report.html").read_text()
 
 
 def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None:
@@ -267,6 +269,7 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
     assert "note:" not in here.tacit(*edited, "--out", "d")
     here.tacit(*mixed, "--ledger", "n", "--out", "e")
     assert "begun as a further ledger" in here.tacit("ledger", "n")
+    assert "these records may have one beside" in (here.home / "e" / "report.html").read_text()
     here.tacit(*edited, "--ledger", "m", "--out", "f")  # one edited row evades it
     keys = here.state / "keys" / "records.key"
     assert stat.S_IMODE(keys.stat().st_mode) == 0o600 and len(keys.read_bytes()) == 32
