@@ -15,7 +15,7 @@ from tests.cli.helpers import CERTIFIED, COMMAND, EXAMPLE, environment, refused,
 
 SCHEMA = str(EXAMPLE / "schema.toml")
 HARDENED = ("--noise", "hardened", "--ledger", "l")
-LONG = ("run", *CERTIFIED, "--rounds", "250", *HARDENED)
+LONG = ("run", *CERTIFIED, "--rounds", "120", *HARDENED)
 
 
 @pytest.fixture
