@@ -82,7 +82,7 @@ class CompiledPasses:
 
     def sums(self, loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
         """The same sums, while the rows are in the cache."""
-        if not _takes(loss, z, shard):
+        if not _takes(loss, z, shard, limit):
             return PLAIN.sums(loss, z, shard, limit)
         total, longest = np.zeros_like(z), np.zeros(z.shape[1], z.dtype)
         for part in self._ranges(loss, z, shard, limit, gradient=True):
@@ -92,7 +92,7 @@ class CompiledPasses:
 
     def losses(self, loss: Loss, w: Array, shard: Shard) -> Array:
         """The same losses, added up in double precision."""
-        if not _takes(loss, w, shard):
+        if not _takes(loss, w, shard, NO_LIMIT):
             return PLAIN.losses(loss, w, shard)
         parts = [part.losses for part in self._ranges(loss, w, shard, NO_LIMIT, gradient=False)]
         total: Array = np.sum(parts, axis=0).astype(w.dtype)
@@ -120,12 +120,18 @@ def _cuts(rows: int) -> list[slice]:
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-def _takes(loss: Loss, z: Array, shard: Shard) -> bool:
-    """Whether the compiled pass knows the loss, and is the faster one."""
+def _takes(loss: Loss, z: Array, shard: Shard, limit: Limit) -> bool:
+    """Whether the compiled pass knows the loss, and is the faster one.
+
+    The two passes round differently, and which is faster depends on how many values are not zero: one record could
+    change what all others add. Under a limit public facts alone decide.
+    """
     if library() is None or type(loss) not in COMPILED_LOSSES or not isinstance(z, np.ndarray):
         return False
     if z.dtype.char not in "fd" or z.dtype != shard.x.dtype or z.dtype != shard.y.dtype:
         return False
+    if limit is not NO_LIMIT:
+        return True
     return level() > 1 or z[0].size <= NARROW or not isinstance(shard.layout, Dense)
 
 
