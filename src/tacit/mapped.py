@@ -18,9 +18,10 @@ def file_of(array: Any) -> mmap.mmap | None:
     return array if isinstance(array, mmap.mmap) else None
 
 
-def row_blocks(rows: int, row_bytes: int) -> list[slice]:
-    """Consecutive rows, so many at a time that they take a BLOCK."""
+def row_blocks(rows: int, row_bytes: int, most: int | None = None) -> list[slice]:
+    """Consecutive rows, so many at a time that they take a BLOCK, and no more than `most`."""
     step = max(1, BLOCK // max(1, row_bytes))
+    step = step if most is None else min(step, most)
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 

@@ -76,6 +76,7 @@ from tacit.settings.settings import FIELDS
         ({"device": "cuda:1", "noise": "hardened"}, "hardened noise is added to exact integer sums"),
         ({"tf32": True, "precision": "float32"}, "tf32 is for float32 matrix products on a GPU"),
         ({"tf32": True, "device": "cuda"}, "it needs --device cuda and --precision float32"),
+        ({"tf32": True, "device": "cuda", "precision": "float32"}, "tf32 needs --mode paper"),
         ({"rounds": math.inf}, "rounds is inf: it must be a whole number"),
         ({"rounds": "1" + "0" * 30}, "it must be a whole number from 1 to 1000000000"),
     ],
@@ -107,7 +108,7 @@ def test_without_the_compiled_library_only_who_asks_for_it_is_refused(monkeypatc
 
 def test_a_device_of_torchs_own_implies_torch() -> None:
     assert (resolve({}).backend, resolve({}).device) == ("auto", "cpu")
-    implied = resolve({"device": "cuda:1", "precision": "float32", "tf32": "true"})
+    implied = resolve({"device": "cuda:1", "precision": "float32", "tf32": "true", "mode": "paper"})
     assert (implied.backend, implied.device, implied.tf32) == ("torch", "cuda:1", True)
     assert resolve(tomllib.loads(implied.to_toml())) == implied  # to be read where there is neither torch nor a GPU
 

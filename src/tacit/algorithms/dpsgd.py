@@ -10,7 +10,7 @@ import numpy as np
 from tacit.algorithms.base import ALGORITHMS, Agent, Averaging, Method, Recipe, Step, Upload
 from tacit.algorithms.charges import Public
 from tacit.algorithms.schedules import Schedule
-from tacit.arrays import to_numpy
+from tacit.arrays import in_precision_of, to_numpy
 from tacit.errors import InputError
 from tacit.privacy.events import NON_PRIVATE, BatchEvent, Event, Sampled
 from tacit.privacy.mechanisms.output import OutputNoise
@@ -43,7 +43,7 @@ class DpSgd(Averaging):
         g = sampled_gradient(self.problem, w, shard, noise.chosen(0, q, len(shard.x), w), q, self._limit)
         moved = np.full(w.shape[1], self.moved)
         xi = self.noise.xi(0, moved / q, w, noise)
-        z = self.problem.feasible.project(w - eta * (g + xi))
+        z = self.problem.feasible.project(w - eta * in_precision_of(g + xi, w))
         size = self.noise.magnitude(moved / q, w[:, 0].size)
         return Step(Agent(z, agent.lam), Upload(z), (self.event(moved),), size, eta)
 

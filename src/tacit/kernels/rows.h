@@ -9,6 +9,7 @@ enum { SOFTMAX = 0, HINGE = 1, SQUARED = 2 };
 typedef struct {
     int64_t rows, features, runs, classes; /* n, J, R, K */
     int64_t loss;
+    int64_t narrow;         /* in double precision: whether x is of single precision nevertheless */
     const void *x;         /* dense: [n, J] */
     const int64_t *start;  /* sparse: [n + 1], where a row's entries begin */
     const uint16_t *index; /* [entries]  their features */

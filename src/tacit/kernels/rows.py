@@ -46,7 +46,7 @@ class _Pass(ctypes.Structure):
     """The struct of rows.h, field by field."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("rows", "features", "runs", "classes", "loss")),
+        *((name, ctypes.c_int64) for name in ("rows", "features", "runs", "classes", "loss", "narrow")),
         *((name, ctypes.c_void_p) for name in ("x", "start", "index", "code", "value", "y", "norm1", "norm2")),
         *((name, ctypes.c_void_p) for name in ("l2", "l1", "scale", "unit")),
         ("cut", ctypes.c_double),
@@ -55,24 +55,30 @@ class _Pass(ctypes.Structure):
 
 
 def run_pass(records: Records, rows: slice, w: Array, runs: int, loss: str, terms: Terms, gradient: bool) -> Passed:
-    """The pass over these rows at w [J, R K]; without `gradient` the total is not computed."""
+    """The pass over these rows at w [J, R K]; without `gradient` the total is not computed.
+
+    It is made in the precision of w, of records in the same precision or in half of it; then scores are the same to the
+    bit in every layout, so that what a record adds does not depend on the others.
+    """
     lib = library()
     if lib is None:
         raise RuntimeError("there is no compiled library here")
     if (len(records.y), len(w), w.shape[1]) != (*records.layout.shape, runs * records.y.shape[1]):
         raise ValueError(f"w is {w.shape} for {runs} runs, records are {records.layout.shape} with {records.y.shape}")
     longest, losses, total = np.zeros(runs, w.dtype), np.zeros(runs), np.empty_like(w if gradient else w[:0])
-    y, norm1 = records.y[rows], records.norm1[rows]
-    norm2 = None if terms.l2 is None else records.norm2[rows]
+    y, norm1 = (np.ascontiguousarray(part[rows], w.dtype) for part in (records.y, records.norm1))
+    norm2 = None if terms.l2 is None else np.ascontiguousarray(records.norm2[rows], w.dtype)
     l2, l1, unit = (_spread(term, runs, w) for term in (terms.l2, terms.l1, terms.unit))
     scale = None if terms.scale is None else _spread(terms.scale[rows], len(y), w)
+    layout = _layout(records.layout, rows, w)
     values = _Pass(
         rows=len(y),
         features=len(w),
         runs=runs,
         classes=w.shape[1] // runs,
         loss=LOSSES.index(loss),
-        **{name: address(array) for name, array in _layout(records.layout, rows).items()},
+        narrow=records.y.dtype != w.dtype,
+        **{name: address(array) for name, array in layout.items()},
         **{name: address(array) for name, array in (("y", y), ("norm1", norm1), ("norm2", norm2), ("w", w))},
         **{name: address(array) for name, array in (("l2", l2), ("l1", l1), ("unit", unit), ("scale", scale))},
         longest=address(longest),
@@ -90,7 +96,11 @@ def _spread(term: Array | None, count: int, like: Array) -> Array | None:
     return None if term is None else np.ascontiguousarray(np.broadcast_to(term, (count,)), like.dtype)
 
 
-def _layout(layout: Layout, rows: slice) -> dict[str, NDArray[np.generic] | None]:
+def _layout(layout: Layout, rows: slice, like: Array) -> dict[str, NDArray[np.generic] | None]:
     if isinstance(layout, Dense):
-        return {"x": layout.x[rows]}
-    return {"start": layout.start[rows.start :], "index": layout.index, "code": layout.code, "value": layout.value}
+        return {"x": layout.x[rows]}  # C widens a few rows at a time
+    start, index, code, value = layout.start[rows.start : rows.stop + 1], layout.index, layout.code, layout.value
+    if value.dtype != like.dtype and code is None:  # only these rows' values, as wide as the sums
+        first, last = start[0], start[-1]
+        start, index, value = start - first, index[first:last], value[first:last]
+    return {"start": start, "index": index, "code": code, "value": value.astype(like.dtype, copy=False)}

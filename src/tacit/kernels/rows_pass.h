@@ -218,7 +218,7 @@ TARGET static void NAME(dense_backward)(const REAL *x, int64_t count, int64_t fe
 #define GATHER(FEATURE, VALUE, WHICH)                                                                                  \
     {                                                                                                                  \
         const REAL *at = w + (FEATURE)*width, by = (VALUE);                                                            \
-        for (int v = 0; v < vectors; v++) sum[WHICH][v] += by * NAME(load)(at + v * LANES);                            \
+        for (int v = 0; v < vectors; v++) sum[ordered ? 0 : WHICH][v] += by * NAME(load)(at + v * LANES);              \
     }
 #define SCATTER(FEATURE, VALUE, WHICH)                                                                                 \
     {                                                                                                                  \
@@ -226,8 +226,9 @@ TARGET static void NAME(dense_backward)(const REAL *x, int64_t count, int64_t fe
         for (int v = 0; v < vectors; v++) NAME(store)(at + v * LANES, NAME(load)(at + v * LANES) + by * own[v]);       \
     }
 
-INLINE void NAME(gather)(const Pass *p, int64_t row, const REAL *w, int64_t width, REAL *scores, int vectors,
-                         int coded) {
+/* ordered: one sum after the other, as of a dense row, so that scores are the same to the bit in both layouts. */
+INLINE void NAME(gather)(const Pass *p, int64_t row, const REAL *w, int64_t width, REAL *scores, int vectors, int coded,
+                         int ordered) {
     const REAL *value = p->value;
     VEC sum[2][4] = {};
     int64_t e = p->start[row], end = p->start[row + 1];
@@ -235,8 +236,9 @@ INLINE void NAME(gather)(const Pass *p, int64_t row, const REAL *w, int64_t widt
     for (int v = 0; v < vectors; v++) NAME(store)(scores + v * LANES, sum[0][v] + sum[1][v]);
 }
 
-INLINE void NAME(scatter)(const Pass *p, int64_t row, const REAL *r, int64_t width, REAL *total, int vectors,
-                          int coded) {
+INLINE void NAME(scatter)(const Pass *p, int64_t row, const REAL *r, int64_t width, REAL *total, int vectors, int coded,
+                          int ordered) {
+    (void)ordered; /* every entry has a place of its own */
     const REAL *value = p->value;
     VEC own[4];
     for (int v = 0; v < vectors; v++) own[v] = NAME(load)(r + v * LANES);
@@ -248,41 +250,53 @@ INLINE void NAME(scatter)(const Pass *p, int64_t row, const REAL *r, int64_t wid
 #undef UNROLLED
 
 /* All columns of a row, as many vectors at a time as registers allow; the numbers are constants where it is inlined. */
-#define COLUMNS(STEP, A, B, CODED)                                                                                     \
+#define COLUMNS(STEP, A, B, ...)                                                                                       \
     for (int64_t c = 0; c < width;) {                                                                                  \
         int64_t left = (width - c) / LANES;                                                                            \
         if (left >= 4) {                                                                                               \
-            NAME(STEP)(p, row, (A) + c, width, (B) + c, 4, CODED);                                                     \
+            NAME(STEP)(p, row, (A) + c, width, (B) + c, 4, __VA_ARGS__);                                               \
             c += 4 * LANES;                                                                                            \
         } else if (left >= 2) {                                                                                        \
-            NAME(STEP)(p, row, (A) + c, width, (B) + c, 2, CODED);                                                     \
+            NAME(STEP)(p, row, (A) + c, width, (B) + c, 2, __VA_ARGS__);                                               \
             c += 2 * LANES;                                                                                            \
         } else {                                                                                                       \
-            NAME(STEP)(p, row, (A) + c, width, (B) + c, 1, CODED);                                                     \
+            NAME(STEP)(p, row, (A) + c, width, (B) + c, 1, __VA_ARGS__);                                               \
             c += LANES;                                                                                                \
         }                                                                                                              \
     }
 
 TARGET static void NAME(row_forward)(const Pass *p, int64_t row, const REAL *w, int64_t width, REAL *scores) {
-    if (p->code) {
-        COLUMNS(gather, w, scores, 1)
+    if (p->code && p->narrow) {
+        COLUMNS(gather, w, scores, 1, 1)
+    } else if (p->code) {
+        COLUMNS(gather, w, scores, 1, 0)
+    } else if (p->narrow) {
+        COLUMNS(gather, w, scores, 0, 1)
     } else {
-        COLUMNS(gather, w, scores, 0)
+        COLUMNS(gather, w, scores, 0, 0)
     }
 }
 
 TARGET static void NAME(row_backward)(const Pass *p, int64_t row, const REAL *r, int64_t width, REAL *total) {
     if (p->code) {
-        COLUMNS(scatter, r, total, 1)
+        COLUMNS(scatter, r, total, 1, 0)
     } else {
-        COLUMNS(scatter, r, total, 0)
+        COLUMNS(scatter, r, total, 0, 0)
     }
 }
 #undef COLUMNS
 
+/* The rows from `at` on, in this precision. */
+INLINE const REAL *NAME(dense_rows)(const Pass *p, int64_t at, int64_t count, REAL *wide) {
+    if (!p->narrow) return (const REAL *)p->x + at * p->features;
+    const float *x = (const float *)p->x + at * p->features;
+    for (int64_t i = 0; i < count * p->features; i++) wide[i] = (REAL)x[i];
+    return wide;
+}
+
 TARGET static void NAME(block)(const Pass *p, int64_t at, int64_t count, const REAL *w, int64_t width, REAL *scores,
-                               REAL *total, VEC *turned) {
-    const REAL *x = p->x ? (const REAL *)p->x + at * p->features : 0;
+                               REAL *total, VEC *turned, REAL *wide) {
+    const REAL *x = p->x ? NAME(dense_rows)(p, at, count, wide) : 0;
     if (p->start)
         for (int64_t i = 0; i < count; i++) NAME(row_forward)(p, at + i, w, width, scores + i * width);
     else
@@ -308,18 +322,21 @@ INLINE void NAME(add)(REAL *total, REAL *part, size_t count) {
 TARGET static int NAME(pass)(const Pass *p) {
     int64_t columns = p->runs * p->classes, width = (columns + LANES - 1) / LANES * LANES;
     size_t parameters = (size_t)(p->features * width), block = BLOCK;
-    size_t floats = 3 * parameters + block * (size_t)width + 2 * (size_t)(p->classes * LANES);
+    size_t rows = p->narrow && p->x ? block * (size_t)p->features : 0;
+    size_t floats = 3 * parameters + block * (size_t)width + 2 * (size_t)(p->classes * LANES) + rows;
     REAL *w = aligned_alloc(64, (floats * sizeof(REAL) + 63) / 64 * 64);
     if (!w) return 1;
     REAL *total = w + parameters, *part = total + parameters, *scores = part + parameters;
     VEC *turned = (VEC *)(scores + block * (size_t)width);
+    REAL *wide = (REAL *)(turned + 2 * p->classes);
     for (int64_t j = 0; j < p->features; j++) {
         memcpy(w + j * width, (const REAL *)p->w + j * columns, (size_t)columns * sizeof(REAL));
         memset(w + j * width + columns, 0, (size_t)(width - columns) * sizeof(REAL));
     }
     memset(total, 0, 2 * parameters * sizeof(REAL));
     for (int64_t at = 0; at < p->rows; at += BLOCK) {
-        NAME(block)(p, at, p->rows - at < BLOCK ? p->rows - at : BLOCK, w, width, scores, p->total ? part : 0, turned);
+        int64_t count = p->rows - at < BLOCK ? p->rows - at : BLOCK;
+        NAME(block)(p, at, count, w, width, scores, p->total ? part : 0, turned, wide);
         int ends = at + BLOCK >= p->rows || at / BLOCK % BLOCKS == BLOCKS - 1;
         if (p->total && ends) NAME(add)(total, part, parameters);
     }

@@ -137,11 +137,15 @@ def finite(residual: Array) -> Array:
     return kept
 
 
-def rounding_slack(features: int, outputs: int, precision: str, tf32: bool = False) -> float:
+MOST_SINGLE = 2**23
+"""Records of an agent, in single precision, whose rounded sum is known to move by no more than the sensitivity."""
+
+
+def rounding_slack(features: int, outputs: int, precision: str) -> float:
     """A factor a little below 1 for a clip bound, so that norms rounded in this precision still keep it.
 
-    TF32 rounds x and r to 11 bits before it multiplies them, which makes x r^T longer by a factor of at most
-    (1 + 2^-10)^2.
+    In single precision it also covers the sum over the records, which is made in double precision: the norms and the
+    bound are off by at most (J/4 + 1) 2^-23, which leaves more than 8 2^-23, and the sums of neighbours with n records
+    are off by at most n 2^-43 of a record's bound (see problems.passes), which is 8 2^-23 at n = MOST_SINGLE.
     """
-    slack = 1.0 - (features + outputs + 8) * float(np.finfo(precision).eps)
-    return slack / (1.0 + 2.0**-10) ** 2 if tf32 else slack
+    return 1.0 - (features + outputs + 8) * float(np.finfo(precision).eps)

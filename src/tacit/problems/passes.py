@@ -10,11 +10,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tacit.arrays import Array, namespace
+from tacit.arrays import Array, double, namespace
 from tacit.kernels.layout import Dense
 from tacit.kernels.library import level, library
 from tacit.kernels.rows import Passed, Records, run_pass
 from tacit.kernels.threads import side_by_side
+from tacit.mapped import row_blocks
 from tacit.problems.limits import NO_LIMIT, Limit
 from tacit.problems.losses import Loss
 from tacit.problems.losses.hinge import Hinge
@@ -26,12 +27,14 @@ COMPILED_LOSSES: dict[type, str] = {Softmax: "softmax", Hinge: "hinge", Squared:
 RANGE = 8192  # rows that are added up by themselves: sums do not depend on how many threads there are
 RANGES = 32  # at most, so that their sums take little memory
 NARROW = 16  # columns up to which the compiled pass wins on any processor
+TOGETHER = 256  # rows whose products are added up by themselves
+MOST_TOGETHER = 512  # such sums that are added up without care
 
 
 class Sums(NamedTuple):
     """What a gradient and its noise need of an agent's records."""
 
-    total: Array  # [J, R, K]  sum_i x_i r_i^T, every record within the limit
+    total: Array  # [J, R, K]  sum_i x_i r_i^T, every record within the limit; under a limit in double precision
     longest: Array  # [R]  max_i ||x_i r_i^T||_1
 
 
@@ -53,6 +56,8 @@ class PlainPasses:
 
     def sums(self, loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
         """The equations as they are."""
+        if _widens(z, limit):
+            return _careful(z, (_wide_sums(loss, double(z), block, limit) for block in _wide_blocks(shard)))
         parts = [_plain_sums(loss, z, block, limit) for block in shard.blocks()]
         longest = namespace(z).amax(namespace(z).stack([part.longest for part in parts]), axis=0)
         return Sums(sum((part.total for part in parts[1:]), start=parts[0].total), longest)
@@ -76,14 +81,58 @@ def _plain_sums(loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
     return Sums(total, xp.amax(shard.norm1[:, None] * xp.abs(residual).sum(axis=-1), axis=0))
 
 
+def _widens(z: Array, limit: Limit) -> bool:
+    """Whether sums are made in a higher precision than the records': single precision under a limit.
+
+    Rounding n records' sum in single precision moves it by n 2^-24 of a record, which for millions is more than the one
+    record that noise must hide. In double precision, added up as below, it is at most n 2^-44, or n 2^-43 between
+    neighbours: see rounding_slack.
+    """
+    return limit is not NO_LIMIT and z.dtype == namespace(z).float32
+
+
+def _wide_blocks(shard: Shard) -> Iterator[Shard]:
+    """The records in double precision, so few at a time that they take little memory."""
+    for block in shard.blocks():
+        for rows in row_blocks(len(block.x), 8 * block.x.shape[1], TOGETHER * MOST_TOGETHER):
+            yield Shard(double(block.x[rows]), double(block.y[rows]))
+
+
+def _wide_sums(loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
+    """As _plain_sums, but products are added up in short sums first."""
+    xp = namespace(z)
+    residual = limit.residual(loss.residual(limit.scores(scores(z, shard.x), shard), shard.y), shard)
+    flat, rest = residual.reshape(len(residual), -1), len(residual) // TOGETHER * TOGETHER
+    short = shard.x[:rest].reshape(-1, TOGETHER, len(z)).swapaxes(1, 2) @ flat[:rest].reshape(
+        -1, TOGETHER, flat.shape[1]
+    )
+    total = short.sum(axis=0) + shard.x[rest:].T @ flat[rest:]
+    return Sums(total.reshape(z.shape), xp.amax(shard.norm1[:, None] * xp.abs(residual).sum(axis=-1), axis=0))
+
+
+def _careful(like: Array, parts: Iterator[Sums]) -> Sums:
+    """All parts added up as if in twice the precision: what every addition rounds off is kept (Knuth's two-sum)."""
+    xp, total = namespace(like), double(namespace(like).zeros_like(like))
+    lost, longest = xp.zeros_like(total), xp.zeros_like(total[0, :, 0])
+    for part in parts:
+        after = total + part.total
+        added = after - total
+        lost += (total - (after - added)) + (part.total - added)
+        total, longest = after, xp.maximum(longest, part.longest)
+    return Sums(total + lost, longest)
+
+
 @dataclass(frozen=True)
 class CompiledPasses:
     """The compiled pass where it was built, has the loss and is the faster; elsewhere the plain one."""
 
     def sums(self, loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
         """The same sums, while the rows are in the cache."""
-        if not _takes(loss, z, shard):
+        if not _takes(loss, z, shard, limit):
             return PLAIN.sums(loss, z, shard, limit)
+        if _widens(z, limit):
+            parts = self._ranges(loss, double(z), shard, limit, gradient=True)
+            return _careful(z, (Sums(part.total.reshape(z.shape), part.longest) for part in parts))
         total, longest = np.zeros_like(z), np.zeros(z.shape[1], z.dtype)
         for part in self._ranges(loss, z, shard, limit, gradient=True):
             total += part.total.reshape(z.shape)
@@ -92,7 +141,7 @@ class CompiledPasses:
 
     def losses(self, loss: Loss, w: Array, shard: Shard) -> Array:
         """The same losses, added up in double precision."""
-        if not _takes(loss, w, shard):
+        if not _takes(loss, w, shard, NO_LIMIT):
             return PLAIN.losses(loss, w, shard)
         parts = [part.losses for part in self._ranges(loss, w, shard, NO_LIMIT, gradient=False)]
         total: Array = np.sum(parts, axis=0).astype(w.dtype)
@@ -120,12 +169,18 @@ def _cuts(rows: int) -> list[slice]:
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-def _takes(loss: Loss, z: Array, shard: Shard) -> bool:
-    """Whether the compiled pass knows the loss, and is the faster one."""
+def _takes(loss: Loss, z: Array, shard: Shard, limit: Limit) -> bool:
+    """Whether the compiled pass knows the loss, and is the faster one.
+
+    The two passes round differently, and which is faster depends on how many values are not zero: one record could
+    change what all others add. Under a limit public facts alone decide.
+    """
     if library() is None or type(loss) not in COMPILED_LOSSES or not isinstance(z, np.ndarray):
         return False
     if z.dtype.char not in "fd" or z.dtype != shard.x.dtype or z.dtype != shard.y.dtype:
         return False
+    if limit is not NO_LIMIT:
+        return True
     return level() > 1 or z[0].size <= NARROW or not isinstance(shard.layout, Dense)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tacit.arrays import namespace
+from tacit.arrays import in_precision_of, namespace
 from tacit.problems.limits import NO_LIMIT, Limit
 from tacit.problems.losses import Loss
 from tacit.problems.passes import COMPILED, Passes
@@ -48,7 +48,8 @@ class Problem:
     def gradient(self, z: Array, shard: Shard, limit: Limit = NO_LIMIT) -> Gradient:
         """f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient), each record held within the limit."""
         total, longest = self.passes.sums(self.loss, z, shard, limit)
-        return Gradient(total / self.records + self.shrinkage(z), longest / self.records)
+        value = in_precision_of(total / self.records + self.shrinkage(z), z)
+        return Gradient(value, in_precision_of(longest / self.records, z))
 
     def shrinkage(self, z: Array) -> Array:
         """(beta/P) r'(z), the part of the gradient that no record enters."""

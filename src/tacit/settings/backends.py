@@ -40,6 +40,8 @@ def check_backend(settings: Settings, chosen: Mapping[str, Any]) -> Settings:
         )
     if settings.tf32 and (settings.device == "cpu" or settings.precision != "float32"):
         raise InputError("tf32 is for float32 matrix products on a GPU: it needs --device cuda and --precision float32")
+    if settings.tf32 and settings.mode == "certified":
+        raise InputError("tf32 needs --mode paper: in certified mode every sum over records is in double precision")
     if settings.threads != "auto" and settings.backend in ("numpy", "torch"):
         raise InputError(
             f"threads is {settings.threads}, but backend {settings.backend} has threads of its own: "

@@ -281,7 +281,9 @@ class Settings:
         "compiled: threads to use; auto: all cores. Results do not depend on it",
     )
     device: str = setting("cpu", device, "Engine", "torch: where it computes, cpu, cuda or cuda:N")
-    tf32: bool = setting(False, boolean, "Engine", "torch on a GPU: float32 matrix products in TF32, of 11 bits")
+    tf32: bool = setting(
+        False, boolean, "Engine", "torch on a GPU, mode paper: float32 matrix products in TF32, of 11 bits"
+    )
     server: str = setting(
         "auto",
         optional(one_of("server state", lambda: SERVERS)),

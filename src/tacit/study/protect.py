@@ -28,7 +28,7 @@ from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.sensitivity import ADJACENCIES, Sensitivity, sensitivity
 from tacit.privacy.trust import noise_share
 from tacit.problems import Problem
-from tacit.problems.limits import BoundRecords, ClipGradients, Limit, rounding_slack
+from tacit.problems.limits import MOST_SINGLE, BoundRecords, ClipGradients, Limit, rounding_slack
 from tacit.settings import Settings
 from tacit.study.batches import Batch, sampling_rate
 from tacit.study.build import local_updates
@@ -165,7 +165,7 @@ def _plan(settings: Settings, method: Method, epsilon: float, public: Public) ->
 
 
 def _limit(settings: Settings, facts: Facts, method: Method, batch: Batch) -> Limit:
-    slack = rounding_slack(facts.features, facts.outputs, batch.precision, settings.tf32)
+    slack = rounding_slack(facts.features, facts.outputs, batch.precision)
     if method.bounded:
         return BoundRecords(float(settings.record_bound) * slack)
     bounds = [np.full(batch.size, float(clip) * slack, batch.precision) for clip in (settings.clip, settings.clip_l1)]
@@ -218,6 +218,12 @@ def check_method(settings: Settings, facts: Facts, problem: Problem, name: str) 
     rounded = method.noise_on in ("uploads", "objectives") and settings.precision != "float64"
     if rounded and min(settings.total_epsilon) < math.inf:
         raise InputError(f"{name} needs precision float64: a record may move what it sends by less than others round")
+    if settings.precision == "float32" and settings.noise != "hardened" and facts.largest > MOST_SINGLE:
+        raise InputError(
+            f"records-max is {facts.largest:,}, but with precision float32 and noise seeded a sum of more than "
+            f"{MOST_SINGLE:,} records may be off by more than one of them counts: use noise hardened, whose sums are "
+            "exact, or deal the records to more agents"
+        )
     smooth = method.noise_on != "objectives" or math.isfinite(problem.loss.trace)
     if method.bounded and not (smooth and math.isfinite(problem.loss.residual_bound)):
         raise InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")

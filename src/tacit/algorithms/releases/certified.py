@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacit.algorithms.releases import Released
+from tacit.arrays import in_precision_of
 from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.noise import NoiseSource
 from tacit.problems import Problem
@@ -20,7 +21,8 @@ class CertifiedRelease:
     mechanism: Calibrated
 
     def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> Released:
-        """The limited gradient with its noise."""
-        g = problem.gradient(z, shard, self.limit).value
+        """The limited gradient with its noise; rounded to the run's precision last, for a rounded sum moves further."""
+        total = problem.passes.sums(problem.loss, z, shard, self.limit).total
+        g = total / problem.records + problem.shrinkage(z)
         xi, event = self.mechanism.draw(update, z, noise)
-        return Released(g + xi, event, self.mechanism.magnitude)
+        return Released(in_precision_of(g + xi, z), event, self.mechanism.magnitude)

@@ -96,8 +96,8 @@ class WholeResiduals:
 def on_grid(z: Array) -> tuple[Array, Array]:
     """z in whole multiples of a step [R] that keeps all scores exact: no record's score depends on the others.
 
-    For every bit pattern: whole numbers within EXACT / (2 GRID J), a finite power of two for the step, and 0 for what is
-    not finite.
+    For every bit pattern: whole numbers within EXACT / (2 GRID J), a finite power of two for the step, and 0 in the
+    place of what is not finite.
     """
     known = np.where(np.isfinite(z), z, 0.0).astype(np.float64)
     largest = np.abs(known).max(axis=(0, 2), initial=0.0)  # of each run by itself, [R]

@@ -1,0 +1,101 @@
+"""Integer sums: a record adds its own term and changes no other's, with any instructions, layout and number of columns.
+
+The numbers sit on the edge of a cut, where the last bit of a rounded norm decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tacit.algorithms.releases.hardened import BELOW, HardenedRelease, on_grid
+from tacit.kernels import library, rows
+from tacit.kernels.layout import Dense, Sparse
+from tacit.kernels.threads import threads
+from tacit.privacy.events import NON_PRIVATE
+from tacit.privacy.mechanisms.calibrated import Calibrated
+from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
+from tacit.problems import passes as passes_module
+from tacit.problems.limits import ClipGradients
+from tacit.problems.passes import COMPILED, PLAIN, Passes, scores
+from tacit.types import GRID, Array, Shard
+
+J, BITS, ULPS = 20, 20, 10
+LEVELS = [each for each in library.LEVELS if each <= library.level()]
+
+
+@pytest.fixture(params=["numpy", *LEVELS])
+def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Passes]:
+    """numpy, and the compiled pass with every set of instructions that this processor has."""
+    if request.param == "numpy":
+        yield PLAIN
+        return
+    monkeypatch.setattr(rows, "level", lambda: request.param)
+    monkeypatch.setattr(passes_module, "level", lambda: request.param)
+    yield COMPILED
+
+
+def tipping(loss: str, classes: int, n: int) -> tuple[Shard, Shard]:
+    """n records of which 30 % is not zero, so that they lie sparse, and one that makes them lie dense."""
+    rng = np.random.default_rng(classes)
+    x = np.zeros((n, J))
+    x[:, rng.choice(J, 6, replace=False)] = 1.0
+    y = np.eye(classes)[np.full(n, 1)] if loss != "squared" else np.full((n, classes), 0.3)
+    return Shard(x, y), Shard(np.ones((1, J)), y[:1])
+
+
+def edges(loss: str, z: Array, record: Shard) -> Array:
+    """Bounds at which some entry of the record's term is nearly a whole number, and those a few last bits away."""
+    whole, step = on_grid(z)
+    own = record.on_grid
+    r = LOSSES[loss]().residual(scores(whole, own.x) * (step / GRID)[:, None], own.y)[0, 0]
+    long = own.norm2[0] / GRID * np.sqrt((r**2).sum())
+    term = np.abs(r[np.abs(r) > 1e-4][:8]) / long * 2.0**BITS * BELOW  # of a bound of 1
+    at = np.rint(0.1 * term) / term if len(term) else np.array([0.1])
+    near = at[:, None] * (1.0 + np.arange(-ULPS, ULPS + 1) * 2.0**-52)
+    bounds: Array = near.ravel()
+    return bounds
+
+
+@pytest.mark.parametrize("classes", [3, 20, 62])
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_the_record_that_changes_the_layout_changes_no_other_term(passes: Passes, loss: str, classes: int) -> None:
+    base, one = tipping(loss, classes, 40)
+    both = Shard(np.concatenate([base.x, one.x]), np.concatenate([base.y, one.y]))
+    if passes is COMPILED:
+        assert isinstance(base.on_grid.layout, Sparse) and isinstance(both.on_grid.layout, Dense)
+    for seed in range(3):
+        z = np.random.default_rng(seed).normal(size=(J, 1, classes)) * (0.0, 0.3, 3.0)[seed]
+        l2 = edges(loss, z, base)
+        clip = ClipGradients(l2, np.full(len(l2), math.inf))
+        release = HardenedRelease(clip, Calibrated("gaussian", (NON_PRIVATE,) * len(l2)), 100)
+        problem = Problem(LOSSES[loss](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), 41, 2, passes)
+        z = np.repeat(z, len(l2), axis=1)
+        without, with_, alone = (release.sum(problem, z, each, BITS) for each in (base, both, one))
+        np.testing.assert_array_equal(with_ - without, alone)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_neither_threads_nor_ranges_nor_order_change_a_term(
+    passes: Passes, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the rows are cut, which depends on how many there are."""
+    rng, n = np.random.default_rng(0), 301
+    x = rng.integers(0, GRID, (n, J)) / GRID * (rng.random((n, J)) < 0.35)
+    shard = Shard(x, rng.random((n, 20)) if loss == "squared" else np.eye(20)[rng.integers(0, 20, n)])
+    release = HardenedRelease(
+        ClipGradients(np.ones(1), np.full(1, math.inf)), Calibrated("gaussian", (NON_PRIVATE,)), n
+    )
+    problem = Problem(LOSSES[loss](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), n, 2, passes)
+    z = rng.normal(size=(J, 1, 20))
+    expected = sum(release.sum(problem, z, Shard(shard.x[i : i + 1], shard.y[i : i + 1]), BITS) for i in range(n))
+    order = rng.permutation(n)
+    for step, count in ((8192, 1), (7, 1), (64, 3), (100, 2)):
+        monkeypatch.setattr(passes_module, "RANGE", step)
+        monkeypatch.setattr(passes_module, "RANGES", 100)
+        for held in (shard, Shard(shard.x[order], shard.y[order])):
+            with threads(count):
+                np.testing.assert_array_equal(release.sum(problem, z, held, BITS), expected)
