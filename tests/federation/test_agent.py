@@ -76,18 +76,18 @@ def test_rounds_are_answered_and_charged(federation: Federation, agent: SiteAgen
     assert closed(agent, federation, 4) == Closed(EXPERIMENT, "north")
     totals = ledger_totals(federation.folder("north").read_ledger())
     assert totals["total_epsilon"] == pytest.approx(totals["planned_epsilon"])
-    assert federation.account("north").state()["zcdp_used"] == pytest.approx(federation.agreement.plan.zcdp)
+    assert federation.account("north").state()["used"]["gdp"] == pytest.approx(federation.agreement.plan.cost.gdp)
     assert federation.folder("north").finished
 
 
 def test_the_whole_plan_is_set_aside_before_the_first_round(federation: Federation, agent: SiteAgent) -> None:
     state = federation.account("north").state()
     assert [study["study"] for study in state["studies"]] == [f"tiny/{EXPERIMENT}"]
-    assert state["zcdp_used"] == pytest.approx(federation.agreement.plan.zcdp)
+    assert state["used"]["gdp"] == pytest.approx(federation.agreement.plan.cost.gdp)
     answered(agent, question(federation, 1))
     closed(agent, federation, 1)
     state = federation.account("north").state()
-    assert state["zcdp_used"] == pytest.approx(federation.agreement.plan.zcdp / 4)  # what was not spent goes back
+    assert state["used"]["gdp"] == pytest.approx(federation.agreement.plan.cost.gdp / 4)  # what was not spent goes back
     assert "settled" in state["studies"][0]
 
 
@@ -221,7 +221,7 @@ def test_a_study_that_has_ended_stays_so(federation: Federation, agent: SiteAgen
 
 def test_a_study_that_ended_before_it_began_costs_nothing(federation: Federation, agent: SiteAgent) -> None:
     assert isinstance(closed(agent, federation, 0), Closed)
-    assert federation.account("north").state()["zcdp_used"] == 0.0
+    assert federation.account("north").state()["used"]["gdp"] == 0.0
 
 
 def test_a_study_is_begun_under_the_terms_it_goes_on_with(federation: Federation, agent: SiteAgent) -> None:

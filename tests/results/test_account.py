@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import InputError
-from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
+from tacit.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
+from tacit.privacy.composition import Cost
 from tacit.results.account import Account
 from tacit.state import state_folder
 
 DELTA = 1e-6
+
+
+def gaussian(mu_squared: float) -> Cost:
+    """The cost of continuous Gaussian releases."""
+    return Cost(mu_squared, mu_squared / 2.0)
 
 
 @pytest.fixture
@@ -20,34 +26,34 @@ def account(tmp_path: Path) -> Account:
 
 
 def test_reservations_add_up_and_are_settled(account: Account) -> None:
-    first = account.reserve("one", 0.02)
-    account.reserve("two", 0.01)
+    first = account.reserve("one", gaussian(0.02))
+    account.reserve("two", gaussian(0.01))
     state = Account.open(account.path).state()
-    assert state["zcdp_used"] == pytest.approx(0.03)
-    assert state["epsilon_used"] == pytest.approx(zcdp_epsilon(0.03, DELTA))
-    account.settle(first, 0.005)
-    account.settle(first, 0.0)  # settling again changes nothing
+    assert state["used"]["gdp"] == pytest.approx(0.03)
+    assert state["epsilon_used"] == pytest.approx(gdp_epsilon(0.03, NO_SLACK, DELTA))
+    account.settle(first, gaussian(0.005))
+    account.settle(first, gaussian(0.0))  # settling again changes nothing
     state = account.state()
-    assert state["zcdp_used"] == pytest.approx(0.015)
+    assert state["used"]["gdp"] == pytest.approx(0.015)
     assert [study["study"] for study in state["studies"]] == ["one", "two"]
     assert "settled" in state["studies"][0] and "settled" not in state["studies"][1]
 
 
 def test_an_exhausted_budget_is_refused_whatever_was_settled_later(account: Account) -> None:
-    whole = zcdp_budget(2.0, DELTA)
-    account.reserve("almost all", 0.9 * whole)
+    whole = gdp_budget(2.0, NO_SLACK, DELTA)
+    account.reserve("almost all", gaussian(0.9 * whole))
     with pytest.raises(InputError, match=r"is exhausted: it allows epsilon 2 at delta 1e-06.*still fits"):
-        account.reserve("too much", 0.2 * whole)
-    account.reserve("the rest", account.state()["zcdp_left"])
+        account.reserve("too much", gaussian(0.2 * whole))
+    account.reserve("the rest", gaussian(0.0999 * whole))
     with pytest.raises(InputError, match="is exhausted"):
-        account.reserve("a little", 1e-6)
+        account.reserve("a little", gaussian(0.0002 * whole))
     assert account.state()["epsilon_used"] <= 2.0
     assert account.state()["epsilon_used"] == pytest.approx(2.0, rel=1e-3)
 
 
 def test_the_head_is_kept_where_a_backup_does_not_reach(account: Account, tmp_path: Path) -> None:
     backup = account.path.read_bytes()
-    account.reserve("one", 0.02)
+    account.reserve("one", gaussian(0.02))
     account.path.write_bytes(backup)
     with pytest.raises(InputError, match="an old copy was put back"):
         Account.open(account.path)
@@ -56,12 +62,12 @@ def test_the_head_is_kept_where_a_backup_does_not_reach(account: Account, tmp_pa
 
 
 def test_a_ledger_from_elsewhere_must_be_adopted(account: Account) -> None:
-    account.reserve("one", 0.02)
+    account.reserve("one", gaussian(0.02))
     head = state_folder() / "ledgers" / f"{account.identity}.json"
     head.unlink()
     with pytest.raises(InputError, match=r"head|gone"):
         Account.open(account.path)
-    assert Account.adopt(account.path).state()["zcdp_used"] == pytest.approx(0.02)
+    assert Account.adopt(account.path).state()["used"]["gdp"] == pytest.approx(0.02)
     with pytest.raises(InputError, match="nothing to adopt"):
         Account.adopt(account.path)
 
@@ -81,15 +87,15 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path, account: Account) -> None:
 
 def test_studies_of_another_relation_or_unit_are_refused(account: Account) -> None:
     with pytest.raises(InputError, match="counts for adjacency add-remove, and the study's is replace-one"):
-        account.reserve("other", 0.001, "replace-one")
+        account.reserve("other", gaussian(0.001), "replace-one")
     with pytest.raises(InputError, match="counts for unit record, and the study's is patient"):
-        account.reserve("other", 0.001, unit="patient")
+        account.reserve("other", gaussian(0.001), unit="patient")
 
 
 def test_only_an_open_reservation_goes_on(account: Account) -> None:
-    name = account.reserve("one", 0.01)
+    name = account.reserve("one", gaussian(0.01))
     account.check_open(name)
-    account.settle(name, 0.01)
+    account.settle(name, gaussian(0.01))
     for gone in (name, "unknown"):
         with pytest.raises(InputError, match="no open reservation"):
             account.check_open(gone)

@@ -21,6 +21,11 @@ from tacit.settings.rules import one_of, real
 from tacit.views.tables import format_epsilon
 
 SHOWN_DELTAS = (1e-5, 1e-7, 1e-9)
+COUNTED = {"gdp": "mu^2", "zcdp": "zCDP"}
+ADDED = {
+    "gdp": "budgets add up as Gaussian DP, by which two halves are less than a whole",
+    "zcdp": "budgets add up as zCDP, by which two halves are less than a whole",
+}
 
 
 class PathGroup(click.RichGroup):
@@ -141,7 +146,7 @@ def _print_account(path: Path, state: Mapping[str, Any]) -> None:
     stdout.print(
         f"{state['data']}: epsilon {format_epsilon(state['epsilon_used'])} of {state['total_epsilon']:g} used or set "
         f"aside at delta {state['delta']:g}; one more study of up to {state['epsilon_next']:.4g} fits "
-        "(budgets add up as zCDP, by which two halves are less than a whole)",
+        f"({ADDED[state['rule']['accountant']] if state['rule'] else 'no study yet'})",
         soft_wrap=True,
         highlight=False,
     )
@@ -155,9 +160,10 @@ def _print_account(path: Path, state: Mapping[str, Any]) -> None:
                 soft_wrap=True,
                 highlight=False,
             )
+    by = state["rule"]["accountant"] if state["rule"] else "gdp"
     rows = [
-        (_study(s["study"]), s["time"][:16], s.get("settled", "set aside")[:16], f"{s['zcdp']:.4g}")
+        (_study(s["study"]), s["time"][:16], s.get("settled", "set aside")[:16], f"{s['cost'][by]:.4g}")
         for s in state["studies"]
     ]
     if rows:
-        print_table(("study", "begun", "ended", "zCDP"), rows, left=3)
+        print_table(("study", "begun", "ended", COUNTED[by]), rows, left=3)

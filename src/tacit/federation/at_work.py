@@ -20,7 +20,7 @@ from tacit.federation.books import begin_books, close_books, record_round, round
 from tacit.federation.journal import Answered, Experiment, Journal
 from tacit.federation.messages import Answer, Round
 from tacit.federation.policy import Site
-from tacit.privacy.accountants.zcdp import zcdp_sum
+from tacit.privacy.composition import cost_of, together
 from tacit.privacy.ledger import entries, releases
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from tacit.results.account import Account
@@ -147,7 +147,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
     if reservation_of(site, begun) is None:
         adjacency, unit = agreement.outline.settings.adjacency, agreement.facts.unit
         Account.open(site.ledger).reserve(
-            in_account(begun.study, name), agreement.plan.zcdp, adjacency, unit, marked, begun.reservation
+            in_account(begun.study, name), agreement.plan.cost, adjacency, unit, marked, begun.reservation
         )
     place = study_folder(site, name)
     if not place.exists() and journal.last(name) is None:
@@ -179,9 +179,8 @@ def catch_up(journal: Journal, experiment: Experiment, chain: Chain) -> set[int]
 def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFolder) -> None:
     """Replace a study's reservation by what it has spent; afterwards nothing more is answered in it."""
     catch_up(journal, experiment, folder.chain)
-    spent = [zcdp_sum(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
-    cost = math.fsum(math.inf if one is None else one for one in spent)
-    Account.open(site.ledger).settle(experiment.reservation, cost)
+    spent = [cost_of(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
+    Account.open(site.ledger).settle(experiment.reservation, together(spent))
     journal.close(experiment.id)
 
 

@@ -1,7 +1,7 @@
 """The ledger of one data set over all studies: every study's whole plan is reserved before it begins.
 
-It adds zero-concentrated privacy, whose sum stays a valid stop rule when later studies are chosen after seeing what
-earlier ones released; the minimum over accountants would not.
+It adds up Gaussian or zero-concentrated DP, whichever is better for its first study: either sum is a valid stop rule
+when later studies are chosen after seeing what earlier ones released; the smaller of both would be none.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, absent
-from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
+from tacit.privacy.accountants.gdp import Slack
+from tacit.privacy.composition import FREE, Cost, Filter, together
 from tacit.results.chain import Chain, head_elsewhere
 
 KIND = "tacit data ledger"
@@ -74,7 +75,7 @@ class Account:
     def reserve(
         self,
         study: str,
-        rho: float,
+        cost: Cost,
         adjacency: str = "add-remove",
         unit: str = "record",
         non_private: str = "",
@@ -86,19 +87,22 @@ class Account:
         for whoever has to know the reservation's name before it is made.
         """
         with self._locked():
-            self.after(self.state(), rho, adjacency, unit)
+            state = self.state()
+            self.after(state, cost, adjacency, unit)
             name = name or uuid.uuid4().hex
-            row = {"kind": "reserve", "reservation": name, "study": study, "zcdp": rho, "time": _now()}
+            row = {"kind": "reserve", "reservation": name, "study": study, "cost": asdict(cost), "time": _now()}
+            if state["rule"] is None:
+                row["rule"] = _rule(state, cost)
             self._chain.append([row | ({"non_private": non_private} if non_private else {})])
             return name
 
-    def after(self, state: Mapping[str, Any], rho: float, adjacency: str, unit: str) -> float:
+    def after(self, state: Mapping[str, Any], cost: Cost, adjacency: str, unit: str) -> float:
         """The epsilon used or set aside if one more study were; what does not fit is refused."""
         for what, given in (("adjacency", adjacency), ("unit", unit)):
             if given != state[what]:
                 raise InputError(f"{self.path} counts for {what} {state[what]}, and the study's is {given}")
-        after = zcdp_epsilon(state["zcdp_used"] + rho, state["delta"])
-        if rho > state["zcdp_left"]:
+        after = _filter(state, cost).epsilon(together([Cost.read(state["used"]), cost]))
+        if not self.has_room(state, cost):
             raise InputError(
                 f"the budget of {self.path} is exhausted: it allows epsilon {state['total_epsilon']:g} at delta "
                 f"{state['delta']:g}, {state['epsilon_used']:.4g} of it is used or set aside, and this study would "
@@ -106,11 +110,15 @@ class Account:
             )
         return after
 
-    def settle(self, reservation: str, rho: float) -> None:
+    def has_room(self, state: Mapping[str, Any], cost: Cost) -> bool:
+        """Whether one more study of this cost fits."""
+        return _filter(state, cost).allows(together([Cost.read(state["used"]), cost]))
+
+    def settle(self, reservation: str, cost: Cost) -> None:
         """Replace a reservation by what was really spent, once the study has ended; settling again changes nothing."""
         with self._locked():
             if not any(row["kind"] == "settle" and row["reservation"] == reservation for row in self._chain.read()):
-                self._chain.append([{"kind": "settle", "reservation": reservation, "zcdp": rho, "time": _now()}])
+                self._chain.append([{"kind": "settle", "reservation": reservation, "cost": asdict(cost), "time": _now()}])
 
     def check_open(self, reservation: str) -> None:
         """Refuse to go on under a reservation that was given back or settled."""
@@ -124,19 +132,19 @@ class Account:
         first, studies = rows[0], {row["reservation"]: dict(row) for row in rows if row["kind"] == "reserve"}
         for row in rows:
             if row["kind"] == "settle":
-                studies[row["reservation"]] |= {"zcdp": row["zcdp"], "settled": row["time"]}
-        used = sum(study["zcdp"] for study in studies.values())
-        left = zcdp_budget(first["total_epsilon"], first["delta"]) - used
+                studies[row["reservation"]] |= {"cost": row["cost"], "settled": row["time"]}
+        used = together(Cost.read(study["cost"]) for study in studies.values())
+        known = {name: first[name] for name in ("total_epsilon", "delta")}
+        known["rule"] = next((row["rule"] for row in rows if "rule" in row), None)
+        rule = _filter(known, FREE)
         return {
             "data": first["data"],
             "adjacency": first["adjacency"],
             "unit": first["unit"],
-            "total_epsilon": first["total_epsilon"],
-            "delta": first["delta"],
-            "zcdp_used": used,
-            "zcdp_left": left,
-            "epsilon_used": zcdp_epsilon(used, first["delta"]),
-            "epsilon_next": zcdp_epsilon(left, first["delta"]),  # of one more study that uses all that is left
+            **known,
+            "used": asdict(used),
+            "epsilon_used": rule.epsilon(used),
+            "epsilon_next": rule.next_epsilon(used),  # of one more study that uses all that is left
             "adopted": [row["time"] for row in rows if row["kind"] == "adopted"],
             "studies": list(studies.values()),
         }
@@ -150,6 +158,20 @@ class Account:
         with self.path.open("r") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _filter(state: Mapping[str, Any], first: Cost) -> Filter:
+    """The stop rule that the first reservation fixed; where there is none yet, the one that `first` would fix."""
+    budget, rule = (state["total_epsilon"], state["delta"]), state["rule"]
+    if rule is None:
+        return Filter.begin(*budget, first)
+    return Filter(*budget, rule["accountant"], Slack(rule["above"], rule["below"], rule["outside"]))
+
+
+def _rule(state: Mapping[str, Any], first: Cost) -> dict[str, Any]:
+    """What the first reservation fixes, as its row says it."""
+    rule = _filter(state, first)
+    return {"accountant": rule.accountant, **asdict(rule.room)}
 
 
 def _identity(path: Path) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tacit.privacy.accountants import Counts
-from tacit.privacy.accountants.zcdp import zcdp_sum
+from tacit.privacy.composition import Cost, cost_of, largest, together
 from tacit.privacy.ledger import releases
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder
@@ -22,12 +20,6 @@ def settle(study: Study, folder: RunFolder) -> None:
         Account.open(Path(study.settings.ledger)).settle(folder.read_start()["reservation"], cost)
 
 
-def ledger_cost(ledger: Iterable[Mapping[str, Any]]) -> float:
-    """What the releases of a study's ledger cost a ledger over studies."""
-    spent = releases(ledger)
-    return math.fsum(max(_cost(events) for events in agents.values()) for agents in spent.values())
-
-
-def _cost(events: Counts) -> float:
-    cost = zcdp_sum(events)
-    return math.inf if cost is None else cost
+def ledger_cost(ledger: Iterable[Mapping[str, Any]]) -> Cost:
+    """What the releases of a study's ledger cost a ledger over studies: of every run the most of its agents."""
+    return together(largest(map(cost_of, agents.values())) for agents in releases(ledger).values())
