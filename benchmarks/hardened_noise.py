@@ -3,7 +3,7 @@
     python -m benchmarks.hardened_noise
 
 Needs MNIST and FEMNIST in TACIT_DATA. Writes results/hardened_noise.json. For each budget, `over_closed_form` is the
-noise multiplier of the plan's events over get_sigma_gaussian(epsilon, delta) * sqrt(T); it is asked to be at most 1.0001.
+noise multiplier of the plan's events over get_sigma_gaussian(epsilon, delta) * sqrt(T): at most 1.0001.
 The runs of mnist14 really begin: some of their rounds are in the ledger, and their events must be the plan's.
 """
 
@@ -38,6 +38,8 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
     "femnist, scattering": {"data": "femnist", "features": "scattering"},
 }
 
+BEGUN: Mapping[str, Any] = {"data": "mnist14", "rounds": 300}
+
 
 def compared(entry: Mapping[str, Any]) -> dict[str, Any]:
     """A plan, as a ledger has it, beside the closed form."""
@@ -67,16 +69,15 @@ def planned(given: Mapping[str, Any], delta: float, epsilons: Iterable[float] = 
     return [compared(study.parts[0].plans[0].entry()) for study in studies]
 
 
-def begun(epsilon: float, folder: Path, rounds: int = 300) -> dict[str, Any]:
+def begun(epsilon: float, folder: Path, given: Mapping[str, Any] = BEGUN) -> dict[str, Any]:
     """The plan in the ledger of a run that was stopped after some rounds; what it drew is what it planned."""
     done: list[Progress] = []
     folders: list[RunFolder] = []
     with suppress(Interrupted):
         tacit.run(
-            data="mnist14",
+            **given,
             noise="hardened",
             total_epsilon=epsilon,
-            rounds=rounds,
             out=folder / f"{epsilon:g}",
             watch=done.append,
             stop=lambda: len(done) >= DRAWN,

@@ -14,6 +14,7 @@ from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.at_work import study_folder
 from tacit.federation.messages import Answer, Close, Closed, Invitation, Ready, Refusal, Round
+from tacit.privacy.composition import FREE
 from tacit.privacy.guarantee import headline
 from tacit.privacy.totals import ledger_totals
 from tacit.results.chain import Chain
@@ -284,7 +285,7 @@ def test_under_a_reservation_that_was_given_back_nothing_is_answered(federation:
         invite(agent, federation)
         answered(agent, question(federation, 1))
     account = federation.account("north")
-    account.settle(account.state()["studies"][0]["reservation"], 0.0)
+    account.settle(account.state()["studies"][0]["reservation"], FREE)
     with federation.agent("north") as agent:
         invite(agent, federation)
         assert isinstance(ask(agent, question(federation, 2)), Refusal)

@@ -177,7 +177,7 @@ def test_what_a_killed_process_left_of_its_folders_is_cleared_away(tmp_path: Pat
 def test_a_study_that_takes_all_of_a_budget_survives_a_crash_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    federation = make_federation(tmp_path, {"study": {"rounds": ROUNDS}}, epsilon=0.4)
+    federation = make_federation(tmp_path, {"study": {"rounds": ROUNDS}}, epsilon=0.3)
     plan, account = federation.agreement.plan.cost, federation.account("north")
     assert account.has_room(account.state(), plan) and not account.has_room(account.state(), together([plan, plan]))
     with monkeypatch.context() as patch:

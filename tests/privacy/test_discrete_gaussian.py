@@ -42,7 +42,7 @@ def rounded(x: int, sigma: float) -> Decimal:
 
 
 def weight(x: int, sigma: float) -> Decimal:
-    return (-Decimal(x) ** 2 / (2 * Decimal(sigma) ** 2)).exp()
+    return (-(Decimal(x) ** 2) / (2 * Decimal(sigma) ** 2)).exp()
 
 
 def normaliser(sigma: float) -> Decimal:
@@ -105,7 +105,9 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return float(norm.cdf(mu / 2.0 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2.0 - epsilon / mu))
 
 
-@pytest.mark.parametrize(("sigma", "shift", "rounds"), [(1.0, 1, 1), (2.0, 1, 4), (3.0, 2, 3), (5.0, 1, 12), (8.0, 8, 2)])
+@pytest.mark.parametrize(
+    ("sigma", "shift", "rounds"), [(1.0, 1, 1), (2.0, 1, 4), (3.0, 2, 3), (5.0, 1, 12), (8.0, 8, 2)]
+)
 @pytest.mark.parametrize("reach", [3.0, 5.0, REACH])
 def test_the_theorem_holds_for_exact_probabilities(sigma: float, shift: int, rounds: int, reach: float) -> None:
     """delta_discrete(epsilon + K+ + K-) <= e^K+ delta_continuous(epsilon) + p, at every epsilon."""

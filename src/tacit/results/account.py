@@ -118,7 +118,9 @@ class Account:
         """Replace a reservation by what was really spent, once the study has ended; settling again changes nothing."""
         with self._locked():
             if not any(row["kind"] == "settle" and row["reservation"] == reservation for row in self._chain.read()):
-                self._chain.append([{"kind": "settle", "reservation": reservation, "cost": asdict(cost), "time": _now()}])
+                self._chain.append(
+                    [{"kind": "settle", "reservation": reservation, "cost": asdict(cost), "time": _now()}]
+                )
 
     def check_open(self, reservation: str) -> None:
         """Refuse to go on under a reservation that was given back or settled."""

@@ -72,9 +72,9 @@ def fraction_bits(records_max: int, clip: float, total_records: int, scale: floa
 
     Too few, even below zero, is for `HardenedRelease.bits` to refuse: a plan is compared at scales of any size.
     """
-    sums = EXACT / (records_max * clip * GRID)
-    noise = LARGEST_NOISE / max(scale * total_records * GRID, 1e-300)
-    return min(MOST_BITS, math.floor(math.log2(min(sums, noise))))
+    sums = EXACT / max(records_max * clip * GRID, 1e-200)
+    noise = LARGEST_NOISE / max(scale * total_records * GRID, 1e-200)
+    return math.floor(math.log2(max(min(sums, noise, 2.0**MOST_BITS), 2.0**-1000)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,7 +57,9 @@ def slack_of(event: Event, reach: float = REACH) -> Slack:
         return Slack(math.inf, math.inf, 1.0)
     each = n / (24.0 * sigma * sigma)
     normaliser = 3.0 * n * math.exp(-2.0 * square(math.pi * sigma))
-    return Slack(each, each * square(reach + event.l2 / event.scale) + normaliser, 2.0 * n * math.exp(-reach**2 / 2.0))
+    return Slack(
+        each, each * square(reach + event.l2 / event.scale) + normaliser, 2.0 * n * math.exp(-(reach**2) / 2.0)
+    )
 
 
 @ACCOUNTANTS.register("gdp")
