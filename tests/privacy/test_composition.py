@@ -16,7 +16,7 @@ from tacit.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsil
 from tacit.privacy.accountants.zcdp import zcdp_epsilon
 from tacit.privacy.accounting import tightest
 from tacit.privacy.calibration import calibrate
-from tacit.privacy.composition import FREE, ROOM, Cost, Filter, composed_epsilon, cost_of, largest, together
+from tacit.privacy.composition import FREE, ROOMS, Cost, Filter, composed_epsilon, cost_of, largest, together
 from tacit.privacy.events import NON_PRIVATE, Discrete, Event, Hidden, Noise, Objective, Sampled
 from tacit.results.files import to_json
 
@@ -84,13 +84,24 @@ def test_the_first_study_fixes_the_sum() -> None:
 def test_slack_has_a_limit_of_its_own_that_the_first_study_fixes() -> None:
     study = hardened(0.5)
     rule, used = begun(2.0, study)
-    assert rule.room == Slack(ROOM * 2.0, ROOM * 2.0, ROOM * DELTA) + study.slack
+    assert rule.room == study.slack + Slack(ROOMS[0] * 2.0, ROOMS[0] * 2.0, ROOMS[0] * DELTA)
     for name in ("above", "below", "outside"):
         most = getattr(rule.room, name)
         assert rule.allows(together([used, Cost(**{name: 0.9 * most})]))
         assert not rule.allows(together([used, Cost(**{name: 1.1 * most})]))
     coarse = hardened(0.5, 100.0)  # integers so few that zCDP is the better bound
     assert Filter.begin(2.0, DELTA, coarse).accountant == "zcdp"
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_a_study_of_all_of_a_budget_that_ended_early_leaves_room_for_another_kind(epsilon: float) -> None:
+    study = hardened(epsilon)
+    rule, _ = begun(epsilon, study)
+    half = Cost(*(0.5 * part for part in asdict(study).values()))
+    scale = math.sqrt(300.0 / (0.4 * study.gdp))
+    wider = cost_of({Discrete(scale, 1.0, 1e8 * scale, 125_984): 300})  # which has sixteen times the slack
+    assert wider.below > study.below
+    assert rule.allows(together([half, wider]))
 
 
 @pytest.mark.parametrize("first", EPSILONS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import astuple
 from decimal import Decimal, localcontext
 from functools import cache
 
@@ -118,6 +119,32 @@ def test_the_theorem_holds_for_exact_probabilities(sigma: float, shift: int, rou
         assert divergence(sigma, shift, rounds, epsilon + slack.above + slack.below) <= bound
 
 
+@pytest.mark.parametrize("reach", [3.0, REACH])
+def test_the_theorem_holds_for_an_analyst_who_chooses_the_next_release(reach: float) -> None:
+    """After a first output above 0, one that is moved twice as far under twice the noise; else one like the first.
+
+    mu^2 is the same on both paths, and the slack the larger of both.
+    """
+    first, second = discrete(2.0), discrete(4.0)
+    n, m = len(first) // 2, len(second) // 2
+    worst = slack_of(Discrete(2.0, 1.0, 2.0, 1), reach)
+    slack, mu = worst * 2, math.sqrt(0.5)
+    assert slack_of(Discrete(4.0, 2.0, 4.0, 1), reach).below < worst.below
+
+    def joint(moved: bool) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+        y = np.arange(-n - 4, n + 5)
+        ahead, near = np.roll(np.pad(first, 4), moved), np.roll(np.pad(first, m - n + 4), moved)
+        far = np.roll(np.pad(second, 4), 2 * moved)
+        return np.stack([p * (far if at > 0 else near) for p, at in zip(ahead, y, strict=True)])
+
+    p, q = joint(True), joint(False)
+    assert p.sum() == pytest.approx(1.0) == q.sum()
+    for epsilon in np.linspace(0.0, 5.0, 21):
+        bound = math.exp(slack.above) * gaussian_delta(mu, epsilon) + slack.outside
+        far_apart = np.exp(epsilon + slack.above + slack.below)
+        assert max(np.maximum(p - far_apart * q, 0.0).sum(), np.maximum(q - far_apart * p, 0.0).sum()) <= bound
+
+
 def test_without_slack_the_closed_form_is_exceeded() -> None:
     """So there is something to prove: at whole multiples of sigma^2 the discrete delta is the larger one."""
     pairs = [(divergence(2.0, 1, 4, e), gaussian_delta(1.0, e)) for e in np.linspace(0.0, 4.0, 81)]
@@ -141,7 +168,8 @@ def test_several_coordinates_compose_as_more_rounds_do(sigma: float, rounds: int
 
 def test_the_slack_by_hand() -> None:
     found = slack_of(Discrete(2.0, 1.0, 100.0, 50))
-    assert found == Slack(50 / 240000.0, pytest.approx(50 * 12.5**2 / 240000.0), pytest.approx(100.0 * math.exp(-72.0)))
+    by_hand = (50 / 240000.0, 50 * 12.5**2 / 240000.0, 100.0 * math.exp(-72.0))
+    assert astuple(found) == pytest.approx(by_hand)
     assert slack_of(Discrete(2.0, 1.0, 0.2, 50)) == Slack(math.inf, math.inf, 1.0)
     assert slack_of(Discrete(2.0, 1.0, math.nan, 50)) == Slack(math.inf, math.inf, 1.0)
     both = gdp({Discrete(2.0, 1.0, 100.0, 50): 2, Discrete(4.0, 1.0, 100.0, 10): 3}, 1e-6)

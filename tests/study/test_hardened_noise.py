@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.hardened_noise import MOST, RESULTS, begun, planned
 
 import tacit
-from benchmarks.hardened_noise import MOST, RESULTS, begun, planned
 from tacit.algorithms.releases.hardened import HardenedRelease
 from tacit.errors import InputError
 from tacit.privacy.accounting import tightest

@@ -18,7 +18,7 @@ from tacit.privacy.accountants import Counts
 from tacit.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, slack_of
 from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon, zcdp_rho
 
-ROOM = 1e-6  # of epsilon and of delta, that studies after the first may use up as slack
+ROOMS = (1e-6, 1e-8, 1e-10, 1e-12)  # of epsilon and of delta, that studies after the first may use up as slack
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class Filter:
         """The rule by which the first study costs least; what it leaves of the budget makes room for slack."""
         if accountant_for(first, delta) == "zcdp":
             return cls(total_epsilon, delta, "zcdp")
-        ample = Slack(ROOM * total_epsilon, ROOM * total_epsilon, ROOM * delta) + first.slack
-        fits = gdp_epsilon(first.gdp, ample, delta) <= total_epsilon
-        return cls(total_epsilon, delta, "gdp", ample if fits else first.slack)
+        rooms = (first.slack + Slack(share * total_epsilon, share * total_epsilon, share * delta) for share in ROOMS)
+        fitting = (room for room in rooms if gdp_epsilon(first.gdp, room, delta) <= total_epsilon)
+        return cls(total_epsilon, delta, "gdp", next(fitting, first.slack))
 
     def allows(self, cost: Cost) -> bool:
         """Whether all studies may cost that much together."""
