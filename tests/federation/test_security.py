@@ -43,7 +43,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFedera
         made.prepare()
         strict = made.site("strict")
         strict.write_text(strict.read_text().replace("study_epsilon_max = 10.0", "study_epsilon_max = 1.0"))
-        Account.open(read_site(made.site("spent")).ledger).reserve("another study", Cost(3.0, 1.5))
+        Account.open(read_site(made.site("spent")).ledger).reserve("another study", Cost(3.2, 1.6))
         for name in SITES:
             if name not in ("tamper", "nonsense"):
                 made.start_agent(name)

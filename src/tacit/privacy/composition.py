@@ -2,7 +2,7 @@
 
 A filter adds up one kind of cost and stops before its limit: mu^2 of Gaussian DP (Smith and Thakurta 2022) or rho of
 zCDP (Whitehouse et al. 2023). Which kind it is, and how much slack discrete noise may take, is fixed by the first
-study, before anything was released: the better of two sums, picked later, would be no valid stop rule
+study, before anything was released: the better of two sums, picked later, is not known to be a valid stop rule
 (docs/explanation/discrete-gaussian.md).
 """
 

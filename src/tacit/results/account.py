@@ -1,7 +1,7 @@
 """The ledger of one data set over all studies: every study's whole plan is reserved before it begins.
 
 It adds up Gaussian or zero-concentrated DP, whichever is better for its first study: either sum is a valid stop rule
-when later studies are chosen after seeing what earlier ones released; the smaller of both would be none.
+when later studies are chosen after seeing what earlier ones released; the smaller of both is not known to be one.
 """
 
 from __future__ import annotations
