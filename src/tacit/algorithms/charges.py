@@ -60,9 +60,11 @@ def gradient_event(public: Public, multiplier: float) -> Noise | Discrete:
     """The event of a gradient with noise of so many times what one unit moves it."""
     l1, l2 = public.moved
     scale = multiplier * l2
-    if public.mechanism == Discrete.mechanism and public.whole:
-        return Discrete(scale, l2, public.whole.sigma(scale), public.whole.coordinates)
-    return Noise(public.mechanism, scale, l1, l2)
+    if public.mechanism != Discrete.mechanism:
+        return Noise(public.mechanism, scale, l1, l2)
+    if public.whole is None:
+        raise TypeError("discrete Gaussian noise is for sums of whole numbers")
+    return Discrete(scale, l2, public.whole.sigma(scale), public.whole.coordinates)
 
 
 def every_upload(moved: Callable[[Public, int], float]) -> Charge:
