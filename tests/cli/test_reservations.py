@@ -70,7 +70,7 @@ def test_a_run_killed_before_it_started_gives_its_budget_back(ledger: Path, tmp_
     assert "never started: 'tacit ledger give-back l" in tacit("ledger", "l", cwd=tmp_path).stdout
     tacit("ledger", "give-back", "l", one["reservation"][:6], cwd=tmp_path)
     (one,) = studies(tmp_path)
-    assert (one["state"], one["zcdp"]) == ("given back", 0.0)
+    assert (one["state"], one["cost"]["gdp"]) == ("given back", 0.0)
     assert "is given back already" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
     tacit("run", *CERTIFIED, "--rounds", "3", *HARDENED, "--out", "s", cwd=tmp_path)
     assert [study["state"] for study in studies(tmp_path)] == ["given back", "settled"]
@@ -94,10 +94,10 @@ def test_a_run_killed_after_it_started_is_never_given_back(ledger: Path, tmp_pat
         "ledger", "give-back", "l", one["reservation"], cwd=tmp_path
     )
     assert "no folder of it is known here" in tacit("ledger", "l", cwd=tmp_path).stdout
-    assert studies(tmp_path)[0]["zcdp"] == one["zcdp"]
+    assert studies(tmp_path)[0]["cost"]["gdp"] == one["cost"]["gdp"]
     tacit("resume", "elsewhere", cwd=tmp_path)
     (after,) = studies(tmp_path)
-    assert after["state"] == "settled" and after["zcdp"] <= one["zcdp"]
+    assert after["state"] == "settled" and after["cost"]["gdp"] <= one["cost"]["gdp"]
     (tmp_path / "elsewhere" / "report.html").unlink()
     tacit("resume", "elsewhere", cwd=tmp_path)  # what has ended is made whole, and settled once
     assert (tmp_path / "elsewhere" / "report.html").is_file()

@@ -10,13 +10,13 @@ import pytest
 
 from tacit.data import Facts
 from tacit.federation import agreement, books
+from tacit.privacy import composition
 from tacit.privacy.accountants import zcdp
 from tacit.registry import Registry
-from tacit.results import account
 from tacit.settings import Settings
 from tacit.study.certified import Outline, outline_of
 
-BUDGET, EPSILON, DISCOVER = cache(zcdp.zcdp_budget), cache(zcdp.zcdp_epsilon), cache(Registry._discover)
+EPSILON, DISCOVER = cache(zcdp.zcdp_epsilon), cache(Registry._discover)
 OUTLINES: dict[str, Outline] = {}
 
 
@@ -35,8 +35,7 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Without what takes time and is tested elsewhere: reports, waiting for disks, pure functions over and over."""
     if request.node.get_closest_marker("federation"):
         return
-    monkeypatch.setattr(account, "zcdp_budget", BUDGET)
-    monkeypatch.setattr(account, "zcdp_epsilon", EPSILON)
+    monkeypatch.setattr(composition, "zcdp_epsilon", EPSILON)
     monkeypatch.setattr(zcdp, "zcdp_epsilon", EPSILON)
     monkeypatch.setattr(Registry, "_discover", DISCOVER)
     monkeypatch.setattr(agreement, "outline_of", _outline)

@@ -14,6 +14,7 @@ from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.at_work import study_folder
 from tacit.federation.messages import Answer, Close, Closed, Invitation, Ready, Refusal, Round
+from tacit.privacy.composition import FREE
 from tacit.privacy.guarantee import headline
 from tacit.privacy.totals import ledger_totals
 from tacit.results.chain import Chain
@@ -76,18 +77,18 @@ def test_rounds_are_answered_and_charged(federation: Federation, agent: SiteAgen
     assert closed(agent, federation, 4) == Closed(EXPERIMENT, "north")
     totals = ledger_totals(federation.folder("north").read_ledger())
     assert totals["total_epsilon"] == pytest.approx(totals["planned_epsilon"])
-    assert federation.account("north").state()["zcdp_used"] == pytest.approx(federation.agreement.plan.zcdp)
+    assert federation.account("north").state()["used"]["gdp"] == pytest.approx(federation.agreement.plan.cost.gdp)
     assert federation.folder("north").finished
 
 
 def test_the_whole_plan_is_set_aside_before_the_first_round(federation: Federation, agent: SiteAgent) -> None:
     state = federation.account("north").state()
     assert [study["study"] for study in state["studies"]] == [f"tiny/{EXPERIMENT}"]
-    assert state["zcdp_used"] == pytest.approx(federation.agreement.plan.zcdp)
+    assert state["used"]["gdp"] == pytest.approx(federation.agreement.plan.cost.gdp)
     answered(agent, question(federation, 1))
     closed(agent, federation, 1)
     state = federation.account("north").state()
-    assert state["zcdp_used"] == pytest.approx(federation.agreement.plan.zcdp / 4)  # what was not spent goes back
+    assert state["used"]["gdp"] == pytest.approx(federation.agreement.plan.cost.gdp / 4)  # what was not spent goes back
     assert "settled" in state["studies"][0]
 
 
@@ -221,7 +222,7 @@ def test_a_study_that_has_ended_stays_so(federation: Federation, agent: SiteAgen
 
 def test_a_study_that_ended_before_it_began_costs_nothing(federation: Federation, agent: SiteAgent) -> None:
     assert isinstance(closed(agent, federation, 0), Closed)
-    assert federation.account("north").state()["zcdp_used"] == 0.0
+    assert federation.account("north").state()["used"]["gdp"] == 0.0
 
 
 def test_a_study_is_begun_under_the_terms_it_goes_on_with(federation: Federation, agent: SiteAgent) -> None:
@@ -284,7 +285,7 @@ def test_under_a_reservation_that_was_given_back_nothing_is_answered(federation:
         invite(agent, federation)
         answered(agent, question(federation, 1))
     account = federation.account("north")
-    account.settle(account.state()["studies"][0]["reservation"], 0.0)
+    account.settle(account.state()["studies"][0]["reservation"], FREE)
     with federation.agent("north") as agent:
         invite(agent, federation)
         assert isinstance(ask(agent, question(federation, 2)), Refusal)

@@ -282,9 +282,9 @@ def test_a_study_that_never_had_a_round_is_given_back_by_its_site(tmp_path: Path
     federation = make_federation(tmp_path, only=["north"])
     with federation.agent("north") as agent:
         invite(agent, federation)
-    assert federation.account("north").state()["zcdp_used"] > 0.0
+    assert federation.account("north").state()["used"]["gdp"] > 0.0
     close_study(federation.file("north"), EXPERIMENT[:8])
-    assert federation.account("north").state()["zcdp_used"] == 0.0
+    assert federation.account("north").state()["used"]["gdp"] == 0.0
     with federation.agent("north") as agent:
         found = invite(agent, federation)
         assert isinstance(found, Refusal) and found.reason == "this study has ended here"
@@ -302,7 +302,7 @@ def test_a_study_that_a_crash_left_without_reservation_or_folder_can_be_closed(
         assert isinstance(invite(agent, federation), Refusal)
     assert site_status(federation.file("north"))["studies"][0]["spent_epsilon"] == 0.0
     close_study(federation.file("north"), EXPERIMENT[:8])
-    assert federation.account("north").state()["zcdp_used"] == 0.0
+    assert federation.account("north").state()["used"]["gdp"] == 0.0
     with federation.agent("north") as agent:
         assert isinstance(invite(agent, federation, "f" * 32), Ready)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tacit.federation.agent import OWN_AFFAIR
 from tacit.federation.journal import Journal
 from tacit.federation.messages import Answer, Close, Closed, Question, Ready
 from tacit.federation.transcript import transcript
+from tacit.privacy.composition import together
 from tacit.privacy.totals import ledger_totals
 from tacit.results.account import Account
 from tacit.results.chain import Chain
@@ -102,7 +104,7 @@ def check(federation: Federation, answers: list[bytes]) -> None:
     assert totals["total_epsilon"] == pytest.approx(totals["planned_epsilon"])
     studies = federation.account("north").state()["studies"]
     assert len(studies) == 1 and "settled" in studies[0]
-    assert studies[0]["zcdp"] == pytest.approx(federation.agreement.plan.zcdp)
+    assert studies[0]["cost"] == pytest.approx(asdict(federation.agreement.plan.cost))
     found = transcript(federation.site("north"))
     assert found.faults == []
     left = {line.departure.sha256 for line in found.lines}
@@ -176,9 +178,9 @@ def test_what_a_killed_process_left_of_its_folders_is_cleared_away(tmp_path: Pat
 def test_a_study_that_takes_all_of_a_budget_survives_a_crash_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    federation = make_federation(tmp_path, {"study": {"rounds": ROUNDS}}, epsilon=0.4)
-    plan, left = federation.agreement.plan.zcdp, federation.account("north").state()["zcdp_left"]
-    assert plan < left < 2.0 * plan
+    federation = make_federation(tmp_path, {"study": {"rounds": ROUNDS}}, epsilon=0.3)
+    plan, account = federation.agreement.plan.cost, federation.account("north")
+    assert account.has_room(account.state(), plan) and not account.has_room(account.state(), together([plan, plan]))
     with monkeypatch.context() as patch:
         crash_at(patch, name, 1, False)
         answers = live(federation, rounds(federation))

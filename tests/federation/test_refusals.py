@@ -15,6 +15,8 @@ from tacit.federation import wire
 from tacit.federation.agent import OWN_AFFAIR, SiteAgent
 from tacit.federation.messages import Invitation, Ready, Refusal
 from tacit.federation.uploads import REASON_LIMIT, shown
+from tacit.privacy.accountants.gdp import NO_SLACK, gdp_budget
+from tacit.privacy.composition import Cost
 from tacit.results.account import Account
 from tests.federation.helpers import (
     EXPERIMENT,
@@ -143,7 +145,8 @@ def test_a_ledger_that_does_not_cover_the_study(federation: Federation, changes:
 
 def test_what_other_studies_have_used_is_gone(federation: Federation) -> None:
     account = federation.account("north")
-    account.reserve("another study", account.state()["zcdp_left"] - 0.5 * federation.agreement.plan.zcdp)
+    left = gdp_budget(3.0, NO_SLACK, 1e-6) - 0.5 * federation.agreement.plan.cost.gdp
+    account.reserve("another study", Cost(left, left / 2.0))
     with federation.agent("north") as agent:
         found = invite(agent, federation)
         assert isinstance(found, Refusal) and "exhausted" in found.reason

@@ -46,7 +46,7 @@ def test_an_invitation_that_came_to_nothing_is_given_back(federation: Federation
         invite(agent, federation)
     del agent
     federation.account("north").give_back(str(the_study(federation)["reservation"]))
-    assert the_study(federation)["zcdp"] == 0.0
+    assert the_study(federation)["cost"]["gdp"] == 0.0
     with federation.agent("north", None) as agent:
         reply = invite(agent, federation)
         assert not isinstance(reply, Ready) and reply.reason == "this study has ended here"

@@ -21,6 +21,7 @@ from tacit.federation.flare.session import Server, connect
 from tacit.federation.journal import Journal
 from tacit.federation.policy import read_site
 from tacit.federation.terms import read_terms
+from tacit.privacy.composition import Cost
 from tacit.results.account import Account
 from tacit.results.folder import read_lines
 
@@ -42,7 +43,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFedera
         made.prepare()
         strict = made.site("strict")
         strict.write_text(strict.read_text().replace("study_epsilon_max = 10.0", "study_epsilon_max = 1.0"))
-        Account.open(read_site(made.site("spent")).ledger).reserve("another study", 1.5)
+        Account.open(read_site(made.site("spent")).ledger).reserve("another study", Cost(3.2, 1.6))
         for name in SITES:
             if name not in ("tamper", "nonsense"):
                 made.start_agent(name)

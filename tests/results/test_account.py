@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import InputError
-from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
+from tacit.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
+from tacit.privacy.composition import Cost
 from tacit.results.account import Account, Hold, is_held
 from tacit.state import state_folder
 
 DELTA = 1e-6
+
+
+def gaussian(mu_squared: float) -> Cost:
+    """The cost of continuous Gaussian releases."""
+    return Cost(mu_squared, mu_squared / 2.0)
 
 
 @pytest.fixture
@@ -22,33 +28,33 @@ def account(tmp_path: Path) -> Account:
 
 
 def test_reservations_add_up_and_are_settled(account: Account) -> None:
-    first = account.reserve("one", 0.02)
-    account.reserve("two", 0.01)
+    first = account.reserve("one", gaussian(0.02))
+    account.reserve("two", gaussian(0.01))
     state = Account.open(account.path).state()
-    assert state["zcdp_used"] == pytest.approx(0.03)
-    assert state["epsilon_used"] == pytest.approx(zcdp_epsilon(0.03, DELTA))
-    account.settle(first, 0.005)
+    assert state["used"]["gdp"] == pytest.approx(0.03)
+    assert state["epsilon_used"] == pytest.approx(gdp_epsilon(0.03, NO_SLACK, DELTA))
+    account.settle(first, gaussian(0.005))
     state = account.state()
-    assert state["zcdp_used"] == pytest.approx(0.015)
+    assert state["used"]["gdp"] == pytest.approx(0.015)
     assert [study["study"] for study in state["studies"]] == ["one", "two"]
     assert "settled" in state["studies"][0] and "settled" not in state["studies"][1]
 
 
 def test_an_exhausted_budget_is_refused_whatever_was_settled_later(account: Account) -> None:
-    whole = zcdp_budget(2.0, DELTA)
-    account.reserve("almost all", 0.9 * whole)
+    whole = gdp_budget(2.0, NO_SLACK, DELTA)
+    account.reserve("almost all", gaussian(0.9 * whole))
     with pytest.raises(InputError, match=r"is exhausted: it allows epsilon 2 at delta 1e-06.*still fits"):
-        account.reserve("too much", 0.2 * whole)
-    account.reserve("the rest", account.state()["zcdp_left"])
+        account.reserve("too much", gaussian(0.2 * whole))
+    account.reserve("the rest", gaussian(0.0999 * whole))
     with pytest.raises(InputError, match="is exhausted"):
-        account.reserve("a little", 1e-6)
+        account.reserve("a little", gaussian(0.0002 * whole))
     assert account.state()["epsilon_used"] <= 2.0
     assert account.state()["epsilon_used"] == pytest.approx(2.0, rel=1e-3)
 
 
 def test_the_head_is_kept_where_a_backup_does_not_reach(account: Account, tmp_path: Path) -> None:
     backup = account.path.read_bytes()
-    account.reserve("one", 0.02)
+    account.reserve("one", gaussian(0.02))
     account.path.write_bytes(backup)
     with pytest.raises(InputError, match="an old copy was put back"):
         Account.open(account.path)
@@ -57,14 +63,14 @@ def test_the_head_is_kept_where_a_backup_does_not_reach(account: Account, tmp_pa
 
 
 def test_a_ledger_from_elsewhere_must_be_adopted(account: Account) -> None:
-    account.reserve("one", 0.02)
+    account.reserve("one", gaussian(0.02))
     head = state_folder() / "ledgers" / f"{account.identity}.json"
     head.unlink()
     with pytest.raises(InputError, match=r"head|gone"):
         Account.open(account.path)
     with pytest.raises(InputError, match="was not handed over"):
         Account.adopt(account.path)
-    assert Account.adopt(account.path, lost_machine=True).state()["zcdp_used"] == pytest.approx(0.02)
+    assert Account.adopt(account.path, lost_machine=True).state()["used"]["gdp"] == pytest.approx(0.02)
     for lost in (False, True):
         with pytest.raises(InputError, match="nothing to adopt"):
             Account.adopt(account.path, lost)
@@ -85,46 +91,46 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path, account: Account) -> None:
 
 def test_studies_of_another_relation_or_unit_are_refused(account: Account) -> None:
     with pytest.raises(InputError, match="counts for adjacency add-remove, and the study's is replace-one"):
-        account.reserve("other", 0.001, "replace-one")
+        account.reserve("other", gaussian(0.001), "replace-one")
     with pytest.raises(InputError, match="counts for unit record, and the study's is patient"):
-        account.reserve("other", 0.001, unit="patient")
+        account.reserve("other", gaussian(0.001), unit="patient")
 
 
 def test_only_an_open_reservation_goes_on(account: Account) -> None:
-    name = account.reserve("one", 0.01)
+    name = account.reserve("one", gaussian(0.01))
     account.check_open(name)
-    account.settle(name, 0.01)
+    account.settle(name, gaussian(0.01))
     for gone, said in ((name, f"reservation {name} .* is settled already"), ("unknown", "no reservation unknown")):
         with pytest.raises(InputError, match=said):
             account.check_open(gone)
 
 
 def test_a_reservation_is_settled_once_and_by_one_folder(account: Account) -> None:
-    name, other = account.reserve("one", 0.01), account.reserve("two", 0.01)
+    name, other = account.reserve("one", gaussian(0.01)), account.reserve("two", gaussian(0.01))
     account.start(name)
-    account.settle(name, 0.01, head="a" * 64)
+    account.settle(name, gaussian(0.01), head="a" * 64)
     for again in (0.01, 0.0, 0.5):
         with pytest.raises(InputError, match=f"reservation {name} .* is settled already: .* in no ledger"):
-            account.settle(name, again, head="b" * 64)
+            account.settle(name, gaussian(again), head="b" * 64)
     assert account.settled_from(name, "a" * 64) and not account.settled_from(name, "b" * 64)
     assert not account.settled_from(other, "")
     with pytest.raises(InputError, match="has no reservation nobody"):
-        account.settle("nobody", 0.01)
-    assert account.state()["zcdp_used"] == pytest.approx(0.02)
+        account.settle("nobody", gaussian(0.01))
+    assert account.state()["used"]["gdp"] == pytest.approx(0.02)
 
 
 def test_two_reservations_of_one_name_are_refused(account: Account) -> None:
-    account.reserve("one", 0.02, name="n")
+    account.reserve("one", gaussian(0.02), name="n")
     with pytest.raises(InputError, match="has a reservation n already"):
-        account.reserve("two", 0.01, name="n")
-    assert account.state()["zcdp_used"] == pytest.approx(0.02)
-    account.chain.append([{"kind": "reserve", "reservation": "n", "study": "two", "zcdp": 0.01, "time": "now"}])
+        account.reserve("two", gaussian(0.01), name="n")
+    assert account.state()["used"]["gdp"] == pytest.approx(0.02)
+    account.chain.append([{"kind": "reserve", "reservation": "n", "study": "two", "cost": {}, "time": "now"}])
     with pytest.raises(InputError, match="a line 'reserve' for reservation n too many"):
         account.state()
 
 
 def test_only_what_never_started_and_nobody_holds_is_given_back(account: Account) -> None:
-    begun, waiting, held = (account.reserve(name, 0.01, name=name) for name in ("begun", "waiting", "held"))
+    begun, waiting, held = (account.reserve(name, gaussian(0.01), name=name) for name in ("begun", "waiting", "held"))
     account.start(begun)
     account.start(begun)  # as a resumed run does
     with Hold(held):
@@ -134,23 +140,28 @@ def test_only_what_never_started_and_nobody_holds_is_given_back(account: Account
     account.give_back(waiting)
     with pytest.raises(InputError, match=r"reservation begun .* has started, and cannot be given back"):
         account.give_back(begun)
-    for again in (account.give_back, account.start, account.check_open, lambda name: account.settle(name, 0.0)):
+    for again in (
+        account.give_back,
+        account.start,
+        account.check_open,
+        lambda name: account.settle(name, gaussian(0.0)),
+    ):
         with pytest.raises(InputError, match=r"reservation waiting .* is given back already"):
             again(waiting)
     assert [study["state"] for study in account.state()["studies"]] == ["started", "given back", "reserved"]
-    assert account.state()["zcdp_used"] == pytest.approx(0.02)
+    assert account.state()["used"]["gdp"] == pytest.approx(0.02)
 
 
 def test_copies_on_one_machine_are_one_account(account: Account, tmp_path: Path) -> None:
     """Both may be read; after one was written to, the other is an old copy. They have one lock."""
     copy = Account.open(shutil.copy(account.path, tmp_path / "copy.ledger"))
-    account.reserve("one", 0.02)
-    for use in (lambda: copy.reserve("two", 0.02), lambda: Account.open(copy.path), copy.state):
+    account.reserve("one", gaussian(0.02))
+    for use in (lambda: copy.reserve("two", gaussian(0.02)), lambda: Account.open(copy.path), copy.state):
         with pytest.raises(InputError, match="an old copy was put back"):
             use()
     copies = [Account.open(shutil.copy(account.path, tmp_path / f"{i}.ledger")) for i in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        made = [pool.submit(one.reserve, "at once", 0.001) for one in copies]
+        made = [pool.submit(one.reserve, "at once", gaussian(0.001)) for one in copies]
     assert sorted(one.exception() is None for one in made) == [False, False, False, True]
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from tacit import api
 from tacit.errors import InputError
+from tacit.privacy.composition import Cost
 from tacit.results import account as account_module
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder
@@ -124,7 +125,7 @@ class Place:
         assert shown <= set(charged) and set(charged.values()) == {1}, f"after {image_of}"
         assert len(charged) <= ROUNDS
         (study,) = Account.open(self.ledger).state()["studies"]
-        assert "settled" in study and study["zcdp"] == pytest.approx(ledger_cost(self.run.read_ledger()))
+        assert "settled" in study and Cost.read(study["cost"]) == ledger_cost(self.run.read_ledger())
         rounds = [row["round"] for row in self.run.read_metrics()]
         assert rounds == sorted(set(rounds)) and rounds[-1] == self.run.read_summary()["runs"][0]["rounds"]
 

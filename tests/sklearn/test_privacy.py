@@ -13,8 +13,8 @@ import pytest
 from sklearn.base import clone
 
 from tacit.errors import InputError
-from tacit.privacy.accountants.zcdp import zcdp_epsilon, zcdp_sum
 from tacit.privacy.accounting import tightest
+from tacit.privacy.composition import composed_epsilon, cost_of, together
 from tacit.privacy.events import Event, event_of
 from tacit.sklearn import PrivacyWarning, TacitClassifier, TacitRegressor, epsilon_of_each, fitting
 from tacit.sklearn.fitting import Given
@@ -121,15 +121,14 @@ def test_all_but_the_model_is_the_same_whatever_the_records(make: Any) -> None:
 def test_fits_of_an_estimator_and_its_clones_add_up_with_a_warning() -> None:
     x, y, _ = problem()
     first = classifier().fit(x, y)
-    cost = zcdp_sum(events_of(first))
-    assert cost is not None
+    cost = cost_of(events_of(first))
     with pytest.warns(PrivacyWarning, match="spends a budget of its own, total_epsilon=1 here, and they add up"):
         first.fit(x, y)
     second = clone(clone(first)).set_params(total_epsilon=0.5).fit(x, y)  # it was said once already
-    half = zcdp_sum(events_of(second))
-    assert half is not None
+    half = cost_of(events_of(second))
+    both = composed_epsilon("gdp", together([cost, cost, half]), 1e-6)
     assert second.privacy_spent_.fits == 3
-    assert second.privacy_spent_.all_fits_epsilon == pytest.approx(zcdp_epsilon(2 * cost + half, 1e-6))
+    assert second.privacy_spent_.all_fits_epsilon == pytest.approx(both)
     assert second.privacy_spent_.epsilon <= 0.5
     assert classifier(math.inf).fit(x, y).privacy_spent_.all_fits_epsilon == math.inf
 

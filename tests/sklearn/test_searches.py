@@ -19,7 +19,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from sklearn import config_context
 from tacit.errors import InputError
-from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
+from tacit.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
 from tacit.sklearn import PrivacyWarning, epsilon_of_each
 from tests.sklearn.helpers import classifier, exact, ledger, problem
 
@@ -40,7 +40,7 @@ def test_a_search_warns_and_adds_up() -> None:
         search.fit(x, y)
     assert len(said) == 1
     spent = search.best_estimator_.privacy_spent_
-    five = zcdp_epsilon(5 * zcdp_budget(0.5, 1e-6), 1e-6)  # two times two folds, and the last fit
+    five = gdp_epsilon(5 * gdp_budget(0.5, NO_SLACK, 1e-6), NO_SLACK, 1e-6)  # two times two folds, and the last fit
     assert spent.fits == 5
     assert spent.all_fits_epsilon == pytest.approx(five, rel=1e-3) and spent.all_fits_epsilon > 2 * spent.epsilon
     assert np.isfinite(cross_val_score(search.best_estimator_, x, y, cv=2)).all()

@@ -142,7 +142,7 @@ def test_a_ledger_has_room_for_all_points_or_none_begins(tmp_path: Path) -> None
         tacit.sweep(over={"clip": [0.5, 1.0, 2.0]}, out=tmp_path / "s", **asked)
     assert not (tmp_path / "s").exists() and Account.open(tmp_path / "l").state()["studies"] == []
     done = tacit.sweep(over={"clip": [0.5]}, out=tmp_path / "s", **asked)
-    assert [study["zcdp"] > 0 for study in Account.open(tmp_path / "l").state()["studies"]] == [True]
+    assert [study["cost"]["gdp"] > 0 for study in Account.open(tmp_path / "l").state()["studies"]] == [True]
     assert done.means and not done.comparisons
 
 

@@ -28,7 +28,7 @@ def page(out: Path, **changes: Any) -> str:
               "Against whoever knows the seed", "Neighbours (add-remove)", "Gaussian noise scaled to that amount"]),
         ({"noise": "hardened", "adjacency": "replace-one"},
          ["Every record is protected with total epsilon 1 at delta 1e-06.", "Neighbours (replace-one)",
-          "discrete Gaussian noise", "zero-concentrated DP"]),
+          "discrete Gaussian noise", "of exact integers as docs/explanation/discrete-gaussian.md proves"]),
         ({"mechanism": "laplace"}, ["Laplace noise", "at δ = 0"]),
         ({"total_epsilon": "inf"}, ["No guarantee: the run was made without noise"]),
         ({"total_epsilon": "1,inf"}, ["(the run without noise protects nobody)", "has no finite total epsilon"]),

@@ -7,8 +7,28 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from tacit.privacy.events import Event, Noise
+from tacit.algorithms.releases.hardened import MOST_BITS, fraction_bits
+from tacit.privacy.events import Discrete, Event, Noise
 from tacit.privacy.sensitivity import Sensitivity
+from tacit.types import GRID
+
+
+class Whole(NamedTuple):
+    """What decides the whole numbers that a hardened release adds up: all of it is public."""
+
+    total_records: int  # I
+    records_max: int
+    clip: float
+    coordinates: int  # J K
+    most_bits: int = MOST_BITS
+
+    def bits(self, scale: float) -> int:
+        """The bits of a residual's fraction, where noise has this scale in the gradient's unit."""
+        return min(self.most_bits, fraction_bits(self.records_max, self.clip, self.total_records, scale))
+
+    def sigma(self, scale: float) -> float:
+        """The scale in whole numbers."""
+        return scale * (self.total_records * GRID * 2.0 ** self.bits(scale))
 
 
 class Public(NamedTuple):
@@ -24,6 +44,7 @@ class Public(NamedTuple):
     rank: int = 1  # K, times the records in which neighbours differ
     sampling: float = 1.0  # q
     tolerance: float = 0.0  # of solvers
+    whole: Whole | None = None  # of hardened noise
 
 
 Charge: TypeAlias = Callable[[Public, float, int], Counter[Event]]
@@ -32,8 +53,18 @@ Charge: TypeAlias = Callable[[Public, float, int], Counter[Event]]
 
 def every_update(public: Public, multiplier: float, rounds: int) -> Counter[Event]:
     """Every local update releases a gradient, and is charged as if it were seen."""
+    return Counter({gradient_event(public, multiplier): rounds * public.updates})
+
+
+def gradient_event(public: Public, multiplier: float) -> Noise | Discrete:
+    """The event of a gradient with noise of so many times what one unit moves it."""
     l1, l2 = public.moved
-    return Counter({Noise(public.mechanism, multiplier * l2, l1, l2): rounds * public.updates})
+    scale = multiplier * l2
+    if public.mechanism != Discrete.mechanism:
+        return Noise(public.mechanism, scale, l1, l2)
+    if public.whole is None:
+        raise TypeError("discrete Gaussian noise is for sums of whole numbers")
+    return Discrete(scale, l2, public.whole.sigma(scale), public.whole.coordinates)
 
 
 def every_upload(moved: Callable[[Public, int], float]) -> Charge:

@@ -96,4 +96,4 @@ def _privacy(foreseen: Mapping[str, Any]) -> str:
 def _ledger(ledger: Mapping[str, Any]) -> str:
     before, after = format_epsilon(ledger["used"]), format_epsilon(ledger["used_after"])
     budget = f"{ledger['file']}: ε {before} of {ledger['total_epsilon']:g} is used now"
-    return f"{budget}, {after} would be (budgets add up as zCDP)"
+    return f"{budget}, {after} would be (two budgets add up to less than their sum)"

@@ -30,6 +30,11 @@ LOST = (
     "taken over from a lost machine without a hand-over: what was set aside or spent after this copy was made is not "
     "known, and another copy may be in use"
 )
+COUNTED = {"gdp": "mu^2", "zcdp": "zCDP"}
+ADDED = {
+    "gdp": "budgets add up as Gaussian DP, by which two halves are less than a whole",
+    "zcdp": "budgets add up as zCDP, by which two halves are less than a whole",
+}
 
 
 class PathGroup(click.RichGroup):
@@ -78,7 +83,7 @@ def show(path: Path, as_json: bool) -> None:
             print_json(state | {"studies": studies, "verified": False})
             return
         account_words(path, state)
-        _print_reservations(path, studies)
+        _print_reservations(path, studies, state["rule"]["accountant"] if state["rule"] else "gdp")
         _say(NOT_VERIFIED.format(path=path))
         return
     if not path.exists():
@@ -235,7 +240,7 @@ def account_words(path: Path, state: Mapping[str, Any]) -> None:
     _say(
         f"{state['data']}: epsilon {format_epsilon(state['epsilon_used'])} of {state['total_epsilon']:g} used or set "
         f"aside at delta {state['delta']:g}; one more study of up to {state['epsilon_next']:.4g} fits "
-        "(budgets add up as zCDP, by which two halves are less than a whole)"
+        f"({ADDED[state['rule']['accountant']] if state['rule'] else 'no study yet'})"
     )
     if state["further"]:
         _say("begun as a further ledger: the same records may have spent in another one too, and what both say adds up")
@@ -251,7 +256,8 @@ def account_words(path: Path, state: Mapping[str, Any]) -> None:
             )
 
 
-def _print_reservations(path: Path, studies: Sequence[Mapping[str, Any]]) -> None:
+def _print_reservations(path: Path, studies: Sequence[Mapping[str, Any]], by: str) -> None:
+    """The studies with their states; `by` names the cost that is added up."""
     rows = [
         (
             _study(s["study"]),
@@ -259,12 +265,12 @@ def _print_reservations(path: Path, studies: Sequence[Mapping[str, Any]]) -> Non
             s["state"],
             s["time"][:16],
             s.get("settled", "")[:16],
-            f"{s['zcdp']:.4g}",
+            f"{s['cost'][by]:.4g}",
         )
         for s in studies
     ]
     if rows:
-        print_table(("study", "reservation", "state", "begun", "ended", "zCDP"), rows, left=5)
+        print_table(("study", "reservation", "state", "begun", "ended", COUNTED[by]), rows, left=5)
     for s in studies:
         name = f"{_study(s['study'])} ({s['reservation'][:12]})"
         if s["held"] and s["state"] in OPEN:

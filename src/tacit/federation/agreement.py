@@ -13,6 +13,7 @@ from tacit.errors import InputError
 from tacit.federation import PROTOCOL
 from tacit.federation.policy import Site
 from tacit.federation.terms import Terms, schema_hash
+from tacit.privacy.composition import FREE, Cost
 from tacit.results.account import Account
 from tacit.study.build import Part
 from tacit.study.certified import Outline, outline_of
@@ -112,7 +113,7 @@ def objections(site: Site, agreement: Agreement, reserved: bool = False) -> list
             found.append(f"{what} is {asked}, and this site accepts {', '.join(accepted)}")
     if plan.rounds > accepts.rounds_max:
         found.append(f"there are {plan.rounds} rounds, and this site accepts at most {accepts.rounds_max}")
-    return found + _ledger(site, facts.unit, s.adjacency, 0.0 if reserved else plan.zcdp)
+    return found + _ledger(site, facts.unit, s.adjacency, FREE if reserved else plan.cost)
 
 
 def _declarations(site: Site, terms: Terms) -> list[str]:
@@ -139,14 +140,15 @@ def _declarations(site: Site, terms: Terms) -> list[str]:
     return found
 
 
-def _ledger(site: Site, unit: str, adjacency: str, cost: float) -> list[str]:
+def _ledger(site: Site, unit: str, adjacency: str, cost: Cost) -> list[str]:
     """Whether the ledger counts for this study's neighbours and has room for it."""
-    state = Account.open(site.ledger).state()
+    account = Account.open(site.ledger)
+    state = account.state()
     found = [
         f"{what} is {asked}, and this site's ledger counts for {state[what]}"
         for what, asked in (("unit", unit), ("adjacency", adjacency))
         if asked != state[what]
     ]
-    if cost > state["zcdp_left"]:
+    if not account.has_room(state, cost):
         found.append("this site's budget for these records is exhausted: what is left of it does not cover the study")
     return found

@@ -22,7 +22,7 @@ from tacit.federation.charged import Charged
 from tacit.federation.journal import Answered, Experiment, Journal
 from tacit.federation.messages import Answer, Round
 from tacit.federation.policy import Site
-from tacit.privacy.accountants.zcdp import zcdp_sum
+from tacit.privacy.composition import cost_of, together
 from tacit.privacy.events import Event
 from tacit.privacy.ledger import entries, releases
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
@@ -196,7 +196,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
         if reservation_of(site, begun) is None:
             adjacency, unit = agreement.outline.settings.adjacency, agreement.facts.unit
             Account.open(site.ledger).reserve(
-                in_account(begun.study, name), agreement.plan.zcdp, adjacency, unit, marked, begun.reservation
+                in_account(begun.study, name), agreement.plan.cost, adjacency, unit, marked, begun.reservation
             )
         if not place.exists() and journal.last(name) is None:
             note = [{"kind": "non_private", "agent": site.name, "reason": marked}] if marked else []
@@ -222,12 +222,11 @@ def caught_up(journal: Journal, experiment: Experiment, folder: RunFolder) -> Ch
 def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFolder) -> None:
     """Replace a study's reservation by what it has spent; afterwards nothing more is answered in it."""
     caught_up(journal, experiment, folder)
-    spent = [zcdp_sum(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
-    cost = math.fsum(math.inf if one is None else one for one in spent)
+    spent = [cost_of(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
     sign(folder)
     account, head = Account.open(site.ledger), folder.chain.hashes()[-1]
     if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
-        account.settle(experiment.reservation, cost, head)
+        account.settle(experiment.reservation, together(spent), head)
     journal.close(experiment.id)
 
 

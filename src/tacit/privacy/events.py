@@ -27,10 +27,24 @@ class Nominal:
 class Noise:
     """A gradient or an upload with noise of a known scale, which moves by at most l1 and l2 with one unit."""
 
-    mechanism: str  # gaussian, laplace, discrete-gaussian, discrete-laplace or l2-laplace
+    mechanism: str  # gaussian, laplace, discrete-laplace or l2-laplace
     scale: float  # standard deviation of the Gaussians, b of the Laplaces; l2-laplace: density ~ exp(-||xi||_2 / scale)
     l1: float  # sensitivities, in the unit of the scale; of l2-laplace only l2 counts
     l2: float
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """A sum of whole numbers with discrete Gaussian noise (proof: docs/explanation/discrete-gaussian.md).
+
+    `sigma` and `coordinates` decide by how much it may cost more than continuous noise of the same scale.
+    """
+
+    scale: float  # parameter of the noise, in the gradient's unit
+    l2: float  # sensitivity, in the same unit
+    sigma: float  # the scale counted in the whole numbers that are added up
+    coordinates: int  # J K: how many numbers are released at once
+    mechanism: str = "discrete-gaussian"
 
 
 @dataclass(frozen=True)
@@ -72,16 +86,18 @@ class Objective:
     mechanism: str  # objective-gaussian or objective-l2-laplace
 
 
-Event: TypeAlias = Nominal | Noise | Hidden | Sampled | Objective
+Event: TypeAlias = Nominal | Noise | Discrete | Hidden | Sampled | Objective
 
 NON_PRIVATE = Nominal("none")
-CONTINUOUS, DISCRETE = ("gaussian", "laplace"), ("discrete-gaussian", "discrete-laplace")
+CONTINUOUS = ("gaussian", "laplace")
+DISCRETE_LAPLACE = "discrete-laplace"
 L2_LAPLACE = "l2-laplace"
 OBJECTIVES = OBJECTIVE_GAUSSIAN, OBJECTIVE_L2_LAPLACE = "objective-gaussian", "objective-l2-laplace"
 KINDS: Mapping[str, type[Event]] = {
+    Discrete.mechanism: Discrete,
     Hidden.mechanism: Hidden,
     Sampled.mechanism: Sampled,
-    **dict.fromkeys((*CONTINUOUS, *DISCRETE, L2_LAPLACE), Noise),
+    **dict.fromkeys((*CONTINUOUS, DISCRETE_LAPLACE, L2_LAPLACE), Noise),
     **dict.fromkeys(OBJECTIVES, Objective),
 }
 """The event behind a mechanism's name; any other name is Nominal."""

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.privacy.accounting import EXPLAINED
-from tacit.privacy.events import Hidden
+from tacit.privacy.events import Discrete, Hidden
 from tacit.privacy.trust import condition, onlookers, summed, uncovered, where_added
 
 LITTLE = " (an epsilon above 10 protects little in practice)"
-HIDDEN = ", of rounds bounded as docs/explanation/hidden-state.md proves"
+PROVEN = {  # by mechanism, or by mechanism and accountant
+    Hidden.mechanism: ", of rounds bounded as docs/explanation/hidden-state.md proves",
+    f"{Discrete.mechanism} gdp": ", of exact integers as docs/explanation/discrete-gaussian.md proves",
+}
 
 NEIGHBOURS = {
     "add-remove": "two data sets are neighbours when one of them has one {unit} more than the other",
@@ -204,13 +207,14 @@ NOISE_ON = {
 
 def _run_row(run: Mapping[str, Any], totals: Mapping[str, Any]) -> dict[str, Any]:
     worst = max(run["agents"], key=lambda agent: float(agent["epsilon"]))
-    hidden = any(e["run"] == run["run"] and e["mechanism"] == Hidden.mechanism for e in totals["events"])
+    mechanisms = dict.fromkeys(event["mechanism"] for event in totals["events"] if event["run"] == run["run"])
+    proofs = (PROVEN.get(name) or PROVEN.get(f"{name} {run['accountant']}", "") for name in mechanisms)
     return {
         "run": run["run"],
         "budget": float(run["total_epsilon"]),
         "spent": float(run["spent_epsilon"]),
         "planned": float(run["planned_epsilon"]),
-        "accountant": EXPLAINED[run["accountant"]] + (HIDDEN if hidden else ""),
+        "accountant": EXPLAINED[run["accountant"]] + "".join(proofs),
         "by_delta": worst["by_delta"],
         "pure": worst["pure_epsilon"],
     }

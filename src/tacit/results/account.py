@@ -1,7 +1,7 @@
 """The ledger of one data set over all studies: every study's whole plan is reserved before it begins.
 
-It adds zero-concentrated privacy, whose sum stays a valid stop rule when later studies are chosen after seeing what
-earlier ones released; the minimum over accountants would not.
+It adds up Gaussian or zero-concentrated DP, whichever is better for its first study: either sum is a valid stop rule
+when later studies are chosen after seeing what earlier ones released; the smaller of both is not known to be one.
 
 A reservation is `reserved` until noise is about to be drawn, then `started`, and ends `settled` or `given back`. Only
 what never started can be given back: a missing folder or journal proves nothing.
@@ -16,12 +16,13 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, absent
-from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
+from tacit.privacy.accountants.gdp import Slack
+from tacit.privacy.composition import FREE, Cost, Filter, together
 from tacit.results.chain import Chain, head_elsewhere
 from tacit.results.files import write_text
 from tacit.results.signing import NAME, HandOver, check_hand_over, signed_hand_over
@@ -189,7 +190,7 @@ class Account:
     def reserve(
         self,
         study: str,
-        rho: float,
+        cost: Cost,
         adjacency: str = "add-remove",
         unit: str = "record",
         non_private: str = "",
@@ -202,27 +203,33 @@ class Account:
         """
         with self._locked():
             state = self._writable()
-            self.after(state, rho, adjacency, unit)
+            self.after(state, cost, adjacency, unit)
             if name in {study["reservation"] for study in state["studies"]}:
                 raise InputError(f"{self.path} has a reservation {name} already: two of one name would count as one")
             name = name or uuid.uuid4().hex
-            row = {"kind": "reserve", "reservation": name, "study": study, "zcdp": rho, "time": _now()}
+            row = {"kind": "reserve", "reservation": name, "study": study, "cost": asdict(cost), "time": _now()}
+            if state["rule"] is None:
+                row["rule"] = _rule(state, cost)
             self._chain.append([row | ({"non_private": non_private} if non_private else {})])
             return name
 
-    def after(self, state: Mapping[str, Any], rho: float, adjacency: str, unit: str) -> float:
+    def after(self, state: Mapping[str, Any], cost: Cost, adjacency: str, unit: str) -> float:
         """The epsilon used or set aside if one more study were; what does not fit is refused."""
         for what, given in (("adjacency", adjacency), ("unit", unit)):
             if given != state[what]:
                 raise InputError(f"{self.path} counts for {what} {state[what]}, and the study's is {given}")
-        after = zcdp_epsilon(state["zcdp_used"] + rho, state["delta"])
-        if rho > state["zcdp_left"]:
+        after = _filter(state, cost).epsilon(together([Cost.read(state["used"]), cost]))
+        if not self.has_room(state, cost):
             raise InputError(
                 f"the budget of {self.path} is exhausted: it allows epsilon {state['total_epsilon']:g} at delta "
                 f"{state['delta']:g}, {state['epsilon_used']:.4g} of it is used or set aside, and this study would "
                 f"bring it to {after:.4g}; a study of total-epsilon {state['epsilon_next']:.4g} still fits"
             )
         return after
+
+    def has_room(self, state: Mapping[str, Any], cost: Cost) -> bool:
+        """Whether one more study of this cost fits."""
+        return _filter(state, cost).allows(together([Cost.read(state["used"]), cost]))
 
     def start(self, reservation: str) -> None:
         """Note that noise is about to be drawn, on the disk before it is: what started is never given back.
@@ -233,7 +240,7 @@ class Account:
             if self._entry(self._writable(), reservation, OPEN)["state"] == RESERVED:
                 self._chain.append([{"kind": "started", "reservation": reservation, "time": _now()}])
 
-    def settle(self, reservation: str, rho: float, head: str = "") -> None:
+    def settle(self, reservation: str, cost: Cost, head: str = "") -> None:
         """Replace a reservation by what was really spent, once the study has ended; it is done once.
 
         `head` is the hash of the last line of the study's own ledger, by which a caller that was interrupted knows its
@@ -241,7 +248,7 @@ class Account:
         """
         with self._locked():
             self._entry(self._writable(), reservation, OPEN)
-            row = {"kind": "settle", "reservation": reservation, "zcdp": rho, "time": _now()}
+            row = {"kind": "settle", "reservation": reservation, "cost": asdict(cost), "time": _now()}
             self._chain.append([row | ({"head": head} if head else {})])
 
     def settled_from(self, reservation: str, head: str) -> bool:
@@ -258,7 +265,9 @@ class Account:
         """`give_back` for the process that holds the reservation."""
         with self._locked():
             self._entry(self._writable(), reservation, (RESERVED,))
-            self._chain.append([{"kind": "given-back", "reservation": reservation, "zcdp": 0.0, "time": _now()}])
+            self._chain.append(
+                [{"kind": "given-back", "reservation": reservation, "cost": asdict(FREE), "time": _now()}]
+            )
 
     def check_open(self, reservation: str) -> None:
         """Refuse to go on under a reservation that was given back or settled."""
@@ -320,6 +329,20 @@ class Account:
             yield
 
 
+def _filter(state: Mapping[str, Any], first: Cost) -> Filter:
+    """The stop rule that the first reservation fixed; where there is none yet, the one that `first` would fix."""
+    budget, rule = (state["total_epsilon"], state["delta"]), state["rule"]
+    if rule is None:
+        return Filter.begin(*budget, first)
+    return Filter(*budget, rule["accountant"], Slack(rule["above"], rule["below"], rule["outside"]))
+
+
+def _rule(state: Mapping[str, Any], first: Cost) -> dict[str, Any]:
+    """What the first reservation fixes, as its row says it."""
+    rule = _filter(state, first)
+    return {"accountant": rule.accountant, **asdict(rule.room)}
+
+
 def account_state(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What the lines of a ledger over studies say: its budget, what is used or set aside or left, and the studies."""
     first = rows[0]
@@ -330,23 +353,23 @@ def account_state(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             if study["state"] not in FROM[row["kind"]]:
                 raise InputError(f"the ledger has a line '{row['kind']}' for reservation {row['reservation']} too many")
             study["state"] = STATES[row["kind"]]
-            study |= {name: row[name] for name in ("zcdp", "head") if name in row}
+            study |= {name: row[name] for name in ("cost", "head") if name in row}
             study |= {"started": row["time"]} if study["state"] == STARTED else {}
             study |= {"settled": row["time"]} if study["state"] not in OPEN else {}
-    used = sum(study["zcdp"] for study in studies.values())
-    left = zcdp_budget(first["total_epsilon"], first["delta"]) - used
+    used = together(Cost.read(study["cost"]) for study in studies.values())
+    known = {name: first[name] for name in ("total_epsilon", "delta")}
+    known["rule"] = next((row["rule"] for row in rows if "rule" in row), None)
+    rule = _filter(known, FREE)
     adopted = [row for row in rows if row["kind"] == "adopted"]
     return {
         "data": first["data"],
         "adjacency": first["adjacency"],
         "unit": first["unit"],
         "further": first.get("further", False),
-        "total_epsilon": first["total_epsilon"],
-        "delta": first["delta"],
-        "zcdp_used": used,
-        "zcdp_left": left,
-        "epsilon_used": zcdp_epsilon(used, first["delta"]),
-        "epsilon_next": zcdp_epsilon(left, first["delta"]),  # of one more study that uses all that is left
+        **known,
+        "used": asdict(used),
+        "epsilon_used": rule.epsilon(used),
+        "epsilon_next": rule.next_epsilon(used),  # of one more study that uses all that is left
         "adopted": [row["time"] for row in adopted],
         "lost_machines": [row["time"] for row in adopted if row["lost_machine"]],
         "handed_over": rows[-1]["to"] if rows[-1]["kind"] == "handed-over" else "",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon
+from tacit.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
+from tacit.privacy.composition import Cost, accountant_for, composed_epsilon, together
 from tacit.privacy.guarantee import headline
 from tacit.settings.rules import integer, real
 from tacit.views.tables import format_epsilon
@@ -44,7 +45,7 @@ class Spendings:
     an old picture of it, which is `away`.
     """
 
-    costs: list[float] = field(default_factory=list)  # zCDP of every fit
+    costs: list[Cost] = field(default_factory=list)  # of every fit
     process: int = field(default_factory=os.getpid)
     noises: list[tuple[Any, ...]] = field(default_factory=list)  # seed, algorithm and budget of every simulated fit
     units: list[str] = field(default_factory=list)  # whom every fit protects
@@ -89,24 +90,29 @@ def _restored(name: str, process: int, *fields: Any) -> Spendings:
 def spent(totals: Mapping[str, Any], spendings: Spendings, account: Mapping[str, Any] | None) -> PrivacySpent:
     """A fit's cost from its ledger's totals, beside those before it; the ledger over studies has seen most of them.
 
-    zCDP adds up even where a fit was chosen after seeing the ones before; a single fit may be bounded better.
+    One sum, fixed by the first fit, holds even where a fit was chosen after seeing the ones before; a single fit may be
+    bounded better.
     """
     epsilon, delta, costs = float(totals["total_epsilon"]), float(totals["delta"]), spendings.costs
     if account is not None:
-        fits, together = len([s for s in account["studies"] if s["zcdp"]]), float(account["epsilon_used"])
+        fits, all_fits = len([s for s in account["studies"] if s["cost"]["zcdp"]]), float(account["epsilon_used"])
     else:
-        fits, together = len(costs), epsilon if len(costs) == 1 else zcdp_epsilon(math.fsum(costs), delta)
+        fits, all_fits = len(costs), epsilon if len(costs) == 1 else _together(costs, delta)
     simulated = totals["noise"] != "hardened" and math.isfinite(epsilon)
     words = headline(totals)
     if spendings.shared:
-        words, together = f"{words} {SHARED}", math.inf
-    elif fits > 1 and math.isfinite(together):
+        words, all_fits = f"{words} {SHARED}", math.inf
+    elif fits > 1 and math.isfinite(all_fits):
         whom = " to every single record, since not all were for the same unit" if len(set(spendings.units)) > 1 else ""
-        words += f" All {fits} fits so far, of a search too, cost epsilon {format_epsilon(together)} together{whom}."
-    return PrivacySpent(epsilon, delta, simulated, words, fits, together)
+        words += f" All {fits} fits so far, of a search too, cost epsilon {format_epsilon(all_fits)} together{whom}."
+    return PrivacySpent(epsilon, delta, simulated, words, fits, all_fits)
+
+
+def _together(costs: Sequence[Cost], delta: float) -> float:
+    return composed_epsilon(accountant_for(costs[0], delta), together(costs), delta)
 
 
 def epsilon_of_each(total_epsilon: float, delta: float, fits: int) -> float:
     """The total_epsilon that each of so many fits may have, so that all of them together keep the one given."""
-    budget = zcdp_budget(real(0.0)("total_epsilon", total_epsilon), real(0.0, 1.0)("delta", delta))
-    return BELOW * zcdp_epsilon(budget / integer(1)("fits", fits), delta)
+    budget = gdp_budget(real(0.0)("total_epsilon", total_epsilon), NO_SLACK, real(0.0, 1.0)("delta", delta))
+    return BELOW * gdp_epsilon(budget / integer(1)("fits", fits), NO_SLACK, delta)

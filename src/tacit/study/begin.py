@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from tacit.engine.team import ALONE, Team
 from tacit.engine.torch_backend import check_device, refuse_files
 from tacit.errors import InputError
 from tacit.mapped import file_of
+from tacit.privacy.composition import Cost
 from tacit.privacy.trust import SECURE_SUM
 from tacit.results.account import Account, Hold
 from tacit.results.files import to_json
@@ -147,16 +147,16 @@ def _own_records(settings: Settings) -> str:
     return table_digest(settings.data) if source_for(settings.data).name == "table" else ""
 
 
-def reservation_cost(plan: Outline) -> float:
+def reservation_cost(plan: Outline) -> Cost:
     """What the whole study sets aside in a ledger over studies."""
     if plan.settings.noise != "hardened":
         raise InputError("a ledger over studies needs noise hardened: noise from a known seed can be taken off again")
-    if math.isinf(plan.zcdp):
+    if not plan.cost.finite:
         raise InputError(
-            "this run cannot be set aside in a ledger over studies: such a ledger adds up zCDP, and runs without "
-            "noise, of random samples or of objectives with Gaussian noise have no such cost"
+            "this run cannot be set aside in a ledger over studies: such a ledger adds up Gaussian DP or zCDP, and "
+            "runs without noise, of random samples or of objectives with Gaussian noise have no such cost"
         )
-    return plan.zcdp
+    return plan.cost
 
 
 def beginning(study: Study, reservation: str = "") -> Beginning:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tacit.algorithms import ALGORITHMS
 from tacit.data import Facts, check_facts, declared_facts, load, load_unmapped, mapped, source_for
 from tacit.errors import InputError
+from tacit.privacy.composition import Cost, together
 from tacit.privacy.trust import noise_share
 from tacit.problems import LOSSES, Problem
 from tacit.settings import Settings
@@ -39,9 +40,9 @@ class Outline(NamedTuple):
     dataset: Dataset | None  # a published data set, which was read for its sizes; before the feature map
 
     @property
-    def zcdp(self) -> float:
+    def cost(self) -> Cost:
         """What all its runs together cost a ledger over studies."""
-        return math.fsum(plan.zcdp for part in self.parts for plan in part.plans)
+        return together(plan.cost for part in self.parts for plan in part.plans)
 
 
 def outline(settings: Settings) -> Outline:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, LedgerWarning
-from tacit.privacy.accountants import Counts
-from tacit.privacy.accountants.zcdp import zcdp_sum
+from tacit.privacy.composition import Cost, cost_of, largest, together
 from tacit.privacy.ledger import releases
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder
@@ -50,12 +48,6 @@ def signable(folder: RunFolder) -> Signable:
     return Signable(folder.chain, "run", identity)
 
 
-def ledger_cost(ledger: Iterable[Mapping[str, Any]]) -> float:
-    """What the releases of a study's ledger cost a ledger over studies."""
-    spent = releases(ledger)
-    return math.fsum(max(_cost(events) for events in agents.values()) for agents in spent.values())
-
-
-def _cost(events: Counts) -> float:
-    cost = zcdp_sum(events)
-    return math.inf if cost is None else cost
+def ledger_cost(ledger: Iterable[Mapping[str, Any]]) -> Cost:
+    """What the releases of a study's ledger cost a ledger over studies: of every run the most of its agents."""
+    return together(largest(map(cost_of, agents.values())) for agents in releases(ledger).values())

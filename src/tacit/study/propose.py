@@ -100,7 +100,7 @@ def release_noise(facts: Facts, asked: Asked) -> float:
         return NOISE_STD[asked.mechanism] * asked.noise_multiplier * one / (asked.sampling * math.sqrt(updates))
     if asked.sampling < 1.0:
         return _sampled_noise(asked.total_epsilon, asked.delta, asked.sampling, asked.rounds or MOST_ROUNDS)
-    kind = f"discrete-{asked.mechanism}" if asked.hardened else asked.mechanism
+    kind = "discrete-laplace" if asked.hardened and asked.mechanism == "laplace" else asked.mechanism
     moved = sensitivity(wide_l1(facts), 1.0, 1, asked.adjacency, facts.max_records)  # of clip 1, I = 1
     many = 100  # for many releases noise grows as the root of their number; so many are asked, and one is returned
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacit.algorithms import ALGORITHMS, Method
-from tacit.algorithms.charges import BY_LENGTH, Public
+from tacit.algorithms.charges import BY_LENGTH, Public, Whole, gradient_event
 from tacit.algorithms.contraction import check_eta, largest_eta
 from tacit.algorithms.releases import Release
 from tacit.algorithms.releases.certified import CertifiedRelease
@@ -19,13 +19,13 @@ from tacit.algorithms.releases.hardened import HardenedRelease
 from tacit.algorithms.schedules import Schedule
 from tacit.data import Facts
 from tacit.errors import InputError
-from tacit.privacy.accountants.zcdp import zcdp_sum
 from tacit.privacy.accounting import Bound, tightest
 from tacit.privacy.calibration import affordable_rounds, calibrate
-from tacit.privacy.events import NON_PRIVATE, Event, Noise
+from tacit.privacy.composition import Cost, cost_of
+from tacit.privacy.events import NON_PRIVATE, Discrete, Event
 from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.mechanisms.output import OutputNoise
-from tacit.privacy.sensitivity import ADJACENCIES, Sensitivity, sensitivity
+from tacit.privacy.sensitivity import ADJACENCIES, sensitivity
 from tacit.privacy.trust import noise_share
 from tacit.problems import Problem
 from tacit.problems.limits import MOST_SINGLE, BoundRecords, ClipGradients, Limit, rounding_slack
@@ -33,6 +33,7 @@ from tacit.settings import Settings
 from tacit.study.batches import Batch, sampling_rate
 from tacit.study.build import local_updates
 from tacit.study.pace import Pace
+from tacit.types import GRID
 
 MOST_SINGLE_ROUNDS = 100_000  # of methods whose rounds are planned one by one
 ONE_BY_ONE = ("hidden", "uploads", "objectives")
@@ -51,10 +52,9 @@ class Plan:
     bound: Bound  # of all events
 
     @property
-    def zcdp(self) -> float:
+    def cost(self) -> Cost:
         """What it costs a ledger over studies."""
-        cost = zcdp_sum(self.events)
-        return math.inf if cost is None else cost
+        return cost_of(self.events)
 
     def entry(self) -> dict[str, Any]:
         """Its line in the ledger."""
@@ -96,15 +96,11 @@ def protect(settings: Settings, facts: Facts, problem: Problem, batch: Batch, pa
     method = ALGORITHMS[batch.algorithm]
     check_method(settings, facts, problem, batch.algorithm)
     check_steps(settings, facts, problem, batch.algorithm, pace.eta)
-    publics = [_public(settings, facts, problem, batch, pace, r) for r in range(batch.size)]
-    by_budget = {  # seeds of one budget share its plan, and its rho and eta
-        epsilon: _plan(settings, method, epsilon, public)
-        for epsilon, public in zip(batch.budgets, publics, strict=True)
-    }
-    plans = tuple(by_budget[epsilon] for epsilon in batch.budgets)
     limit = _limit(settings, facts, method, batch)
+    publics = [_public(settings, facts, problem, batch, pace, limit, r) for r in range(batch.size)]
+    plans = _plans(settings, method, batch, publics)
     share = noise_share(settings.trust, facts.agents, settings.colluders)
-    release = _release(settings, facts, problem, publics[0].moved, limit, plans, share)
+    release = _release(settings, facts, problem, limit, plans, publics[0], share)
     noise = OutputNoise(BY_LENGTH[settings.mechanism], np.array([plan.multiplier for plan in plans]), share)
     return Protection(release, limit, noise, publics[0], plans)
 
@@ -119,7 +115,9 @@ def hessian_trace(settings: Settings, facts: Facts, problem: Problem) -> float:
     return facts.max_records * problem.loss.trace * float(settings.record_bound) ** 2 / facts.total_records
 
 
-def _public(settings: Settings, facts: Facts, problem: Problem, batch: Batch, pace: Pace, run: int) -> Public:
+def _public(
+    settings: Settings, facts: Facts, problem: Problem, batch: Batch, pace: Pace, limit: Limit, run: int
+) -> Public:
     method = ALGORITHMS[batch.algorithm]
     clip_l1 = math.inf if method.bounded else float(settings.clip_l1)
     clip_l2 = gradient_bound(settings, problem, method)
@@ -134,11 +132,34 @@ def _public(settings: Settings, facts: Facts, problem: Problem, batch: Batch, pa
         facts.outputs * facts.max_records * int(ADJACENCIES[settings.adjacency]),
         sampling_rate(settings, batch.algorithm),
         settings.tolerance,
+        _whole(settings, facts, limit),
     )
+
+
+def _whole(settings: Settings, facts: Facts, limit: Limit) -> Whole | None:
+    """What decides the integers of hardened noise."""
+    if settings.noise != "hardened" or not isinstance(limit, ClipGradients):
+        return None
+    return Whole(facts.total_records, facts.largest, float(limit.l2.max()), facts.features * facts.outputs)
 
 
 def _at(schedule: Schedule, run: int, t: int) -> float:
     return float(schedule(t)[run, 0])
+
+
+def _plans(settings: Settings, method: Method, batch: Batch, publics: list[Public]) -> tuple[Plan, ...]:
+    """The plan of every run; the runs of a batch share their integers, and those of the most noise serve all."""
+    by_budget = {  # seeds of one budget share its plan, and its rho and eta
+        epsilon: _plan(settings, method, epsilon, public)
+        for epsilon, public in zip(batch.budgets, publics, strict=True)
+    }
+    plans = tuple(by_budget[epsilon] for epsilon in batch.budgets)
+    whole = publics[0].whole
+    found = {whole.bits(plan.event.scale) for plan in plans if whole and isinstance(plan.event, Discrete)}
+    if whole is None or len(found) < 2:
+        return plans
+    coarser = whole._replace(most_bits=min(found))
+    return _plans(settings, method, batch, [public._replace(whole=coarser) for public in publics])
 
 
 def _plan(settings: Settings, method: Method, epsilon: float, public: Public) -> Plan:
@@ -176,23 +197,29 @@ def _release(
     settings: Settings,
     facts: Facts,
     problem: Problem,
-    moved: Sensitivity,
     limit: Limit,
     plans: tuple[Plan, ...],
+    public: Public,
     share: float,
 ) -> Release:
-    kind = f"discrete-{settings.mechanism}" if settings.noise == "hardened" else settings.mechanism
-    events = tuple(
-        Noise(kind, plan.multiplier * moved.l2, *moved) if plan.multiplier > 0.0 else NON_PRIVATE for plan in plans
-    )
+    events = tuple(_event(plan, public) for plan in plans)
     mechanism = Calibrated(settings.mechanism, events, share)
     if settings.noise != "hardened":
         return CertifiedRelease(limit, mechanism)
     if not isinstance(limit, ClipGradients):
         raise TypeError("hardened noise is for clipped gradients")
     release = HardenedRelease(limit, mechanism, facts.largest)
-    release.bits(problem)  # what does not fit its integers is refused now
+    unit = problem.records * GRID * 2.0 ** release.bits(problem)  # what does not fit its integers is refused now
+    if any(isinstance(event, Discrete) and event.sigma != event.scale * unit for event in events):
+        raise RuntimeError("the plan and the release count in different whole numbers")
     return release
+
+
+def _event(plan: Plan, public: Public) -> Event:
+    """The event of a gradient in one run."""
+    if plan.multiplier == 0.0:
+        return NON_PRIVATE
+    return plan.event if isinstance(plan.event, Discrete) else gradient_event(public, plan.multiplier)
 
 
 def check_method(settings: Settings, facts: Facts, problem: Problem, name: str) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tacit.data import Facts
 from tacit.privacy.accounting import tightest
+from tacit.privacy.composition import together
 from tacit.privacy.events import Event
 from tacit.results.account import Account
 from tacit.settings import Settings
@@ -91,7 +92,7 @@ def check_ledger(points: Sequence[Point]) -> None:
     plans = [_outline(point.settings, facts) for point in points if point.settings.ledger]
     if plans:
         account = Account.open(Path(plans[0].settings.ledger))
-        whole = math.fsum(reservation_cost(plan) for plan in plans)
+        whole = together(reservation_cost(plan) for plan in plans)
         for adjacency, unit in {(plan.settings.adjacency, plan.facts.unit) for plan in plans}:
             account.after(account.state(), whole, adjacency, unit)
 

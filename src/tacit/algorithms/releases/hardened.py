@@ -60,15 +60,26 @@ class HardenedRelease:
 
     def bits(self, problem: Problem) -> int:
         """As fine as sums and noise allow: from public numbers only."""
-        sums = EXACT / (self.records_max * float(self.limit.l2.max()) * GRID)
-        scales = self.mechanism.scale[self.mechanism.scale > 0.0] * problem.records * GRID  # in units of 2^-bits
-        bits = min(MOST_BITS, math.floor(math.log2(min(sums, LARGEST_NOISE / float(scales.max(initial=1e-300))))))
+        scales = self.mechanism.scale[self.mechanism.scale > 0.0]
+        clip, most = float(self.limit.l2.max()), float(scales.max(initial=0.0))
+        bits = fraction_bits(self.records_max, clip, problem.records, most)
+        scales = scales * problem.records * GRID  # in units of 2^-bits
         if bits < FEWEST_BITS or float(scales.min(initial=1.0)) * 2.0**bits < 1.0:
             raise InputError(
                 "hardened noise has no integers for a clip, noise-multiplier, records-max or total-records like this: "
                 f"it has {bits} bits for a residual's fraction, and can use {FEWEST_BITS} to {MOST_BITS}"
             )
         return bits
+
+
+def fraction_bits(records_max: int, clip: float, total_records: int, scale: float) -> int:
+    """The bits of a residual's fraction: as many as sums of so many clipped gradients, and this noise, leave room for.
+
+    Too few, even below zero, is for `HardenedRelease.bits` to refuse: a plan is compared at scales of any size.
+    """
+    sums = EXACT / max(records_max * clip * GRID, 1e-200)
+    noise = LARGEST_NOISE / max(scale * total_records * GRID, 1e-200)
+    return math.floor(math.log2(max(min(sums, noise, 2.0**MOST_BITS), 2.0**-1000)))
 
 
 @dataclass(frozen=True, eq=False)

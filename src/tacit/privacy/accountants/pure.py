@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from tacit.privacy.accountants import ACCOUNTANTS, Counts
-from tacit.privacy.events import L2_LAPLACE, OBJECTIVE_L2_LAPLACE, Event, Noise, Objective
+from tacit.privacy.events import DISCRETE_LAPLACE, L2_LAPLACE, OBJECTIVE_L2_LAPLACE, Event, Noise, Objective
 
-LAPLACES = ("laplace", "discrete-laplace")
+LAPLACES = ("laplace", DISCRETE_LAPLACE)
 
 
 @ACCOUNTANTS.register("pure")

@@ -9,7 +9,7 @@ import numpy as np
 from tacit.privacy.accountants import ACCOUNTANTS, Counts
 from tacit.privacy.accountants.gdp import square
 from tacit.privacy.accountants.pure import pure_epsilon
-from tacit.privacy.events import Event, Hidden, Noise
+from tacit.privacy.events import Discrete, Event, Hidden, Noise
 from tacit.privacy.hidden import hidden_factor
 
 ORDERS = 1.0 + np.geomspace(1e-2, 1e6, 800)  # of Renyi divergence; fine enough for 1e-4 of epsilon
@@ -37,7 +37,7 @@ def zcdp_rho(event: Event) -> float | None:
     """
     if isinstance(event, Hidden):
         return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale) / 2.0
-    if isinstance(event, Noise):
+    if isinstance(event, Noise | Discrete):
         return square(event.l2 / event.scale) / 2.0
     epsilon = pure_epsilon(event)
     return None if epsilon is None else square(epsilon) / 2.0

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.privacy.events import CONTINUOUS, BatchEvent, Draw, Event, Noise
+from tacit.privacy.events import CONTINUOUS, BatchEvent, Discrete, Draw, Event, Noise
 from tacit.privacy.noise import NoiseSource
 from tacit.types import Array
 
@@ -18,10 +18,10 @@ MEAN_SIZE = {"gaussian": math.sqrt(2.0 / math.pi), "laplace": 1.0}  # E|xi| / sc
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """xi ~ N(0, scale^2) or Lap(0, scale), or their discrete forms; a run whose event is not Noise gets none."""
+    """xi ~ N(0, scale^2) or Lap(0, scale), or their discrete forms; a run without such an event gets none."""
 
     kind: str  # gaussian or laplace
-    events: tuple[Event, ...]  # [R]  Noise, or NON_PRIVATE
+    events: tuple[Event, ...]  # [R]  Noise, Discrete or NON_PRIVATE
     share: float = 1.0  # of the scale that an agent draws, where those of several add up to the event's
 
     def draw(self, update: int, like: Array, noise: NoiseSource) -> Draw:
@@ -32,7 +32,7 @@ class Calibrated:
     @cached_property
     def scale(self) -> Array:
         """The scale of what is drawn in every run, 0 without noise, [R]."""
-        return self.share * np.array([event.scale if isinstance(event, Noise) else 0.0 for event in self.events])
+        return self.share * np.array([e.scale if isinstance(e, Noise | Discrete) else 0.0 for e in self.events])
 
     @cached_property
     def magnitude(self) -> Array:

@@ -1,0 +1,152 @@
+"""Composition over studies: what one study may spend fits exactly, and the stop rule is fixed by the first."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from tacit.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, pure_mu
+from tacit.privacy.accountants.zcdp import zcdp_epsilon
+from tacit.privacy.accounting import tightest
+from tacit.privacy.calibration import calibrate
+from tacit.privacy.composition import FREE, ROOMS, Cost, Filter, composed_epsilon, cost_of, largest, together
+from tacit.privacy.events import NON_PRIVATE, Discrete, Event, Hidden, Noise, Objective, Sampled
+from tacit.results.files import to_json
+
+DELTA = 1e-6
+EPSILONS = (0.5, 1.0, 3.0, 8.0)
+
+
+def hardened(epsilon: float, unit: float = 1e8, delta: float = DELTA) -> Cost:
+    """A study of 300 hardened releases of 8,000 numbers with this total-epsilon."""
+
+    def events(scale: float) -> dict[Event, int]:
+        return {Discrete(scale, 1.0, scale * unit, 8000): 300}
+
+    return cost_of(events(calibrate(events, epsilon, delta)))
+
+
+def begun(total: float, *studies: Cost) -> tuple[Filter, Cost]:
+    """A ledger with these studies, each of which fits."""
+    rule, used = Filter.begin(total, DELTA, studies[0]), FREE
+    for study in studies:
+        used = together([used, study])
+        assert rule.allows(used)
+    return rule, used
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("unit", [2e5, 1e8])
+def test_a_study_of_all_of_a_budget_fits_it(epsilon: float, unit: float) -> None:
+    """By zCDP it would need more than seven percent more."""
+    study = hardened(epsilon, unit)
+    rule, used = begun(epsilon, study)
+    assert rule.accountant == "gdp"
+    assert rule.epsilon(used) == pytest.approx(epsilon, rel=1e-5) and rule.epsilon(used) <= epsilon
+    assert zcdp_epsilon(study.zcdp, DELTA) > 1.05 * epsilon
+    assert not rule.allows(together([used, hardened(0.01 * epsilon)]))
+    assert rule.next_epsilon(used) < 0.01 * epsilon
+
+
+def test_two_studies_compose_as_gaussian_ones() -> None:
+    study = hardened(0.7)
+    rule, used = begun(1.1, study, study)
+    alone = gdp_budget(0.7, NO_SLACK, DELTA)
+    assert rule.epsilon(used) == pytest.approx(gdp_epsilon(2.0 * alone, NO_SLACK, DELTA), rel=1e-5)
+    assert rule.epsilon(used) == pytest.approx(1.0162, abs=1e-3)  # 0.7 and 0.7 by the closed form
+    assert not Filter.begin(1.0, DELTA, study).allows(used)
+
+
+def test_what_is_said_to_fit_still_fits() -> None:
+    rule, used = begun(3.0, hardened(1.0))
+    left = rule.next_epsilon(used)
+    assert rule.allows(together([used, hardened(left * (1.0 - 1e-5))]))
+    assert not rule.allows(together([used, hardened(left * 1.001)]))
+
+
+def test_the_first_study_fixes_the_sum() -> None:
+    gaussian, laplace = hardened(0.5), cost_of({Noise("discrete-laplace", 4000.0, 14.0, 1.0): 300})
+    by_zcdp, used = begun(2.0, laplace, gaussian)
+    assert by_zcdp.accountant == "zcdp"
+    assert by_zcdp.epsilon(used) == zcdp_epsilon(laplace.zcdp + gaussian.zcdp, DELTA)
+    by_gdp, used = begun(2.0, gaussian, laplace)
+    assert by_gdp.accountant == "gdp"
+    assert by_gdp.epsilon(used) == pytest.approx(gdp_epsilon(laplace.gdp + gaussian.gdp, gaussian.slack, DELTA))
+
+
+def test_slack_has_a_limit_of_its_own_that_the_first_study_fixes() -> None:
+    study = hardened(0.5)
+    rule, used = begun(2.0, study)
+    assert rule.room == study.slack + Slack(ROOMS[0] * 2.0, ROOMS[0] * 2.0, ROOMS[0] * DELTA)
+    for name in ("above", "below", "outside"):
+        most = getattr(rule.room, name)
+        assert rule.allows(together([used, Cost(**{name: 0.9 * most})]))
+        assert not rule.allows(together([used, Cost(**{name: 1.1 * most})]))
+    coarse = hardened(0.5, 100.0)  # integers so few that zCDP is the better bound
+    assert Filter.begin(2.0, DELTA, coarse).accountant == "zcdp"
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_a_study_of_all_of_a_budget_that_ended_early_leaves_room_for_another_kind(epsilon: float) -> None:
+    study = hardened(epsilon)
+    rule, _ = begun(epsilon, study)
+    half = Cost(*(0.5 * part for part in asdict(study).values()))
+    scale = math.sqrt(300.0 / (0.4 * study.gdp))
+    wider = cost_of({Discrete(scale, 1.0, 1e8 * scale, 125_984): 300})  # which has sixteen times the slack
+    assert wider.below > study.below
+    assert rule.allows(together([half, wider]))
+
+
+@pytest.mark.parametrize("first", EPSILONS)
+def test_the_limit_holds_where_all_of_the_slack_is_used(first: float) -> None:
+    """What the filter lets through is within the budget even if all the room for slack were taken."""
+    rule = Filter.begin(first, DELTA, hardened(first / 2.0))
+    most = gdp_budget(first, rule.room, DELTA)
+    assert rule.allows(Cost(most, most, *asdict(rule.room).values()))
+    assert gdp_epsilon(most, rule.room, DELTA) <= first
+    assert not rule.allows(Cost(most * (1.0 + 1e-9), most))
+
+
+@given(st.floats(1e-6, 300.0))
+def test_what_is_pure_is_gaussian(epsilon: float) -> None:
+    """G_mu lies below f_epsilon, and meets it at (a, a), a = 1 / (1 + e^epsilon)."""
+    mu = pure_mu(epsilon)
+    assert mu <= math.sqrt(math.pi / 2.0) * epsilon * (1.0 + 1e-12)
+    assert norm.logcdf(-mu / 2.0) <= -np.logaddexp(0.0, epsilon) + 1e-9
+    alpha = np.linspace(0.0, 1.0, 501)
+    f = np.maximum(np.maximum(0.0, 1.0 - np.exp(min(epsilon, 700.0)) * alpha), np.exp(-epsilon) * (1.0 - alpha))
+    assert np.all(norm.cdf(norm.isf(alpha) - mu) <= f + 1e-12)
+
+
+def test_costs_of_events() -> None:
+    laplace = Noise("laplace", 10.0, 2.0, 1.0)
+    assert gdp_worth(laplace) == pytest.approx(math.pi / 200.0)  # by its coordinates
+    assert gdp_worth(Noise("laplace", 10.0, 1.0, 1.0)) == pytest.approx(pure_mu(0.1) ** 2)
+    assert gdp_worth(Noise("l2-laplace", 10.0, math.inf, 1.0)) == pytest.approx(pure_mu(0.1) ** 2)
+    assert gdp_worth(Discrete(10.0, 1.0, 5.0, 7)) == pytest.approx(0.01)
+    gaussian = cost_of({Noise("gaussian", 10.0, math.inf, 1.0): 3, Hidden(10.0, 1.0, 1, 0.5): 1})
+    assert gaussian.gdp == pytest.approx(0.04) and gaussian.zcdp == pytest.approx(0.02) and gaussian.slack == NO_SLACK
+    for other in (NON_PRIVATE, Sampled(1.0, 1.0, 0.1), Objective(1.0, 1.0, 0.1, 2, "objective-gaussian")):
+        assert not cost_of({laplace: 1, other: 1}).finite
+    assert cost_of({}) == together([]) == largest([]) == FREE
+
+
+def test_sums_and_largest_go_field_by_field() -> None:
+    one, other = Cost(1.0, 2.0, 3.0, 4.0, 0.5), Cost(2.0, 1.0, 1.0, 9.0, 0.1)
+    assert together([one, other]) == Cost(3.0, 3.0, 4.0, 13.0, 0.6)
+    assert largest([one, other]) == Cost(2.0, 2.0, 3.0, 9.0, 0.5)
+    assert Cost.read(json.loads(to_json(asdict(Cost(math.inf, 0.1))))) == Cost(math.inf, 0.1)
+
+
+def test_a_mixture_is_bounded_by_the_tightest_that_knows_it() -> None:
+    mixed: dict[Event, int] = {Discrete(20.0, 1.0, 2e9, 10): 100, Noise("discrete-laplace", 400.0, 30.0, 1.0): 10}
+    bound = tightest(mixed, DELTA)
+    assert bound.accountant == "gdp"
+    assert bound.epsilon == composed_epsilon("gdp", cost_of(mixed), DELTA) < zcdp_epsilon(cost_of(mixed).zcdp, DELTA)
