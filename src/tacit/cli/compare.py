@@ -83,7 +83,7 @@ def _print_ranking(rows: Sequence[Ranked], regression: bool, as_markdown: bool) 
     shown = [HEADINGS.index(name) for name in TERMINAL]
     print_table(TERMINAL, [[line[i] for i in shown] for line in table])
     seeds = repeated(rows)
-    words = f"mean of {seeds} seeds ± half its 95 % interval (Student t)" if seeds else "one seed gives no interval"
+    words = f"mean of {seeds} seeds ± half its 95 % interval (Student t)" if seeds else "one run gives no interval"
     stdout.print(f"test error: {words}\n", soft_wrap=True, highlight=False)
     lines = promises(rows)
     wide = max(len(name) for name, _ in lines) + 2

@@ -126,9 +126,9 @@ def _protected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str) -
 
 
 NOBODY = (
-    "Nobody: this was a simulation. Its seed is written in this folder, and often follows from the model alone; who has "
-    "it can take the noise off again. What follows is what the same run would promise with exact noise from the operating "
-    "system."
+    "Nobody: this was a simulation. Its seed is written in this folder, and often follows from the model alone; who "
+    "has it can take the noise off again. What follows is what the same run would promise with exact noise from the "
+    "operating system."
 )
 
 

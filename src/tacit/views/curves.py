@@ -38,19 +38,20 @@ def full_label(entry: Mapping[str, Any]) -> str:
 
 def curves(rows: Iterable[Mapping[str, Any]], metric: str, prefix: str = "") -> list[Curve]:
     """One curve for each algorithm and epsilon, over its seeds; values that are not there are left out."""
-    values: dict[str, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    values: dict[str, dict[int, dict[int | None, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         if row[metric] is not None:
-            values[prefix + run_label(row["algorithm"], row["epsilon"])][row["round"]][row["run"]] = float(row[metric])
+            label = prefix + run_label(row["algorithm"], row["epsilon"])
+            values[label][row["round"]][row.get("seed")] = float(row[metric])  # hardened noise has one run of a setting
     return [_curve(label, by_round) for label, by_round in values.items()]
 
 
-def _curve(label: str, by_round: Mapping[int, Mapping[int, float]]) -> Curve:
+def _curve(label: str, by_round: Mapping[int, Mapping[int | None, float]]) -> Curve:
     rounds = np.array(sorted(by_round))
     if len(rounds) > POINTS:
         rounds = rounds[np.unique(np.linspace(0, len(rounds) - 1, POINTS).round().astype(int))]
-    runs = list(dict.fromkeys(run for values in by_round.values() for run in values))
-    spread = np.array([[by_round[int(t)].get(run, np.nan) for run in runs] for t in rounds])  # [n, seeds]
+    seeds = list(dict.fromkeys(seed for values in by_round.values() for seed in values))
+    spread = np.array([[by_round[int(t)].get(seed, np.nan) for seed in seeds] for t in rounds])  # [n, seeds]
     percentile = np.nanpercentile if np.isnan(spread).any() else np.percentile  # the first takes row by row
     low, high = percentile(spread, BAND, axis=1)
-    return Curve(label, rounds.astype(float), np.nanmean(spread, axis=1), low, high, len(runs))
+    return Curve(label, rounds.astype(float), np.nanmean(spread, axis=1), low, high, len(seeds))
