@@ -17,6 +17,7 @@ from tacit.export.base import TARGETS, Request
 from tacit.results.folder import RunFolder
 from tacit.settings import resolve
 from tacit.study import Interrupted
+from tacit.study.tradeoff import plan_facts
 
 TABLE: dict[str, Any] = {
     "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
@@ -143,6 +144,12 @@ def test_two_hardened_runs_have_different_noise(tmp_path: Path) -> None:
 
 
 def test_the_plan_and_the_forecast_say_which_noise_it_is() -> None:
-    for given, noise, words in (({}, "hardened", "it protects"), ({"seed": 4}, "seeded", "from seed 4")):
-        foreseen = tacit.dry_run(**FEW, **given)
-        assert foreseen["noise"]["source"] == noise and words in foreseen["noise"]["meaning"]
+    cases: list[tuple[dict[str, Any], str, str]] = [
+        ({}, "hardened", "it protects"),
+        ({"seed": 4}, "seeded", "from seed 4 (seeded): a simulation, which protects nobody"),
+        ({"total_epsilon": "inf"}, "seeded", "no noise: it protects nobody"),
+    ]
+    for given, noise, words in cases:
+        foreseen = tacit.dry_run(**FEW, **given)["noise"]
+        assert foreseen["source"] == noise and words in foreseen["meaning"]
+        assert plan_facts(tacit.plan(**FEW, **given))["noise"]["meaning"] == foreseen["meaning"]

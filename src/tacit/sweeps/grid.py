@@ -80,8 +80,8 @@ def make_grid(config: Mapping[str, Any], given: Mapping[str, Any], over: Mapping
     beside = {name: values for name, values in axes.items() if name in BATCHED}
     between = [name for name in axes if name not in BATCHED]
     chosen = [dict(zip(between, values, strict=True)) for values in itertools.product(*(axes[n] for n in between))]
-    for one in chosen:
-        check_noise({**config, **given, **beside, **one}, "a sweep")
+    for values in chosen:
+        check_noise({**config, **given, **beside, **values}, "a sweep")
     settings = [kept(resolve(config, given, beside, one)) for one in chosen]
     for one in settings:
         check_test(one, "a sweep compares")
@@ -126,7 +126,8 @@ def _values(name: str, given: Any) -> tuple[Any, ...]:
 def check_noise(asked: Mapping[str, Any], what: str) -> None:
     """Refuse many runs on private records where nothing says whether they are simulated or real."""
     names = ("data", "mode", "total_epsilon", "noise", "seed", "seeds")
-    chosen = {name: FIELDS[name].default for name in names} | parse({n: asked[n] for n in names if n in asked})
+    usual: dict[str, Any] = {name: FIELDS[name].default for name in names}
+    chosen = usual | parse({name: asked[name] for name in names if name in asked})
     said = (chosen["noise"], chosen["seed"], chosen["seeds"]) != ("auto", "auto", 1) or chosen["mode"] == "paper"
     if said or source_for(chosen["data"]).published or min(chosen["total_epsilon"] or (1.0,)) == math.inf:
         return

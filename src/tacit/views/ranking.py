@@ -52,6 +52,11 @@ class Ranked:
         return self.algorithm in ALGORITHMS and ALGORITHMS[self.algorithm].central
 
     @property
+    def simulated(self) -> bool:
+        """Whether it has a budget that its noise, which comes from seeds, keeps towards nobody."""
+        return bool(self.seeds) and self.mode == "certified" and math.isfinite(self.epsilon)
+
+    @property
     def method(self) -> str:
         """The algorithm as tables call it."""
         return self._named(self.algorithm)

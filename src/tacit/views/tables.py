@@ -51,6 +51,8 @@ def format_number(value: float | None, form: str) -> str:
 
 def format_setting(value: Any) -> str:
     """A setting's value as people write it."""
+    if value is None:
+        return "–"
     if isinstance(value, list):
         return ", ".join(format_setting(item) for item in value)
     if isinstance(value, bool):
