@@ -1,4 +1,4 @@
-"""Train among three clinics from Python, and look at the result."""
+"""Train among three clinics from Python, within a total epsilon that holds, and look at the result."""
 
 import tacit
 
@@ -6,8 +6,9 @@ run = tacit.run(
     data="examples/clinics/records.csv",
     schema="examples/clinics/schema.toml",
     test_share=0.25,
-    mode="paper",
-    epsilon=1,
-    rounds=50,
+    agents=3,
+    total_records=400,
+    total_epsilon=3,
 )
-print(f"test error {run.test_error:.1%}, weights {run.w.shape}, report {run.path / 'report.html'}")
+spent = run.summary["privacy"]["total_epsilon"]
+print(f"total epsilon {spent:.3g}, test error {run.test_error:.1%}, report {run.path / 'report.html'}")

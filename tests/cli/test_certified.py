@@ -25,6 +25,28 @@ from tests.cli.helpers import (
     tacit_json,
     wait_for_rows,
 )
+from tests.study.test_default_noise import with_a_seed
+
+
+def test_a_table_of_ones_own_needs_no_word_to_be_protected(tmp_path: Path) -> None:
+    """Nothing is set but the table and what is public of it."""
+    asked = (*TABLE, *DECLARED)
+    assert "noise from the operating system (hardened): it protects" in tacit("plan", *asked).stdout
+    assert "noise from the operating system (hardened): it protects" in tacit("run", *asked, "--dry-run").stdout
+    shown = tacit("run", *asked, "--out", tmp_path / "r").stdout
+    assert "privacy  Every record is protected with total epsilon 1 at delta 1e-06." in shown
+    assert "Simulated" not in shown and "seed" not in shown
+    assert tomllib.loads((tmp_path / "r" / "config.toml").read_text())["noise"] == "hardened"
+    assert with_a_seed(tmp_path / "r") == []
+    assert tacit("ledger", tmp_path / "r").stdout.startswith("Every record is protected")
+    for words in (("show",), ("compare",), ("export", "--to", "csv")):
+        assert "seed " not in tacit(words[0], tmp_path / "r", *words[1:]).stdout
+    said = refused("plot", tmp_path / "r", "--what", "sent", "--out", tmp_path / "sent.png")
+    assert "cannot be made again: hardened noise" in said and "a simulation (--seed N)" in said
+    tacit("resume", tmp_path / "r")
+
+    simulated = tacit("run", *asked, "--seed", "1", "--rounds", "3", "--out", tmp_path / "s").stdout
+    assert "privacy  Simulated: nobody is protected, because the noise comes from a known seed." in simulated
 
 
 def test_the_whole_journey(tmp_path: Path) -> None:
@@ -39,7 +61,7 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     assert {"rounds", "clip", "rho", "eta", "eta_scale", "total_epsilon", "delta", "total_records"} <= set(config)
 
     done = tacit("run", "plan.toml", "--out", "r", cwd=tmp_path)
-    assert "every record is protected with total epsilon 2 at delta 1e-06" in done.stdout
+    assert "would protect every record with total epsilon 2 at delta 1e-06" in done.stdout
     spent = tacit_json("ledger", "r", cwd=tmp_path)
     assert {"total_epsilon", "delta", "planned_epsilon", "agents", "events"} <= set(spent)
     assert 1.998 <= spent["total_epsilon"] <= 2.0
@@ -129,7 +151,7 @@ def test_a_stopped_certified_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
     assert totals[0]["events"] == totals[1]["events"]
 
 
-GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"))
+GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"), "--noise", "seeded")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +165,7 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"))
         (("--clip", "0", *DECLARED), "clip is 0: it must be above 0"),
         (("--agents", "3"), "certified mode needs --total-records N"),
         (("--noise-multiplier", "0.1", *DECLARED), "the budget is exhausted before the first round"),
-        (("--algorithm", "hidden", "--noise", "hardened", *DECLARED), "hidden needs noise seeded"),
+        (("--algorithm", "hidden", "--noise", "hardened", *DECLARED), "hidden has no noise that is exact"),
         (("--algorithm", "dpsgd", "--adjacency", "replace-one", *DECLARED), "dpsgd needs adjacency add-remove"),
         (("--algorithm", "dpsgd", "--mechanism", "laplace", *DECLARED), "dpsgd needs mechanism gaussian"),
         (("--algorithm", "dp-fedavg", "--eta", "100", *DECLARED), "dp-fedavg needs eta L <= 2"),

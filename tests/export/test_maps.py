@@ -71,7 +71,10 @@ def test_a_mapped_table_from_training_to_export(tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     run, table = tmp_path / "run", EXAMPLE / "records.csv"
     tacit("run", *CERTIFIED, "--features", "fourier", "--rounds", "20", "--total-epsilon", "50", "--out", run)
-    assert "Public feature map fourier: fixed before any record was seen" in (run / "report.html").read_text()
+    assert (
+        "Public feature map fourier: it is part of Tacit and not fitted to these records"
+        in (run / "report.html").read_text()
+    )
     tacit("predict", run, table, "--out", tmp_path / "p.csv")
     with (tmp_path / "p.csv").open() as file:
         predicted = list(csv.DictReader(file))

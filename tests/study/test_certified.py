@@ -24,7 +24,7 @@ from tacit.study.certified import outline
 TABLE = Path("examples/clinics/records.csv")
 CLINICS: dict[str, Any] = {
     "data": str(TABLE), "schema": "examples/clinics/schema.toml", "test_share": 0.25, "rounds": 5,
-    "total_records": 600, "agents": 3,
+    "total_records": 600, "agents": 3, "noise": "seeded",
 }  # fmt: skip
 
 
@@ -155,7 +155,8 @@ def test_a_unit_with_several_records_needs_as_many_times_the_noise(tmp_path: Pat
     record = train(tmp_path / "r")
     scales = [float(run.summary["privacy"]["events"][0]["scale"]) for run in (unit, record)]
     assert scales[0] == pytest.approx(3.0 * scales[1])
-    assert "Simulated: every patient (its records at one party) is protected" in unit.folder.report.read_text()
+    promised = "would protect every patient (its records at one party) with total epsilon 1"
+    assert promised in unit.folder.report.read_text()
 
 
 @pytest.mark.parametrize("ask", [tacit.run, tacit.plan, tacit.dry_run])

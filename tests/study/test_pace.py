@@ -33,6 +33,7 @@ from tacit.views.tables import rounds_done
 
 CLINICS: dict[str, Any] = {
     "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
+    "noise": "seeded",
 }  # fmt: skip
 CERTIFIED = [name for name in ALGORITHMS if ALGORITHMS[name].noisy and "certified" in ALGORITHMS[name].modes]
 

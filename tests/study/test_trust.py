@@ -33,6 +33,7 @@ from tacit.types import Array, Classes, Dataset
 
 CLINICS: dict[str, Any] = {
     "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
+    "noise": "seeded",
     "test_share": 0.25, "rounds": 5,
 }  # fmt: skip
 SUM, SERVER = {"trust": "secure-sum"}, {"trust": "server"}
@@ -110,7 +111,7 @@ def test_dpgd_goes_the_same_way_as_objp(rounds: int) -> None:
         (SUM | {"algorithm": "erm-outp"}, "erm-outp gives all records to one curator: use --trust server"),
         (SUM | {"set": "box"}, "set is box, but trust secure-sum needs all: a projection at an agent is not linear"),
         (SERVER | {"mechanism": "laplace"}, "mechanism is laplace, but trust server needs gaussian"),
-        (SUM | {"noise": "hardened"}, "noise is hardened, but trust secure-sum needs seeded: .* exactly discrete"),
+        (SUM | {"noise": "hardened"}, "trust is secure-sum, but noise is hardened, .* exactly discrete"),
         (SUM | {"server": "full"}, "server is full, but with trust secure-sum the server gets nothing but sums"),
         (SUM | {"colluders": 3}, "colluders is 3, but there are 3 agents: it must be smaller"),
         (SUM | {"agents": 1}, "colluders is 1, but there is 1 agent: it must be smaller"),

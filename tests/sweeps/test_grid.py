@@ -14,7 +14,14 @@ from tacit.sweeps.work import compared
 from tests.cli.helpers import EXAMPLE
 
 TABLE = {"data": str(EXAMPLE / "records.csv"), "schema": str(EXAMPLE / "schema.toml")}
-CLINICS: dict[str, Any] = {**TABLE, "test_share": 0.25, "total_records": 400, "agents": 3, "rounds": 3}
+CLINICS: dict[str, Any] = {
+    **TABLE,
+    "test_share": 0.25,
+    "total_records": 400,
+    "agents": 3,
+    "rounds": 3,
+    "noise": "seeded",
+}
 
 
 def grid(over: dict[str, Any], **more: Any) -> Grid:

@@ -10,6 +10,7 @@ import rich_click as click
 
 from tacit.cli.output import print_json, print_table, stderr, stdout
 from tacit.errors import InputError
+from tacit.privacy.guarantee import SIMULATED
 from tacit.results.folder import RunFolder
 from tacit.views.compare import differences, errors_side_by_side, folder_names, predicts_numbers
 from tacit.views.ranking import HEADINGS, WORDS, Ranked, cells, facts, promises, ranking, repeated
@@ -83,8 +84,10 @@ def _print_ranking(rows: Sequence[Ranked], regression: bool, as_markdown: bool) 
     shown = [HEADINGS.index(name) for name in TERMINAL]
     print_table(TERMINAL, [[line[i] for i in shown] for line in table])
     seeds = repeated(rows)
-    words = f"mean of {seeds} seeds ± half its 95 % interval (Student t)" if seeds else "one seed gives no interval"
+    words = f"mean of {seeds} seeds ± half its 95 % interval (Student t)" if seeds else "one run gives no interval"
     stdout.print(f"test error: {words}\n", soft_wrap=True, highlight=False)
+    if any(row.simulated for row in rows):
+        stdout.print(f"{SIMULATED}\n", soft_wrap=True, highlight=False)
     lines = promises(rows)
     wide = max(len(name) for name, _ in lines) + 2
     for name, words in lines:

@@ -11,7 +11,7 @@ from tacit.cli.output import print_json, print_result, print_table, stderr, stdo
 from tacit.cli.sent import draw_sent
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
-from tacit.views.curves import run_label
+from tacit.views.curves import full_label
 from tacit.views.report import write_report
 from tacit.views.tables import format_error
 
@@ -48,10 +48,7 @@ def _unfinished(folder: RunFolder) -> dict[str, object]:
 def _lines(folder: RunFolder) -> list[tuple[str, str, str, str]]:
     name = folder.path.name
     if folder.finished:
-        return [
-            (name, run_label(e["algorithm"], e["epsilon"]) + f", seed {e['seed']}", format_error(e), str(e["rounds"]))
-            for e in folder.read_summary()["runs"]
-        ]
+        return [(name, full_label(e), format_error(e), str(e["rounds"])) for e in folder.read_summary()["runs"]]
     rows = folder.read_metrics()
     state = "running" if folder.busy else "not finished (tacit resume)"
     return [(name, state, "", str(rows[-1]["round"]) if rows else "0")]

@@ -15,7 +15,7 @@ from tacit.data.maps import NONE
 from tacit.privacy.guarantee import headline
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.results.files import to_json
-from tacit.views.tables import GROUP_HEADINGS, HEADINGS, group_rows, has_seeds, result_rows, rounds_done
+from tacit.views.tables import GROUP_HEADINGS, group_rows, has_seeds, result_table, rounds_done
 
 TERMINAL_HEADINGS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 columns
 
@@ -50,8 +50,7 @@ def print_result(run: api.Run) -> None:
     if has_seeds(run.runs):
         print_table(GROUP_HEADINGS, group_rows(run.runs))
     else:
-        shown = [HEADINGS.index(name) for name in TERMINAL_HEADINGS]
-        print_table(TERMINAL_HEADINGS, [[row[i] for i in shown] for row in result_rows(run.runs)], left=2)
+        print_table(*result_table(run.runs, TERMINAL_HEADINGS), left=2)
     stdout.print()
     names = list(dict.fromkeys(entry["algorithm"] for entry in run.runs))
     wide = max(7, *map(len, names)) + 2

@@ -73,6 +73,7 @@ def _print(view: PlanView, facts: dict[str, Any]) -> None:
         f"total epsilon {facts['total_epsilon']:g} at delta {facts['delta']:g}: {facts['algorithm']}, "
         f"{_count(facts['rounds'], 'round')}, {_count(facts['local_updates'], 'local update')} each",
         _noise(ALGORITHMS[facts["algorithm"]], facts, view.study.settings.trust),
+        facts["noise"]["meaning"],
         f"trust: {facts['trust']}",
         f"noise to signal of the model {facts['noise_to_signal']:.2g}: {facts['verdict']}; "
         f"the run will spend {format_epsilon(facts['planned_epsilon'])}"

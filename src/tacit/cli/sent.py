@@ -13,7 +13,7 @@ from tacit.results.files import make_folder, write_text
 from tacit.results.folder import LOCAL_ONLY, RunFolder
 from tacit.study.sent import Sent
 from tacit.telling import listening
-from tacit.views.curves import run_label
+from tacit.views.curves import full_label
 
 
 def draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path | None) -> Path:
@@ -40,13 +40,11 @@ def draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path 
 
 def caption(found: Sent) -> str:
     """What the picture is, what it is not, and for whom."""
-    name = run_label(found.label["algorithm"], found.label["epsilon"])
     before = "; the rounds before had theirs" if found.round > 1 else ""
     silent = " This run has no noise." if (found.clean == found.noisy).all() else ""
     return (
         "Computed without noise: for the owner of the records alone. "
-        f"{name}, seed {found.label['seed']}. Without noise means without that of this round{before}.{silent} "
-        + _checked(found)
+        f"{full_label(found.label)}. Without noise means without that of this round{before}.{silent} " + _checked(found)
     )
 
 

@@ -89,8 +89,8 @@ def _what(entry: Mapping[str, Any]) -> str:
         case "study":
             return f"mode {entry['mode']}, noise {entry['noise']}, δ {entry['delta']:g}"
         case "plan":
-            return (
-                f"total ε {format_epsilon(entry['total_epsilon'])} over {entry['rounds']} rounds, seed {entry['seed']}"
+            return f"total ε {format_epsilon(entry['total_epsilon'])} over {entry['rounds']} rounds" + (
+                f", seed {entry['seed']}" if "seed" in entry else ""
             )
         case "non_private" | "violation":
             return str(entry["reason"])

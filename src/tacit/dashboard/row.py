@@ -42,7 +42,7 @@ def _settings(folder: RunFolder) -> dict[str, Any]:
         "mode": config["mode"],
         "noise": config["noise"],
         "epsilon": [format_setting(value) for value in config["total_epsilon" if certified else "epsilon"]],
-        "seeds": int(config["seeds"]),
+        "seeds": int(config.get("seeds", 1)),  # hardened noise has none, and one run of each setting
         "planned": int(config["rounds"]),
         "started": folder.config.stat().st_mtime,
     }

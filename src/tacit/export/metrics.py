@@ -20,19 +20,24 @@ class Metrics(NamedTuple):
     number: int  # among the folder's runs
     algorithm: str
     epsilon: float
-    seed: int
+    seed: int | None  # None: its noise has none
     rows: list[tuple[int, dict[str, float]]]  # round -> name -> value
 
     @property
     def label(self) -> str:
         """What the run is called."""
-        return f"{run_label(self.algorithm, self.epsilon)}, seed {self.seed}"
+        return run_label(self.algorithm, self.epsilon) + ("" if self.seed is None else f", seed {self.seed}")
+
+    @property
+    def seeded(self) -> dict[str, int]:
+        """Its seed by that name; nothing where its noise has none."""
+        return {} if self.seed is None else {"seed": self.seed}
 
     @property
     def folder_name(self) -> str:
         """What a folder of it is called."""
         budget = "no-noise" if self.epsilon == float("inf") else f"epsilon-{self.epsilon:g}"
-        return f"{self.number}-{self.algorithm}-{budget}-seed-{self.seed}"
+        return f"{self.number}-{self.algorithm}-{budget}" + ("" if self.seed is None else f"-seed-{self.seed}")
 
 
 def read_metrics(request: Request) -> list[Metrics]:
@@ -83,4 +88,4 @@ def _metrics(number: int, rows: Sequence[dict[str, Any]], private: Sequence[str]
         )
         for row in rows
     ]
-    return Metrics(number, first["algorithm"], float(first["epsilon"]), int(first["seed"]), values)
+    return Metrics(number, first["algorithm"], float(first["epsilon"]), first.get("seed"), values)

@@ -14,7 +14,7 @@ from tacit.settings.resolve import parse
 from tacit.settings.rules import choices_of, several
 from tacit.settings.settings import FIELDS
 from tacit.study.begin import kept
-from tacit.sweeps.grid import Grid, check_test, points_of
+from tacit.sweeps.grid import Grid, check_noise, check_test, points_of
 
 BETWEEN = ("features", "trust")  # what a run folder has one value of
 AXES = (*BETWEEN, "algorithm", "total_epsilon")
@@ -44,6 +44,7 @@ def frontier_grid(config: Mapping[str, Any], given: Mapping[str, Any]) -> Grid:
     own = parse({name: asked[name] for name, trust in BELONGS.items() if name in asked and trust in trusts})
     rest = {name: value for name, value in asked.items() if name not in {*AXES, *own}}
     _check_mode(rest)
+    check_noise({**rest, "total_epsilon": budgets}, "a frontier")
     usual = {"seeds": 1 if rest.get("noise") == "hardened" else SEEDS}
     settings = [
         kept(resolve(usual, rest, one, _there(own, trust), {"algorithm": fitting, "total_epsilon": budgets}))

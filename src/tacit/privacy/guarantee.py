@@ -11,6 +11,7 @@ from tacit.privacy.events import Discrete, Hidden
 from tacit.privacy.trust import condition, onlookers, summed, uncovered, where_added
 
 LITTLE = " (an epsilon above 10 protects little in practice)"
+SIMULATED = "Simulated: nobody is protected, because the noise comes from a known seed."
 PROVEN = {  # by mechanism, or by mechanism and accountant
     Hidden.mechanism: ", of rounds bounded as docs/explanation/hidden-state.md proves",
     f"{Discrete.mechanism} gdp": ", of exact integers as docs/explanation/discrete-gaussian.md proves",
@@ -74,15 +75,15 @@ def headline(totals: Mapping[str, Any]) -> str:
         )
     each = " in each run by itself" if len(budgets) > 1 else ""
     shown = " or ".join(f"{b:g}" for b in kept)
-    sentence = f"Every {unit} is protected with total epsilon {shown} at delta {totals['delta']:g}{each}"
     but = condition(totals)
     but += " (the run without noise protects nobody)" if len(kept) < len(set(budgets)) else ""
     but += LITTLE if max(kept) > 10.0 else ""
     if totals["central"]:
         but += f" ({', '.join(totals['central'])}: against all but the curator that holds every record)"
+    promised = f"with total epsilon {shown} at delta {totals['delta']:g}{each}{but}"
     if totals["noise"] == "hardened":
-        return f"{sentence}{but}."
-    return f"Simulated: {sentence[0].lower()}{sentence[1:]} against those who do not know the noise's seed{but}."
+        return f"Every {unit} is protected {promised}."
+    return f"{SIMULATED} With exact noise from the operating system the same run would protect every {unit} {promised}."
 
 
 def _over(run: Mapping[str, Any]) -> bool:
@@ -128,7 +129,9 @@ def _unit(name: str) -> str:
 def _protected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str) -> list[str]:
     p = study["public"]
     bounded = f": of its records at most {p['max_records']} are used, and further ones are not"
+    simulated = [] if totals["noise"] == "hardened" else [NOBODY]
     return [
+        *simulated,
         f"Protected: every single {unit} of every party{'' if p['unit'] == 'record' else bounded}.",
         *_against(study, totals),
         f"Neighbours ({study['adjacency']}): {NEIGHBOURS[study['adjacency']].format(unit=unit)}.",
@@ -136,6 +139,13 @@ def _protected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str) -
         f"{unit}: odds change by at most a factor e^epsilon, except with probability delta.",
         *(f"How{who}: {words}" for who, words in _how(study)),
     ]
+
+
+NOBODY = (
+    "Nobody: this was a simulation. Its seed is written in this folder, and often follows from the model alone; who "
+    "has it can take the noise off again. What follows is what the same run would promise with exact noise from the "
+    "operating system."
+)
 
 
 def _against(study: Mapping[str, Any], totals: Mapping[str, Any]) -> list[str]:
@@ -146,15 +156,12 @@ def _against(study: Mapping[str, Any], totals: Mapping[str, Any]) -> list[str]:
         lines.append(onlookers(totals) if summed(totals) else everybody)
     if central:
         who = "" if not lines else f" ({', '.join(central)})"
-        seed = " and does not know the seed (it is in config.toml)" if totals["noise"] != "hardened" else ""
-        lines.append(f"whoever sees the model{seed}, but not the curator, to whom every party gives its records{who}")
+        lines.append(f"whoever sees the model, but not the curator, to whom every party gives its records{who}")
     return [f"Against: {line}." for line in lines]
 
 
 def _seen(totals: Mapping[str, Any]) -> str:
     """All that an attacker may see while the figures hold."""
-    if totals["noise"] != "hardened":
-        return "all that one run sent and its model, but neither the seed (it is in config.toml) nor other runs of it"
     if len(totals["runs"]) > 1:
         return "all that one run sent and its model; whoever sees several, as in this folder, is told of below"
     return "everything that was sent, the model and this folder (without local-only and checkpoint)"
@@ -265,9 +272,5 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
             "records, for comparison with what the parties can do without one.",
         )
     if totals["noise"] != "hardened":
-        lines.insert(
-            0,
-            "Against whoever knows the seed (it is in config.toml) or studies the last bits of floating-point noise: "
-            "this was a simulation. Noise 'hardened' draws exact integers from the operating system's randomness.",
-        )
+        lines.insert(0, "Anybody, in this run: it was a simulation. --noise hardened protects records.")
     return lines

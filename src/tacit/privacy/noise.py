@@ -18,7 +18,8 @@ from tacit.privacy.discrete import discrete_gaussian, discrete_laplace
 from tacit.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
 from tacit.types import Array
 
-SOURCES = ("seeded", "hardened")
+SEEDED, HARDENED = "seeded", "hardened"
+SOURCES = (SEEDED, HARDENED)
 FIRST = {"coordinates": 0, "direction": 1 << 62, "length": 2 << 62, "chosen": 3 << 62}
 """Where the counter of a seeded draw begins; none takes anywhere near 2^62 blocks."""
 DISCRETE_ONLY = "hardened noise is discrete: a method that asks for floating-point noise cannot use it"

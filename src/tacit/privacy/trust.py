@@ -73,15 +73,14 @@ def condition(totals: Mapping[str, Any]) -> str:
 
 def onlookers(totals: Mapping[str, Any]) -> str:
     """Against whom noise on the sum protects."""
-    seed = "the seed (it is in config.toml)"
     if totals["trust"] == SERVER:
         return (
             "all parties and whoever sees the model of one run, but not the server, which is trusted: it sees what "
-            f"every party sends. Others may see neither that nor {seed}"
+            "every party sends, and nobody else may"
         )
     return (
         "the server and whoever sees the sums of what all parties sent in one run and its model, where "
-        f"{collusion(totals['colluders'], 'party')}. Nobody may see what a single party sent, nor {seed}; {SIMULATED}"
+        f"{collusion(totals['colluders'], 'party')}. Nobody may see what a single party sent; {SIMULATED}"
     )
 
 

@@ -70,7 +70,7 @@ class Label(NamedTuple):
 
     algorithm: str
     epsilon: float | str
-    seed: int
+    seed: int | None  # None: its noise has none
 
 
 class Series(NamedTuple):
@@ -109,7 +109,7 @@ class Columns:
         if run not in self.values:
             self.values[run] = {name: array("d") for name in ("round", *METRICS)}
             if "algorithm" in rows[0]:
-                self.labels[run] = Label(rows[0]["algorithm"], rows[0]["epsilon"], rows[0]["seed"])
+                self.labels[run] = Label(rows[0]["algorithm"], rows[0]["epsilon"], rows[0].get("seed"))
         found = {name: np.array([row.get(name) for row in rows], float) for name in METRICS}  # None becomes nan
         found["round"] = np.array([row["round"] for row in rows], float)
         for name, values in found.items():

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tacit.algorithms import ALGORITHMS
 from tacit.errors import InputError
 from tacit.kernels.library import FOLDER, library
+from tacit.privacy.noise import HARDENED
+from tacit.settings.noise import SIMULATE
 from tacit.settings.rules import text
 
 if TYPE_CHECKING:
@@ -59,8 +61,8 @@ def _refuse_numpy_only(settings: Settings) -> None:
             raise InputError(
                 f"backend is torch, but {name} knows only numpy: there are {known}, or --backend compiled or numpy"
             )
-    if settings.noise == "hardened":
+    if settings.noise == HARDENED:
         raise InputError(
             "backend is torch, but hardened noise is added to exact integer sums, which torch does not make: "
-            "use --backend compiled or numpy, or noise seeded"
+            f"use --backend compiled or numpy; {SIMULATE}"
         )

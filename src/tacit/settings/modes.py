@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import ALGORITHMS
 from tacit.errors import InputError
+from tacit.privacy.noise import HARDENED
+from tacit.settings.noise import check_exact
 from tacit.settings.trust import check_trust
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ CERTIFIED_ONLY = (
     "adjacency",
     "clip",
     "clip_l1",
-    "noise",
     "noise_multiplier",
     "trust",
     "colluders",
@@ -60,14 +61,7 @@ def _certified(settings: Settings) -> Settings:
             )
     if settings.noise_multiplier != "auto" and len(settings.total_epsilon) > 1:
         raise InputError("noise-multiplier is given: then several total-epsilon would be the same run; give one")
-    if settings.noise == "hardened" and len({math.isinf(epsilon) for epsilon in settings.total_epsilon}) > 1:
-        raise InputError(
-            "total-epsilon has inf beside a budget: with hardened noise that would put a model without noise beside it"
-        )
-    if settings.noise == "hardened" and settings.seeds > 1:
-        raise InputError(
-            f"seeds is {settings.seeds}, but hardened noise has no seeds: every run of it releases the data once more"
-        )
+    check_exact(settings)
     check_trust(settings)
     return settings
 
@@ -82,6 +76,8 @@ def _paper(settings: Settings, given: bool) -> Settings:
         if entry.name in CERTIFIED_ONLY and getattr(settings, entry.name) != entry.default:
             name, value = entry.name.replace("_", "-"), getattr(settings, entry.name)
             raise InputError(f"{name} is {_text(value)}, which --mode paper does not heed: it needs --mode certified")
+    if settings.noise == HARDENED:
+        raise InputError("noise is hardened, but the methods of --mode paper have no such form: use --mode certified")
     for name in settings.algorithm:
         if "paper" not in ALGORITHMS[name].modes:
             raise InputError(f"{name} is not one of the paper's methods: it needs --mode certified")

@@ -12,6 +12,7 @@ from tacit.data.maps import NONE
 from tacit.errors import InputError, nearest
 from tacit.settings.backends import check_backend
 from tacit.settings.modes import BY_MODE, check_mode
+from tacit.settings.noise import choose_noise
 from tacit.settings.plugins import allow, load_plugins
 from tacit.settings.settings import FIELDS, Settings
 
@@ -53,7 +54,7 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
     if "eta" in chosen:
         preset.pop("eta_scale", None)  # it belongs to the preset's own eta
     settings = Settings(**{**BY_MODE[mode], **preset, **chosen})
-    settings = check_backend(check_mode(settings, chosen), chosen)
+    settings = check_backend(check_mode(choose_noise(settings), chosen), chosen)
     if settings.features == "auto":
         settings = dataclasses.replace(settings, features=source.features if mode == "certified" else NONE)
     if settings.server == "auto":

@@ -17,6 +17,7 @@ from tacit.data.maps import MAPS, NONE
 from tacit.data.memory import check_memory
 from tacit.data.partition import PARTITIONS
 from tacit.privacy.mechanisms.calibrated import MECHANISMS
+from tacit.privacy.noise import HARDENED
 from tacit.privacy.noise import SOURCES as NOISE_SOURCES
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.privacy.trust import TRUST
@@ -202,10 +203,17 @@ class Settings:
         "certified, laplace: L1 bound on a record's gradient; auto: sqrt(features) times clip",
     )
     noise: str = setting(
-        "seeded",
-        one_of("noise", lambda: NOISE_SOURCES),
+        "auto",
+        optional(one_of("noise", lambda: NOISE_SOURCES)),
         "Privacy",
-        "certified: seeded (simulations) or hardened (exact integers, the operating system's randomness)",
+        "certified: hardened (exact, from the operating system) or seeded (a simulation, which protects nobody); auto: "
+        "seeded for the published data sets and where a seed is given, else hardened",
+    )
+    seed: int | str = setting(
+        "auto",
+        optional(integer(0, 2**62)),
+        "Privacy",
+        "the first seed of the noise, which makes a simulation; auto: 1 where noise is seeded",
     )
     noise_multiplier: float | str = setting(
         "auto",
@@ -263,8 +271,9 @@ class Settings:
         "what the ranges allow",
     )
 
-    seeds: int = setting(1, integer(1, 10**6), "Engine", "number of noise seeds, run side by side")
-    seed: int = setting(1, integer(0, 2**62), "Engine", "the first of them")
+    seeds: int = setting(
+        1, integer(1, 10**6), "Engine", "number of noise seeds, run side by side; more than one make a simulation"
+    )
     precision: str = setting(
         "float64", one_of("precision", lambda: ("float32", "float64")), "Engine", "float64 (reference) or float32"
     )
@@ -302,13 +311,17 @@ class Settings:
         names = [option.name for option in dataclasses.fields(DataOptions)]
         return DataOptions(**{name: getattr(self, name) for name in names})
 
+    def written(self) -> dict[str, Any]:
+        """Every setting as it is written down: not where that is, and no seed where the noise has none."""
+        left_out = {"out"} | ({"seed", "seeds"} if self.noise == HARDENED else set())
+        values = {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
+        return {name: value for name, value in values.items() if name not in left_out}
+
     def to_toml(self) -> str:
-        """The complete configuration, every default spelled out; where it was written to is not part of it."""
+        """The complete configuration, every default spelled out."""
         import tomli_w  # noqa: PLC0415  a machine that only trains may lack it
 
-        values = {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
-        del values["out"]
-        return tomli_w.dumps(values)
+        return tomli_w.dumps(self.written())
 
 
 FIELDS = {entry.name: entry for entry in dataclasses.fields(Settings)}

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from tacit.algorithms import ALGORITHMS
 from tacit.errors import InputError
+from tacit.privacy.noise import HARDENED
 from tacit.privacy.trust import AGENTS, SECURE_SUM
+from tacit.settings.noise import SIMULATE
 
 if TYPE_CHECKING:
     from tacit.settings.settings import Settings
@@ -49,10 +51,10 @@ def _check_sum(settings: Settings) -> None:
             f"mechanism is {settings.mechanism}, but trust {trust} needs gaussian: shares of it add up to Gaussian "
             f"noise, and shares of {settings.mechanism} noise to no noise with a guarantee of its own"
         )
-    if settings.noise == "hardened":
+    if settings.noise == HARDENED:
         raise InputError(
-            f"noise is hardened, but trust {trust} needs seeded: shares of discrete Gaussian noise do not add "
-            "up to an exactly discrete Gaussian; hardened noise needs --trust agents"
+            f"trust is {trust}, but noise is hardened, which needs --trust agents: shares of discrete Gaussian noise "
+            f"do not add up to an exactly discrete Gaussian; {SIMULATE}"
         )
     if trust == SECURE_SUM and settings.server == "full":
         raise InputError("server is full, but with trust secure-sum the server gets nothing but sums: use sums")

@@ -31,7 +31,7 @@ class PrivacySpent:
 
     epsilon: float  # of this fit by itself
     delta: float
-    simulated: bool  # noise came from a seed, and protects only against those who do not know it
+    simulated: bool  # noise came from a seed, and protects nobody
     statement: str  # the guarantee of this fit in one sentence
     fits: int  # how many there were so far: by this estimator and its clones, or on the ledger
     all_fits_epsilon: float  # what they cost together, with delta, or the ledger's delta

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.algorithms import ALGORITHMS
+from tacit.privacy.noise import HARDENED
 from tacit.settings import Settings
 from tacit.types import Array
 
@@ -21,13 +22,13 @@ class Batch:
     algorithm: str
     first: int  # index of its first run in the study
     budgets: tuple[float, ...]  # [R]  epsilon as it was given: in total, or in mode paper of one local update
-    seeds: tuple[int, ...]  # [R]
+    seeds: tuple[int, ...]  # [R], or none where the noise has no seed
     precision: str
 
     @property
     def size(self) -> int:
         """R, the number of runs."""
-        return len(self.seeds)
+        return len(self.budgets)
 
     @property
     def epsilon(self) -> Array:
@@ -41,10 +42,11 @@ class Batch:
 
     def labels(self) -> list[dict[str, Any]]:
         """What each run is called in metrics, ledger and summary."""
-        return [
-            {"run": self.first + r, "algorithm": self.algorithm, "epsilon": epsilon, "seed": seed}
-            for r, (epsilon, seed) in enumerate(zip(self.budgets, self.seeds, strict=True))
+        runs = [
+            {"run": self.first + r, "algorithm": self.algorithm, "epsilon": epsilon}
+            for r, epsilon in enumerate(self.budgets)
         ]
+        return [run | {"seed": seed} for run, seed in zip(runs, self.seeds, strict=True)] if self.seeds else runs
 
 
 def _digest(text: str) -> int:
@@ -59,15 +61,15 @@ def sampling_rate(settings: Settings, algorithm: str) -> float:
 
 def batches(settings: Settings) -> list[Batch]:
     """One batch for each algorithm, over all epsilons and seeds; without noise at inf, and without samples one run."""
-    seeds = range(settings.seed, settings.seed + settings.seeds)
+    hardened = settings.noise == HARDENED
+    seeds = () if hardened else tuple(range(int(settings.seed), int(settings.seed) + settings.seeds))
     budgets_given = settings.total_epsilon if settings.mode == "certified" else settings.epsilon
-    grid = [(epsilon, seed) for epsilon in budgets_given for seed in seeds]
     plan: list[Batch] = []
     for algorithm in settings.algorithm:
-        samples = sampling_rate(settings, algorithm) < 1.0
-        alone = [(math.inf, seed) for seed in (seeds if samples else [settings.seed])]
-        runs = grid if ALGORITHMS[algorithm].noisy else alone
+        noisy, samples = ALGORITHMS[algorithm].noisy, sampling_rate(settings, algorithm) < 1.0
+        budgets = budgets_given if noisy else (math.inf,)
+        own = seeds if noisy or samples else seeds[:1]
+        each = tuple(epsilon for epsilon in budgets for _ in range(max(1, len(own))))
         first = plan[-1].first + plan[-1].size if plan else 0
-        budgets, chosen = zip(*runs, strict=True)
-        plan.append(Batch(algorithm, first, budgets, chosen, settings.precision))
+        plan.append(Batch(algorithm, first, each, own * len(budgets), settings.precision))
     return plan

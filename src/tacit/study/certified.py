@@ -10,6 +10,7 @@ from tacit.algorithms import ALGORITHMS
 from tacit.data import Facts, check_facts, declared_facts, load, load_unmapped, mapped, source_for
 from tacit.errors import InputError
 from tacit.privacy.composition import Cost, together
+from tacit.privacy.noise import HARDENED
 from tacit.privacy.trust import noise_share
 from tacit.problems import LOSSES, Problem
 from tacit.settings import Settings
@@ -90,6 +91,15 @@ def complete(plan: Outline, dataset: Dataset | None = None) -> Study:
     dataset = dataset or (mapped(plan.dataset, options) if plan.dataset else load(options))
     check_facts(plan.facts, dataset)
     return Study(with_agents(plan.settings, dataset), dataset, plan.problem, plan.parts, plan.facts)
+
+
+def noise_meaning(settings: Settings) -> str:
+    """Where the noise comes from, and whether it protects anybody."""
+    if min(settings.total_epsilon) == math.inf:
+        return "no noise: it protects nobody"
+    if settings.noise == HARDENED:
+        return "noise from the operating system (hardened): it protects, and nobody can draw it again"
+    return f"noise from seed {settings.seed} (seeded): a simulation, which protects nobody"
 
 
 def public_facts(settings: Settings, published: Dataset | None = None) -> Facts:

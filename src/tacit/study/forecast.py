@@ -18,13 +18,11 @@ from tacit.results.account import Account
 from tacit.settings import Settings
 from tacit.study.begin import reservation_cost
 from tacit.study.build import Part, local_updates, upload_fields
-from tacit.study.certified import Outline, outline
+from tacit.study.certified import Outline, noise_meaning, outline
 from tacit.study.paper import prepare_paper
 from tacit.study.propose import NOISE_STD, noise_of_step
 
 OF_THE_DATA = ("name", "agents", "features", "features_by", "outputs", "published", "unit")
-SIMULATION = "noise from a seed: a simulation, which protects nobody from whoever knows the seed"
-FROM_THE_SYSTEM = "noise from the operating system, which cannot be drawn again"
 
 
 def forecast(settings: Settings) -> dict[str, Any]:
@@ -50,7 +48,7 @@ def _certified(asked: Settings) -> dict[str, Any]:
         }
         | {"records": facts.total_records, "classes": facts.classes},
         "noise": {"source": settings.noise, "mechanism": settings.mechanism, **_limits(settings)}
-        | {"meaning": FROM_THE_SYSTEM if settings.noise == "hardened" else SIMULATION},
+        | {"meaning": noise_meaning(settings)},
         "trust": trust_sentence(settings.trust, settings.colluders),
         "delta": settings.delta,
         "runs": [run for part in study.parts for run in _runs(settings, part)],

@@ -74,7 +74,7 @@ def _single(array: Array) -> Array:
 
 def _index(plan: list[Batch]) -> dict[str, Any]:
     labels = [label for batch in plan for label in batch.labels()]
-    return {name: np.array([label[name] for label in labels]) for name in ("algorithm", "epsilon", "seed")}
+    return {name: np.array([label[name] for label in labels]) for name in labels[0] if name != "run"}
 
 
 def _names(dataset: Dataset) -> dict[str, Any]:

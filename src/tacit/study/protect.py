@@ -225,8 +225,6 @@ def _event(plan: Plan, public: Public) -> Event:
 def check_method(settings: Settings, facts: Facts, problem: Problem, name: str) -> None:
     """Refuse what a method's guarantee does not cover."""
     method = ALGORITHMS[name]
-    if settings.noise == "hardened" and not method.hardened:
-        raise InputError(f"{name} needs noise seeded: its noise has no exact form in integers, and is for simulations")
     if method.noisy and settings.mechanism not in method.mechanisms:
         known, given = ", ".join(method.mechanisms), settings.mechanism
         raise InputError(f"{name} needs mechanism {known}: what it promises is not proven for {given} noise")

@@ -76,7 +76,7 @@ def replay(
     if study.settings.noise == "hardened":
         raise InputError(
             "what an agent sent cannot be made again: hardened noise is drawn from the operating system, and nobody "
-            "can draw it a second time; a run with --noise seeded shows such a picture"
+            "can draw it a second time; a simulation (--seed N) shows such a picture"
         )
     if study.settings.trust != AGENTS:
         raise InputError(

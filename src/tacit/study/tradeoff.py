@@ -18,7 +18,7 @@ from tacit.settings import Settings
 from tacit.study.batches import sampling_rate
 from tacit.study.begin import kept
 from tacit.study.build import Part, local_updates, upload_fields
-from tacit.study.certified import Outline, asked, facts_for, outline
+from tacit.study.certified import Outline, asked, facts_for, noise_meaning, outline
 from tacit.study.propose import NOISE_STD, VERDICTS, Proposal, agent_noise, noise_of_step, propose, release_noise
 
 BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -162,7 +162,7 @@ def plan_facts(view: PlanView) -> dict[str, Any]:
         "rho": float(view.part.algorithm.rho(1)[0, 0]),
         "eta": float(view.part.eta(1)[0, 0]),
         "eta_last": float(view.part.eta(view.part.rounds)[0, 0]),
-        "noise": noise | {"std": std},
+        "noise": noise | {"std": std, "source": settings.noise, "meaning": noise_meaning(settings)},
         "trust": trust_sentence(settings.trust, settings.colluders),
         "noise_to_signal": view.proposal.noise_to_signal,
         "verdict": view.proposal.verdict,

@@ -21,7 +21,7 @@ from tacit.study.certified import Outline, outline_of, public_facts
 from tacit.sweeps.grid import Grid, Point
 from tacit.views.tables import format_epsilon
 
-SIMULATED = " This is a simulation: its noise comes from seeds, which anybody can know and which points share."
+SIMULATED = " This is a simulation, which protects nobody: its noise comes from known seeds, which points share."
 
 
 class Records(NamedTuple):

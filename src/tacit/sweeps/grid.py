@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tacit.data import source_for
@@ -64,13 +65,12 @@ class Grid:
 
     def document(self) -> dict[str, Any]:
         """What was asked, complete: `over`, and every setting that all points have in common."""
-        written = [dataclasses.asdict(point.settings) for point in self.points]
+        written = [point.settings.written() for point in self.points]
         first = written[0]
-        common = {name: first[name] for name in first if all(one[name] == first[name] for one in written)}
-        left_out = {*self.over, "out"}
+        common = {name: first[name] for name in first if all(one.get(name) == first[name] for one in written)}
         return {
             "over": {name: list(values) for name, values in self.over.items()},
-            "settings": {name: _plain(value) for name, value in common.items() if name not in left_out},
+            "settings": {name: value for name, value in common.items() if name not in self.over},
         }
 
 
@@ -80,6 +80,8 @@ def make_grid(config: Mapping[str, Any], given: Mapping[str, Any], over: Mapping
     beside = {name: values for name, values in axes.items() if name in BATCHED}
     between = [name for name in axes if name not in BATCHED]
     chosen = [dict(zip(between, values, strict=True)) for values in itertools.product(*(axes[n] for n in between))]
+    for values in chosen:
+        check_noise({**config, **given, **beside, **values}, "a sweep")
     settings = [kept(resolve(config, given, beside, one)) for one in chosen]
     for one in settings:
         check_test(one, "a sweep compares")
@@ -121,6 +123,21 @@ def _values(name: str, given: Any) -> tuple[Any, ...]:
     return parsed
 
 
+def check_noise(asked: Mapping[str, Any], what: str) -> None:
+    """Refuse many runs on private records where nothing says whether they are simulated or real."""
+    names = ("data", "mode", "total_epsilon", "noise", "seed", "seeds")
+    usual: dict[str, Any] = {name: FIELDS[name].default for name in names}
+    chosen = usual | parse({name: asked[name] for name in names if name in asked})
+    said = (chosen["noise"], chosen["seed"], chosen["seeds"]) != ("auto", "auto", 1) or chosen["mode"] == "paper"
+    if said or source_for(chosen["data"]).published or min(chosen["total_epsilon"] or (1.0,)) == math.inf:
+        return
+    raise InputError(
+        f"{what} trains many models on the private records of {Path(chosen['data']).name}: --seed N simulates it, "
+        "which protects nobody, so that all of it stays with the owner of the records; --noise hardened protects them, "
+        "and all runs together spend the sum of their budgets"
+    )
+
+
 def check_test(settings: Settings, purpose: str) -> None:
     """Refuse a table without test records; `purpose` says what its errors are for."""
     if not (source_for(settings.data).name != "table" or settings.test or settings.test_share):
@@ -132,7 +149,3 @@ def _name(number: int, width: int, values: Mapping[str, Any]) -> str:
     parts = [f"{name.replace('_', '-')}={format_setting(value)}" for name, value in values.items()]
     text = "-".join([f"{number:0{width}d}", *parts])
     return re.sub(r"[^A-Za-z0-9._=-]+", "_", text)[:LONGEST_NAME].rstrip("_.")
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

@@ -33,7 +33,7 @@ def rows_of(point: Point, folder: RunFolder, local: bool) -> list[dict[str, Any]
             **point.values,
             "algorithm": entry["algorithm"],
             "epsilon": float(entry["epsilon"]),
-            "seed": entry["seed"],
+            "seed": entry.get("seed"),  # hardened noise has none
             **{name: entry[name] for name in MEASURES},
             "spent_epsilon": float(spent.get(index, math.inf)),
         }

@@ -30,16 +30,23 @@ def run_label(algorithm: str, epsilon: float | str) -> str:
     return f"{algorithm}, no noise" if float(epsilon) == np.inf else f"{algorithm}, ε = {float(epsilon):g}"
 
 
+def full_label(entry: Mapping[str, Any]) -> str:
+    """What one run is called among those that differ in their seed alone; hardened noise has none."""
+    seed = f", seed {entry['seed']}" if "seed" in entry else ""
+    return run_label(entry["algorithm"], entry["epsilon"]) + seed
+
+
 def curves(rows: Iterable[Mapping[str, Any]], metric: str, prefix: str = "") -> list[Curve]:
     """One curve for each algorithm and epsilon, over its seeds; values that are not there are left out."""
-    values: dict[str, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    values: dict[str, dict[int, dict[int | None, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         if row[metric] is not None:
-            values[prefix + run_label(row["algorithm"], row["epsilon"])][row["round"]][row["seed"]] = float(row[metric])
+            label = prefix + run_label(row["algorithm"], row["epsilon"])
+            values[label][row["round"]][row.get("seed")] = float(row[metric])  # hardened noise has one run of a setting
     return [_curve(label, by_round) for label, by_round in values.items()]
 
 
-def _curve(label: str, by_round: Mapping[int, Mapping[int, float]]) -> Curve:
+def _curve(label: str, by_round: Mapping[int, Mapping[int | None, float]]) -> Curve:
     rounds = np.array(sorted(by_round))
     if len(rounds) > POINTS:
         rounds = rounds[np.unique(np.linspace(0, len(rounds) - 1, POINTS).round().astype(int))]

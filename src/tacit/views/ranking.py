@@ -27,7 +27,7 @@ class Ranked:
     algorithm: str
     epsilon: float  # as it was asked for
     mode: str
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...]  # one for each run; none where the noise has no seed
     errors: tuple[float, ...]  # of every seed; none where they are not known
     unknown: str  # why they are not
     own: bool  # whether they come from private records, and are their owner's alone
@@ -50,6 +50,11 @@ class Ranked:
     def central(self) -> bool:
         """Whether it is a reference in which a trusted curator holds all records."""
         return self.algorithm in ALGORITHMS and ALGORITHMS[self.algorithm].central
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it has a budget that its noise, which comes from seeds, keeps towards nobody."""
+        return bool(self.seeds) and self.mode == "certified" and math.isfinite(self.epsilon)
 
     @property
     def method(self) -> str:
@@ -95,7 +100,7 @@ def _rows(name: str, folder: RunFolder) -> Iterator[Ranked]:
             first["algorithm"],
             float(first["epsilon"]),
             summary["mode"],
-            tuple(entry["seed"] for entry in group),
+            tuple(entry["seed"] for entry in group if "seed" in entry),
             () if None in errors else tuple(errors),
             format_error({**first, "test_error": None}),
             bool(first.get("private_test")) and None not in errors,
@@ -118,7 +123,7 @@ def cells(row: Ranked, regression: bool) -> tuple[str, ...]:
         row.method,
         "no noise" if math.isinf(row.epsilon) else f"{row.epsilon:g}",
         mean_words(row.error, regression) if row.error else row.unknown,
-        str(len(row.seeds)),
+        str(len(row.seeds) or "–"),
         str(row.rounds),
         format_bytes(row.bytes_up),
         format_epsilon(row.spent),
@@ -142,7 +147,7 @@ def facts(row: Ranked) -> Mapping[str, Any]:
         "epsilon": row.epsilon,
         "central": row.central,
         "test_error": row.error._asdict() if row.error else None,
-        "seeds": dict(zip(map(str, row.seeds), row.errors, strict=True)) if row.errors else {},
+        "seeds": dict(zip(map(str, row.seeds), row.errors, strict=True)) if row.errors and row.seeds else {},
         "rounds": row.rounds,
         "bytes_up": row.bytes_up,
         "spent_epsilon": row.spent,

@@ -118,5 +118,5 @@ def _write(axes: Axes, place: int, words: str) -> None:
 
 def _explained(rows: Sequence[Ranked]) -> str:
     seeds, own = repeated(rows), any(row.own for row in rows)
-    words = f"means of {seeds} seeds, which are the small dots; bars: 95 % interval" if seeds else "one seed"
+    words = f"means of {seeds} seeds, which are the small dots; bars: 95 % interval" if seeds else "one run"
     return words + ("\ncomputed without noise, for the owner of the records alone" if own else "")

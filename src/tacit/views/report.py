@@ -14,16 +14,15 @@ from tacit.privacy.trust import AGENTS
 from tacit.results.files import write_text
 from tacit.results.folder import RunFolder
 from tacit.results.public import public_config
-from tacit.views.curves import run_label
+from tacit.views.curves import full_label, run_label
 from tacit.views.sentences import is_declared, result_sentences
 from tacit.views.tables import (
     GROUP_HEADINGS,
-    HEADINGS,
     format_epsilon,
     format_setting,
     group_rows,
     has_seeds,
-    result_rows,
+    result_table,
 )
 
 CONFUSION_LIMIT = 20  # classes; a larger table helps nobody
@@ -42,6 +41,7 @@ def render(folder: RunFolder, local: bool) -> str:
     from tacit.views.style import to_svg  # noqa: PLC0415
 
     summary = folder.read_summary(local)
+    headings, rows = result_table(summary["runs"])
     environment = Environment(loader=PackageLoader("tacit.views"), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"epsilon": format_epsilon}
     return environment.get_template("report.html").render(
@@ -52,10 +52,11 @@ def render(folder: RunFolder, local: bool) -> str:
         alone=folder.read_config().get("trust", AGENTS) == AGENTS,
         summary=summary,
         declared=is_declared(summary["data"]),
+        published=folder.read_config()["data"] in SOURCES,
         features_by=folder.read_config()["features"],
         sentences=result_sentences(summary),
-        headings=HEADINGS,
-        rows=result_rows(summary["runs"]),
+        headings=headings,
+        rows=rows,
         group_headings=GROUP_HEADINGS,
         groups=group_rows(summary["runs"]) if has_seeds(summary["runs"]) else [],
         picture=to_svg(figure([folder], local), "Training, round by round", in_words([folder], local)),
@@ -100,11 +101,11 @@ def _quality(summary: dict[str, Any]) -> list[dict[str, Any]]:
             first.setdefault(run_label(entry["algorithm"], entry["epsilon"]), entry)
     return [
         {
-            "label": f"{label}, seed {entry['seed']}",
+            "label": full_label(entry),
             **entry["quality"],
             "show_confusion": len(entry["quality"]["confusion"]) <= CONFUSION_LIMIT,
         }
-        for label, entry in first.items()
+        for entry in first.values()
     ]
 
 

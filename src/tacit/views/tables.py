@@ -10,7 +10,8 @@ from typing import Any
 from tacit.algorithms import ALGORITHMS
 from tacit.views.curves import run_label
 
-HEADINGS = ("", "run", "seed", "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")
+SEED = "seed"
+HEADINGS = ("", "run", SEED, "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")
 
 
 def rounds_done(entries: Sequence[Mapping[str, Any]]) -> int | None:
@@ -50,6 +51,8 @@ def format_number(value: float | None, form: str) -> str:
 
 def format_setting(value: Any) -> str:
     """A setting's value as people write it."""
+    if value is None:
+        return "–"
     if isinstance(value, list):
         return ", ".join(format_setting(item) for item in value)
     if isinstance(value, bool):
@@ -73,13 +76,22 @@ def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left:
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |" for cells in lines)
 
 
-def result_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def result_table(
+    runs: Sequence[Mapping[str, Any]], shown: Collection[str] = HEADINGS
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings, those of them that are to be shown, and a row for each run; noise without seeds has no such column."""
+    there = [i for i, name in enumerate(HEADINGS) if name in shown and (name != SEED or any(SEED in e for e in runs))]
+    rows = [tuple(row[i] for i in there) for row in _result_rows(runs)]
+    return tuple(HEADINGS[i] for i in there), rows
+
+
+def _result_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """One row for each run, under HEADINGS."""
     return [
         (
             str(index),
             run_label(entry["algorithm"], entry["epsilon"]),
-            str(entry["seed"]),
+            str(entry.get(SEED, "–")),
             format_error(entry),
             format_number(entry["train_objective"], ".4f"),
             format_number(entry["consensus_residual"], ".3g"),

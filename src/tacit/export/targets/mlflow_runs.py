@@ -106,7 +106,7 @@ def _batches(folder: RunFolder, run: Metrics, done: int) -> Iterator[list[Any]]:
 def _params(folder: RunFolder, run: Metrics) -> list[Any]:
     """The settings; of paths only the last part."""
     param = needed("mlflow.entities", EXTRA).Param
-    settings = public_config(folder.read_config()) | {"algorithm": run.algorithm, "seed": run.seed}
+    settings = public_config(folder.read_config()) | {"algorithm": run.algorithm, **run.seeded}
     return [param(name, format_setting(value)) for name, value in settings.items() if value not in ("", [])]
 
 
@@ -122,7 +122,7 @@ def _tags(request: Request, run: Metrics, last: int) -> list[Any]:
         "tacit.algorithm": run.algorithm,
         "tacit.total_epsilon" if settings["mode"] == "certified" else "tacit.epsilon": f"{run.epsilon:g}",
         "tacit.delta": f"{settings['delta']:g}",
-        "tacit.seed": run.seed,
+        **{f"tacit.{name}": seed for name, seed in run.seeded.items()},
     }
     if request.with_local and private_names(request):
         tags["tacit.local_only"] = f"{OWNERS} holds figures for the owner of the records alone"

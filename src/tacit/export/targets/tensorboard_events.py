@@ -36,7 +36,7 @@ def _events(run: Metrics, settings: dict[str, Any], event: Any, summary: Any) ->
     """The settings, for the page HPARAMS, and a scalar for each metric and round."""
     now = time.time()
     named = {name: settings[name] for name in HPARAMS if settings.get(name) not in ("", None)}
-    own = {"algorithm": run.algorithm, "epsilon": f"{run.epsilon:g}", "seed": run.seed}
+    own = {"algorithm": run.algorithm, "epsilon": f"{run.epsilon:g}", **run.seeded}
     yield event(wall_time=now, file_version=FILE_VERSION)
     yield event(wall_time=now, summary=summary.Summary(value=[_session(named | own, now, summary)]))
     for step, values in run.rows:

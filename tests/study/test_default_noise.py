@@ -1,0 +1,155 @@
+"""Which noise a run has where nobody says: the operating system's for private records, and then no seed anywhere."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.algorithms import ALGORITHMS
+from tacit.api import sent
+from tacit.errors import InputError
+from tacit.export.base import TARGETS, Request
+from tacit.results.folder import RunFolder
+from tacit.settings import resolve
+from tacit.study import Interrupted
+from tacit.study.tradeoff import plan_facts
+
+TABLE: dict[str, Any] = {
+    "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
+}  # fmt: skip
+FEW: dict[str, Any] = {**TABLE, "rounds": 3, "test_share": 0.25}
+HELD_OUT_BY = b"partition-seed", b"partition_seed"  # the setting's name is to go; it is no seed of noise
+INEXACT = [name for name in ALGORITHMS if ALGORITHMS[name].noisy and not ALGORITHMS[name].hardened]
+
+
+@pytest.mark.parametrize(
+    ("given", "noise", "seed"),
+    [
+        (TABLE, "hardened", "auto"),
+        (TABLE | {"seeds": 1}, "hardened", "auto"),
+        (TABLE | {"mechanism": "laplace"}, "hardened", "auto"),
+        (TABLE | {"total_epsilon": "0.5,1"}, "hardened", "auto"),
+        (TABLE | {"seed": 1}, "seeded", 1),
+        (TABLE | {"seed": 0}, "seeded", 0),
+        (TABLE | {"seeds": 2}, "seeded", 1),
+        (TABLE | {"noise": "seeded"}, "seeded", 1),
+        (TABLE | {"total_epsilon": "inf"}, "seeded", 1),
+        (TABLE | {"mode": "paper", "total_records": "auto"}, "seeded", 1),
+        ({"data": "mnist14"}, "seeded", 1),
+        ({"data": "mnist"}, "seeded", 1),
+        ({"data": "femnist"}, "seeded", 1),
+        ({"data": "mnist14", "noise": "hardened"}, "hardened", "auto"),
+    ],
+)
+def test_private_records_get_noise_of_the_operating_system(given: dict[str, Any], noise: str, seed: int | str) -> None:
+    settings = resolve(given)
+    assert (settings.noise, settings.seed) == (noise, seed)
+    assert resolve(settings.written()) == settings
+
+
+@pytest.mark.parametrize("name", INEXACT)
+def test_methods_without_exact_noise_are_for_simulations(name: str) -> None:
+    with pytest.raises(
+        InputError, match=f"{name} has no noise that is exact.* dpgd, .*--seed N makes .* protects nobody"
+    ):
+        resolve(TABLE | {"algorithm": name})
+    assert resolve(TABLE | {"algorithm": name, "seed": 3}).noise == "seeded"
+    assert resolve({"data": "mnist14", "algorithm": name}).noise == "seeded"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"trust": "secure-sum"}, "trust is secure-sum, but noise is hardened"),
+        ({"trust": "server"}, "trust is server, but noise is hardened"),
+        ({"total_epsilon": "1,inf"}, "total-epsilon has inf beside a budget"),
+        ({"backend": "torch"}, "backend is torch, but hardened noise"),
+        ({"noise": "hardened", "seed": 1}, "seed is 1, but noise is hardened"),
+    ],
+)
+def test_what_only_a_simulation_can_do_asks_for_a_seed(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=f"{words}.*; --seed N makes the run a simulation, which protects nobody"):
+        resolve(TABLE | given)
+
+
+@pytest.mark.parametrize("start", [tacit.sweep, tacit.frontier])
+def test_many_runs_on_private_records_need_a_word_on_their_noise(tmp_path: Path, start: Any) -> None:
+    asked = {**FEW, "total_epsilon": "1,2", "out": tmp_path / "s"} | (
+        {"over": {"clip": [1, 2]}} if start is tacit.sweep else {}
+    )
+    with pytest.raises(
+        InputError, match=r"trains many models on the private records of records[.]csv: --seed N simulates"
+    ):
+        start(**asked)
+    assert not (tmp_path / "s").exists()
+
+
+def contents(path: Path) -> list[bytes]:
+    """A file's bytes; of an archive those of its members and their names too."""
+    found = [path.name.encode(), path.read_bytes()]
+    if path.suffix == ".npz":
+        with zipfile.ZipFile(path) as archive:
+            found += [content for name in archive.namelist() for content in (name.encode(), archive.read(name))]
+    return found
+
+
+def with_a_seed(folder: Path) -> list[str]:
+    """The files that have the word in any spelling."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        for content in contents(path) if path.is_file() else [path.name.encode()]:
+            low = content.lower()
+            for name in HELD_OUT_BY:
+                low = low.replace(name, b"")
+            if b"seed" in low:
+                found.append(str(path.relative_to(folder)))
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_hardened_run_has_no_seed_in_any_file(tmp_path: Path) -> None:
+    run = tacit.run(**FEW, algorithm="dpgd,objp", total_epsilon="1,2", out=tmp_path / "r")
+    assert {path.name for path in run.path.iterdir()} >= {"model.npz", "averages.npz", "report.html", "checkpoint"}
+    for name in ("onnx", "csv", "tensorboard"):
+        TARGETS[name].write(Request(run.folder))
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    TARGETS["mlflow"].write(Request(run.folder, tracking_uri=uri, experiment="clinics"))
+    kept = tmp_path / "mlartifacts"
+    assert with_a_seed(run.path) == [] and kept.is_dir() and with_a_seed(kept) == []
+    assert all("seed" not in entry for entry in (*run.runs, *run.folder.read_metrics(), *run.folder.read_ledger()))
+    assert set(run.folder.read_model()) == {"w", "algorithm", "epsilon", "feature_names", "classes"}
+    assert not {"seed", "seeds"} & set(run.folder.read_config())
+    other = tacit.run(**FEW, seed=1, out=tmp_path / "s")
+    assert {"config.toml", "model.npz", "report.html"} <= set(with_a_seed(other.path)), "the search finds what is there"
+
+
+def test_a_hardened_run_goes_on_without_a_seed(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        tacit.run(**(FEW | {"rounds": 6}), out=tmp_path / "r", stop=lambda: True)
+    assert not RunFolder.open(tmp_path / "r").finished
+    run = tacit.resume(tmp_path / "r")
+    assert run.runs[0]["rounds"] == 6 and with_a_seed(run.path) == []
+    with pytest.raises(InputError, match=r"cannot be made again: hardened noise.* a simulation \(--seed N\)"):
+        sent(run.path)
+
+
+def test_two_hardened_runs_have_different_noise(tmp_path: Path) -> None:
+    first, second = (tacit.run(**FEW, out=tmp_path / name).w for name in "ab")
+    assert not np.array_equal(first, second)
+
+
+def test_the_plan_and_the_forecast_say_which_noise_it_is() -> None:
+    cases: list[tuple[dict[str, Any], str, str]] = [
+        ({}, "hardened", "it protects"),
+        ({"seed": 4}, "seeded", "from seed 4 (seeded): a simulation, which protects nobody"),
+        ({"total_epsilon": "inf"}, "seeded", "no noise: it protects nobody"),
+    ]
+    for given, noise, words in cases:
+        foreseen = tacit.dry_run(**FEW, **given)["noise"]
+        assert foreseen["source"] == noise and words in foreseen["meaning"]
+        assert plan_facts(tacit.plan(**FEW, **given))["noise"]["meaning"] == foreseen["meaning"]
