@@ -19,6 +19,7 @@ from tacit.results.chain import Chain, head_elsewhere
 from tacit.results.files import read_arrays, to_json, write_text
 from tacit.types import Array
 
+PARTITION_KEY = "partition.key"  # in local-only: of who holds which private record
 PATIENCE, MOMENT = 1.0, 0.01  # seconds: for those who only ask whether a run is busy, and between two looks
 
 
@@ -155,6 +156,10 @@ class RunFolder:
         """Whether the run has ended."""
         return self.summary.is_file()
 
+    def read_key(self) -> int | None:
+        """The key of who holds which private record; None where the records are public."""
+        return read_key(self.local)
+
     def read_config(self) -> dict[str, Any]:
         """The settings as written."""
         try:
@@ -242,6 +247,17 @@ def merged(first: Any, second: Any) -> Any:
     if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
         return [merged(a, b) for a, b in zip(first, second, strict=True)]
     return first if second is None else second
+
+
+def read_key(local: Path) -> int | None:
+    """The partition's key that a folder for the owner alone keeps; None where it keeps none."""
+    path = local / PARTITION_KEY
+    if not path.is_file():
+        return None
+    text = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not (text.isascii() and text.isdigit()):
+        raise InputError(f"{path} is damaged: it must hold one whole number")
+    return int(text)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

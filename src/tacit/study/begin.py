@@ -21,6 +21,7 @@ from tacit.mapped import file_of
 from tacit.privacy.trust import SECURE_SUM
 from tacit.results.account import Account
 from tacit.results.files import to_json
+from tacit.results.folder import PARTITION_KEY
 from tacit.settings import Settings
 from tacit.settings.plugins import digests
 from tacit.study.build import Study
@@ -39,11 +40,14 @@ class Beginning(TypedDict):
     local: dict[str, str]
 
 
-def prepare(settings: Settings, team: Team = ALONE) -> Study:
-    """Everything a run needs, checked; in certified mode all that promises something before a record is read."""
+def prepare(settings: Settings, team: Team = ALONE, key: int | None = None) -> Study:
+    """Everything a run needs, checked; in certified mode all that promises something before a record is read.
+
+    `key`: who holds which private record, the same in all processes of a team.
+    """
     if settings.backend == "torch":
         check_device(team.device(settings.device))
-    study = complete(outline(settings)) if settings.mode == "certified" else prepare_paper(settings)
+    study = complete(outline(settings), key=key) if settings.mode == "certified" else prepare_paper(settings)
     if settings.backend == "torch":
         refuse_files(study.dataset)
     return _divisible(study, team)
@@ -75,14 +79,14 @@ def _apart(shard: Shard) -> Shard:
 
 
 @contextmanager
-def reserved(settings: Settings, team: Team = ALONE) -> Iterator[tuple[Study, str]]:
+def reserved(settings: Settings, team: Team = ALONE, key: int | None = None) -> Iterator[tuple[Study, str]]:
     """The study with its whole plan set aside in the ledger it names; what fails before it begins gives it back."""
     if not (settings.ledger and team.leads):
-        yield prepare(settings, team), ""
+        yield prepare(settings, team, key), ""
         return
     plan = outline(settings)
     with set_aside(plan) as reservation:
-        yield _divisible(complete(plan), team), reservation
+        yield _divisible(complete(plan, key=key), team), reservation
 
 
 @contextmanager
@@ -128,6 +132,8 @@ def beginning(study: Study, reservation: str = "") -> Beginning:
         facts["id"] = uuid.uuid4().hex
     files["start.json"] = _json(facts)
     local = {"start.json": _json(_private(study))} if study.dataset.train else {}  # who has no records has no secrets
+    if study.partition_key is not None:
+        local[PARTITION_KEY] = f"{study.partition_key}\n"
     return {"files": files, "ledger": first_lines(study), "local": local}
 
 

@@ -75,7 +75,7 @@ def compared(grid: Grid, compare: Sequence[str]) -> tuple[str, ...]:
     budgets = max(len(first.total_epsilon), len(first.epsilon)) > 1
     varied = {
         **({"algorithm": None} if len(first.algorithm) > 1 else {}),
-        **dict.fromkeys(name for name in grid.between if len(grid.over[name]) > 1 and name != "partition_seed"),
+        **dict.fromkeys(name for name in grid.between if len(grid.over[name]) > 1 and name != "partition_key"),
         **({"epsilon": None} if budgets else {}),
     }
     if not compare:
