@@ -73,7 +73,8 @@ def _plain_sums(loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
     residual = limit.residual(residual, shard)
     total = (shard.x.T @ residual.reshape(len(residual), -1)).reshape(z.shape)
     xp = namespace(residual)
-    return Sums(total, xp.amax(shard.norm1[:, None] * xp.abs(residual).sum(axis=-1), axis=0))
+    lengths = shard.norm1[:, None] * xp.abs(residual).sum(axis=-1)  # [n, R]
+    return Sums(total, xp.amax(lengths, axis=0) if len(lengths) else lengths.sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class CompiledPasses:
         if not _takes(loss, w, shard):
             return PLAIN.losses(loss, w, shard)
         parts = [part.losses for part in self._ranges(loss, w, shard, NO_LIMIT, gradient=False)]
-        total: Array = np.sum(parts, axis=0).astype(w.dtype)
+        total: Array = np.sum([np.zeros(w.shape[1]), *parts], axis=0).astype(w.dtype)
         return total
 
     def _ranges(self, loss: Loss, z: Array, shard: Shard, limit: Limit, gradient: bool) -> Iterator[Passed]:

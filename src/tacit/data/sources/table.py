@@ -26,6 +26,8 @@ def load(options: DataOptions) -> Dataset:
     width = len(schema.features) + options.intercept + schema.target.width
     room = room_for(options, table.most + (test_table.most if test_table else 0), width)
     rows = Stream(table, schema, _wanted(table, schema, options), room)
+    if not (rows.rows or options.private):
+        raise InputError(f"no row of {table_name(options)} is a record: {'; '.join(rows.notes)}")
     units = None if schema.unit is None else Units(schema.unit, rows.units.names, rows.units.of)
     agents = _agents(rows, schema, units, options)
     agents, cut = (agents, []) if units is None else bound_units(agents, units)
