@@ -80,8 +80,10 @@ def test_column_needs_a_column(folder: Path) -> None:
 def test_a_table_whose_agents_have_no_names(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA + AGENT)
     write(folder / "t.csv", "age,sex,site,y\n1,f,,no\n2,f,NA,yes\n")
-    with pytest.raises(InputError, match=r"^column 'site' names no agent: every record needs one$"):
+    with pytest.raises(InputError, match=r"^no row of t is a record: site: 2 records without an agent"):
         read(folder)
+    with pytest.raises(InputError, match=r"^column 'site' names no agent: every record needs one$"):
+        read(folder, private=True)
 
 
 def test_values_outside_the_bounds_are_clipped_and_counted(folder: Path) -> None:

@@ -58,10 +58,10 @@ class Tally:
             found += self._note(rule.name, WRONG, wrong, plural, became, became)
         if isinstance(schema.target, Range):
             found += self._clipped(schema.label, schema.target)
-        unit = [(schema.unit.column, "unit")] if schema.unit else []
-        agent = [(schema.agent, "agent")] if schema.agent else []
-        for name, what in ((schema.label, "label that the schema allows"), *unit, *agent):
-            found += self._left_out(name, f"record without a {what}", f"records without a {what}")
+        unit = [(schema.unit.column, "a unit")] if schema.unit else []
+        agent = [(schema.agent, "an agent")] if schema.agent else []
+        for name, what in ((schema.label, "a label that the schema allows"), *unit, *agent):
+            found += self._left_out(name, f"record without {what}", f"records without {what}")
         return found + self._left_out("", "line that is no row of the table", "lines that are no rows of the table")
 
     def _clipped(self, name: str, bounds: Numeric | Range) -> list[str]:
