@@ -71,7 +71,7 @@ def scores(w: Array, x: Array) -> Array:
 def _plain_sums(loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
     residual = loss.residual(limit.scores(scores(z, shard.x), shard), shard.y)
     residual = limit.residual(residual, shard)
-    total = (shard.x.T @ residual.reshape(len(residual), -1)).reshape(z.shape)
+    total = (shard.x.T @ residual.reshape(len(residual), math.prod(z.shape[1:]))).reshape(z.shape)
     xp = namespace(residual)
     lengths = shard.norm1[:, None] * xp.abs(residual).sum(axis=-1)  # [n, R]
     return Sums(total, xp.amax(lengths, axis=0) if len(lengths) else lengths.sum(axis=0))

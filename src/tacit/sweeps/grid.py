@@ -67,6 +67,8 @@ class Grid:
         written = [dataclasses.asdict(point.settings) for point in self.points]
         first = written[0]
         common = {name: first[name] for name in first if all(one[name] == first[name] for one in written)}
+        if any(point.settings.private for point in self.points):
+            common["partition_key"] = "auto"  # it is in local-only
         left_out = {*self.over, "out"}
         return {
             "over": {name: list(values) for name, values in self.over.items()},
