@@ -27,7 +27,7 @@ from tests.cli.helpers import tacit as command
 from tests.sweeps.test_grid import CLINICS
 
 OVER = {"algorithm": ["objp", "objpm"], "clip": [0.5, 1.0]}
-ASKED: dict[str, Any] = {**CLINICS, "seeds": 3, "total_epsilon": 2.0}
+ASKED: dict[str, Any] = {**CLINICS, "partition_key": 0, "seeds": 3, "total_epsilon": 2.0}
 
 
 @pytest.fixture(scope="module")
