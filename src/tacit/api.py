@@ -22,6 +22,7 @@ from tacit.settings import Settings, resolve, resolve_given
 from tacit.settings.plugins import digests
 from tacit.study import Interrupted, Progress, Study, finish, train
 from tacit.study.begin import Reservation, beginning, digest, own_part, prepare, reserved
+from tacit.study.certified import drawn_key
 from tacit.study.close import settle, sign
 from tacit.study.forecast import forecast
 from tacit.study.recorder import refuse_stopped
@@ -80,7 +81,8 @@ def run(
     with team_here() as team:
         resolved = team.together(lambda: resolve_given(read_config(config) if config else {}, settings))
         with ExitStack() as held:
-            study, reservation = team.together(lambda: held.enter_context(reserved(resolved, team)))
+            key = team.told(lambda: drawn_key(resolved))
+            study, reservation = team.together(lambda: held.enter_context(reserved(resolved, team, key)))
             team.alike("the records", lambda: fingerprint(study.dataset))
             name = reservation.name if reservation else ""
             folder = team.told(lambda: RunFolder.create(_place(study.settings), **beginning(study, name)))
@@ -164,7 +166,7 @@ def made_again(path: str | Path) -> tuple[RunFolder, Study]:
             "or its local-only folder is gone"
         )
     _check_unchanged(folder, begun)
-    return folder, _again(folder, config, begun["records"], ALONE)
+    return folder, _again(folder, config, begun["records"], folder.read_key(), ALONE)
 
 
 def read_config(path: str | Path) -> Mapping[str, Any]:
@@ -182,8 +184,8 @@ def read_config(path: str | Path) -> Mapping[str, Any]:
     return found
 
 
-def _begun(folder: RunFolder) -> tuple[dict[str, Any], str] | None:
-    """The configuration of a run that can go on, and the digest of its records; None where it has ended."""
+def _begun(folder: RunFolder) -> tuple[dict[str, Any], str, int | None] | None:
+    """The configuration of a run that can go on, its records' digest and their key; None where it has ended."""
     if folder.finished and folder.model.is_file():
         if not folder.report.is_file():
             if folder.at_home:  # a crash may have come before the reservation was settled
@@ -203,7 +205,7 @@ def _begun(folder: RunFolder) -> tuple[dict[str, Any], str] | None:
         folder.kept_schema()
     if "records" not in begun:
         raise InputError(f"{folder.local} is gone: a run goes on only where its local-only folder is")
-    return config, begun["records"]
+    return config, begun["records"], folder.read_key()
 
 
 def _check_unchanged(folder: RunFolder, begun: Mapping[str, Any]) -> None:
@@ -211,12 +213,12 @@ def _check_unchanged(folder: RunFolder, begun: Mapping[str, Any]) -> None:
         raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
 
 
-def _again(folder: RunFolder, config: Mapping[str, Any], records: str, team: Team) -> Study:
+def _again(folder: RunFolder, config: Mapping[str, Any], records: str, key: int | None, team: Team) -> Study:
     """The study as it began."""
     settings = resolve(config)
     if settings.schema and folder.schema.is_file():  # another machine may see the table's own schema only
         settings = replace(settings, schema=str(folder.schema))
-    study = prepare(settings, team)
+    study = prepare(settings, team, key)
     if fingerprint(study.dataset) != records:
         raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")
     return study

@@ -18,7 +18,7 @@ TABLE = ("--data", str(EXAMPLE / "records.csv"), "--schema", str(EXAMPLE / "sche
 PAPER = ("--mode", "paper")
 CLINICS = (*TABLE, "--test-share", "0.25", *PAPER)
 DECLARED = ("--total-records", "600", "--agents", "3")
-CERTIFIED = (*TABLE, "--test-share", "0.25", *DECLARED, "--noise", "seeded")
+CERTIFIED = (*TABLE, "--test-share", "0.25", "--partition-key", "0", *DECLARED, "--noise", "seeded")
 COMMAND = (sys.executable, "-m", "tacit")
 
 

@@ -84,7 +84,7 @@ def test_unknown_names() -> None:
         ({"sample_fraction": 0.0}, r"^sample-fraction is 0\.0: it must be above 0 and at most 1$"),
         ({"train_share": 1.0}, r"^train-share is 1\.0: it must be above 0 and below 1$"),
         ({"train_share": float("nan")}, r"^train-share is nan: "),
-        ({"partition_seed": -1}, r"^partition-seed is -1: it must be 0 or more$"),
+        ({"partition_key": -1}, r"^partition-key is -1: it must be 0 or more$"),
         ({"agents": 0}, r"^agents is 0: it must be at least 1 and at most the number of records$"),
     ],
 )
@@ -118,7 +118,7 @@ def test_describe(tmp_path: Path) -> None:
         "nonzero_share": 0.75,
         "classes": {"n": 3, "p": 1},
         "test_classes": {},
-        "notes": ["a: 1 value outside [0, 1] was clipped"],
+        "notes": ["a: 1 value outside [0, 1] was clipped (on line 4 of t.csv)"],
     }
     write(tmp_path / "s.toml", schema.replace('column="y"', 'column="v"').replace('classes=["n","p"]', "bounds=[0, 9]"))
     write(table, "a,s,v\n0,u,1\n1,u,2\n")

@@ -45,10 +45,10 @@ NAME_LISTS = st.lists(NAMES, min_size=2, max_size=4, unique=True).map(tuple)
 def rules(draw: st.DrawFn, name: str) -> ColumnRule:
     if draw(st.booleans()):
         low, high = draw(BOUNDS)
-        missing = draw(st.sampled_from(["error", "low", "middle", "high"]) | st.floats(low, high))
+        missing = draw(st.sampled_from(["low", "middle", "high"]) | st.floats(low, high))
         return Numeric(name, low, high, missing)
     categories = draw(NAME_LISTS)
-    return Categorical(name, categories, draw(st.sampled_from(["error", "none", *categories])))
+    return Categorical(name, categories, draw(st.sampled_from(["none", *categories])))
 
 
 @st.composite
@@ -92,7 +92,7 @@ def test_a_good_schema() -> None:
 
 def test_what_is_left_out_has_a_default() -> None:
     schema = parse_schema('[label]\ncolumn="y"\nbounds=[0,300]\n[columns.a]\nkind="numeric"\nbounds=[0,1]\n')
-    assert schema == Schema("y", Range(0.0, 300.0), (Numeric("a", 0.0, 1.0, "error"),), None, "unit", None)
+    assert schema == Schema("y", Range(0.0, 300.0), (Numeric("a", 0.0, 1.0, "middle"),), None, "unit", None)
 
 
 def test_whole_numbers_may_be_names() -> None:
@@ -153,7 +153,7 @@ WRONG = [
     ),
     ('"middle"', "121", r"\[columns.age\] missing is 121: a number must be within the bounds 0\.\.120$"),
     ('"middle"', "nan", r"\[columns.age\] missing is nan: a number must be within"),
-    ('"none"', '"x"', r"no missing rule in \[columns.sex\] 'x': there are error, f, m, none$"),
+    ('"none"', '"x"', r"no missing rule in \[columns.sex\] 'x': there are f, m, none$"),
     ('"numeric"', '"numerical"', r"no kind in \[columns.age\] 'numerical' \(did you mean 'numeric'\?\)"),
     ('kind = "numeric"', "", r"\[columns.age\] needs the key kind$"),
     ('kind = "numeric"', "kind = 3", r"\[columns.age\] kind is 3: it must be a text in quotes$"),

@@ -78,7 +78,7 @@ def test_a_unit_is_never_at_two_agents_after_a_split(
     options: dict[str, Any] = {
         "agents": agents,
         "partition": partition,
-        "partition_seed": seed,
+        "partition_key": seed,
         "dirichlet_alpha": 100.0,
     }
     try:
@@ -99,7 +99,7 @@ def test_whole_units_are_held_out_whoever_else_is_there(
     people: list[str], most: int, share: float, seed: int, leaver: str
 ) -> None:
     table = list(enumerate(people))
-    options: dict[str, Any] = {"agents": 1, "test_share": share, "partition_seed": seed}
+    options: dict[str, Any] = {"agents": 1, "test_share": share, "partition_key": seed}
     try:
         one = read(table, most, **options)
         other = read([row for row in table if row[1] != leaver], most, **options)
@@ -119,7 +119,7 @@ def test_a_unit_is_held_out_at_every_agent() -> None:
     assert 4 <= len(test) <= 20
     assert all(not test & {people[row] for row in rows(shard)} for shard in dataset.train)
     assert len(rows(dataset.test)) == 2 * len(test)
-    other = read(enumerate(people), 1, sites="n" * 40 + "s" * 40, test_share=0.3, partition_seed=1)
+    other = read(enumerate(people), 1, sites="n" * 40 + "s" * 40, test_share=0.3, partition_key=1)
     assert {people[row] for row in rows(other.test)} != test
 
 
@@ -139,7 +139,7 @@ def test_notes_are_for_what_was_left_out() -> None:
 
 def test_the_partition_is_over_units_by_their_first_rows_labels() -> None:
     people = [f"p{i // 3}" for i in range(60)]
-    options: dict[str, Any] = {"agents": 3, "partition": "dirichlet", "partition_seed": 5}
+    options: dict[str, Any] = {"agents": 3, "partition": "dirichlet", "partition_key": 5}
     first_labels = np.arange(0, 60, 3) % 2
     units = split(DataOptions(**options), first_labels, Classes(("a", "b"))).records
     dataset = read(enumerate(people), 3, **options)
@@ -155,12 +155,10 @@ def test_the_test_table_needs_no_units_and_is_not_cut(tmp_path: Path) -> None:
     assert rows(dataset.test) == [1, 1, 1]
 
 
-def test_every_row_needs_its_unit() -> None:
-    with pytest.raises(
-        InputError,
-        match=r"^column 'patient': the unit on line 3 of t\.csv is missing: every record needs its unit$",
-    ):
-        read(enumerate(["A", "NA", "B"]), 1, agents=1)
+def test_a_row_without_its_unit_is_left_out() -> None:
+    dataset = read(enumerate(["A", "NA", "B"]), 1, agents=1)
+    assert rows(dataset.train[0]) == [0, 2]
+    assert dataset.notes[0] == "patient: 1 record without a unit was left out (on line 3 of t.csv)"
 
 
 def test_there_must_be_a_unit_for_each_agent() -> None:

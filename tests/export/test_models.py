@@ -153,16 +153,20 @@ def test_an_onnx_runtime_predicts_the_same(place: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(values, wanted, rtol=1e-5)
 
 
-def test_what_predict_refuses_gets_no_answer(place: Path, tmp_path: Path) -> None:
-    """A category nobody knows, and a number that is not there and has no rule."""
+def test_what_is_no_value_of_its_column_counts_as_missing(place: Path, tmp_path: Path) -> None:
+    """A category nobody knows, a number that is not there, an infinite one: as `tacit predict` takes them."""
     runtime = pytest.importorskip("onnxruntime")
     TARGETS["onnx"].write(Request(RunFolder.open(place / "ill"), tmp_path / "m.onnx"))
     given = {name: cells[:3].copy() for name, cells in columns(place).items()}
     given = {name: cells.astype(object) if cells.dtype.kind == "U" else cells for name, cells in given.items()}
-    given["site"][0], given["sex"][1] = "nowhere", "nobody"
+    given["site"][0], given["sex"][1], given["dose"][2] = "nowhere", "nobody", np.inf
     labels, chances = runtime.InferenceSession(str(tmp_path / "m.onnx")).run(["label", "probabilities"], given)
-    assert labels[:2].tolist() == ["", ""] and np.isnan(chances[:2]).all()
-    assert labels[2] in ("no", "yes") and np.isfinite(chances[2]).all()
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([list(given), *zip(*(cells[:, 0] for cells in given.values()), strict=True)])
+    expected = list(predict(read_model(RunFolder.open(place / "ill")), tmp_path / "t.csv"))
+    assert labels.tolist() == [row["prediction"] for row in expected]
+    wanted = [[row["probability_no"], row["probability_yes"]] for row in expected]
+    np.testing.assert_allclose(chances, wanted, atol=1e-6, rtol=0)
 
 
 def test_an_onnx_model_of_a_data_set_takes_its_features(place: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tacit.study.certified import outline
 TABLE = Path("examples/clinics/records.csv")
 CLINICS: dict[str, Any] = {
     "data": str(TABLE), "schema": "examples/clinics/schema.toml", "test_share": 0.25, "rounds": 5,
-    "total_records": 600, "agents": 3, "noise": "seeded",
+    "total_records": 600, "agents": 3, "partition_key": 0, "noise": "seeded",
 }  # fmt: skip
 
 

@@ -23,7 +23,6 @@ TABLE: dict[str, Any] = {
     "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
 }  # fmt: skip
 FEW: dict[str, Any] = {**TABLE, "rounds": 3, "test_share": 0.25}
-HELD_OUT_BY = b"partition-seed", b"partition_seed"  # the setting's name is to go; it is no seed of noise
 INEXACT = [name for name in ALGORITHMS if ALGORITHMS[name].noisy and not ALGORITHMS[name].hardened]
 
 
@@ -103,10 +102,7 @@ def with_a_seed(folder: Path) -> list[str]:
     found = []
     for path in sorted(folder.rglob("*")):
         for content in contents(path) if path.is_file() else [path.name.encode()]:
-            low = content.lower()
-            for name in HELD_OUT_BY:
-                low = low.replace(name, b"")
-            if b"seed" in low:
+            if b"seed" in content.lower():
                 found.append(str(path.relative_to(folder)))
     return found
 

@@ -128,7 +128,9 @@ def test_certified_mode_is_the_default() -> None:
 def test_the_data_layer_has_the_same_defaults() -> None:
     """What differs from them counts as given, so they must not drift apart."""
     for option in dataclasses.fields(DataOptions):
-        if option.name != "features":  # auto, which the data layer does not know
+        if option.name == "private":  # follows from the mode and the data
+            assert not any(resolve({"mode": mode}).private for mode in ("paper", "certified"))
+        elif FIELDS[option.name].default != "auto":  # which the data layer does not know
             assert FIELDS[option.name].default == option.default, option.name
 
 

@@ -34,7 +34,7 @@ from tacit.types import Array, Classes, Dataset
 CLINICS: dict[str, Any] = {
     "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
     "noise": "seeded",
-    "test_share": 0.25, "rounds": 5,
+    "test_share": 0.25, "partition_key": 0, "rounds": 5,
 }  # fmt: skip
 SUM, SERVER = {"trust": "secure-sum"}, {"trust": "server"}
 

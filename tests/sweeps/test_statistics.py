@@ -121,10 +121,10 @@ def test_random_samples_make_seeds_count_without_noise() -> None:
 def test_where_partitions_are_repeated_their_seeds_are_averaged_first() -> None:
     errors = {1: [0.1, 0.2], 2: [0.3, 0.4], 3: [0.2, 0.6]}
     found = [
-        row for p, e in errors.items() for row in rows({"objp": e, "objpm": [x + 0.1 * p for x in e]}, partition_seed=p)
+        row for p, e in errors.items() for row in rows({"objp": e, "objpm": [x + 0.1 * p for x in e]}, partition_key=p)
     ]
-    assert repeated_unit(["clip", "partition_seed"]) == "partition_seed" and repeated_unit(["clip"]) == "seed"
-    means = summaries(found, ["algorithm"], "partition_seed")
+    assert repeated_unit(["clip", "partition_key"]) == "partition_key" and repeated_unit(["clip"]) == "seed"
+    means = summaries(found, ["algorithm"], "partition_key")
     assert means[(("algorithm", "objp"),)] == pytest.approx(interval([0.15, 0.35, 0.4]))
-    paired = comparisons(found, ["algorithm"], ["algorithm"], "partition_seed")[0].difference
+    paired = comparisons(found, ["algorithm"], ["algorithm"], "partition_key")[0].difference
     assert paired.mean == pytest.approx(0.2) and paired.n == 3

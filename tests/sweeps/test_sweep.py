@@ -27,7 +27,7 @@ from tests.cli.helpers import tacit as command
 from tests.sweeps.test_grid import CLINICS
 
 OVER = {"algorithm": ["objp", "objpm"], "clip": [0.5, 1.0]}
-ASKED: dict[str, Any] = {**CLINICS, "seeds": 3, "total_epsilon": 2.0}
+ASKED: dict[str, Any] = {**CLINICS, "partition_key": 0, "seeds": 3, "total_epsilon": 2.0}
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +90,8 @@ def test_no_figure_without_noise_leaves_local_only(private: Sweep) -> None:
 
 def test_a_public_test_set_needs_no_secrecy(tmp_path: Path) -> None:
     asked = {**CLINICS, "test_share": 0.0, "test": str(EXAMPLE / "records.csv")}
-    done = tacit.sweep(over={"partition_seed": [0, 1], "total_epsilon": "2,inf"}, out=tmp_path / "s", **asked)
-    assert not done.private and done.unit == "partition_seed"
+    done = tacit.sweep(over={"partition_key": [0, 1], "total_epsilon": "2,inf"}, out=tmp_path / "s", **asked)
+    assert not done.private and done.unit == "partition_key"
     assert (tmp_path / "s" / "comparisons.csv").is_file() and (tmp_path / "s" / "sweep.svg").is_file()
     assert (
         read(tmp_path / "s" / "results.csv")[0]["test_error"] and not read(tmp_path / "s" / "results.csv")[0]["seconds"]

@@ -60,7 +60,7 @@ def sweep(
     Examples:
       tacit sweep --over algorithm=objp,objpm --over total-epsilon=0.5,1,3 --rounds 20 --seeds 5 --out sweeps/a
       tacit sweep --over clip=0.5,1,2 --compare clip --rounds 50 --seeds 5 --out sweeps/b
-      tacit sweep --over partition-seed=1,2,3,4,5 --over partition=shuffled,dirichlet --rounds 20 --compare partition
+      tacit sweep --over partition-key=1,2,3,4,5 --over partition=shuffled,dirichlet --rounds 20 --compare partition
       tacit sweep --resume sweeps/a
       tacit sweep --over rho=0.1,1,10 --over clip=1,2 --dry-run
     """

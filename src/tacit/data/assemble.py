@@ -42,15 +42,15 @@ def assemble(
     """Check the records, encode them, and hand each agent its own; `room`: where they lie, if that is settled."""
     names = (*features, INTERCEPT) if options.intercept else tuple(features)
     _check_names(names)
-    for what, records in (("training", train), ("test", test)):
+    for what, records, fewest in (("training", train, 0 if options.private else 1), ("test", test, 1)):
         if records is not None:
-            _check(what, records, names if records.encoded else features, target)
+            _check(what, records, names if records.encoded else features, target, fewest)
     rows = len(train.x) + (0 if test is None else len(test.x))
     room = room or room_for(options, rows, len(names) + target.width)
     return Dataset(
         name=name,
         agents=agents.names,
-        train=_deal(train, agents, target, len(names), room),
+        train=_deal(train, agents, target, len(names), room, options.private),
         test=None if test is None else _encode(test, slice(0, len(test.x)), target, len(names), room),
         features=names,
         target=target,
@@ -58,10 +58,10 @@ def assemble(
     )
 
 
-def _deal(records: Records, agents: Agents, target: Target, width: int, room: Room) -> tuple[Shard, ...]:
-    """Each agent's rows, as views of one array."""
+def _deal(records: Records, agents: Agents, target: Target, width: int, room: Room, private: bool) -> tuple[Shard, ...]:
+    """Each agent's rows, as views of one array; of private records an agent may have none."""
     for agent, index in zip(agents.names, agents.records, strict=True):
-        if not len(index):
+        if not (len(index) or private):
             raise InputError(f"agent '{agent}' has no training records: every agent needs at least one")
     whole = _encode(records, chosen(agents.records), target, width, room)
     ends = np.cumsum([len(index) for index in agents.records])[:-1]
@@ -81,9 +81,9 @@ def _check_names(names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def _check(what: str, records: Records, features: Sequence[str], target: Target) -> None:
+def _check(what: str, records: Records, features: Sequence[str], target: Target, fewest: int) -> None:
     x, labels = records.x, records.labels
-    if not len(x):
+    if len(x) < fewest:
         raise InputError(f"there are no {what} records: there must be at least one")
     if x.ndim != 2 or x.shape[1] != len(features):
         raise InputError(f"the {what} features have shape {x.shape}: it must be (records, {len(features)})")

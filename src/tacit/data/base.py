@@ -32,9 +32,9 @@ class DataOptions:
     test: str = ""  # tables: a test table (file or folder)
     test_share: float = 0.0  # tables: share of each agent's records held out for testing, 0 <= s < 1
     agents: int = 10  # for the data sets that need a partition
-    partition: str = "in-order"  # in-order, shuffled, dirichlet or column
+    partition: str = "in-order"  # in-order, shuffled, hashed, dirichlet or column
     dirichlet_alpha: float = 0.5  # small: each agent has few classes
-    partition_seed: int = 0  # seeds the partition, the hold-out and LEAF's sampling
+    partition_key: int = 0  # of the partition, the hold-out and LEAF's sampling
     sample_fraction: float = 0.05  # femnist all_data: LEAF's --sf
     train_share: float = 0.9  # femnist all_data: LEAF's -t fraction
     intercept: bool = False  # a last feature that is always 1
@@ -43,10 +43,11 @@ class DataOptions:
     memory: str = (
         "auto"  # what the records may take of it, as 2GB; beyond, they lie in files. auto: half of the machine's
     )
+    private: bool = False  # a table in certified mode: who holds a record depends on that record and the key alone
 
 
-PARTITION_OPTIONS = frozenset({"agents", "partition", "dirichlet_alpha", "partition_seed"})
-COMMON_OPTIONS = frozenset({"data", "data_dir", "intercept", "features", "precision", "memory"})
+PARTITION_OPTIONS = frozenset({"agents", "partition", "dirichlet_alpha", "partition_key"})
+COMMON_OPTIONS = frozenset({"data", "data_dir", "intercept", "features", "precision", "memory", "private"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +117,11 @@ def check_options(options: DataOptions) -> None:
     _within("test_share", options.test_share, 0 <= options.test_share < 1, "at least 0 and below 1")
     _within("sample_fraction", options.sample_fraction, 0 < options.sample_fraction <= 1, "above 0 and at most 1")
     _within("train_share", options.train_share, 0 < options.train_share < 1, "above 0 and below 1")
-    _within("partition_seed", options.partition_seed, options.partition_seed >= 0, "0 or more")
+    _within("partition_key", options.partition_key, options.partition_key >= 0, "0 or more")
     takes = COMMON_OPTIONS | source_for(options.data).takes
     for option in fields(DataOptions):
         if option.name not in takes and getattr(options, option.name) != option.default:
-            heeded = ", ".join(sorted(takes - {"data", "precision"})).replace("_", "-")
+            heeded = ", ".join(sorted(takes - {"data", "precision", "private"})).replace("_", "-")
             name = option.name.replace("_", "-")
             raise InputError(f"{name} means nothing to {options.data}: the data options it takes are {heeded}")
 

@@ -53,6 +53,7 @@ class Part(NamedTuple):
     lines: NDArray[np.intp] | None  # [n] where in a text file each row ends
     rows: int
     first: int = 0  # the rows of the file before them
+    broken: tuple[int, ...] = ()  # the lines of a text file that are no rows, and were left out
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,18 +41,21 @@ class TableFiles(NamedTuple):
             yield from file.chunks(wanted, rows)
 
 
-def open_table(path: str | Path) -> TableFiles:
-    """The table in a file or in a folder of files; of the records nothing is read."""
+def open_table(path: str | Path, strict: bool = False) -> TableFiles:
+    """The table in a file or in a folder of files; of the records nothing is read.
+
+    `strict`: a line that is no row of the table is an error; else it is left out, and its number is kept.
+    """
     place = Path(path).expanduser()
-    files = tuple(READERS[file.suffix.lower()](file) for file in table_files(place))
+    files = tuple(READERS[file.suffix.lower()](file, strict) for file in table_files(place))
     if place.is_dir():
         _check_same(place, files)
     return TableFiles(files, place.is_dir())
 
 
 def read_table(path: str | Path) -> Table:
-    """All of a table, in memory."""
-    table = open_table(path)
+    """All of a table, in memory; a line that is no row of it is an error."""
+    table = open_table(path, strict=True)
     return join_tables(list(table.chunks(table.columns, sys.maxsize)), table.folder)
 
 

@@ -71,22 +71,20 @@ def _target(table: Table, label: str) -> Target:
 
 
 def _draft(table: Table, name: str) -> Draft:
-    texts = table.texts(name)
-    values = {text for text in texts if text is not None}
+    values = {text for text in table.texts(name) if text is not None}
     if not values:
         return Draft(None, "it has no values")
-    missing = None in texts
     numbers = _numbers(table, name)
     if numbers is not None:
         if len(numbers) > MAX_CATEGORIES and len(set(numbers)) == len(numbers) and all(map(float.is_integer, numbers)):
             return Draft(None, "it is a whole number that no two records share, so it looks like an ID")
         low, high = _bounds(name, numbers)
         remark = READ_OFF if min(numbers) < max(numbers) else f"the data has the one value {low!r}"
-        return Draft(Numeric(name, low, high, "middle" if missing else "error"), remark)
+        return Draft(Numeric(name, low, high), remark)
     if len(values) > MAX_CATEGORIES:
         words = sorted(value for value in values if not is_number(value))
         return Draft(None, f"it has {len(values)} different values, {len(words)} of them no number ('{words[0]}')")
-    return Draft(Categorical(name, tuple(sorted(values)), "none" if missing else "error"), READ_OFF)
+    return Draft(Categorical(name, tuple(sorted(values))), READ_OFF)
 
 
 def _numbers(table: Table, name: str) -> list[float] | None:

@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeAlias
 
 from tacit.data.base import DataOptions, check_options, source_for
 from tacit.data.maps import NONE, Raw, width_of
-from tacit.data.partition import agent_names
-from tacit.data.paths import file_agents, table_files, table_name, table_schema
+from tacit.data.partition import agent_names, check_dealing, check_partition
+from tacit.data.paths import file_agents, names_agents, table_files, table_name, table_schema
 from tacit.data.schema import Schema, Unit
 from tacit.errors import InputError, no_such
 from tacit.types import Classes, Dataset
@@ -128,6 +128,10 @@ def _table_facts(options: DataOptions, total_records: int | None, records_max: S
             " --agents P, how many parties there are, where that is not 10;"
             " it is a normaliser and need not be exact"
         )
+    check_partition(options.partition)
+    if not names_agents(options, schema):
+        check_dealing(options)
+        _check_dealt_sizes(options, total_records, records_max)
     return schema_facts(
         table_name(options),
         schema,
@@ -180,6 +184,16 @@ def _agents(options: DataOptions, schema: Schema, records_max: Sizes | None) -> 
     if names and options.agents not in (DataOptions.agents, len(names)):
         raise InputError(f"agents is {options.agents}, but {len(names)} agents are named: {', '.join(names)}")
     return len(names) or options.agents
+
+
+def _check_dealt_sizes(options: DataOptions, total_records: int, records_max: Sizes | None) -> None:
+    """Refuse a bound that the draw of who holds which record can break: the run would stop, and tell of the records."""
+    least = records_max if isinstance(records_max, int) or records_max is None else min(records_max.values())
+    if options.private and least is not None and least < total_records:
+        raise InputError(
+            f"records-max is {least}, but this table is dealt out by a draw for each record, and an agent may get any "
+            f"number of them: leave it out, or declare at least total-records, {total_records}"
+        )
 
 
 def _known_names(options: DataOptions, schema: Schema) -> tuple[str, ...]:

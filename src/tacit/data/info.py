@@ -20,7 +20,7 @@ def describe(dataset: Dataset) -> dict[str, object]:
         "records": dataset.records,
         "test_records": 0 if dataset.test is None else len(dataset.test.x),
         "features": len(dataset.features),
-        "nonzero_share": nonzero / cells,  # of the feature values
+        "nonzero_share": nonzero / max(1, cells),  # of the feature values
     }
     if isinstance(dataset.target, Classes):
         facts["classes"] = _counts(dataset.train, dataset.target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -15,8 +16,11 @@ from tacit.types import Classes, Target
 
 Index: TypeAlias = NDArray[np.intp]
 
-PARTITIONS = ("in-order", "shuffled", "dirichlet", "column")
+PARTITIONS = ("in-order", "shuffled", "hashed", "dirichlet", "column")
+BY_PLACE = ("in-order", "shuffled")  # who holds a record depends on its place among the others
 TRIES = 100
+
+HOLD_OUT, DEAL, SHARES = b"", b"tacit deal", b"tacit shares"  # what a key is used for, as blake2b's person
 
 
 class Agents(NamedTuple):
@@ -42,8 +46,7 @@ def shuffled(n: int, agents: int, seed: int) -> list[Index]:
 def dirichlet(labels: NDArray[Any], agents: int, alpha: float, seed: int) -> list[Index]:
     """Each class is shared out by its own draw of Dirichlet(alpha, ..., alpha) over the agents."""
     _check_agents(len(labels), agents)
-    if not (math.isfinite(alpha) and alpha > 0):
-        raise InputError(f"dirichlet-alpha is {alpha}: it must be a number above 0")
+    _check_alpha(alpha)
     generator = np.random.default_rng(seed)
     for _ in range(TRIES):
         owners = _draw_owners(labels, agents, alpha, generator)  # [n]
@@ -53,6 +56,39 @@ def dirichlet(labels: NDArray[Any], agents: int, alpha: float, seed: int) -> lis
         f"{TRIES} draws of Dirichlet({alpha:g}) each left one of {agents} agents without a record:"
         " use fewer agents or a larger dirichlet-alpha"
     )
+
+
+def hashed(draws: NDArray[np.float64], agents: int) -> list[Index]:
+    """Agent floor(P u) for a record whose own draw is u; an agent may get none.
+
+    Who holds a record depends on that record and the key alone, so one record more or less moves nobody else's.
+    """
+    _check_agents(agents, agents)
+    owners = np.minimum((draws * agents).astype(np.intp), agents - 1)
+    return [np.flatnonzero(owners == p) for p in range(agents)]
+
+
+def hashed_dirichlet(
+    draws: NDArray[np.float64], labels: NDArray[Any], classes: int, agents: int, alpha: float, key: int
+) -> list[Index]:
+    """Each class has shares of its own, drawn from the key; a record's draw falls into the share of an agent.
+
+    The shares are drawn for every class of the schema, whether a record has it or not: no record changes them.
+    """
+    _check_agents(agents, agents)
+    _check_alpha(alpha)
+    generator = np.random.default_rng(int.from_bytes(keyed_digest(key, SHARES, b"", 32), "big"))
+    shares = generator.dirichlet(np.full(agents, alpha), classes)  # [K, P]
+    owners = np.zeros(len(labels), dtype=np.intp)
+    for label, edges in enumerate(np.cumsum(shares, axis=1)[:, :-1]):
+        own = labels == label
+        owners[own] = np.searchsorted(edges, draws[own], side="right")
+    return [np.flatnonzero(owners == p) for p in range(agents)]
+
+
+def keyed_digest(key: int, purpose: bytes, content: bytes, size: int) -> bytes:
+    """Of a record, a unit or nothing, by a key; digests for different purposes are independent of each other."""
+    return hashlib.blake2b(content, digest_size=size, key=str(key).encode(), person=purpose).digest()
 
 
 def _draw_owners(labels: NDArray[Any], agents: int, alpha: float, generator: np.random.Generator) -> Index:
@@ -82,10 +118,27 @@ def check_partition(name: str) -> None:
         raise no_such("partition", name, PARTITIONS)
 
 
-def split(options: DataOptions, labels: NDArray[Any], target: Target) -> Agents:
-    """Deal the records of a data set that has no agents of its own out to agent-1, ..., agent-P."""
+def check_dealing(options: DataOptions) -> None:
+    """Refuse to deal private records out by their places: one more or less would move those of others."""
+    if options.private and options.partition in BY_PLACE:
+        raise InputError(
+            f"partition {options.partition} deals records out by their places in the table, so that one record more or "
+            "less moves those of others, which no budget covers: certified mode takes hashed or dirichlet"
+        )
+
+
+def split(
+    options: DataOptions, labels: NDArray[Any], target: Target, draws: NDArray[np.float64] | None = None
+) -> Agents:
+    """Deal the records of a data set that has no agents of its own out to agent-1, ..., agent-P.
+
+    `draws`: each record's own number in [0, 1), which `hashed` needs, and `dirichlet` for private records.
+    """
     check_partition(options.partition)
-    n, agents = len(labels), options.agents
+    check_dealing(options)
+    if by_draws(options) and draws is None:
+        raise InputError("partition 'hashed' is for tables: use in-order, shuffled or dirichlet")
+    n, agents, alpha, key = len(labels), options.agents, options.dirichlet_alpha, options.partition_key
     if options.partition == "column":
         raise InputError(
             "partition 'column' needs records that name their agent: this data has no such column;"
@@ -93,10 +146,17 @@ def split(options: DataOptions, labels: NDArray[Any], target: Target) -> Agents:
         )
     if options.partition == "dirichlet":
         if not isinstance(target, Classes):
-            raise InputError("partition 'dirichlet' needs classes: the label is a number; use in-order or shuffled")
-        records = dirichlet(labels, agents, options.dirichlet_alpha, options.partition_seed)
+            others = "hashed" if options.private else "in-order or shuffled"
+            raise InputError(f"partition 'dirichlet' needs classes: the label is a number; use {others}")
+        records = (
+            dirichlet(labels, agents, alpha, key)
+            if draws is None
+            else hashed_dirichlet(draws, labels, target.width, agents, alpha, key)
+        )
+    elif draws is not None:
+        records = hashed(draws, agents)
     elif options.partition == "shuffled":
-        records = shuffled(n, agents, options.partition_seed)
+        records = shuffled(n, agents, key)
     else:
         records = in_order(n, agents)
     return Agents(agent_names(agents), records)
@@ -107,6 +167,16 @@ def agent_names(agents: int) -> tuple[str, ...]:
     return tuple(f"agent-{p + 1}" for p in range(agents))
 
 
+def by_draws(options: DataOptions) -> bool:
+    """Whether the partition asks for each record's own draw."""
+    return options.partition == "hashed" or (options.private and options.partition == "dirichlet")
+
+
 def _check_agents(n: int, agents: int) -> None:
     if not 1 <= agents <= n:
         raise InputError(f"agents is {agents}: it must be at least 1 and at most the number of records")
+
+
+def _check_alpha(alpha: float) -> None:
+    if not (math.isfinite(alpha) and alpha > 0):
+        raise InputError(f"dirichlet-alpha is {alpha}: it must be a number above 0")

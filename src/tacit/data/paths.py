@@ -41,6 +41,11 @@ def file_agents(options: DataOptions) -> tuple[str, ...] | None:
     return tuple(sorted(file.stem for file in files)) if Path(options.data).expanduser().is_dir() else None
 
 
+def names_agents(options: DataOptions, schema: Schema) -> bool:
+    """Whether the table says whose its records are, by a column or by its files; else they are dealt out."""
+    return schema.agent is not None or Path(options.data).expanduser().is_dir()
+
+
 def table_name(options: DataOptions) -> str:
     """What a table's data set is called."""
     return Path(options.data).resolve().stem

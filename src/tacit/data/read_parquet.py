@@ -18,7 +18,7 @@ EXACT = 2**53  # beyond it, float64 cannot tell whole numbers apart
 BUFFER = 2**16  # bytes of each column that are read at a time; without one, arrow keeps whole row groups
 
 
-def open_parquet(path: Path) -> TableFile:
+def open_parquet(path: Path, strict: bool) -> TableFile:  # noqa: ARG001  every row of such a file is whole
     """A Parquet file."""
     with _open(path) as file:
         names, count = tuple(name.strip() for name in file.schema_arrow.names), file.metadata.num_rows
@@ -69,8 +69,19 @@ def _column(values: Any) -> Column:
         coded = values.dictionary_encode("encode")
     except pa.ArrowNotImplementedError:  # lists and the like
         return text_column([_text(value) for value in values.to_pylist()])
-    names = [_text(value) for value in coded.dictionary.to_pylist()]
+    names = [_text(value) for value in _values(coded.dictionary)]
     return Column(clean_places(names, coded.indices.to_numpy().astype(np.intp)))
+
+
+def _values(found: Any) -> list[Any]:
+    """As Python's values; texts that are not UTF-8 with marks in the place of their bytes."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        return list(found.to_pylist())
+    except UnicodeDecodeError:
+        raw = found.cast(pa.large_binary()).to_pylist()
+        return [None if value is None else value.decode(errors="replace") for value in raw]
 
 
 def _exact(values: Any) -> bool:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.cells import Table
-from tacit.errors import InputError
 
 
 class Roll:
@@ -19,16 +18,16 @@ class Roll:
         self._places: dict[str, int] = {}
         self._of: list[NDArray[np.int32]] = []
 
-    def call(self, table: Table, column: str, what: str, rule: str = "") -> None:
-        """Add the rows of a chunk by one of its columns; a row without a name is an error."""
+    def call(self, table: Table, column: str, kept: NDArray[np.bool_]) -> None:
+        """Add the rows of a chunk that are kept, by one of its columns, which names all of them."""
         names, of = table.places(column)
-        if None in names:
-            where = table.where(int(np.argmax(of == names.index(None))))
-            raise InputError(f"column '{column}': the {what} {where} is missing{rule}")
-        self.add([name for name in names if name is not None], of)
+        used = np.unique(of[kept])
+        ranks = np.zeros(len(names), dtype=np.intp)
+        ranks[used] = np.arange(len(used))
+        self.add([str(names[place]) for place in used], ranks[of[kept]])
 
     def add(self, names: Sequence[str], of: NDArray[np.intp]) -> None:
-        """Add rows by their places among some names."""
+        """Add rows by their places among some names; a name may be without rows."""
         places = [self._places.setdefault(name, len(self._places)) for name in names]
         self._of.append(np.array(places, dtype=np.int32)[of])
 
@@ -40,4 +39,4 @@ class Roll:
     @property
     def of(self) -> NDArray[np.int32]:
         """Each row's place among the names, [n]."""
-        return np.concatenate(self._of)
+        return np.concatenate([np.empty(0, np.int32), *self._of])

@@ -19,7 +19,7 @@ Chosen: TypeAlias = slice | Index
 
 def chosen(indexes: Sequence[Index]) -> Chosen:
     """All of these rows, one index after the other; a stretch where they are one."""
-    first, at = int(indexes[0][0]), int(indexes[0][0])
+    first = at = next((int(index[0]) for index in indexes if len(index)), 0)
     for index in indexes:
         if len(index) and (index[0] != at or index[-1] != at + len(index) - 1 or (np.diff(index) != 1).any()):
             return np.concatenate(indexes)

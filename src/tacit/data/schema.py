@@ -16,8 +16,8 @@ from tacit.types import Classes, Range, Target
 
 SCALES = ("unit", "symmetric")
 KINDS = ("numeric", "categorical")
-NUMERIC_RULES = ("error", "low", "middle", "high")
-CATEGORICAL_RULES = ("error", "none")
+NUMERIC_RULES = ("low", "middle", "high")
+NO_CATEGORY = "none"
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Numeric:
     name: str
     low: float
     high: float
-    missing: str | float = "error"  # error, low, middle, high, or a number within the bounds
+    missing: str | float = "middle"  # low, middle, high, or a number within the bounds
 
     @property
     def fill(self) -> float:
-        """What stands in for a missing value."""
+        """What stands in for a missing value, and for what is no number."""
         if isinstance(self.missing, float):
             return self.missing
         middle = self.low + (self.high - self.low) / 2
@@ -61,7 +61,12 @@ class Categorical:
 
     name: str
     categories: tuple[str, ...]
-    missing: str = "error"  # error, none (all zeros), or a category; these two words go before a category's name
+    missing: str = NO_CATEGORY  # none (all zeros), or a category; the word none goes before a category's name
+
+    @property
+    def fill(self) -> int:
+        """The place of the category that stands in for a missing value, and for an unknown one; -1: none does."""
+        return -1 if self.missing == NO_CATEGORY else self.categories.index(self.missing)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -179,13 +184,13 @@ def _column(name: str, section: dict[str, Any]) -> ColumnRule:
     if kind == "numeric":
         check_keys(where, section, ("kind", "bounds", "missing"))
         low, high = bounds_of(where, section)
-        return Numeric(name, low, high, _numeric_missing(where, section.get("missing", "error"), low, high))
+        return Numeric(name, low, high, _numeric_missing(where, section.get("missing", Numeric.missing), low, high))
     if kind == "categorical":
         check_keys(where, section, ("kind", "categories", "missing"))
         categories = names_of(where, section, "categories")
-        missing = section.get("missing", "error")
-        if missing not in CATEGORICAL_RULES and missing not in categories:
-            raise no_such(f"missing rule in {where}", missing, (*CATEGORICAL_RULES, *categories))
+        missing = section.get("missing", NO_CATEGORY)
+        if missing != NO_CATEGORY and missing not in categories:
+            raise no_such(f"missing rule in {where}", missing, (NO_CATEGORY, *categories))
         return Categorical(name, categories, missing)
     raise no_such(f"kind in {where}", kind, KINDS)
 

@@ -56,7 +56,5 @@ def _column(column: ColumnRule, remark: str | None) -> list[str]:
         kind, values = "categorical", f"categories = [{', '.join(quote(name) for name in column.categories)}]"
     else:
         kind, values = "numeric", f"bounds = [{column.low!r}, {column.high!r}]"
-    lines = [f"kind = {quote(kind)}", _remark(values, remark)]
-    if column.missing != "error":
-        lines.append(f"missing = {quote(column.missing) if isinstance(column.missing, str) else repr(column.missing)}")
-    return lines
+    missing = quote(column.missing) if isinstance(column.missing, str) else repr(column.missing)
+    return [f"kind = {quote(kind)}", _remark(values, remark), f"missing = {missing}"]

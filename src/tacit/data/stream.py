@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tacit.data.assemble import Records
 from tacit.data.cells import Table
 from tacit.data.columns import TableFiles
-from tacit.data.encode import Tally, read_label, scale_columns
+from tacit.data.encode import LEFT_OUT, Tally, read_label, scale_columns
 from tacit.data.roll import Roll
 from tacit.data.room import Room
 from tacit.data.schema import Schema
@@ -28,11 +28,15 @@ class Wanted(NamedTuple):
     intercept: bool
     owners: bool = False  # whose records they are: the schema's agent column, else the files
     units: bool = False
-    draws: int | None = None  # each record's own draw, by this seed
+    key: int = 0  # of the draws
+    draws: tuple[bytes, ...] = ()  # each record's own draws, by what they are for
 
 
 class Stream:
-    """A table's rows, encoded; with what was wanted of each."""
+    """A table's records, encoded; with what was wanted of each.
+
+    A row without a label, or without the unit or the agent that is wanted, is no record and is left out.
+    """
 
     def __init__(self, table: TableFiles, schema: Schema, wanted: Wanted, room: Room) -> None:
         """Read all of it."""
@@ -41,7 +45,7 @@ class Stream:
         self._x = room.empty(table.most, len(schema.features) + wanted.intercept)
         kind = np.min_scalar_type(target.width - 1) if isinstance(target, Classes) else np.dtype(np.float64)
         self._labels = np.empty(table.most, kind)
-        self._draws = np.empty(0 if wanted.draws is None else table.most)
+        self._draws = {purpose: np.empty(table.most) for purpose in wanted.draws}
         columns = self._columns(table)
         chunks = table.chunks(columns, chunk_rows(max(len(columns), self._x.shape[1])))
         while (chunk := next(chunks, None)) is not None:
@@ -53,10 +57,9 @@ class Stream:
         """The features and labels."""
         return Records(self._x[: self.rows], self._labels[: self.rows], encoded=True)
 
-    @property
-    def draws(self) -> NDArray[np.float64]:
-        """Each record's draw, [n]."""
-        return self._draws[: self.rows]
+    def draws(self, purpose: bytes) -> NDArray[np.float64]:
+        """Each record's draw for a purpose, [n]."""
+        return self._draws[purpose][: self.rows]
 
     @property
     def notes(self) -> list[str]:
@@ -72,21 +75,50 @@ class Stream:
 
     def _add(self, chunk: Table) -> None:
         schema, wanted = self._schema, self._wanted
-        x, labels = scale_columns(chunk, schema, self.tally), read_label(chunk, schema, self.tally)
-        rows = slice(self.rows, self.rows + chunk.rows)
+        for part in chunk.parts:
+            self.tally.add_places("", LEFT_OUT, len(part.broken), [f"line {n} of {part.file}" for n in part.broken])
+        if wanted.owners and not schema.agent:
+            self.owners.add([chunk.parts[0].agent], np.empty(0, np.intp))
+        if not chunk.rows:
+            return
+        x = scale_columns(chunk, schema, self.tally)
+        labels, labelled = read_label(chunk, schema, self.tally)
+        kept = self._kept(chunk, labelled)
+        x, labels = (x, labels) if kept.all() else (x[kept], labels[kept])
+        rows = slice(self.rows, self.rows + len(x))
         if rows.stop > len(self._x):
             raise InputError(f"{chunk.parts[0].file} grew while it was read: leave it alone until it is loaded")
         self._x[rows, : x.shape[1]], self._x[rows, x.shape[1] :], self._labels[rows] = x, 1, labels
-        if wanted.draws is not None:
-            self._draws[rows] = record_draws(x, labels, wanted.draws)
+        for purpose, draws in self._draws.items():
+            draws[rows] = record_draws(x, labels, wanted.key, purpose)
         if wanted.units and schema.unit:
-            self.units.call(chunk, schema.unit.column, "unit", ": every record needs its unit")
+            self.units.call(chunk, schema.unit.column, kept)
         if wanted.owners and schema.agent:
-            self.owners.call(chunk, schema.agent, "agent")
+            self.owners.call(chunk, schema.agent, kept)
         elif wanted.owners:
-            self.owners.add([chunk.parts[0].agent], np.zeros(chunk.rows, np.intp))
+            self.owners.add([chunk.parts[0].agent], np.zeros(len(x), np.intp))
         give_back(self._x[rows])
         self.rows = rows.stop
+
+    def _kept(self, chunk: Table, labelled: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which rows have all that a record needs; the others are counted."""
+        schema, wanted = self._schema, self._wanted
+        self.tally.add(chunk, schema.label, LEFT_OUT, ~labelled)
+        kept = labelled
+        if wanted.units and schema.unit:
+            kept = kept & self._named(chunk, schema.unit.column)
+        if wanted.owners and schema.agent:
+            named = self._named(chunk, schema.agent)
+            names = [name for name in chunk.places(schema.agent).names if name is not None]
+            self.owners.add(names, np.empty(0, np.intp))  # a party is there even where all its records are left out
+            kept = kept & named
+        return kept
+
+    def _named(self, chunk: Table, column: str) -> NDArray[np.bool_]:
+        names, of = chunk.places(column)
+        named = np.array([name is not None for name in names], dtype=np.bool_)[of]
+        self.tally.add(chunk, column, LEFT_OUT, ~named)
+        return named
 
 
 def chunk_rows(width: int) -> int:

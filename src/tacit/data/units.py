@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.base import DataOptions
-from tacit.data.partition import Agents, Index, split
+from tacit.data.partition import HOLD_OUT, Agents, Index, keyed_digest, split
 from tacit.data.schema import Unit
 from tacit.errors import InputError
 from tacit.types import Target
@@ -23,13 +22,19 @@ class Units(NamedTuple):
     of: NDArray[np.int32]  # [n] each row's unit, by its place among the names
 
 
-def deal_units(options: DataOptions, units: Units, labels: NDArray[Any], target: Target) -> Agents:
-    """The partition over units, each with its first row's label: all rows of a unit go to one agent."""
+def deal_units(
+    options: DataOptions,
+    units: Units,
+    labels: NDArray[Any],
+    target: Target,
+    draws: NDArray[np.float64] | None = None,
+) -> Agents:
+    """The partition over units, each with its first row's label and draw: all rows of a unit go to one agent."""
     count = len(units.names)
-    if not 1 <= options.agents <= count:
+    if draws is None and not 1 <= options.agents <= count:
         raise InputError(f"agents is {options.agents}: it must be at least 1 and at most the number of units")
     first = np.unique(units.of, return_index=True)[1]  # [units]
-    dealt = split(options, labels[first], target)
+    dealt = split(options, labels[first], target, None if draws is None else draws[first])
     owners = np.empty(count, dtype=np.intp)
     for p, block in enumerate(dealt.records):
         owners[block] = p
@@ -50,30 +55,37 @@ def bound_units(agents: Agents, units: Units) -> tuple[Agents, list[str]]:
     return Agents(agents.names, kept), [f"{column}: {rows} beyond the first {most} at an agent {was} left out"]
 
 
-def hold_out(agents: Agents, draws: NDArray[np.float64], share: float, what: str) -> tuple[Agents, Index]:
+def hold_out(
+    agents: Agents, draws: NDArray[np.float64], share: float, what: str, private: bool = False
+) -> tuple[Agents, Index]:
     """About a share of the units, at every agent: those whose own draw [n] is below it.
 
     Who is held out does not depend on who else is there; a permutation would change with everyone who comes or goes.
+    `private`: it may be all of an agent's, or none at all, for to stop there would tell of the records.
     """
     held = draws < share
     kept = [index[~held[index]] for index in agents.records]
+    out = np.concatenate([index[held[index]] for index in agents.records])
+    if private:
+        return Agents(agents.names, kept), out
     for name, index in zip(agents.names, kept, strict=True):
         if not len(index):
             raise InputError(f"test-share is {share:g}: it holds out every {what} of agent '{name}'; use a smaller one")
-    out = np.concatenate([index[held[index]] for index in agents.records])
     if not len(out):
         raise InputError(f"test-share is {share:g}: it holds out no {what} at all; use a larger one")
     return Agents(agents.names, kept), out
 
 
-def unit_draws(units: Units, seed: int) -> NDArray[np.float64]:
-    """Each row's unit's own number in [0, 1), [n]."""
-    return np.array([_draw(seed, name.encode()) for name in units.names])[units.of]
+def unit_draws(units: Units, key: int, purpose: bytes = HOLD_OUT) -> NDArray[np.float64]:
+    """Each row's unit's own number in [0, 1), by the key, [n]."""
+    names = (name.encode(errors="surrogatepass") for name in units.names)
+    return np.array([_draw(key, purpose, name) for name in names], dtype=np.float64)[units.of]
 
 
-def record_draws(x: NDArray[Any], labels: NDArray[Any], seed: int) -> NDArray[np.float64]:
-    """Each record's own number in [0, 1), made of what it says, [n]."""
-    return np.array([_draw(seed, row.tobytes() + label.tobytes()) for row, label in zip(x, labels, strict=True)])
+def record_draws(x: NDArray[Any], labels: NDArray[Any], key: int, purpose: bytes = HOLD_OUT) -> NDArray[np.float64]:
+    """Each record's own number in [0, 1), from what it says as encoded and the key, [n]."""
+    contents = (row.tobytes() + label.tobytes() for row, label in zip(x, labels, strict=True))
+    return np.array([_draw(key, purpose, content) for content in contents], dtype=np.float64)
 
 
 def _rank(of: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -85,6 +97,5 @@ def _rank(of: NDArray[np.int32]) -> NDArray[np.int32]:
     return ranks
 
 
-def _draw(seed: int, content: bytes) -> float:
-    digest = hashlib.blake2b(content, digest_size=8, key=str(seed).encode()).digest()
-    return float(int.from_bytes(digest, "big") / 2**64)
+def _draw(key: int, purpose: bytes, content: bytes) -> float:
+    return int.from_bytes(keyed_digest(key, purpose, content, 8), "big") / 2**64

@@ -18,7 +18,6 @@ from tacit.types import Array, Classes
 from tacit.version import VERSION
 
 OPSET, ML_OPSET, IR_VERSION = 17, 3, 8  # of 2022: what is in use everywhere reads them
-UNKNOWN, NO_CATEGORY = -1, -2  # codes of texts that are no category
 
 
 def onnx_model(onnx: Any, model: Model, run: str, privacy: str) -> Any:
@@ -53,33 +52,27 @@ def _encoded(graph: Graph, schema: Schema) -> str:
 
 
 def _numeric(graph: Graph, rule: Numeric, scale: str) -> str:
-    """Clip to the bounds, scale; a missing value (NaN) becomes what the schema says, or makes the result NaN."""
+    """Clip to the bounds, scale; a missing value, which is NaN or infinite, becomes what the schema says."""
     value = graph.take(rule.name, DOUBLE, 1)
-    if rule.missing != "error":
-        value = graph.add("Where", [graph.add("IsNaN", [value]), graph.constant(np.float64(rule.fill)), value])
+    for missing in ("IsNaN", "IsInf"):
+        value = graph.add("Where", [graph.add(missing, [value]), graph.constant(np.float64(rule.fill)), value])
     clipped = graph.add("Clip", [value, graph.constant(np.float64(rule.low)), graph.constant(np.float64(rule.high))])
     a, b = rule.scaling(scale)
     return graph.add("Add", [graph.add("Mul", [clipped, graph.constant(np.float64(a))]), graph.constant(np.float64(b))])
 
 
 def _categorical(graph: Graph, rule: Categorical) -> str:
-    """A 1 for the category and 0 for the others; what `tacit predict` refuses, a text that is none of them, is NaN.
-
-    A missing (empty) one is what the schema says, or all zeros, or refused too.
-    """
+    """A 1 for the category and 0 for the others; a text that is none of them is what the schema says of missing ones."""
     places = {category: place for place, category in enumerate(rule.categories)}
-    if rule.missing != "error":
-        places[""] = NO_CATEGORY if rule.missing == "none" else places[rule.missing]
     codes = graph.add(
         "LabelEncoder",
         [graph.take(rule.name, TEXT, 1)],
         keys_strings=list(places),
         values_int64s=list(places.values()),
-        default_int64=UNKNOWN,
+        default_int64=rule.fill,
     )
     same = graph.add("Equal", [codes, graph.constant(np.arange(len(rule.categories), dtype=np.int64))])
-    unknown = graph.add("Equal", [codes, graph.constant(np.int64(UNKNOWN))])
-    return graph.add("Where", [unknown, graph.constant(np.float64(np.nan)), graph.add("Cast", [same], to=DOUBLE)])
+    return graph.add("Cast", [same], to=DOUBLE)
 
 
 def _mapped(graph: Graph, model: Model, x: str) -> str:

@@ -76,9 +76,10 @@ def scores(w: Array, x: Array) -> Array:
 def _plain_sums(loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
     residual = loss.residual(limit.scores(scores(z, shard.x), shard), shard.y)
     residual = limit.residual(residual, shard)
-    total = (shard.x.T @ residual.reshape(len(residual), -1)).reshape(z.shape)
+    total = (shard.x.T @ residual.reshape(len(residual), math.prod(z.shape[1:]))).reshape(z.shape)
     xp = namespace(residual)
-    return Sums(total, xp.amax(shard.norm1[:, None] * xp.abs(residual).sum(axis=-1), axis=0))
+    lengths = shard.norm1[:, None] * xp.abs(residual).sum(axis=-1)  # [n, R]
+    return Sums(total, xp.amax(lengths, axis=0) if len(lengths) else lengths.sum(axis=0))
 
 
 def _widens(z: Array, limit: Limit) -> bool:
@@ -144,7 +145,7 @@ class CompiledPasses:
         if not _takes(loss, w, shard, NO_LIMIT):
             return PLAIN.losses(loss, w, shard)
         parts = [part.losses for part in self._ranges(loss, w, shard, NO_LIMIT, gradient=False)]
-        total: Array = np.sum(parts, axis=0).astype(w.dtype)
+        total: Array = np.sum([np.zeros(w.shape[1]), *parts], axis=0).astype(w.dtype)
         return total
 
     def _ranges(self, loss: Loss, z: Array, shard: Shard, limit: Limit, gradient: bool) -> Iterator[Passed]:

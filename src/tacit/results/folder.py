@@ -27,6 +27,8 @@ from tacit.results.files import (
 from tacit.results.locks import holding, is_locked, locked
 from tacit.types import Array
 
+PARTITION_KEY = "partition.key"  # in local-only: of who holds which private record
+
 
 def taken(path: Path) -> InputError:
     """A run has this folder already."""
@@ -178,6 +180,10 @@ class RunFolder:
         """Whether the run has ended."""
         return self.summary.is_file()
 
+    def read_key(self) -> int | None:
+        """The key of who holds which private record; None where the records are public."""
+        return read_key(self.local)
+
     def read_config(self) -> dict[str, Any]:
         """The settings as written."""
         try:
@@ -265,6 +271,17 @@ def merged(first: Any, second: Any) -> Any:
     if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
         return [merged(a, b) for a, b in zip(first, second, strict=True)]
     return first if second is None else second
+
+
+def read_key(local: Path) -> int | None:
+    """The partition's key that a folder for the owner alone keeps; None where it keeps none."""
+    path = local / PARTITION_KEY
+    if not path.is_file():
+        return None
+    text = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not (text.isascii() and text.isdigit()):
+        raise InputError(f"{path} is damaged: it must hold one whole number")
+    return int(text)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

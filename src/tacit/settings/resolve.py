@@ -57,6 +57,9 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
     settings = check_backend(check_mode(choose_noise(settings), chosen), chosen)
     if settings.features == "auto":
         settings = dataclasses.replace(settings, features=source.features if mode == "certified" else NONE)
+    if settings.partition == "auto":
+        dealt = "hashed" if settings.private and source.name == "table" else "in-order"
+        settings = dataclasses.replace(settings, partition=dealt)
     if settings.server == "auto":
         settings = dataclasses.replace(settings, server="sums")
     if settings.local_updates != "auto" and not any(ALGORITHMS[name].local_updates for name in settings.algorithm):

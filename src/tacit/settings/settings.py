@@ -12,7 +12,7 @@ from tacit.algorithms import ALGORITHMS
 from tacit.algorithms.objt import RADII
 from tacit.algorithms.outp import NOISE_LEVELS
 from tacit.algorithms.server import SERVERS
-from tacit.data import DataOptions
+from tacit.data import DataOptions, source_for
 from tacit.data.maps import MAPS, NONE
 from tacit.data.memory import check_memory
 from tacit.data.partition import PARTITIONS
@@ -59,13 +59,19 @@ class Settings:
     )
     agents: int = setting(10, integer(1), "Data", "number of agents, where the data set leaves it open")
     partition: str = setting(
-        "in-order",
-        one_of("partition", lambda: PARTITIONS),
+        "auto",
+        optional(one_of("partition", lambda: PARTITIONS)),
         "Data",
-        "how records are dealt to agents: in-order, shuffled, dirichlet or column",
+        "how records are dealt to agents: in-order, shuffled, hashed, dirichlet or column; auto: hashed for tables in "
+        "certified mode, else in-order",
     )
     dirichlet_alpha: float = setting(0.5, real(0.0), "Data", "label skew of partition dirichlet: small is skewed")
-    partition_seed: int = setting(0, integer(0, 2**62), "Data", "seed of partition, hold-out and sampling")
+    partition_key: int | str = setting(
+        "auto",
+        optional(integer(0, 2**128 - 1)),
+        "Data",
+        "key of partition, hold-out and sampling; auto: for tables in certified mode drawn and kept in local-only, else 0",
+    )
     sample_fraction: float = setting(
         0.05,
         real(0.0, math.nextafter(1.0, 2.0)),
@@ -306,10 +312,18 @@ class Settings:
     name: str = setting("", text, "Output", "name in the run folder's default path")
     out: str = setting("", path, "Output", "the run folder itself; it must not exist. Default: runs/<time>-<name>")
 
-    def data_options(self) -> DataOptions:
-        """The part the data layer asks for."""
+    @property
+    def private(self) -> bool:
+        """Whether its records are private: a table in certified mode."""
+        return self.mode == "certified" and not source_for(self.data).published
+
+    def data_options(self, key: int | None = None) -> DataOptions:
+        """The part the data layer asks for; `key`: the partition's, where it was drawn."""
         names = [option.name for option in dataclasses.fields(DataOptions)]
-        return DataOptions(**{name: getattr(self, name) for name in names})
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if key is not None or self.partition_key == "auto":
+            options["partition_key"] = key or 0
+        return DataOptions(**options)
 
     def written(self) -> dict[str, Any]:
         """Every setting as it is written down: not where that is, and no seed where the noise has none."""

@@ -21,6 +21,7 @@ from tacit.privacy.composition import Cost
 from tacit.privacy.trust import SECURE_SUM
 from tacit.results.account import Account, Hold
 from tacit.results.files import to_json
+from tacit.results.folder import PARTITION_KEY
 from tacit.results.ties import check_tie, table_digest, tie, warn_without_ledger
 from tacit.settings import Settings
 from tacit.settings.plugins import digests
@@ -40,11 +41,14 @@ class Beginning(TypedDict):
     local: dict[str, str]
 
 
-def prepare(settings: Settings, team: Team = ALONE) -> Study:
-    """Everything a run needs, checked; in certified mode all that promises something before a record is read."""
+def prepare(settings: Settings, team: Team = ALONE, key: int | None = None) -> Study:
+    """Everything a run needs, checked; in certified mode all that promises something before a record is read.
+
+    `key`: who holds which private record, the same in all processes of a team.
+    """
     if settings.backend == "torch":
         check_device(team.device(settings.device))
-    study = complete(outline(settings)) if settings.mode == "certified" else prepare_paper(settings)
+    study = complete(outline(settings), key=key) if settings.mode == "certified" else prepare_paper(settings)
     if settings.backend == "torch":
         refuse_files(study.dataset)
     return _divisible(study, team)
@@ -102,20 +106,22 @@ class Reservation:
 
 
 @contextmanager
-def reserved(settings: Settings, team: Team = ALONE) -> Iterator[tuple[Study, Reservation | None]]:
+def reserved(
+    settings: Settings, team: Team = ALONE, key: int | None = None
+) -> Iterator[tuple[Study, Reservation | None]]:
     """The study with its whole plan set aside in the ledger it names; what fails before it begins gives it back.
 
     Who takes the reservation has to release it.
     """
     if not (settings.ledger and team.leads):
-        study = prepare(settings, team)
+        study = prepare(settings, team, key)
         if team.leads and settings.noise == "hardened":
             warn_without_ledger(lambda: _own_records(settings))
         yield study, None
         return
     plan = outline(settings)
     with set_aside(plan) as reservation:
-        study = _divisible(complete(plan), team)
+        study = _divisible(complete(plan, key=key), team)
         if digest := _own_records(settings):
             reservation.has_records(digest)
         yield study, reservation
@@ -177,6 +183,8 @@ def beginning(study: Study, reservation: str = "") -> Beginning:
         facts["id"] = uuid.uuid4().hex
     files["start.json"] = _json(facts)
     local = {"start.json": _json(_private(study))} if study.dataset.train else {}  # who has no records has no secrets
+    if study.partition_key is not None:
+        local[PARTITION_KEY] = f"{study.partition_key}\n"
     return {"files": files, "ledger": first_lines(study), "local": local}
 
 

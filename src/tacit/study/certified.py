@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -85,12 +86,25 @@ def _too_many(settings: Settings, fewest: int) -> InputError:
     )
 
 
-def complete(plan: Outline, dataset: Dataset | None = None) -> Study:
-    """Read the records, or take those at hand, and refuse what contradicts what was declared."""
-    options = plan.settings.data_options()
+def complete(plan: Outline, dataset: Dataset | None = None, key: int | None = None) -> Study:
+    """Read the records, or take those at hand, and refuse what contradicts what was declared.
+
+    `key`: of who holds which private record (`drawn_key`). It goes with the study and not with its settings, which
+    anybody may see.
+    """
+    options = plan.settings.data_options(key)
     dataset = dataset or (mapped(plan.dataset, options) if plan.dataset else load(options))
     check_facts(plan.facts, dataset)
-    return Study(with_agents(plan.settings, dataset), dataset, plan.problem, plan.parts, plan.facts)
+    settings = with_agents(plan.settings, dataset)
+    settings = replace(settings, partition_key="auto") if settings.private else settings
+    return Study(settings, dataset, plan.problem, plan.parts, plan.facts, key)
+
+
+def drawn_key(settings: Settings) -> int | None:
+    """The partition's key of a study of private records: the one that was given, else one that nobody knows."""
+    if not settings.private:
+        return None
+    return secrets.randbits(128) if settings.partition_key == "auto" else int(settings.partition_key)
 
 
 def noise_meaning(settings: Settings) -> str:

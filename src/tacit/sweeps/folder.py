@@ -14,8 +14,9 @@ import tomli_w
 
 from tacit.errors import InputError
 from tacit.results.files import make_folder, write_text
-from tacit.results.folder import LOCAL_ONLY
+from tacit.results.folder import LOCAL_ONLY, PARTITION_KEY, read_key
 from tacit.settings.settings import FIELDS
+from tacit.study.certified import drawn_key
 from tacit.sweeps.grid import Grid, Point, make_grid
 from tacit.version import VERSION
 from tacit.views.tables import format_setting
@@ -65,6 +66,22 @@ class SweepFolder:
             make_folder(self.local)
             write_text(self.local / "README.txt", LOCAL_ONLY)
         return self.local if private else self.path
+
+    def key(self, grid: Grid) -> int | None:
+        """The key by which all points deal the same private records out, kept in local-only; None: each has its own.
+
+        Points are compared on the same held-out records, so the first call draws a key for all of them.
+        """
+        private = [point.settings for point in grid.points if point.settings.private]
+        if not private or "partition_key" in grid.over:
+            return None
+        given, kept = private[0].partition_key, read_key(self.local)
+        if kept is None:
+            kept = drawn_key(private[0])
+            write_text(self.place(private=True) / PARTITION_KEY, f"{kept}\n")
+        elif given not in ("auto", kept):
+            raise InputError(f"{self.local / PARTITION_KEY} has another key than partition-key: choose another --out")
+        return kept
 
     def document(self, *more: str) -> dict[str, Any]:
         """What was asked, as it is written down: `over`, `settings` and more."""

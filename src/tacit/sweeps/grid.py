@@ -68,6 +68,8 @@ class Grid:
         written = [point.settings.written() for point in self.points]
         first = written[0]
         common = {name: first[name] for name in first if all(one.get(name) == first[name] for one in written)}
+        if any(point.settings.private for point in self.points):
+            common["partition_key"] = "auto"  # it is in local-only
         return {
             "over": {name: list(values) for name, values in self.over.items()},
             "settings": {name: value for name, value in common.items() if name not in self.over},

@@ -34,7 +34,7 @@ class Sweep(Ended):
 
     @property
     def unit(self) -> str:
-        """What is repeated: seed, or partition_seed where that is swept."""
+        """What is repeated: seed, or partition_key where that is swept."""
         return repeated_unit(self.grid.over)
 
     @property

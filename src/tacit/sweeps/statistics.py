@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from tacit.views.intervals import LEVEL, Interval, interval
 
-UNITS = {"seed": "seed", "partition_seed": "partition"}  # how the repeated unit is called
+UNITS = {"seed": "seed", "partition_key": "partition"}  # how the repeated unit is called
 
 Row: TypeAlias = Mapping[str, Any]
 At: TypeAlias = tuple[tuple[str, Any], ...]
@@ -33,7 +33,7 @@ class Comparison:
     difference: Interval
     simultaneous: Interval  # wide enough for all comparisons of the sweep to hold at once (Bonferroni)
     comparisons: int  # how many those are; exact ones do not count
-    unit: str  # what is repeated: seed or partition_seed
+    unit: str  # what is repeated: seed or partition_key
     exact: bool  # both without noise: no seed changes anything
 
     @property
@@ -55,7 +55,7 @@ class Comparison:
 
 def repeated_unit(varied: Iterable[str]) -> str:
     """What is repeated in a sweep over these settings."""
-    return "partition_seed" if "partition_seed" in varied else "seed"
+    return "partition_key" if "partition_key" in varied else "seed"
 
 
 def summaries(rows: Sequence[Row], settings: Sequence[str], unit: str) -> dict[At, Interval]:

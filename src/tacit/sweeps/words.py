@@ -68,7 +68,7 @@ def notes(comparisons: Sequence[Comparison], counts: Sequence[int], unit: str, h
             "hardened noise has no seeds; --seeds 5 simulates"
             if hardened
             else "sweep more of them"
-            if unit == "partition_seed"
+            if unit == "partition_key"
             else "--seeds 5 gives one"
         )
         return [ONE_SEED.format(unit=UNITS[unit], advice=advice)]

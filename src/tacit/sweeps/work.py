@@ -75,7 +75,7 @@ def compared(grid: Grid, compare: Sequence[str]) -> tuple[str, ...]:
     budgets = max(len(first.total_epsilon), len(first.epsilon)) > 1
     varied = {
         **({"algorithm": None} if len(first.algorithm) > 1 else {}),
-        **dict.fromkeys(name for name in grid.between if len(grid.over[name]) > 1 and name != "partition_seed"),
+        **dict.fromkeys(name for name in grid.between if len(grid.over[name]) > 1 and name != "partition_key"),
         **({"epsilon": None} if budgets else {}),
     }
     if not compare:
@@ -127,10 +127,11 @@ def train_grid(
     for sentence in cost.sentences():
         say(sentence)
     failed: dict[str, str] = {}
+    key = folder.key(grid)
     for number, point in enumerate(grid.points, 1):
         follow = _follow(number, grid, cost, point, watch)
         try:
-            _run_point(point, folder.run(point), follow, stop)
+            _run_point(point, folder.run(point), key, follow, stop)
         except Diverged as error:  # the others may not
             failed[point.name] = str(error)
     return cost, failed
@@ -141,7 +142,9 @@ def default_place(grid: Grid) -> Path:
     return Path("sweeps") / f"{time.strftime('%Y%m%d-%H%M%S')}-{'-'.join(grid.over)}".replace("_", "-")
 
 
-def _run_point(point: Point, path: Path, watch: Callable[[Progress], None], stop: Callable[[], bool]) -> None:
+def _run_point(
+    point: Point, path: Path, key: int | None, watch: Callable[[Progress], None], stop: Callable[[], bool]
+) -> None:
     if _begun(path):
         api.resume(path, watch=watch, stop=stop)
         return
@@ -150,6 +153,8 @@ def _run_point(point: Point, path: Path, watch: Callable[[Progress], None], stop
         shutil.rmtree(path)
     settings = {entry.name: getattr(point.settings, entry.name) for entry in dataclasses.fields(point.settings)}
     given = {name: value for name, value in settings.items() if not (name in BATCHED and value == ())}
+    if key is not None and point.settings.private:
+        given["partition_key"] = key
     api.run(watch=watch, stop=stop, **{**given, "out": path})
 
 

@@ -55,7 +55,7 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _load_sample(files: list[Path], options: DataOptions) -> Dataset:
-    sample = sample_writers(files, options.sample_fraction, options.train_share, options.partition_seed)
+    sample = sample_writers(files, options.sample_fraction, options.train_share, options.partition_key)
     if not sample.train:
         raise InputError(
             f"sample_fraction is {options.sample_fraction:g}: of the shards in {files[0].parent} it leaves"
@@ -145,7 +145,7 @@ SOURCES.register("femnist")(
             "rho_tc": 2000,
             "eta": "nonsmooth",
         },
-        takes=frozenset({"sample_fraction", "train_share", "partition_seed"}),
+        takes=frozenset({"sample_fraction", "train_share", "partition_key"}),
         published=True,
         image=(28, 28),
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tacit.data.assemble import Records, assemble
 from tacit.data.base import PARTITION_OPTIONS, SOURCES, DataOptions, Source
 from tacit.data.columns import TableFiles, open_table
-from tacit.data.partition import Agents, by_column, split
-from tacit.data.paths import table_name, table_schema
+from tacit.data.partition import DEAL, HOLD_OUT, Agents, by_column, by_draws, split
+from tacit.data.paths import names_agents, table_name, table_schema
 from tacit.data.room import Room, room_for
 from tacit.data.rows import chosen, feature_rows
 from tacit.data.schema import Schema
@@ -23,6 +26,8 @@ def load(options: DataOptions) -> Dataset:
     width = len(schema.features) + options.intercept + schema.target.width
     room = room_for(options, table.most + (test_table.most if test_table else 0), width)
     rows = Stream(table, schema, _wanted(table, schema, options), room)
+    if not (rows.rows or options.private):
+        raise InputError(f"no row of {table_name(options)} is a record: {'; '.join(rows.notes)}")
     units = None if schema.unit is None else Units(schema.unit, rows.units.names, rows.units.of)
     agents = _agents(rows, schema, units, options)
     agents, cut = (agents, []) if units is None else bound_units(agents, units)
@@ -41,23 +46,29 @@ def load(options: DataOptions) -> Dataset:
 
 
 def _wanted(table: TableFiles, schema: Schema, options: DataOptions) -> Wanted:
-    drawn = options.test_share and schema.unit is None
+    owners = table.folder or schema.agent is not None
+    held_out = [HOLD_OUT] if options.test_share else []
+    dealt = [DEAL] if by_draws(options) and not owners else []
     return Wanted(
         options.intercept,
-        owners=table.folder or schema.agent is not None,
+        owners=owners,
         units=schema.unit is not None,
-        draws=options.partition_seed if drawn else None,
+        key=options.partition_key,
+        draws=(*held_out, *dealt) if schema.unit is None else (),
     )
 
 
 def _agents(rows: Stream, schema: Schema, units: Units | None, options: DataOptions) -> Agents:
     """The owner's own agents, or, where the table names none, the partition's."""
     names = rows.owners.names
-    if not names:
+    if not names_agents(options, schema):
+        draws = _draws(rows, units, options, DEAL) if by_draws(options) else None
         if units is not None:
-            return deal_units(options, units, rows.records.labels, schema.target)
-        return split(options, rows.records.labels, schema.target)
-    if options.partition not in ("in-order", "column"):
+            return deal_units(options, units, rows.records.labels, schema.target, draws)
+        return split(options, rows.records.labels, schema.target, draws)
+    if not names:
+        raise InputError(f"column '{schema.agent}' names no agent: every record needs one")
+    if options.partition not in ("in-order", "hashed", "column"):
         raise InputError(f"partition {options.partition} would deal records to others: the table names its agents")
     if options.agents not in (DataOptions.agents, len(names)):
         raise InputError(f"agents is {options.agents}, but the table names {len(names)} agents of its own")
@@ -79,10 +90,18 @@ def _set_aside(
         return agents, test.records, [f"test table: {note}" for note in test.notes]
     if not options.test_share:
         return agents, None, []
-    draws = rows.draws if units is None else unit_draws(units, options.partition_seed)
-    agents, held = hold_out(agents, draws, options.test_share, "record" if units is None else "unit")
+    draws = _draws(rows, units, options, HOLD_OUT)
+    what = "record" if units is None else "unit"
+    agents, held = hold_out(agents, draws, options.test_share, what, options.private)
+    if not len(held):
+        return agents, None, []
     x, labels = rows.records.x, rows.records.labels[held]
     return agents, Records(feature_rows(x, 1, chosen([held]), x.shape[1], room), labels, encoded=True), []
+
+
+def _draws(rows: Stream, units: Units | None, options: DataOptions, purpose: bytes) -> NDArray[np.float64]:
+    """Each record's own draw for a purpose, or its unit's, [n]."""
+    return rows.draws(purpose) if units is None else unit_draws(units, options.partition_key, purpose)
 
 
 def _ignored(table: TableFiles, schema: Schema) -> list[str]:

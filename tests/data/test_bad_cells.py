@@ -1,0 +1,220 @@
+"""Whatever a cell holds, its record has a value by a public rule or is left out: no single record stops a run."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.data import DataOptions, describe, load
+from tacit.errors import InputError
+from tacit.settings import resolve
+from tacit.types import Dataset, Range
+
+from .helpers import AGENT, stack_x, write
+
+LABELS = {"classes": 'classes = ["no", "yes"]', "bounds": "bounds = [-1, 1]"}
+SCHEMA = """
+[label]
+column = "y"
+{label}
+[unit]
+column = "who"
+max_records = 2
+[columns.age]
+kind = "numeric"
+bounds = [0, 100]
+{age}
+[columns.sex]
+kind = "categorical"
+categories = ["f", "m", "other"]
+{sex}
+"""
+HEADER = "age,sex,who,site,y"
+ROWS = [f"{10 * i},{'fm'[i % 2]},p{i},{'ab'[i % 2]},{'no' if i % 3 else 'yes'}" for i in range(8)]
+
+
+def read(folder: Path, lines: list[str], schema: str = "", **changes: Any) -> Dataset:
+    """The table of these lines, as a certified run loads it; two agents by their column."""
+    (folder / "t.csv").write_bytes("\n".join([HEADER, *lines, ""]).encode(errors="surrogateescape"))
+    write(folder / "s.toml", schema or SCHEMA.format(label=LABELS["classes"], age="", sex="") + AGENT)
+    asked = {"data": str(folder / "t.csv"), "schema": str(folder / "s.toml"), "intercept": False} | changes
+    return load(resolve(asked).data_options(3))
+
+
+def every_bit(dataset: Dataset) -> list[bytes]:
+    return [array.tobytes() for shard in dataset.train for array in (shard.x, shard.y)]
+
+
+KEPT: dict[str, tuple[list[float], str]] = {  # line -> its features, and what its owner is told
+    "1e6,f,p,a,no": ([1, 1, 0, 0], "age: 1 value outside [0, 100] was clipped"),
+    "-7,f,p,a,no": ([0, 1, 0, 0], "age: 1 value outside [0, 100] was clipped"),
+    ",f,p,a,no": ([0.5, 1, 0, 0], "age: 1 missing value became 50"),
+    "old,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),
+    "inf,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),
+    "1e999,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),
+    "\udcff,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),  # a byte that is no UTF-8
+    "5,d,p,a,no": ([0.05, 0, 0, 0], "sex: 1 value that is no category became no category"),
+    "5,F,p,a,no": ([0.05, 0, 0, 0], "sex: 1 value that is no category became no category"),
+    "5,NA,p,a,no": ([0.05, 0, 0, 0], "sex: 1 missing value became no category"),
+    f"5,{'f' * 200_000},p,a,no": ([0.05, 0, 0, 0], "sex: 1 value that is no category became no category"),
+}
+LEFT_OUT = {
+    "5,f,p,a,perhaps": "y: 1 record without a label that the schema allows was left out",
+    "5,f,p,a,": "y: 1 record without a label that the schema allows was left out",
+    "5,f,,a,no": "who: 1 record without a unit was left out",
+    "5,f,p,,no": "site: 1 record without an agent was left out",
+    "5,f,p": "1 line that is no row of the table was left out",
+    "5,f,p,a,no,,": "1 line that is no row of the table was left out",
+    '5,"f"x,p,a,no': "1 line that is no row of the table was left out",
+}
+
+
+@pytest.mark.parametrize("line", KEPT)
+def test_a_bad_cell_has_the_value_of_a_public_rule(tmp_path: Path, line: str) -> None:
+    without = read(tmp_path, ROWS)
+    found = read(tmp_path, [*ROWS[:3], line, *ROWS[3:]])
+    features, note = KEPT[line]
+    assert found.notes[0] == f"{note} (on line 5 of t.csv)" and not without.notes
+    own = found.train[0].x.tolist()
+    assert own.pop(2) == features  # behind rows 0 and 2, its agent's
+    assert own == without.train[0].x.tolist()
+    assert every_bit(found)[2:] == every_bit(without)[2:]
+
+
+@pytest.mark.parametrize("line", LEFT_OUT)
+def test_a_line_that_is_no_record_is_left_out(tmp_path: Path, line: str) -> None:
+    without = read(tmp_path, ROWS)
+    found = read(tmp_path, [*ROWS[:3], line, *ROWS[3:]])
+    assert found.notes[0].startswith(f"{LEFT_OUT[line]} (") and "line 5 of t.csv" in found.notes[0]
+    assert every_bit(found) == every_bit(without)
+    assert describe(found)["notes"] == list(found.notes)  # what `tacit data info` shows
+
+
+@pytest.mark.parametrize(
+    ("age", "sex", "features"),
+    [
+        ("missing = 'low'", "missing = 'other'", [0, 0, 0, 1]),
+        ("missing = 'high'", "missing = 'f'", [1, 1, 0, 0]),
+        ("missing = 25", "missing = 'none'", [0.25, 0, 0, 0]),
+    ],
+)
+@pytest.mark.parametrize("line", ["x,d,p,a,no", ",,p,a,no"])
+def test_the_schema_says_what_is_no_value(tmp_path: Path, age: str, sex: str, features: list[float], line: str) -> None:
+    schema = SCHEMA.format(label=LABELS["classes"], age=age, sex=sex) + AGENT
+    assert read(tmp_path, [line, *ROWS], schema).train[0].x[0].tolist() == features
+
+
+@pytest.mark.parametrize(
+    ("label", "values"), [("5", [1.0]), ("-5", [0.0]), ("0", [0.5]), ("x", []), ("", []), ("inf", []), ("1e999", [])]
+)
+def test_a_number_to_predict_is_clipped_or_its_record_left_out(tmp_path: Path, label: str, values: list[float]) -> None:
+    schema = SCHEMA.format(label=LABELS["bounds"], age="", sex="")
+    found = read(tmp_path, [f"5,f,p,a,{label}", "6,m,q,a,1"], schema, agents=1)
+    assert found.train[0].y[:, 0].tolist() == [*values, 1.0]
+
+
+def test_schemas_cannot_ask_for_an_error(tmp_path: Path) -> None:
+    for age, sex in (("missing = 'error'", ""), ("", "missing = 'error'")):
+        with pytest.raises(InputError, match=r"no missing rule in \[columns\.(age|sex)\] 'error'"):
+            read(tmp_path, ROWS, SCHEMA.format(label=LABELS["classes"], age=age, sex=sex))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is empty: it must begin with a header line"),
+        (b"age,sex,who,site,y\n", "has a header but no records"),
+        (b"age;sex;who;site;y\n1;f;p;a;no\n", "columns are separated by commas"),
+        (b"age,sex,who,site\n1,f,p,a\n", "no column 'y'"),
+        (b"\xff\xfea\x00g\x00e\x00,\x00", "is not UTF-8 text"),
+        (b'age,sex,who,site,y\n1,"f,p,a,no\n', "is not CSV"),
+    ],
+)
+def test_a_file_that_is_wrong_as_a_whole_is_refused(tmp_path: Path, content: bytes, sentence: str) -> None:
+    read(tmp_path, ROWS)
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InputError, match=sentence):
+        load(DataOptions(data=str(tmp_path / "t.csv"), schema=str(tmp_path / "s.toml"), private=True))
+
+
+CELLS = (
+    st.sampled_from(
+        ["0", "50", "1e3", "-1", "nan", "NA", "", "inf", "1e999", "f", "m", "other", "no", "yes", "1_0", "٣"]
+    )
+    | st.text(st.characters(codec="utf-8"), max_size=4)
+    | st.floats().map(str)
+)
+LINES = st.lists(st.lists(CELLS, min_size=5, max_size=5) | st.lists(CELLS, max_size=7), max_size=6)
+AGE = st.sampled_from(["", "missing = 'low'", "missing = 'high'", "missing = 33.0"])
+SEX = st.sampled_from(["", "missing = 'none'", "missing = 'other'"])
+
+
+@settings(deadline=None, max_examples=60)
+@given(LINES, st.sampled_from(sorted(LABELS)), AGE, SEX, st.booleans(), st.integers(0, 5))
+@example([["\x00", "\r", "\n", '"', "\ufeff"]], "classes", "", "", True, 0)
+def test_the_encoder_is_total_and_a_record_changes_no_other(
+    lines: list[list[str]], label: str, age: str, sex: str, agent: bool, at: int
+) -> None:
+    """Every table loads, records lie in the unit box, and a line taken out takes along its own record at most."""
+    schema = SCHEMA.format(label=LABELS[label], age=age, sex=sex) + (AGENT if agent else "")
+    # one line that is right for every label and agent, so that there is a file and a party
+    whole = [["5", "f", "someone", "a", "0" if label == "bounds" else "no"], *lines]
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder, "s.toml"), schema)
+        for rows in (whole, whole[:1] + [row for i, row in enumerate(lines) if i != at]):
+            with Path(folder, "t.csv").open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows([HEADER.split(","), *rows])
+            options = {"schema": str(Path(folder, "s.toml")), "partition": "hashed", "private": True}
+            found.append(load(DataOptions(data=str(Path(folder, "t.csv")), agents=10, **options)))  # type: ignore[arg-type]
+    for dataset in found:
+        x = stack_x(dataset.train)
+        assert np.isfinite(x).all() and x.min() >= 0 and x.max() <= 1 and 1 <= len(x) <= len(whole)
+        y = np.concatenate([shard.y for shard in dataset.train])
+        assert ((y >= 0) & (y <= 1)).all() and (isinstance(dataset.target, Range) or (y.sum(axis=1) == 1).all())
+    one, other = found
+    assert len(stack_x(one.train)) - len(stack_x(other.train)) in (0, 1) or at >= len(lines) or _of_a_unit(lines, at)
+
+
+def _of_a_unit(lines: list[list[str]], at: int) -> bool:
+    """Whether the line's person has others: of their rows the first two count, so that a third may take its place."""
+    return len(lines[at]) == 5 and sum(len(row) == 5 and row[2].strip() == lines[at][2].strip() for row in lines) > 2
+
+
+def test_parquet_cells_follow_the_same_rules(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    schema = write(tmp_path / "s.toml", SCHEMA.format(label=LABELS["classes"], age="", sex=""))
+    raw = pa.array([b"f", b"\xff\xfe", b"m", b"x", None], pa.binary())
+    broken = pa.Array.from_buffers(pa.string(), 5, raw.buffers())  # texts that are no UTF-8
+    columns = {
+        "age": pa.array([1.0, float("inf"), float("-inf"), float("nan"), None]),
+        "sex": broken,
+        "who": pa.array(["p", "q", "r", "s", None]),
+        "y": pa.array(["no", "yes", "no", "maybe", "no"]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    options: dict[str, Any] = {"agents": 1, "partition": "hashed", "private": True}
+    found = load(DataOptions(data=str(tmp_path / "t.parquet"), schema=str(schema), **options))
+    assert found.train[0].x.tolist() == [[0.01, 1, 0, 0], [0.5, 0, 0, 0], [0.5, 0, 1, 0]]
+
+
+def test_a_run_goes_on_and_tells_only_its_owner(tmp_path: Path) -> None:
+    """Nothing in public, not even a number, differs with the bad cells; the owner finds their places."""
+    folder = tmp_path
+    read(folder, [*ROWS, "x,d,p9,a,no", "5,f,p", "5,f,p8,a,perhaps"])
+    asked: dict[str, Any] = {"agents": 2, "total_records": 20, "rounds": 2, "noise": "hardened"}
+    where = {"data": folder / "t.csv", "schema": folder / "s.toml"}
+    run = tacit.run(**where, **asked, out=folder / "run")
+    told = run.folder.read_start()["data"]["notes"]
+    assert len(told) == 4 and all("line" in note for note in told)
+    for path in (folder / "run").rglob("*"):
+        if path.is_file() and "local-only" not in path.parts:
+            assert not any(note.encode() in path.read_bytes() for note in (*told, "left out", "no category"))

@@ -1,0 +1,200 @@
+"""A private table is dealt out by each record itself: whoever leaves moves nobody else."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.data import DataOptions, load
+from tacit.data.partition import DEAL, HOLD_OUT, hashed, hashed_dirichlet
+from tacit.data.units import Units, record_draws, unit_draws
+from tacit.errors import InputError
+from tacit.settings import resolve
+from tacit.study.certified import complete, outline
+from tacit.types import GRID, Dataset, Shard
+
+from .helpers import AGENT, write
+
+SCHEMA = '[label]\ncolumn = "y"\nclasses = ["a", "b", "c"]\n[columns.v]\nkind = "numeric"\nbounds = [0, 1000]\n'
+UNIT = '[unit]\ncolumn = "who"\nmax_records = 3\n'
+ROWS = 1000
+AGENTS = 10
+WAYS = {
+    "default": {},
+    "dirichlet": {"partition": "dirichlet"},
+    "very skewed": {"partition": "dirichlet", "dirichlet_alpha": 0.01},
+}
+HELD_OUT = {"all": {}, "held out": {"test_share": 0.3}}
+LARGER = {"in memory": {}, "in files": {"memory": "0.001kB"}}
+
+
+def rows_of(n: int = ROWS, persons: int = 400) -> list[str]:
+    rng = np.random.default_rng(7)
+    return [f"{i},p{rng.integers(persons)},{'aab'[rng.integers(3)]}" for i in range(n)]
+
+
+def table(folder: Path, rows: list[str], more: str = "") -> dict[str, Any]:
+    """The settings of a certified run on these rows."""
+    write(folder / "t.csv", "\n".join(["v,who,y", *rows]) + "\n")
+    return {
+        "data": str(folder / "t.csv"),
+        "schema": str(write(folder / "s.toml", SCHEMA + more)),
+        "agents": AGENTS,
+        "total_records": ROWS,
+        "noise": "hardened",
+    }
+
+
+def values(shard: Shard | None) -> Counter[int]:
+    return Counter() if shard is None else Counter(round(1000 * v) for v in shard.x[:, 0].tolist())
+
+
+def read(asked: dict[str, Any], key: int = 5) -> Dataset:
+    return load(resolve(asked).data_options(key))
+
+
+@pytest.mark.parametrize("lying", LARGER)
+@pytest.mark.parametrize("held", HELD_OUT)
+@pytest.mark.parametrize("unit", ["", UNIT])
+@pytest.mark.parametrize("way", WAYS)
+def test_one_who_leaves_changes_one_agent_by_exactly_their_records(
+    tmp_path: Path, way: str, unit: str, held: str, lying: str
+) -> None:
+    rows = rows_of()
+    whole = read(table(tmp_path, rows, unit) | WAYS[way] | HELD_OUT[held] | LARGER[lying])
+    assert len(whole.train) == AGENTS
+    for at in (0, 499, 999):
+        person = rows[at].split(",")[1]
+        gone = {i for i, row in enumerate(rows) if (row.split(",")[1] == person if unit else i == at)}
+        left = [row for i, row in enumerate(rows) if i not in gone]
+        other = read(table(tmp_path, left, unit) | WAYS[way] | HELD_OUT[held] | LARGER[lying])
+        pairs = [*zip(whole.train, other.train, strict=True), (whole.test, other.test)]
+        moved = [values(one) - values(two) for one, two in pairs]
+        assert not any(values(two) - values(one) for one, two in pairs)
+        assert sum(bool(one) for one in moved) == 1
+        found = next(one for one in moved if one)
+        assert set(found) <= gone and found.total() == (min(3, len(gone)) if unit else 1)
+
+
+@pytest.mark.parametrize("unit", ["", UNIT])
+@pytest.mark.parametrize("way", WAYS)
+def test_all_uploads_together_move_by_one_clip_at_most(tmp_path: Path, way: str, unit: str) -> None:
+    """The sums of hardened runs, which are exact: nothing is allowed for rounding."""
+    rows = rows_of()
+    plan = outline(resolve(table(tmp_path, rows, unit) | WAYS[way]))
+    release, z = plan.parts[0].algorithm.release, np.random.default_rng(1).normal(size=(2, 1, 3))  # type: ignore[attr-defined]
+    bits = release.bits(plan.problem)
+
+    def sums() -> list[Any]:
+        dataset = complete(plan, key=11).dataset
+        return [release.sum(plan.problem, z, shard, bits) for shard in dataset.train]
+
+    before, at = sums(), 321
+    person = rows[at].split(",")[1]
+    table(tmp_path, [row for i, row in enumerate(rows) if (row.split(",")[1] != person if unit else i != at)], unit)
+    moved = np.sqrt(sum(float(((one - two) ** 2).sum()) for one, two in zip(before, sums(), strict=True)))
+    clip = float(plan.settings.clip) * GRID * 2.0**bits
+    assert 0.0 < moved <= (3 if unit else 1) * clip
+
+
+def test_a_table_in_certified_mode_is_not_dealt_out_by_places(tmp_path: Path) -> None:
+    asked = table(tmp_path, rows_of(20))
+    assert resolve(asked).partition == "hashed"
+    assert resolve({**asked, "mode": "paper", "total_records": "auto", "noise": "seeded"}).partition == "in-order"
+    assert resolve({}).partition == "in-order"  # the partition of a published data set is public
+    for way in ("in-order", "shuffled"):
+        sentence = rf"^partition {way} deals records out by their places .*: certified mode takes hashed or dirichlet$"
+        with pytest.raises(InputError, match=sentence):
+            outline(resolve({**asked, "partition": way}))
+        with pytest.raises(InputError, match=sentence):
+            read({**asked, "partition": way})
+    write(tmp_path / "s.toml", SCHEMA + AGENT.replace("site", "who"))
+    assert len(read({**asked, "partition": "in-order"}).train) > 1  # it names its agents: nothing is dealt out
+
+
+def test_a_bound_that_the_draw_can_break_is_refused(tmp_path: Path) -> None:
+    asked = table(tmp_path, rows_of(20))
+    assert outline(resolve(asked)).facts.records_max == ROWS
+    assert outline(resolve({**asked, "records_max": 2000})).facts.largest == 2000
+    for most in (100, {f"agent-{p + 1}": 999 for p in range(AGENTS)}):
+        with pytest.raises(InputError, match=r"^records-max is \d+, but this table is dealt out by a draw for each re"):
+            outline(resolve({**asked, "records_max": most}))
+
+
+def test_who_is_held_out_does_not_tell_whose_it_is() -> None:
+    x, labels = np.random.default_rng(2).random((4000, 3)), np.zeros(4000, np.intp)
+    units = Units(None, tuple(f"u{i}" for i in range(4000)), np.arange(4000, dtype=np.int32))  # type: ignore[arg-type]
+    for dealt, held in (
+        [record_draws(x, labels, 3, purpose) for purpose in (DEAL, HOLD_OUT)],
+        [unit_draws(units, 3, purpose) for purpose in (DEAL, HOLD_OUT)],
+    ):
+        assert abs(np.corrcoef(dealt, held)[0, 1]) < 0.07  # four standard deviations
+        shares = [np.mean(held[own] < 0.3) for own in hashed(dealt, 4)]
+        assert all(abs(share - 0.3) < 0.06 for share in shares)
+
+
+@given(st.lists(st.floats(0, 1), max_size=30), st.integers(1, 9), st.integers(0, 2**128 - 1), st.floats(1e-6, 1e6))
+def test_every_record_has_one_agent_whatever_the_others(
+    draws: list[float], agents: int, key: int, alpha: float
+) -> None:
+    at, labels = np.array(draws), np.arange(len(draws)) % 3
+    for dealt, alone in (
+        (hashed(at, agents), lambda i: hashed(at[i : i + 1], agents)),
+        (
+            hashed_dirichlet(at, labels, 3, agents, alpha, key),
+            lambda i: hashed_dirichlet(at[i : i + 1], labels[i : i + 1], 3, agents, alpha, key),
+        ),
+    ):
+        assert len(dealt) == agents and sorted(np.concatenate(dealt).tolist()) == list(range(len(draws)))
+        for i in range(len(draws)):
+            assert [i in own for own in dealt] == [len(own) == 1 for own in alone(i)]
+
+
+def test_shares_are_uneven_and_those_of_the_key() -> None:
+    draws, labels = np.random.default_rng(0).random(30_000), np.repeat(np.arange(3), 10_000)
+    sizes = [[len(own) for own in hashed_dirichlet(draws, labels, 3, 10, 0.5, key)] for key in (1, 1, 2)]
+    assert sizes[0] == sizes[1] != sizes[2]
+    assert max(sizes[0]) > 3 * min(sizes[0])
+    assert max(map(len, hashed(draws, 10))) < 3300
+
+
+def test_a_record_s_hash_is_the_same_in_every_row_format_and_precision(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [row.split(",") for row in rows_of(60)]
+    asked = table(tmp_path, [",".join(row) for row in rows])
+    columns = {"v": [int(row[0]) for row in rows], "who": [row[1] for row in rows], "y": [row[2] for row in rows]}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    one = read(asked)
+    for other in (
+        read({**asked, "data": str(tmp_path / "t.parquet")}),
+        read({**asked, "precision": "float32", "intercept": False}),
+    ):
+        assert [values(shard) for shard in one.train] == [values(shard) for shard in other.train]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 20), st.integers(0, 2**128 - 1))
+def test_equal_rows_go_to_one_agent_and_some_agents_have_none(found: list[int], agents: int, key: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asked = table(Path(folder), [f"{v},p,a" for v in found]) | {"agents": agents}
+        dataset = read(asked, key)
+    assert sum((values(shard) for shard in dataset.train), Counter()) == Counter(found)
+    assert all(sum(v in values(shard) for shard in dataset.train) == 1 for v in set(found))
+
+
+def test_mode_paper_keeps_the_order_of_the_file(tmp_path: Path) -> None:
+    table(tmp_path, rows_of(20))
+    given = {"data": str(tmp_path / "t.csv"), "schema": str(tmp_path / "s.toml"), "agents": 3, "mode": "paper"}
+    dataset = load(resolve(given).data_options())
+    assert [round(1000 * v) for shard in dataset.train for v in shard.x[:, 0]] == list(range(20))
+    assert [len(shard.x) for shard in dataset.train] == [7, 7, 6]
+    options = DataOptions(data=given["data"], schema=given["schema"], agents=1, test_share=0.25)
+    test = load(options).test
+    assert sorted(values(test)) == [3, 9, 12, 15]  # as it has always been drawn with key 0
