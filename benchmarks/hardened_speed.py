@@ -3,8 +3,8 @@
     python benchmarks/hardened_speed.py [REPEATS]
 
 Every run is a process of its own, as a user starts it, and the two kinds take turns, so that whatever else the machine
-does falls on both. The result is benchmarks/results/hardened_speed.json: medians in seconds, and their ratio. `whole` is
-the process from its start to its end, `training` what happens between the first round and the last.
+does falls on both. The result is benchmarks/results/hardened_speed.json: medians in seconds, and their ratio. `whole`
+is the process from its start to its end, `training` what happens between the first round and the last.
 """
 
 from __future__ import annotations
