@@ -24,6 +24,7 @@ from tacit.study import Interrupted, Progress, Study, finish, train
 from tacit.study.begin import Reservation, beginning, digest, own_part, prepare, reserved
 from tacit.study.close import settle, sign
 from tacit.study.forecast import forecast
+from tacit.study.recorder import refuse_stopped
 from tacit.study.sent import Sent, replay
 from tacit.study.tradeoff import PlanView, plan_view
 from tacit.types import Array
@@ -190,6 +191,7 @@ def _begun(folder: RunFolder) -> tuple[dict[str, Any], str] | None:
             write_report(folder)
         return None
     config, begun = folder.read_config(), folder.read_start()
+    refuse_stopped(folder)
     settings = resolve(config)
     _check_unchanged(folder, begun)
     if settings.ledger:

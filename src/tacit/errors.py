@@ -1,4 +1,4 @@
-"""The one error a user is meant to see, and the sentence it says."""
+"""The errors a user is meant to see, one class for each meaning, and the sentences they say."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ class InputError(ValueError):
 
 class Everywhere(InputError):
     """An error that all processes of a run have in common, so that only the first of them says it."""
+
+
+class Diverged(Everywhere):
+    """A run's numbers are no longer finite; a sweep or a frontier notes it and goes on with other points."""
+
+
+class PrivacyViolation(BaseException):
+    """Something was released that the run's plan does not cover: everything stops, and nothing of it may be shown.
+
+    It is neither an InputError nor an Exception, as KeyboardInterrupt is none: code that goes on after an error, ours
+    or a library's (a search of scikit-learn's gives a failed fit the score nan), must not go on after this one. The
+    command line ends with exit code 3.
+    """
 
 
 class LedgerWarning(UserWarning):

@@ -9,6 +9,7 @@ import pytest
 
 from tacit.data import read_schema
 from tacit.errors import InputError
+from tacit.federation.agreement import agree
 from tacit.federation.draft import draft_terms
 from tacit.federation.terms import STUDY_KEYS, read_terms, schema_hash
 from tests.federation.helpers import SCHEMA, SITES, TERMS, merged, write_terms, write_toml
@@ -225,3 +226,10 @@ def test_a_draft_can_be_read(tmp_path: Path) -> None:
     text = draft_terms("digits", "", "mnist14", dict.fromkeys(SITES, 20000), 60000, 1.0, 1e-6, "localhost", 8002)
     (tmp_path / "federation.toml").write_text(text)
     assert read_terms(tmp_path / "federation.toml").data == "mnist14"
+
+
+def test_rounds_that_a_given_noise_has_no_room_for_are_refused_not_cut(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"rounds is 300, but with noise-multiplier 20 only \d+ rounds fit"):
+        agree(read_terms(write_terms(tmp_path, {"study": {"rounds": 300}})))
+    planned = agree(read_terms(write_terms(tmp_path, {"study": {"rounds": "auto"}})))
+    assert planned.part.rounds == planned.outline.settings.rounds and planned.part.rounds < 300

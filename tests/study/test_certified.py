@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import InputError
+from tacit.errors import InputError, PrivacyViolation
 from tacit.privacy.accounting import tightest
 from tacit.privacy.events import Hidden, Noise
 from tacit.privacy.ledger import releases
@@ -157,9 +158,28 @@ def test_a_unit_with_several_records_needs_as_many_times_the_noise(tmp_path: Pat
     assert "Simulated: every patient (its records at one party) is protected" in unit.folder.report.read_text()
 
 
-def test_a_run_stops_before_the_round_that_would_exceed_its_budget(tmp_path: Path) -> None:
-    run = train(tmp_path / "r", noise_multiplier=20.0, rounds=100, local_updates=2, algorithm="objpm")
+@pytest.mark.parametrize("ask", [tacit.run, tacit.plan, tacit.dry_run])
+def test_more_rounds_than_a_given_noise_leaves_room_for_are_refused(tmp_path: Path, ask: Any) -> None:
+    """They were cut before, without a word."""
+    given = {"noise_multiplier": 20.0, "rounds": 300, "total_epsilon": 1.0, "out": str(tmp_path / "r")}
+    with pytest.raises(InputError) as refused:
+        ask(**CLINICS | given)
+    words = str(refused.value)
+    for part in ("rounds is 300", "noise-multiplier 20 ", "total-epsilon 1:", "give rounds"):
+        assert part in words, words
+    fit = int(re.findall(r"only (\d+) rounds fit", words)[0])
+    assert 1 < fit < 300
+    assert not (tmp_path / "r").exists()
+    with pytest.raises(InputError, match=f"only {fit} rounds fit"):
+        ask(**CLINICS | given | {"rounds": fit + 1})
+    tacit.dry_run(**CLINICS | given | {"rounds": fit})
+
+
+def test_rounds_left_open_are_planned_for_a_given_noise(tmp_path: Path) -> None:
+    given = {"noise_multiplier": 20.0, "local_updates": 2, "algorithm": "objpm", "rounds": "auto"}
+    run = train(tmp_path / "r", **given)
     done = run.runs[0]["rounds"]
+    assert done == run.folder.read_config()["rounds"] == tacit.plan(**CLINICS | given).part.rounds
     event = Noise("gaussian", 20.0, math.inf, 1.0)
     assert 1 < done < 100
     assert tightest({event: 2 * done}, 1e-6).epsilon <= 1.0 < tightest({event: 2 * done + 2}, 1e-6).epsilon
@@ -368,5 +388,5 @@ def test_a_run_with_a_budget_stops_where_something_is_released_without_noise(
 ) -> None:
     """A method that forgets its noise, whatever its plan says: the ledger's entry would be infinite, and it ends."""
     monkeypatch.setattr(OutputNoise, "scale", lambda self, moved: np.zeros(len(moved)))
-    with pytest.raises(InputError, match="dp-fedavg released something without noise in round 1"):
+    with pytest.raises(PrivacyViolation, match="dp-fedavg released something without noise in round 1"):
         tacit.run(**CLINICS | {"algorithm": "dp-fedavg", "rounds": 2, "out": str(tmp_path / "r")})

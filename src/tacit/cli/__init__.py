@@ -33,10 +33,11 @@ from tacit.cli.told import Told
 from tacit.cli.train import resume, train
 from tacit.cli.use import evaluate, predict
 from tacit.engine.team import rank_here
-from tacit.errors import Everywhere, InputError, LedgerWarning
+from tacit.errors import Everywhere, InputError, LedgerWarning, PrivacyViolation
 from tacit.telling import listening
 from tacit.version import VERSION
 
+WRONG, VIOLATION = 2, 3  # exit codes: what was given or asked for is wrong; more was released than any plan covers
 LAST_WORDS = 1.0  # seconds: torchrun ends all ranks when one ends badly, and the first has to say why
 
 click.rich_click.SHOW_ARGUMENTS = True
@@ -57,6 +58,14 @@ def cli() -> None:
       tacit ledger runs/a               what a run spent
       tacit federation demo             sites on their own, over a network
       tacit doctor                      what is installed, and where data lies
+
+    \b
+    Exit codes:
+      0    done
+      1    the answer is no: a claim is refuted, something must be mended
+      2    something given is wrong, or cannot be done; a sentence says what
+      3    privacy violation: all stops, and nothing of the run may be shown
+      130  stopped by Ctrl-C or a signal
     """
 
 
@@ -83,7 +92,7 @@ click.rich_click.COMMAND_GROUPS = {
 
 
 def run() -> None:
-    """Run a command; what the user got wrong ends with one sentence and exit code 2."""
+    """Run a command; what the user got wrong ends with one sentence and exit code 2, a privacy violation with 3."""
     stdout.quiet = stderr.quiet = rank_here() > 0  # of the ranks of a run, the first speaks
     warnings.showwarning = _warned
     try:
@@ -94,6 +103,8 @@ def run() -> None:
         _fail(f"{_one_line(error.format_message())}; see '{_help_of(error)}'", everywhere=True)
     except InputError as error:
         _fail(str(error), everywhere=isinstance(error, Everywhere))
+    except PrivacyViolation as violation:
+        _fail(f"privacy violation: {violation}", everywhere=True, code=VIOLATION)
     except (KeyboardInterrupt, click.Abort):
         stderr.print("stopped")
         _leave(130)
@@ -128,12 +139,12 @@ def _help_of(error: click.ClickException) -> str:
     return f"{context.command_path if context else 'tacit'} --help"
 
 
-def _fail(sentence: str, everywhere: bool = False) -> None:
+def _fail(sentence: str, everywhere: bool = False, code: int = WRONG) -> None:
     """Say it and end; a rank of a run says only what the first does not."""
     rank = rank_here()
     if rank == 0 or not everywhere:
         click.echo(f"error: rank {rank}: {sentence}" if rank else f"error: {sentence}", err=True)
-    _leave(2)
+    _leave(code)
 
 
 def _leave(code: int) -> None:

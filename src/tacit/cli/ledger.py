@@ -195,7 +195,7 @@ def adopt(file: Path, key: Path | None, lost_machine: bool) -> None:
 
 def print_totals(totals: Mapping[str, Any]) -> None:
     """What a run's ledger comes to."""
-    if not totals["runs"]:
+    if not totals["events"]:
         raise InputError("nothing was released yet: the ledger holds the plan alone")
     stdout.print(PAPER_HEADLINE if totals["mode"] == "paper" else headline(totals), soft_wrap=True, highlight=False)
     headings = ("run", "agents", "spent", "left", *(f"δ {delta:g}" for delta in SHOWN_DELTAS), "δ 0")

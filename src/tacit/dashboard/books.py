@@ -41,7 +41,7 @@ def ledger(folder: RunFolder) -> dict[str, Any]:
     """The ledger, its chain checked: what it comes to for each run, and its newest lines."""
     entries = folder.read_ledger()
     totals = ledger_totals(entries)
-    count = len(totals["runs"])
+    count = sum(1 for run in totals["runs"] if run["agents"])
     together = (
         "" if count < 2 else f"All {count} runs shown to the same eyes: ε {format_epsilon(totals['all_runs_epsilon'])}"
     )
@@ -92,7 +92,7 @@ def _what(entry: Mapping[str, Any]) -> str:
             return (
                 f"total ε {format_epsilon(entry['total_epsilon'])} over {entry['rounds']} rounds, seed {entry['seed']}"
             )
-        case "non_private":
+        case "non_private" | "violation":
             return str(entry["reason"])
         case "release":
             return ", ".join([str(entry["mechanism"]), *_figures(entry)])

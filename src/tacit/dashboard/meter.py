@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from tacit.privacy.accounting import EXPLAINED, Bound, tightest
 from tacit.privacy.events import Event, event_of
-from tacit.privacy.guarantee import headline
+from tacit.privacy.guarantee import headline, holds
 from tacit.privacy.ledger import releases
 from tacit.privacy.statement import PAPER_HEADLINE, statement
-from tacit.privacy.totals import central_methods
+from tacit.privacy.totals import ledger_totals
 from tacit.views.curves import run_label
 from tacit.views.tables import format_epsilon
 
@@ -35,14 +35,11 @@ def meters(ledger: Sequence[Mapping[str, Any]], done: Mapping[int, int]) -> dict
     if study["mode"] == "paper":
         return {"headline": PAPER_HEADLINE, "good": False, "reasons": statement(ledger)["reasons"], "runs": []}
     plans = [entry for entry in ledger if entry["kind"] == "plan"]
-    agents = _agents(ledger)
-    non_private = next((entry["reason"] for entry in ledger if entry["kind"] == "non_private"), None)
-    facts = {"unit": study["public"]["unit"], "delta": study["delta"], "noise": study["noise"]}
-    promise = headline(facts | {"runs": plans, "non_private": non_private, "central": central_methods(study)})
+    agents, totals = _agents(ledger), ledger_totals(ledger)
     return {
-        "headline": promise,
+        "headline": headline(totals),
         "reasons": [],
-        "good": study["noise"] == "hardened" and not non_private and any(_private(plan) for plan in plans),
+        "good": holds(totals),
         "delta": study["delta"],
         "runs": _alike([_run(plan, ledger, agents, done.get(plan["run"], 0), study) for plan in plans]),
     }

@@ -11,15 +11,15 @@ from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from itertools import count, pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from tacit.algorithms.base import Step
 from tacit.algorithms.server import Received
 from tacit.arrays import as_like, double, namespace, to_numpy
-from tacit.engine.team import ALONE, Answers, Team, Wishes, ranks_here
-from tacit.errors import Everywhere, InputError
+from tacit.engine.team import ALONE, Alarm, Answers, Team, Wishes, calm, ranks_here
+from tacit.errors import Diverged, Everywhere, InputError, PrivacyViolation
 from tacit.kernels.threads import cores
 from tacit.types import Array
 
@@ -28,6 +28,7 @@ T = TypeVar("T")
 LOST = "a rank has ended, and the others cannot go on without it: 'tacit resume' goes on from the last checkpoint"
 PATIENCE = timedelta(minutes=30)  # for the slowest rank: it may be loading, or writing the report
 NOTHING = Wishes()
+Reason: TypeAlias = tuple[type[Everywhere | PrivacyViolation], str]
 _joined = count()
 
 
@@ -59,6 +60,7 @@ class Ranks:
     rank: int
     size: int
     wish: Callable[[], Wishes] = Wishes
+    alarm: Alarm = calm
     heard: Wishes = NOTHING
 
     @property
@@ -79,11 +81,11 @@ class Ranks:
         said = None
         try:
             done.append(work())
-        except InputError as error:
-            said = str(error)
-        for rank, sentence in enumerate(self._exchanged(said)):
-            if sentence is not None:
-                raise Everywhere(sentence if rank == 0 else f"rank {rank}: {sentence}")
+        except (InputError, PrivacyViolation) as error:
+            said = _kind(error), str(error)
+        found = [(rank, *one) for rank, one in enumerate(self._exchanged(said)) if one is not None]
+        for rank, kind, sentence in sorted(found, key=lambda one: one[1] is not PrivacyViolation):  # that one first
+            raise kind(sentence if rank == 0 else f"rank {rank}: {sentence}")
         return done[0]
 
     def told(self, work: Callable[[], T]) -> T:
@@ -92,18 +94,19 @@ class Ranks:
 
     def dealt(self, work: Callable[[], Sequence[T]]) -> T:
         """Rank 0's item for this rank, or its reason against it."""
-        items: list[tuple[str | None, Any]] | None = None
+        items: list[tuple[Reason | None, Any]] | None = None
         if self.leads:
             try:
                 items = [(None, item) for item in work()]
-            except InputError as error:
-                items = [(str(error), None)] * self.size
+            except (InputError, PrivacyViolation) as error:
+                items = [((_kind(error), str(error)), None)] * self.size
         own: list[Any] = [None]
         with _lost():
             self.dist.scatter_object_list(own, items, src=0)
         said, item = own[0]
         if said is not None:
-            raise Everywhere(said)
+            kind, sentence = said
+            raise kind(sentence)
         dealt: T = item
         return dealt
 
@@ -130,16 +133,21 @@ class Ranks:
         own = Received.of({p: step.upload for p, step in steps.items()})
         squares = sum((double(upload.z - w) ** 2).sum(axis=(0, 2)) for upload in own.uploads.values())
         noise = np.sum([step.noise for step in steps.values()], axis=0)
-        figures = as_like(np.concatenate([noise, [own.answered, *self.wish()]]), own.total.z)
+        wishes = self.wish()._replace(alarm=self.alarm(steps))
+        figures = as_like(np.concatenate([noise, [own.answered, *wishes]]), own.total.z)
         *fields, squares, figures = self._added(*own.total, squares, figures)
-        *sizes, agents, stop, save = to_numpy(figures)
-        self.heard = Wishes(bool(stop), bool(save))
+        *sizes, agents, stop, save, alarm = to_numpy(figures)
+        self.heard = Wishes(bool(stop), bool(save), bool(alarm))
         received = Received(own.uploads, type(own.total)(*fields), int(agents))
         return Answers(received, np.array(sizes) / agents, partial(_residual, w, received, squares))
 
-    def heeding(self, wish: Callable[[], Wishes]) -> Ranks:
+    def heeding(self, wish: Callable[[], Wishes], alarm: Alarm = calm) -> Ranks:
         """With this rank's wishes."""
-        return replace(self, wish=wish, heard=NOTHING)
+        return replace(self, wish=wish, alarm=alarm, heard=NOTHING)
+
+    def alarmed(self) -> bool:
+        """Whether any rank found an alarming step in the last all-reduce."""
+        return self.heard.alarm
 
     def wishes(self) -> Wishes:
         """Those any rank had in the last all-reduce."""
@@ -170,6 +178,11 @@ class Ranks:
         return [
             flat[end - math.prod(part.shape) : end].reshape(part.shape) for part, end in zip(own, ends, strict=True)
         ]
+
+
+def _kind(error: InputError | PrivacyViolation) -> type[Everywhere | PrivacyViolation]:
+    """What all ranks raise where one of them met this."""
+    return next((kind for kind in (PrivacyViolation, Diverged) if isinstance(error, kind)), Everywhere)
 
 
 def _residual(w: Array, received: Received, squares: Array, model: Array) -> Array:

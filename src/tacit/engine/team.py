@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,16 @@ class Wishes(NamedTuple):
 
     stop: bool = False
     save: bool = False  # a checkpoint is due
+    alarm: bool = False  # somebody's steps released what no plan covers
+
+
+Alarm: TypeAlias = Callable[[Mapping[int, Step]], bool]
+"""Whether the steps of some agents, by number, must stop everybody."""
+
+
+def calm(steps: Mapping[int, Step]) -> bool:
+    """No steps alarm anybody."""
+    return False
 
 
 class Answers(NamedTuple):
@@ -78,8 +88,12 @@ class Team(Protocol):
         """Put the steps of the agents here, by number, together with those of the others."""
         ...
 
-    def heeding(self, wish: Callable[[], Wishes]) -> Team:
-        """The same team, in which this process has wishes."""
+    def heeding(self, wish: Callable[[], Wishes], alarm: Alarm = calm) -> Team:
+        """The same team, in which this process has wishes, and looks at the steps made here."""
+        ...
+
+    def alarmed(self) -> bool:
+        """Whether the last round needs a look before anything of it is used: some process found an alarming step."""
         ...
 
     def wishes(self) -> Wishes:
@@ -137,9 +151,13 @@ class Alone:
         z = [upload.z for upload in received.uploads.values()]
         return Answers(received, noise, lambda model: consensus_residual(model, z))
 
-    def heeding(self, wish: Callable[[], Wishes]) -> Alone:
+    def heeding(self, wish: Callable[[], Wishes], alarm: Alarm = calm) -> Alone:
         """Its own wishes."""
         return Alone(wish)
+
+    def alarmed(self) -> bool:
+        """Every round needs the look: nobody has looked before."""
+        return True
 
     def wishes(self) -> Wishes:
         """As of now."""

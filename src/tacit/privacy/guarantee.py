@@ -25,21 +25,27 @@ def guarantee(ledger: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) ->
     unit = _unit(study["public"]["unit"])
     return {
         "headline": headline(totals),
-        "good": math.isfinite(float(totals["total_epsilon"]))
-        and totals["noise"] == "hardened"
-        and not totals["non_private"]
-        and not any(map(_over, totals["runs"])),
+        "good": holds(totals),
         "protected": _protected(study, totals, unit),
-        "runs": [_run_row(run, totals) for run in totals["runs"]],
+        "runs": [_run_row(run, totals) for run in totals["runs"] if run["agents"]],
         "together": _together(totals),
         "public": public_facts(study),
         "unprotected": _unprotected(study, totals, unit),
     }
 
 
+def holds(totals: Mapping[str, Any]) -> bool:
+    """Whether every run keeps a finite budget with noise that protects."""
+    finite = [float(totals["total_epsilon"]), *(float(run["total_epsilon"]) for run in totals["runs"])]
+    broken = totals["non_private"] or totals.get("violation") or any(map(_over, totals["runs"]))
+    return all(map(math.isfinite, finite)) and totals["noise"] == "hardened" and not broken
+
+
 def headline(totals: Mapping[str, Any]) -> str:
     """The guarantee in one sentence."""
     unit = _unit(totals["unit"])
+    if totals.get("violation"):
+        return f"No guarantee: {totals['violation']}."
     budgets = [float(run["total_epsilon"]) for run in totals["runs"]]
     kept = sorted({b for b in budgets if math.isfinite(b)})
     if not kept:

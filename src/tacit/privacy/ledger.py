@@ -14,6 +14,7 @@ from tacit.privacy.accounting import Bound, tightest
 from tacit.privacy.events import BatchEvent, Event, Nominal, event_of
 
 DELTAS = (1e-5, 1e-6, 1e-7, 1e-9)
+VIOLATION = "violation"  # the kind of the line that ends the ledger of a run which released what no plan covers
 
 
 def entries(

@@ -10,23 +10,28 @@ from typing import Any
 
 from tacit.privacy.accounting import tightest
 from tacit.privacy.events import Event
-from tacit.privacy.ledger import Spent, releases, spent
+from tacit.privacy.ledger import VIOLATION, Spent, releases, spent
 from tacit.privacy.trust import trust_of
 
 NO_PLAN: Mapping[str, Any] = {"total_epsilon": math.inf, "planned_epsilon": math.inf}
 
 
 def ledger_totals(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The totals of a ledger; a record sits at one agent, so a run's total is the largest of its agents."""
+    """The totals of a ledger; a record sits at one agent, so a run's total is the largest of its agents.
+
+    A run that has released nothing yet is there with its plan, and with no agents.
+    """
     study = next(entry for entry in ledger if entry["kind"] == "study")
     plans = {entry["run"]: entry for entry in ledger if entry["kind"] == "plan"}
     found = releases(ledger)
-    runs = [_run(run, agents, plans.get(run, NO_PLAN), study["delta"]) for run, agents in sorted(found.items())]
+    known = sorted(plans.keys() | found.keys())
+    runs = [_run(run, found.get(run, {}), plans.get(run, NO_PLAN), study["delta"]) for run in known]
     names = dict.fromkeys(agent for agents in found.values() for agent in agents)
     return {
         "mode": study["mode"],
         "noise": study["noise"],
         "non_private": next((entry["reason"] for entry in ledger if entry["kind"] == "non_private"), None),
+        "violation": next((entry["reason"] for entry in ledger if entry["kind"] == VIOLATION), None),
         "unit": study.get("public", {}).get("unit", "record"),
         "central": central_methods(study),
         **trust_of(study),
@@ -53,7 +58,7 @@ def central_methods(study: Mapping[str, Any]) -> list[str]:
 def _run(run: int, agents: Mapping[str, Counter[Event]], plan: Mapping[str, Any], delta: float) -> dict[str, Any]:
     totals = {agent: spent(events, delta) for agent, events in agents.items()}
     planned = _number(plan["planned_epsilon"])
-    worst = max(totals.values(), key=lambda total: total.bound.epsilon)
+    worst = max(totals.values(), key=lambda total: total.bound.epsilon, default=spent({}, delta))
     return {
         "run": run,
         "algorithm": plan.get("algorithm", ""),

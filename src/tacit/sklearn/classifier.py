@@ -39,6 +39,7 @@ class TacitClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     algorithm, rounds, local_updates, clip : as in `tacit run`; None leaves them to the planner. hidden needs a
         random_state.
     ledger : file of the ledger over studies that every fit is set aside in (`tacit ledger init`).
+    max_records : of the rows of one unit (see `fit`) at one party, the first this many are used; the noise covers them.
     random_state : None draws noise from the operating system; a number makes a simulation that can be repeated.
 
     Attributes
@@ -69,6 +70,7 @@ class TacitClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         local_updates: int | None = None,
         clip: float | None = None,
         ledger: Any = None,
+        max_records: int = 1,
         random_state: Any = None,
     ) -> None:
         self.total_epsilon = total_epsilon
@@ -85,16 +87,21 @@ class TacitClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         self.local_updates = local_updates
         self.clip = clip
         self.ledger = ledger
+        self.max_records = max_records
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, agents: Any = None, **metadata: Any) -> Self:
-        """Train on records X [n, J] with labels y [n]; `agents` names the party that holds each of them."""
+    def fit(self, X: Any, y: Any, agents: Any = None, groups: Any = None, **metadata: Any) -> Self:
+        """Train on records X [n, J] with labels y [n]; `agents` names the party that holds each of them.
+
+        `groups` names the person, or other unit, whose each row is: whole units are protected. Without it rows that are
+        the same to the last bit, label included, count as one record that was given several times.
+        """
         refuse(metadata)
         x, y = self._inputs(X, y)
         check_classification_targets(y)
         classes = self._classes(y)
         names = Classes(tuple(map(str, classes)))
-        parameters = self._fit(x, class_numbers(y, classes), names, self.loss, agents)
+        parameters = self._fit(x, class_numbers(y, classes), names, self.loss, agents, groups)
         if len(classes) == 2:
             parameters = parameters[1:] - parameters[:1]
         self.classes_, self.coef_, self.intercept_ = classes, parameters[:, :-1], parameters[:, -1]

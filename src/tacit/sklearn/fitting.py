@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from tacit.data import Facts, Schema, schema_facts
 from tacit.data.assemble import Records, assemble
 from tacit.data.partition import Agents, agent_names, by_column
-from tacit.data.schema import Numeric
+from tacit.data.schema import Numeric, Unit
+from tacit.data.units import Units, bound_units
 from tacit.errors import InputError
 from tacit.problems import LOSSES, REGULARISERS
 from tacit.results.ties import array_digest, warn_without_ledger
 from tacit.settings import Settings, resolve
+from tacit.settings.rules import integer
 from tacit.sklearn.declared import rules
 from tacit.study.begin import set_aside
 from tacit.study.certified import complete, outline_of
@@ -43,6 +45,7 @@ class Given:
     bounds: NDArray[np.float64]  # [J, 2]
     target: Target
     parties: Agents
+    whose: Whose | None = None  # None: every row is used, as nobody is protected
 
     @cached_property
     def rules(self) -> tuple[Numeric, ...]:
@@ -55,13 +58,26 @@ class Given:
         total = int(self.settings.total_records)
         return schema_facts(
             self.settings.name,
-            Schema("label", self.target, self.rules, scale=SCALE),
+            Schema("label", self.target, self.rules, scale=SCALE, unit=self.whose and self.whose.rule),
             intercept=self.settings.intercept,
             agents=len(self.parties.names),
             total_records=total,
             records_max=total,
             test="none",
         )
+
+    @cached_property
+    def held(self) -> Agents:
+        """The rows that are used: of each unit at a party the first max_records."""
+        if self.whose is None:
+            return self.parties
+        of = alike(self.x, self.labels) if self.whose.of is None else self.whose.of
+        return bound_units(self.parties, Units(self.whose.rule, (), of))[0]
+
+    @property
+    def left_out(self) -> int:
+        """How many rows are not used."""
+        return sum(map(len, self.parties.records)) - sum(map(len, self.held.records))
 
     def dataset(self) -> Dataset:
         """The records, scaled and dealt out; values beyond their bounds are clipped."""
@@ -73,7 +89,7 @@ class Given:
             labels = np.clip(labels, self.target.low, self.target.high)
         options = self.settings.data_options()
         records = Records(x, labels)
-        return assemble(self.settings.name, options, records, self.parties, features=names, target=self.target)
+        return assemble(self.settings.name, options, records, self.held, features=names, target=self.target)
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
@@ -85,13 +101,41 @@ def parties(agents: Any, rows: int) -> Agents:
     """Who holds which row: one party, or those that are named."""
     if agents is None:
         return Agents(agent_names(1), [np.arange(rows)])
-    named = np.asarray(agents, dtype=object)
+    names, of = _named("agents", "party", agents, rows)
+    return by_column(names, of)
+
+
+def _named(what: str, kind: str, given: Any, rows: int) -> tuple[list[str], NDArray[np.int32]]:
+    """The different names in order, and each row's by its place among them."""
+    named = np.asarray(given, dtype=object)
     if named.shape != (rows,):
-        raise InputError(f"agents has shape {named.shape}: it must name the party of each of the {rows} records")
+        raise InputError(f"{what} has shape {named.shape}: it must name the {kind} of each of the {rows} records")
     if any(name is None or name != name for name in named):  # noqa: PLR0124  what is not a number differs from itself
-        raise InputError("agents has a missing value: every record needs its party")
+        raise InputError(f"{what} has a missing value: every record needs its {kind}")
     names, of = np.unique(named.astype(str), return_inverse=True)
-    return by_column([str(name) for name in names], of)
+    return [str(name) for name in names], of.astype(np.int32)
+
+
+class Whose(NamedTuple):
+    """Whom a fit protects, and which rows are whose."""
+
+    rule: Unit
+    of: NDArray[np.int32] | None  # [n] each row's unit; None: identical rows are one record's
+
+
+def whose_rows(groups: Any, rows: int, max_records: Any) -> Whose:
+    """The units that `groups` names, by its own name where it has one; without it, rows tell by what they say."""
+    most = integer(1)("max_records", max_records)
+    if groups is None:
+        return Whose(Unit("record", most), None)
+    return Whose(Unit(str(getattr(groups, "name", None) or "group"), most), _named("groups", "unit", groups, rows)[1])
+
+
+def alike(x: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.int32]:
+    """The same number for rows that are the same to the last bit, label included, [n]."""
+    whole = np.ascontiguousarray(np.column_stack([x, labels.astype(np.float64)]))
+    as_bytes = whole.view(np.dtype((np.void, whole[0].nbytes)))[:, 0]
+    return np.unique(as_bytes, return_inverse=True)[1].astype(np.int32)
 
 
 def train(given: Given) -> tuple[Trained, dict[str, Any] | None]:
@@ -154,7 +198,7 @@ def in_user_units(w: Array, given: Given) -> tuple[Array, Array]:
 
 def _check_sizes(given: Given) -> None:
     total = int(given.settings.total_records)
-    if max(map(len, given.parties.records)) > total:
+    if max(map(len, given.held.records)) > total:
         raise InputError(
             f"total_records is {total}, and a party alone has more: give a round number that is at least all records"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from typing import Any, Self
 
@@ -20,11 +19,16 @@ from tacit.privacy.totals import ledger_totals
 from tacit.settings import Settings
 from tacit.settings.rules import real
 from tacit.sklearn.declared import declared_bounds, needed, seen_bounds
-from tacit.sklearn.fitting import Given, in_user_units, parties, settings_of, train, without_noise
+from tacit.sklearn.fitting import Given, in_user_units, parties, settings_of, train, whose_rows, without_noise
 from tacit.sklearn.spending import PrivacyWarning, Spendings, spent
 from tacit.study.close import ledger_cost
 from tacit.types import Array, Target
 
+RESEEDED = (
+    "random_state was set on a clone of an estimator whose noise comes from the operating system: BaggingClassifier "
+    "and other ensembles do that to whatever they fit, and noise from a 31-bit seed protects nobody; give the "
+    "estimator itself a random_state, which makes all of it a simulation, or fit it without them"
+)
 NO_WEIGHTS = (
     "sample_weight is refused: a weight would change how far one record can move the model, which the noise is scaled "
     "to; repeat or leave out records before you state total_records"
@@ -35,6 +39,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     """A linear model trained among parties; see its two forms."""
 
     _cloned = False
+    _system_noise = False  # whether it is a clone of an estimator whose noise comes from the operating system
     _intercept = True
 
     @property
@@ -47,16 +52,22 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         x, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **how)
         return x if isinstance(x, np.ndarray) else x.toarray(), y
 
-    def _fit(self, x: NDArray[np.float64], labels: NDArray[Any], target: Target, loss: str, agents: Any) -> Array:
+    def _fit(
+        self, x: NDArray[np.float64], labels: NDArray[Any], target: Target, loss: str, agents: Any, groups: Any
+    ) -> Array:
         """Train, take note of what it cost, and give coefficients and constants, [K, J + 1]."""
         held = parties(agents, len(x))
         settings = self._settings(x, loss, len(held.names))
         bounds = self._bounds(x)
-        given = Given(settings, x, labels, seen_bounds(x) if bounds is None else bounds, target, held)
+        whose = whose_rows(groups, len(x), self.max_records)
+        seen = seen_bounds(x) if bounds is None else bounds
+        given = Given(settings, x, labels, seen, target, held, whose if self._private else None)
         purse = self._purse()
         self._warn(purse)
         trained, account = train(given)
+        self._tell_left_out(given)
         purse.costs.append(ledger_cost(trained.ledger))
+        purse.units.append(given.facts.unit)
         if self._private and settings.noise == "seeded":
             purse.noises.append((settings.seed, settings.algorithm, settings.total_epsilon))
         self.ledger_ = ledger_totals(trained.ledger)
@@ -71,6 +82,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             why = "how many records there are is private; a round number that the parties agree to state serves"
             raise needed("total_records", self.total_epsilon, why)
         seeded = self.random_state is not None or not private
+        if private and seeded and self._system_noise:
+            raise InputError(RESEEDED)
         _check_noise(self.algorithm, seeded)
         self._check_ledger(private)
         given = {
@@ -121,8 +134,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             return
         if purse.away and self.ledger is None:
             raise InputError(
-                "this clone is to be fitted in another process, where what it spends would be forgotten: "
-                "give ledger=PATH, or n_jobs=1"
+                "this estimator comes from another process, or from a file, and what it spends would be forgotten "
+                "there, as what others spend would be here: give ledger=PATH, or n_jobs=1 in a search; a new estimator "
+                "begins at nothing"
             )
         if (self._cloned or purse.costs) and not purse.told:
             purse.told = True
@@ -134,25 +148,34 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
 
-    def _purse(self) -> Spendings:
-        """The purse of this estimator and its clones; one that was kept in a file goes on with a copy.
+    def _tell_left_out(self, given: Given) -> None:
+        """Say to the owner of the records, and keep nowhere, how many rows were not used."""
+        if not given.left_out:
+            return
+        rows = f"{given.left_out} of {len(given.x)} rows were left out: "
+        repeated = (
+            "identical rows count as one record that was given several times, and max_records="
+            f"{self.max_records} of them are used; groups=range(len(X)) says that they are different persons"
+        )
+        of_one = f"of the rows of one {given.facts.unit} max_records={self.max_records} are used"
+        warnings.warn(rows + (of_one if given.whose and given.whose.of is not None else repeated), stacklevel=4)
 
-        A process that was started by the purse's own works for it, and must not spend from a copy.
-        """
-        purse: Spendings = vars(self).get("_spendings") or Spendings()
-        if purse.away and not self._cloned and purse.process != os.getppid():
-            purse = Spendings(list(purse.costs), os.getpid(), list(purse.noises))
+    def _purse(self) -> Spendings:
+        """The purse of this estimator, its clones and its copies."""
+        purse: Spendings = vars(self).get("_spendings") or Spendings.begun()
         return purse
 
     def __getstate__(self) -> dict[str, Any]:
-        """With its purse, by which another process knows whose it is."""
-        return {**super().__getstate__(), "_spendings": self._purse()}
+        """With its purse, so that what is read back by this process spends from the same."""
+        self._spendings = self._purse()
+        state: dict[str, Any] = super().__getstate__()
+        return state
 
     def __sklearn_clone__(self) -> Self:
-        """A clone that spends from the same purse."""
+        """A clone that spends from the same purse, and knows where its noise was to come from."""
         copy: Self = super().__sklearn_clone__()
         self._spendings = copy._spendings = self._purse()
-        copy._cloned = True
+        copy._cloned, copy._system_noise = True, self._system_noise or self.random_state is None
         return copy
 
     def _scores(self, X: Any) -> Array:
@@ -181,7 +204,7 @@ def refuse(metadata: dict[str, Any]) -> None:
     if metadata.pop("sample_weight", None) is not None:
         raise InputError(NO_WEIGHTS)
     for name in metadata:
-        raise TypeError(f"fit got an unexpected argument '{name}': it takes X, y and agents")
+        raise TypeError(f"fit got an unexpected argument '{name}': it takes X, y, agents and groups")
 
 
 def _check_noise(algorithm: str | None, seeded: bool) -> None:

@@ -27,6 +27,7 @@ class TacitRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         coefficients of features scaled to [-1, 1] and a label scaled to [0, 1], and of the intercept.
     algorithm, rounds, local_updates, clip : as in `tacit run`; None leaves them to the planner.
     ledger : file of the ledger over studies that every fit is set aside in (`tacit ledger init`).
+    max_records : of the rows of one unit (see `fit`) at one party, the first this many are used; the noise covers them.
     random_state : None draws noise from the operating system; a number makes a simulation that can be repeated.
 
     Attributes
@@ -54,6 +55,7 @@ class TacitRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         local_updates: int | None = None,
         clip: float | None = None,
         ledger: Any = None,
+        max_records: int = 1,
         random_state: Any = None,
     ) -> None:
         self.total_epsilon = total_epsilon
@@ -68,15 +70,20 @@ class TacitRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self.local_updates = local_updates
         self.clip = clip
         self.ledger = ledger
+        self.max_records = max_records
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, agents: Any = None, **metadata: Any) -> Self:
-        """Train on records X [n, J] with values y [n]; `agents` names the party that holds each of them."""
+    def fit(self, X: Any, y: Any, agents: Any = None, groups: Any = None, **metadata: Any) -> Self:
+        """Train on records X [n, J] with values y [n]; `agents` names the party that holds each of them.
+
+        `groups` names the person, or other unit, whose each row is: whole units are protected. Without it rows that are
+        the same to the last bit, label included, count as one record that was given several times.
+        """
         refuse(metadata)
         x, y = self._inputs(X, y, y_numeric=True)
         values = y.astype(np.float64)
         target = self._range(values)
-        slopes = (target.high - target.low) * self._fit(x, values, target, "squared", agents)[0]
+        slopes = (target.high - target.low) * self._fit(x, values, target, "squared", agents, groups)[0]
         self.coef_, self.intercept_ = slopes[:-1], target.low + float(slopes[-1])
         return self
 

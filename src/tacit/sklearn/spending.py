@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,12 +38,23 @@ class PrivacySpent:
 
 @dataclass
 class Spendings:
-    """What an estimator and its clones have spent in one process."""
+    """What an estimator, its clones and its copies have spent in one process.
+
+    A copy made in the same process, by clone, deepcopy or pickle, has the same purse. In another process there is only
+    an old picture of it, which is `away`.
+    """
 
     costs: list[float] = field(default_factory=list)  # zCDP of every fit
     process: int = field(default_factory=os.getpid)
     noises: list[tuple[Any, ...]] = field(default_factory=list)  # seed, algorithm and budget of every simulated fit
+    units: list[str] = field(default_factory=list)  # whom every fit protects
     told: bool = False  # that they add up
+    name: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
+
+    @classmethod
+    def begun(cls) -> Spendings:
+        """A new purse of this process."""
+        return _HERE.setdefault((purse := cls()).name, purse)
 
     @property
     def shared(self) -> bool:
@@ -53,10 +65,25 @@ class Spendings:
         """A copy of an estimator spends from the same purse."""
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So does one that was pickled, where it is read by the same process."""
+        return _restored, (self.name, self.process, self.costs, self.noises, self.units, self.told)
+
     @property
     def away(self) -> bool:
-        """Whether this is a copy in another process, of which the first will never hear."""
-        return self.process != os.getpid()
+        """Whether this is a picture from another process, which will never hear of what is spent here."""
+        return self.process != os.getpid() or _HERE.get(self.name) is not self
+
+
+_HERE: dict[str, Spendings] = {}  # the purses of this process, by name; a child process inherits them, but for its id
+
+
+def _restored(name: str, process: int, *fields: Any) -> Spendings:
+    costs, noises, units, told = fields
+    here = _HERE.get(name)
+    if here is not None and here.process == os.getpid():
+        return here
+    return Spendings(list(costs), process, list(noises), list(units), told, name)
 
 
 def spent(totals: Mapping[str, Any], spendings: Spendings, account: Mapping[str, Any] | None) -> PrivacySpent:
@@ -74,7 +101,8 @@ def spent(totals: Mapping[str, Any], spendings: Spendings, account: Mapping[str,
     if spendings.shared:
         words, together = f"{words} {SHARED}", math.inf
     elif fits > 1 and math.isfinite(together):
-        words += f" All {fits} fits so far, of a search too, cost epsilon {format_epsilon(together)} together."
+        whom = " to every single record, since not all were for the same unit" if len(set(spendings.units)) > 1 else ""
+        words += f" All {fits} fits so far, of a search too, cost epsilon {format_epsilon(together)} together{whom}."
     return PrivacySpent(epsilon, delta, simulated, words, fits, together)
 
 

@@ -56,11 +56,31 @@ def outline_of(settings: Settings, facts: Facts, published: Dataset | None = Non
     scaled = any(ALGORITHMS[name].bounded for name in settings.algorithm)
     widest = 0.75 * facts.typical if scaled else facts.bound  # longer records are scaled down to it
     bound = widest if settings.record_bound == "auto" else float(settings.record_bound)
-    settings = replace(settings, loss=loss, record_bound=bound)
-    problem = build_problem(settings, facts.name, facts.classes, facts.total_records, facts.agents)
-    settings = _fill_in(settings, facts, problem)
+    given = replace(settings, loss=loss, record_bound=bound)
+    problem = build_problem(given, facts.name, facts.classes, facts.total_records, facts.agents)
+    settings = _fill_in(given, facts, problem)
     parts = [_part(settings, facts, problem, batch) for batch in batches(settings)]
+    while (fewest := min(map(_fitting, parts), default=math.inf)) < int(settings.rounds):
+        if given.rounds != "auto":
+            raise _too_many(settings, int(fewest))
+        settings = replace(settings, rounds=int(fewest))  # planned again: steps go by the number of rounds
+        parts = [_part(settings, facts, problem, batch) for batch in batches(settings)]
     return Outline(settings, facts, problem, parts, published)
+
+
+def _fitting(part: Part) -> float:
+    """How many of the rounds asked for its budget has room for; a method may have a number of its own."""
+    return math.inf if ALGORITHMS[part.batch.algorithm].rounds else part.rounds
+
+
+def _too_many(settings: Settings, fewest: int) -> InputError:
+    """More rounds are asked for than a given noise leaves room for."""
+    budget, multiplier = settings.total_epsilon[0], float(settings.noise_multiplier)
+    fit = f"{fewest} round{' fits' if fewest == 1 else 's fit'}"
+    return InputError(
+        f"rounds is {settings.rounds}, but with noise-multiplier {multiplier:g} only {fit} total-epsilon {budget:g}: "
+        f"give rounds {fewest} or auto, a larger noise-multiplier or total-epsilon, or noise-multiplier auto"
+    )
 
 
 def complete(plan: Outline, dataset: Dataset | None = None) -> Study:

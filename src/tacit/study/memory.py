@@ -37,8 +37,8 @@ def train_in_memory(study: Study, tolerance: float = 0.0) -> Trained:
     w, done = np.full((), np.inf), 0
     with placed(study, ALONE) as there, np.errstate(over="ignore", invalid="ignore"):
         for made in rounds_of(there, part, records_of(there, part).train, part.rounds, state):
+            refuse_uncovered(part.batch, part.plans, made.t, made.events, len(made.state.agents))
             check_finite(made.residual, part, made.t)
-            refuse_uncovered(part.batch, part.plans, made)
             events += charged_to_all(study, part, made).events
             resting = stops and _rests(made, w, len(dataset.agents), tolerance)
             w, done = made.w, made.t

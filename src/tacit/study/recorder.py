@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.algorithms.base import Step
 from tacit.arrays import to_numpy
 from tacit.engine.checkpoint import divided, from_arrays, joined, to_arrays
 from tacit.engine.simulate import Round, State
 from tacit.engine.team import Team
-from tacit.errors import Everywhere
+from tacit.errors import PrivacyViolation
 from tacit.privacy.events import NON_PRIVATE, BatchEvent, event_of
-from tacit.privacy.ledger import entries
+from tacit.privacy.ledger import VIOLATION, entries
 from tacit.results.chain import Chain
 from tacit.results.files import flushed_size, read_arrays, to_json, write_arrays
 from tacit.results.folder import RunFolder
@@ -29,34 +30,45 @@ from tacit.study.protect import Plan
 from tacit.types import Array
 
 ENTRIES = 20  # of each run, agent and event in the ledger of a run with seeded noise
+NOTHING_SHOWN = "the run stops, and nothing of it may be shown"
 
 
-def refuse_uncovered(batch: Batch, plans: Sequence[Plan], done: Round) -> None:
+def refuse_uncovered(
+    batch: Batch, plans: Sequence[Plan], t: int, events: Mapping[tuple[int, BatchEvent], int], senders: int
+) -> None:
     """Stop a run that means to keep a budget where it released something without noise, or more often than planned.
 
-    Neither is ever to happen; an algorithm whose steps and whose charge do not agree would do it.
+    Neither is ever to happen; an algorithm whose steps and whose charge do not agree would do it. `events` are those of
+    round t, by agent, and `senders` is how many agents sent something. A run without plans, of mode paper, promises
+    nothing.
     """
+    if not plans:
+        return
     by_agent: Counter[int] = Counter()
-    for (p, _), count in done.events.items():
+    for (p, _), count in events.items():
         by_agent[p] += count
+    if len(by_agent) < senders:
+        raise PrivacyViolation(f"{batch.algorithm} sent something in round {t} without an event: {NOTHING_SHOWN}")
+    planned = max(math.ceil(sum(plan.events.values()) / plan.rounds) for plan in plans)
     draws = max(by_agent.values(), default=0)
-    if plans and not draws:
-        raise Everywhere(
-            f"{batch.algorithm} sent something in round {done.t} without an event: nothing of it may be shown"
-        )
-    planned = max((math.ceil(sum(plan.events.values()) / plan.rounds) for plan in plans), default=draws)
     if draws > planned:
-        raise Everywhere(
-            f"{batch.algorithm} released {draws} times in round {done.t}, and its plan has {planned}: the run stops, "
-            "and nothing of it may be shown"
+        raise PrivacyViolation(
+            f"{batch.algorithm} released {draws} times in round {t}, and its plan has {planned}: {NOTHING_SHOWN}"
         )
-    for event in {event for _, event in done.events}:
+    for event in {event for _, event in events}:
         for budget, one in zip(batch.budgets, event.runs, strict=True):
             if math.isfinite(budget) and one == NON_PRIVATE:
-                raise Everywhere(
-                    f"{batch.algorithm} released something without noise in round {done.t}, and its total-epsilon is "
-                    f"{budget:g}: the run stops, and nothing of it may be shown"
+                raise PrivacyViolation(
+                    f"{batch.algorithm} released something without noise in round {t}, and its total-epsilon is "
+                    f"{budget:g}: {NOTHING_SHOWN}"
                 )
+
+
+def refuse_stopped(folder: RunFolder) -> None:
+    """Refuse to go on with a run that a violation of its privacy stopped."""
+    for entry in folder.chain.read():
+        if entry["kind"] == VIOLATION:
+            raise PrivacyViolation(f"{folder.path} cannot go on: {entry['reason']}")
 
 
 class Span(NamedTuple):
@@ -136,34 +148,60 @@ class Recorder:
         mine = [e for e in self.chain.read() if e["kind"] == "release" and e["run"] == self.batch.first]
         return {(entry["first"], entry["last"], entry["session"]) for entry in mine}
 
-    def charge(self, done: Round) -> None:
-        """Take note of a round; the ledger has it after `write_ledger`, one with seeds when its entry is full."""
-        refuse_uncovered(self.batch, self.plans, done)
-        if not self.fresh and done.t <= self.charged:
-            return
+    def alarming(self, steps: Mapping[int, Step]) -> bool:
+        """Whether these steps released something that no plan covers."""
+        try:
+            drawn = Counter((p, event) for p, step in steps.items() for event in step.events)
+            refuse_uncovered(self.batch, self.plans, 0, drawn, len(steps))
+        except PrivacyViolation:
+            return True
+        return False
+
+    def charge(self, done: Round, alarm: bool = True) -> None:
+        """Take note of a round; the ledger has it after `write_ledger`, one with seeds when its entry is full.
+
+        `alarm`: whether some process may have released what no plan covers; all of them look then, and stop.
+        """
+        new = self.fresh or done.t > self.charged
+        if new:
+            self._note(done)
+        if alarm:
+            self._refuse_uncovered(done)
+        if new and not self.fresh and done.t % self.span == 0:
+            self.write_ledger()
+
+    def _note(self, done: Round) -> None:
         before = self.pending[-1] if self.pending else None
         if before is None or before.last % self.span == 0:
             self.pending.append(Span(done.t, done.t, Counter(done.events)))
         else:
             self.pending[-1] = Span(before.first, done.t, before.events + done.events)
-        if not self.fresh and done.t % self.span == 0:
-            self.write_ledger()
 
-    def write_ledger(self) -> None:
-        """Everything charged so far is in the ledger, on the disk, when this returns."""
+    def write_ledger(self, *more: Mapping[str, Any]) -> None:
+        """Everything charged so far is in the ledger, on the disk, when this returns; `more` is put behind it."""
         parts = self.team.collected(self.pending)
-        self.team.told(lambda: self._append(parts))
+        self.team.told(lambda: self._append(parts, more))
         if self.pending:
             self.charged = max(self.charged, self.pending[-1].last)
         self.pending = []
 
-    def _append(self, parts: Sequence[Sequence[Span]]) -> None:
+    def _append(self, parts: Sequence[Sequence[Span]], more: Sequence[Mapping[str, Any]]) -> None:
         """An append for each span: how many of them were written together is not told."""
-        self.chain.append_groups(self._entries(span) for span in _joined(parts))
+        self.chain.append_groups([*map(self._entries, _joined(parts)), more])
 
-    def _entries(self, span: Span) -> Iterator[dict[str, Any]]:
+    def _entries(self, span: Span) -> Iterator[Mapping[str, Any]]:
         place = {"first": span.first, "last": span.last, "session": self.session}
         return (entry | place for entry in entries(span.events, self.batch.labels(), self.agents))
+
+    def _refuse_uncovered(self, done: Round) -> None:
+        """Where the round is uncovered, the ledger keeps what was drawn and why the run stopped: it cannot go on."""
+        try:
+            sent = len(done.state.agents)
+            self.team.together(lambda: refuse_uncovered(self.batch, self.plans, done.t, done.events, sent))
+        except PrivacyViolation as violation:
+            line = {"kind": VIOLATION, "algorithm": self.batch.algorithm, "round": done.t, "reason": str(violation)}
+            self.write_ledger(line)
+            raise
 
     def checkpoint(self, done: Round) -> None:
         """The state that knows how long the files were; what of it is fresh must be in the ledger already."""

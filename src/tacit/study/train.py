@@ -15,7 +15,7 @@ from tacit.engine.evaluate import test_error
 from tacit.engine.simulate import Round, State, simulate, start
 from tacit.engine.team import ALONE, Team, Wishes
 from tacit.engine.torch_backend import matrix_products, on_device
-from tacit.errors import Everywhere, InputError
+from tacit.errors import Diverged, Everywhere, InputError
 from tacit.kernels.library import library
 from tacit.kernels.threads import threads
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
@@ -106,9 +106,11 @@ def _train_part(
     error: Array | None = None  # of the last evaluation that may be shown
     waiting: list[Evaluation] = []  # not to be shown before the ledger has their rounds
     watch(Progress(batch, state.round, rounds, error))
-    heeding = team.heeding(lambda: Wishes(stop(), team.leads and time.monotonic() >= recorder.due))
+    heeding = team.heeding(
+        lambda: Wishes(stop(), team.leads and time.monotonic() >= recorder.due), alarm=recorder.alarming
+    )
     for done in _timed(recorder, rounds_of(study, part, own.train, rounds, state, heeding)):
-        recorder.charge(charged_to_all(study, part, done))
+        recorder.charge(charged_to_all(study, part, done), heeding.alarmed())
         _check_numbers(recorder, done.residual, part, done.t)
         wishes, last = heeding.wishes(), done.t == rounds
         stopping = wishes.stop and not last
@@ -194,7 +196,7 @@ def _read(done: Round | None) -> Round | None:
 def check_finite(values: Array, part: Part, t: int) -> None:
     """Stop a run whose numbers are none."""
     if not np.isfinite(values).all():
-        raise Everywhere(
+        raise Diverged(
             f"{part.batch.algorithm} diverged in round {t}: its numbers are no longer finite; "
             "a larger rho, a smaller eta or less noise makes smaller steps"
         )

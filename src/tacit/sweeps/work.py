@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tacit import api
 from tacit.engine.team import ranks_here
-from tacit.errors import Everywhere, InputError
+from tacit.errors import Diverged, InputError
 from tacit.results.folder import RunFolder
 from tacit.settings.resolve import allow_plugins
 from tacit.study import Progress
@@ -131,7 +131,7 @@ def train_grid(
         follow = _follow(number, grid, cost, point, watch)
         try:
             _run_point(point, folder.run(point), follow, stop)
-        except Everywhere as error:  # it diverged: the others may not
+        except Diverged as error:  # the others may not
             failed[point.name] = str(error)
     return cost, failed
 

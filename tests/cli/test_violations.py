@@ -1,0 +1,177 @@
+"""A method that releases something without noise: every command stops with exit code 3, and nothing goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tacit
+from tacit import study
+from tacit.errors import Diverged, Everywhere, InputError, PrivacyViolation
+from tacit.privacy.guarantee import headline
+from tacit.privacy.totals import ledger_totals
+from tacit.results.folder import RunFolder
+from tests.cli.helpers import CERTIFIED
+from tests.cli.helpers import tacit as command
+from tests.cli.test_ranks import begin, end
+
+LEAKY = """
+import math
+
+from tacit.algorithms import ALGORITHMS, Method
+from tacit.algorithms.dp_iadmm import DpIadmm
+from tacit.privacy.events import non_private
+
+
+class Leaky(DpIadmm):
+    def agent_step(self, t, w, agent, data, noise):
+        step = super().agent_step(t, w, agent, data, noise)
+        if t < {first} or getattr(noise, "agent", 0) < {agent}:
+            return step
+        return step._replace(events={events})
+
+
+def build(r):
+    return Leaky(r.problem, r.rho, r.eta, r.release, 1, r.closing)
+
+
+ALGORITHMS.register("{name}")(Method("forgets its noise", "z", build, modes=("certified",), hardened=True))
+"""
+SAID = (
+    "leaky released something without noise in round {t}, and its total-epsilon is {budget}: the run stops, and nothing"
+)
+
+
+WITHOUT_NOISE = "[non_private(w.shape[1])]"
+
+
+def plugin(folder: Path, name: str = "leaky", first: int = 3, agent: int = 0, events: str = WITHOUT_NOISE) -> Path:
+    """An algorithm whose rounds from `first` on have no noise, and say so; with seeds, from this agent on."""
+    file = folder / f"{name}.py"
+    file.write_text(LEAKY.format(name=name, first=first, agent=agent, events=events))
+    return file
+
+
+def asked(folder: Path, **more: Any) -> tuple[str, ...]:
+    given = {"plugins": plugin(folder), "algorithm": "leaky", "rounds": 6, "noise": "seeded", **more}
+    return (
+        *CERTIFIED,
+        *(str(part) for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value)),
+    )
+
+
+def violated(*args: str | Path, cwd: Path) -> str:
+    """Run a command that must end with exit code 3, one sentence and no result."""
+    done = command(*args, code=3, cwd=cwd)
+    assert done.stdout == ""
+    said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(said) == 1, done.stderr
+    return said[0]
+
+
+def check_left(folder: Path, of: str = "") -> None:
+    """No model, no summary, no report; the ledger has every draw and why the run stopped."""
+    left = {path.name for path in folder.rglob("*")}
+    assert not left & {"model.npz", "summary.json", "report.html", "averages.npz"}
+    ledger = RunFolder.open(folder).read_ledger()
+    *drawn, last = [entry for entry in ledger if entry["kind"] in ("release", "violation")]
+    assert (last["kind"], last["round"]) == ("violation", 3)
+    assert max(entry["last"] for entry in drawn) == 3 and min(entry["first"] for entry in drawn) == 1
+    assert headline(ledger_totals(ledger)).startswith(
+        f"No guarantee: {of}leaky released something without noise in round 3"
+    )
+
+
+@pytest.mark.parametrize("noise", ["seeded", "hardened"])
+def test_run_and_resume_end_with_3_and_leave_no_model(tmp_path: Path, noise: str) -> None:
+    said = violated("run", *asked(tmp_path, noise=noise), "--out", "r", cwd=tmp_path)
+    assert said.startswith("error: privacy violation: " + SAID.format(t=3, budget=1))
+    check_left(tmp_path / "r")
+    before = (tmp_path / "r" / "ledger.jsonl").read_bytes()
+    again = violated("resume", "r", cwd=tmp_path)
+    assert "r cannot go on: leaky released something without noise in round 3" in again
+    assert (tmp_path / "r" / "ledger.jsonl").read_bytes() == before
+
+
+def test_the_whole_plan_stays_set_aside_in_a_ledger_over_studies(tmp_path: Path) -> None:
+    command("ledger", "init", "l", "--total-epsilon", "1.1", "--delta", "1e-6", cwd=tmp_path)
+    violated("run", *asked(tmp_path, noise="hardened", ledger="l"), "--out", "r", cwd=tmp_path)
+    state = json.loads(command("ledger", "l", "--json", cwd=tmp_path).stdout)
+    assert state["epsilon_used"] == pytest.approx(1.0, rel=2e-3)
+
+
+def test_a_sweep_ends_with_3_at_the_first_point(tmp_path: Path) -> None:
+    over = ("--over", "clip=0.5,1")
+    said = violated("sweep", *asked(tmp_path), *over, "--out", "s", cwd=tmp_path)
+    assert SAID.format(t=3, budget=1) in said
+    runs = sorted(path.parent for path in (tmp_path / "s").rglob("config.toml"))
+    assert len(runs) == 1  # the second point has not begun
+    check_left(runs[0])
+    assert not {path.name for path in (tmp_path / "s").rglob("*")} & {"results.csv", "sweep.md", "sweep.png"}
+    assert "cannot go on" in violated("sweep", "--resume", "s", cwd=tmp_path)
+    assert len(list((tmp_path / "s").rglob("config.toml"))) == 1
+
+
+def test_a_frontier_ends_with_3(tmp_path: Path) -> None:
+    more = ("--trust", "agents,server", "--total-epsilon", "1", "--seeds", "2", "--out", "f")
+    said = violated("frontier", *asked(tmp_path), *more, cwd=tmp_path)
+    assert SAID.format(t=3, budget=1) in said
+    runs = [path.parent for path in (tmp_path / "f").rglob("config.toml")]
+    assert len(runs) == 1
+    assert not {path.name for path in (tmp_path / "f").rglob("*")} & {"frontier.json", "frontier.md", "model.npz"}
+    assert "cannot go on" in violated("frontier", "--resume", "f", cwd=tmp_path)
+
+
+def test_a_point_that_violates_after_one_that_diverged_stops_all(tmp_path: Path) -> None:
+    """A sweep goes on after a divergence, and after nothing else."""
+    steps = ("--over", "eta=1e300,1", "--rho", "1e-300")
+    violated("sweep", *asked(tmp_path), *steps, "--out", "s", cwd=tmp_path)
+    first, second = sorted(path.parent for path in (tmp_path / "s").rglob("config.toml"))
+    assert all(entry["kind"] != "violation" for entry in RunFolder(first).read_ledger())
+    assert RunFolder(second).read_ledger()[-1]["kind"] == "violation"
+
+
+@pytest.mark.torch
+def test_all_ranks_stop_with_3_where_one_of_them_violates(tmp_path: Path) -> None:
+    """The third agent is rank 1's; rank 0, which saw nothing wrong, stops in the same round and writes it down."""
+    pytest.importorskip("torch")
+    plugin(tmp_path, agent=2)
+    given = ("--plugins", tmp_path / "leaky.py", "--algorithm", "leaky", "--rounds", "6", "--noise", "seeded")
+    stdout, stderr = end(begin("run", *CERTIFIED, *given, "--out", tmp_path / "r"), 3, 3)
+    assert stdout == "" and f"error: privacy violation: rank 1: {SAID.format(t=3, budget=1)}" in stderr
+    check_left(tmp_path / "r", of="rank 1: ")
+    stdout, stderr = end(begin("resume", tmp_path / "r"), 3, 3)
+    assert "cannot go on" in stderr
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [("[]", "sent something in round 1 without an event"), ("2 * list(step.events)", "released 2 times in round 1")],
+)
+def test_what_one_agent_alone_does_not_account_for_is_noticed(tmp_path: Path, events: str, words: str) -> None:
+    name = f"leaky_{len(events)}"
+    file = plugin(tmp_path, name, first=1, agent=1, events=events)
+    with pytest.raises(PrivacyViolation, match=words):
+        tacit.run(
+            plugins=str(file), algorithm=name, features="none", agents=2, rounds=2, noise="seeded", out=tmp_path / "r"
+        )
+
+
+def test_no_handler_of_errors_catches_a_violation() -> None:
+    assert not issubclass(PrivacyViolation, Exception)
+    for kind in (InputError, Everywhere, Diverged, study.Interrupted):
+        assert not issubclass(PrivacyViolation, kind)
+
+
+def test_python_gets_the_violation_itself(tmp_path: Path) -> None:
+    file = plugin(tmp_path, "leaky_in_python", first=1)
+    settings: dict[str, Any] = {"plugins": str(file), "algorithm": "leaky_in_python", "features": "none", "rounds": 2}
+    with pytest.raises(PrivacyViolation, match="without noise in round 1"):
+        tacit.run(out=tmp_path / "r", agents=2, **settings)
+    with pytest.raises(PrivacyViolation, match="cannot go on"):
+        tacit.resume(tmp_path / "r")
+    with pytest.raises(PrivacyViolation):
+        tacit.sweep(over={"clip": [0.5, 1.0]}, agents=2, out=tmp_path / "s", **settings)

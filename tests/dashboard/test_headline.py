@@ -1,0 +1,81 @@
+"""The dashboard's headline is the report's, whatever the run, at every moment of it."""
+
+from __future__ import annotations
+
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tacit
+from tacit.dashboard.meter import meters
+from tacit.privacy.guarantee import guarantee
+from tacit.privacy.totals import ledger_totals
+from tacit.results.folder import RunFolder
+from tests.dashboard.conftest import DECLARED, TABLE
+
+Ledger = list[dict[str, Any]]
+SEEDED: dict[str, Any] = {"noise": "seeded"}
+RUNS: dict[str, dict[str, Any]] = {
+    "agents": SEEDED,
+    "hardened": {"noise": "hardened"},
+    "secure-sum": {**SEEDED, "trust": "secure-sum", "colluders": 1},
+    "server": {**SEEDED, "trust": "server", "algorithm": ["objw"]},
+    "central": {**SEEDED, "algorithm": ["erm-objp"]},
+    "central beside agents": {**SEEDED, "algorithm": ["objp", "erm-outp"]},
+    "without noise": {**SEEDED, "total_epsilon": "inf"},
+    "with and without noise": {**SEEDED, "total_epsilon": "1,inf"},
+    "little": {"noise": "hardened", "total_epsilon": 20},
+}
+SAID = {
+    "server": "against all but the server, which is trusted with what every party sends",
+    "secure-sum": "if only sums of what all parties send are seen",
+    "central": "against all but the curator",
+    "without noise": "No guarantee: the run was made without noise",
+    "with and without noise": "(the run without noise protects nobody)",
+    "little": "(an epsilon above 10 protects little in practice)",
+}
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, RunFolder]:
+    name = request.param
+    out = tmp_path_factory.mktemp("headline") / "r"
+    return name, tacit.run(**TABLE, **DECLARED, rounds=2, out=out, **RUNS[name]).folder
+
+
+def read(ledger: Ledger) -> tuple[str, bool]:
+    """The dashboard's headline, which must be the one of the report's statement."""
+    shown, stated = meters(ledger, {}), guarantee(ledger, ledger_totals(ledger))
+    assert (shown["headline"], shown["good"]) == (stated["headline"], stated["good"])
+    return shown["headline"], shown["good"]
+
+
+def test_it_is_the_reports_sentence_while_a_run_is_under_way_and_after(finished: tuple[str, RunFolder]) -> None:
+    name, folder = finished
+    ledger = folder.read_ledger()
+    planned = [entry for entry in ledger if entry["kind"] != "release"]
+    begun = ledger[: len(planned) + 1]
+    found = {read(part) for part in (planned, begun, ledger)}
+    assert len(found) == 1, "what a run promises does not change while it keeps it"
+    ((sentence, good),) = found
+    assert f">{sentence}<" in unescape(folder.report.read_text()) and SAID.get(name, "") in sentence
+    assert good == (name in ("hardened", "little"))
+
+
+def test_a_run_that_spent_more_than_its_budget_is_called_one(finished: tuple[str, RunFolder]) -> None:
+    ledger = finished[1].read_ledger()
+    releases = [entry for entry in ledger if entry["kind"] == "release"]
+    sentence, good = read([*ledger, *releases, *releases])
+    if finished[0] != "without noise":
+        assert sentence.startswith("No guarantee as planned: the ledger comes to epsilon") and not good
+
+
+def test_marks_in_the_ledger_take_the_promise_back(made: Path) -> None:
+    ledger = RunFolder.open(made / "sweep" / "hardened").read_ledger()
+    assert read(ledger)[1]
+    seeded = {"kind": "non_private", "agent": "north", "reason": "noise from a seed"}
+    assert read([*ledger, seeded]) == (guarantee(ledger, ledger_totals([*ledger, seeded]))["headline"], False)
+    stopped = {"kind": "violation", "algorithm": "dpgd", "round": 3, "reason": "dpgd sent something without an event"}
+    assert read([*ledger, stopped]) == ("No guarantee: dpgd sent something without an event.", False)
