@@ -55,8 +55,9 @@ def _once(pure: Callable[..., float]) -> Callable[..., float]:
 
 
 def _outline(settings: Settings) -> Outline:
-    places = {name: getattr(settings, name) for name in ("ledger", "out", "data", "schema")}
-    key = repr(replace(settings, **dict.fromkeys(places, "")))
+    places: dict[str, Any] = {name: getattr(settings, name) for name in ("ledger", "out", "data", "schema")}
+    nowhere: dict[str, Any] = dict.fromkeys(places, "")
+    key = repr(replace(settings, **nowhere))
     if key not in OUTLINES:
         OUTLINES[key] = outline(settings)
     return OUTLINES[key]._replace(settings=replace(OUTLINES[key].settings, **places))
