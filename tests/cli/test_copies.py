@@ -60,7 +60,8 @@ def paused(folder: Path, where: str = "between") -> Iterator[tuple[subprocess.Po
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        assert os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT).si_code == os.CLD_STOPPED
+        found = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        assert found is not None and found.si_code == os.CLD_STOPPED
         shutil.copytree(run, copy)
         yield process, run, copy
     finally:

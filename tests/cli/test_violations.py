@@ -56,7 +56,7 @@ def plugin(folder: Path, name: str = "leaky", first: int = 3, agent: int = 0, ev
 
 
 def asked(folder: Path, **more: Any) -> tuple[str, ...]:
-    given = {"plugins": plugin(folder), "algorithm": "leaky", "rounds": 6, **more}
+    given = {"plugins": plugin(folder), "algorithm": "leaky", "rounds": 6, "noise": "seeded", **more}
     return (
         *CERTIFIED,
         *(str(part) for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value)),

@@ -13,6 +13,7 @@ import pytest
 from tacit.errors import InputError
 from tacit.results import chain as chain_module
 from tacit.results.chain import Chain, HeadNotKept
+from tacit.results.files import append_bytes
 
 ROWS = [{"agent": "north", "count": 3}, {"agent": "south", "count": 4}]
 
@@ -255,7 +256,7 @@ def test_who_slept_in_the_middle_of_an_append_does_not_write_over_the_head(
 ) -> None:
     """The heads were looked at, then the process was paused, and a copy went on."""
     one, copy = apart(tmp_path)
-    real, asked = chain_module.append_bytes, iter([True])
+    real, asked = append_bytes, iter([True])
 
     def paused(*given: Any) -> None:
         real(*given)

@@ -175,7 +175,8 @@ class Recorder:
         if before is None or before.last % self.span == 0:
             self.pending.append(Span(done.t, done.t, Counter(done.events)))
         else:
-            self.pending[-1] = Span(before.first, done.t, before.events + done.events)
+            before.events.update(done.events)
+            self.pending[-1] = before._replace(last=done.t)
 
     def write_ledger(self, *more: Mapping[str, Any]) -> None:
         """Everything charged so far is in the ledger, on the disk, when this returns; `more` is put behind it."""
