@@ -170,6 +170,8 @@ def test_the_slack_by_hand() -> None:
     found = slack_of(Discrete(2.0, 1.0, 100.0, 50))
     by_hand = (50 / 240000.0, 50 * 12.5**2 / 240000.0, 100.0 * math.exp(-72.0))
     assert astuple(found) == pytest.approx(by_hand)
+    coarse = slack_of(Discrete(2.0, 0.0, 0.5, 50), 1.0)
+    assert coarse.below == pytest.approx(50 / 6.0 + 150.0 * math.exp(-(math.pi**2) / 2.0), rel=1e-12)
     assert slack_of(Discrete(2.0, 1.0, 0.2, 50)) == Slack(math.inf, math.inf, 1.0)
     assert slack_of(Discrete(2.0, 1.0, math.nan, 50)) == Slack(math.inf, math.inf, 1.0)
     both = gdp({Discrete(2.0, 1.0, 100.0, 50): 2, Discrete(4.0, 1.0, 100.0, 10): 3}, 1e-6)
