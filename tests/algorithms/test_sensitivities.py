@@ -31,7 +31,7 @@ from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.sensitivity import ADJACENCIES, sensitivity
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.problems.limits import BoundRecords, ClipGradients, Limit
+from tacit.problems.limits import MOST_SINGLE, BoundRecords, ClipGradients, Limit
 from tacit.settings import Settings, resolve
 from tacit.study.certified import Outline, complete, outline
 from tacit.study.pooled import charged_to_all, records_of
@@ -340,3 +340,18 @@ def test_samples_are_refused_where_nothing_is_proven_of_them(by_patient: dict[st
     for changes in ({"adjacency": "replace-one"}, by_patient):
         with pytest.raises(InputError, match="dpsgd needs adjacency add-remove and one record a unit"):
             planned(SAMPLES, **changes)
+
+
+def test_single_precision_is_refused_where_its_sums_may_be_off_by_a_record() -> None:
+    many = {
+        "precision": "float32",
+        "records_max": MOST_SINGLE + 1,
+        "total_records": 10**8,
+        "noise_multiplier": 30.0,
+        "noise": "seeded",
+    }
+    with pytest.raises(InputError, match="records-max is 8,388,609, but with precision float32 and noise seeded"):
+        planned(["objp"], **many)
+    planned(["objp"], **many | {"records_max": MOST_SINGLE})
+    planned(["objp"], **many | {"precision": "float64"})
+    planned(["objp"], **many | {"noise": "hardened"})

@@ -17,6 +17,7 @@ from tacit import mapped
 from tacit.algorithms import ALGORITHMS, Agent, Recipe
 from tacit.algorithms.releases.hardened import EXACT, HardenedRelease, on_grid
 from tacit.algorithms.schedules import Constant
+from tacit.arrays import to_numpy
 from tacit.kernels import library, rows
 from tacit.kernels.layout import Sparse
 from tacit.privacy.events import NON_PRIVATE, Noise
@@ -45,13 +46,12 @@ def patterns(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Ar
     A run of nothing but random bits nearly always has one huge entry beside which all others count as 0, so a third of
     the runs have exponents within ten of each other.
     """
-    whole, mantissa = (np.uint64, 52) if dtype == np.float64 else (np.uint32, 23)
+    whole: Any = np.uint64 if dtype == np.float64 else np.uint32
+    mantissa, exponents = (52, 2048) if dtype == np.float64 else (23, 256)
     bits = rng.integers(0, np.iinfo(whole).max, shape, whole, endpoint=True)
-    exponents = np.uint64(2) ** (10 + np.uint64(dtype == np.float64)) if dtype == np.float64 else np.uint64(256)
-    near = (rng.integers(0, int(exponents) - 10, (1, shape[1], 1)) + rng.integers(0, 10, shape)).astype(whole)
-    sign_and_fraction = bits & ~(whole(int(exponents) - 1) << whole(mantissa))
-    alike = rng.random((1, shape[1], 1)) < 1 / 3
-    bits = np.where(alike, sign_and_fraction | (near << whole(mantissa)), bits)
+    near = rng.integers(0, exponents - 10, (1, shape[1], 1)) + rng.integers(0, 10, shape)
+    others = bits & whole(np.iinfo(whole).max - ((exponents - 1) << mantissa))  # sign and fraction
+    bits = np.where(rng.random((1, shape[1], 1)) < 1 / 3, others | (near << mantissa).astype(whole), bits)
     found = bits.view(dtype)
     with np.errstate(over="ignore"):
         special = np.array(SPECIAL).astype(dtype)
@@ -213,7 +213,7 @@ def test_so_it_is_on_torch() -> None:
             there = Shard(torch.from_numpy(shard.x), torch.from_numpy(shard.y))
             for l1 in (math.inf, 0.9):
                 limit = ClipGradients(*(torch.full((RUNS,), bound, dtype=there.x.dtype) for bound in (0.7, l1)))
-                total = PLAIN.sums(LOSSES[loss](), torch.from_numpy(z), there, limit).total.double().numpy()
+                total = to_numpy(PLAIN.sums(LOSSES[loss](), torch.from_numpy(z), there, limit).total)
                 assert np.isfinite(total).all()
                 assert (lengths(total)[0] <= RECORDS * 0.7 * (1 + 1e-5)).all()
 

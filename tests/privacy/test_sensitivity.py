@@ -187,7 +187,8 @@ def test_in_single_precision_a_record_adds_the_same_in_every_layout(
     assert isinstance(dense.layout, Dense)
     limit = ClipGradients(np.array([0.5], np.float32), np.array([math.inf], np.float32))
     z, loss = rng.normal(size=(50, 1, K)).astype(np.float32), LOSSES["softmax"]()
-    np.testing.assert_array_equal(*(COMPILED.sums(loss, z, held, limit).total for held in (sparse, dense)))
+    one, other = (COMPILED.sums(loss, z, held, limit).total for held in (sparse, dense))
+    np.testing.assert_array_equal(one, other)
 
 
 def hardened(l2: float, l1: float = math.inf, most: int = 100) -> HardenedRelease:

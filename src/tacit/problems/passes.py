@@ -96,7 +96,9 @@ def _wide_blocks(shard: Shard) -> Iterator[Shard]:
     """The records in double precision, so few at a time that they take little memory."""
     for block in shard.blocks():
         for rows in row_blocks(len(block.x), 8 * block.x.shape[1], TOGETHER * MOST_TOGETHER):
-            yield Shard(double(block.x[rows]), double(block.y[rows]))
+            part = Shard(double(block.x[rows]), double(block.y[rows]))
+            vars(part).update(norm1=double(block.norm1[rows]), norm2=double(block.norm2[rows]))  # known already
+            yield part
 
 
 def _wide_sums(loss: Loss, z: Array, shard: Shard, limit: Limit) -> Sums:
