@@ -134,7 +134,11 @@ def _data() -> Iterator[Finding]:
 
 def _places() -> Iterator[Finding]:
     yield _place("runs", Path("runs"), "where 'tacit run' writes unless --out names another place")
-    yield _place("state", state_folder(), "the heads of ledgers, which show whether one was set back")
+    yield _place(
+        "state",
+        state_folder(),
+        "the heads of ledgers, which show whether one was set back, and the keys that sign them",
+    )
     yield _place("temporary", Path(tempfile.gettempdir()), "for records that do not fit into memory")
 
 

@@ -15,7 +15,7 @@ from tests.cli.helpers import CERTIFIED, COMMAND, EXAMPLE, environment, refused,
 
 SCHEMA = str(EXAMPLE / "schema.toml")
 HARDENED = ("--noise", "hardened", "--ledger", "l")
-LONG = ("run", *CERTIFIED, "--rounds", "250", *HARDENED)
+LONG = ("run", *CERTIFIED, "--rounds", "120", *HARDENED)
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def studies(folder: Path) -> list[dict[str, Any]]:
 
 
 def start(folder: Path, *args: str) -> subprocess.Popen[bytes]:
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([*COMMAND, *args], cwd=folder, env=environment(), **quiet)
+    nowhere = subprocess.DEVNULL
+    return subprocess.Popen([*COMMAND, *args], cwd=folder, env=environment(), stdout=nowhere, stderr=nowhere)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

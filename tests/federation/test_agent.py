@@ -313,7 +313,7 @@ def test_every_site_has_noise_of_its_own(federation: Federation) -> None:
 def test_nothing_of_a_round_is_said_before_it_is_written_down(
     federation: Federation, agent: SiteAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Journal first, then the ledger, then the bytes."""
+    """That the study starts in the ledger over studies; then the journal, then the study's ledger, then the bytes."""
     order: list[str] = []
 
     def noted(owner: Any, name: str, word: str) -> None:
@@ -329,7 +329,7 @@ def test_nothing_of_a_round_is_said_before_it_is_written_down(
     noted(Chain, "append", "ledger")
     data = agent.answer(wire.encode(question(federation, 1)))
     order.append("answer")
-    assert isinstance(wire.reply(data, LIMIT), Answer) and order == ["journal", "ledger", "answer"]
+    assert isinstance(wire.reply(data, LIMIT), Answer) and order == ["ledger", "journal", "ledger", "answer"]
 
 
 def test_a_site_that_goes_from_one_study_to_another_keeps_them_apart(federation: Federation, agent: SiteAgent) -> None:

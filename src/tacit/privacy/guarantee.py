@@ -18,6 +18,13 @@ NEIGHBOURS = {
     "replace-one": "two data sets are neighbours when one {unit} of one of them is another one in the other",
 }
 
+DOUBTS = {  # about the ledger over studies that a study is in
+    "lost-machine": "What studies spent before on a machine that was lost: the ledger of these records was taken over "
+    "from an old copy without a hand-over, and does not know.",
+    "further": "What studies spent in another ledger: these records may have one beside the ledger of this study, and "
+    "what both allow adds up.",
+}
+
 
 def guarantee(ledger: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) -> dict[str, Any]:
     """The certified mode's statement, from the ledger and its totals alone."""
@@ -233,6 +240,7 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
             f"Against mistakes in {', '.join(study['plugins'])}: these components are not Tacit's own, and that they "
             "keep what they say of themselves is their author's word. The ledger has the files' SHA-256.",
         )
+    lines = [*(DOUBTS[doubt] for doubt in study.get("doubts", ())), *lines]
     if on_sum:
         lines = [*uncovered(totals, by_record), *lines]
     if totals["central"]:

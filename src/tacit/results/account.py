@@ -292,6 +292,11 @@ class Account:
         """Budget, what is used or set aside, what is left, and the studies."""
         return account_state(self._chain.read())
 
+    def doubts(self) -> list[str]:
+        """What every report of a study in this ledger has to say about it."""
+        state = self.state()
+        return ["lost-machine"] * bool(state["lost_machines"]) + ["further"] * state["further"]
+
     @property
     def chain(self) -> Chain:
         """Its lines, for those who check or sign them."""

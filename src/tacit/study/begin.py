@@ -226,6 +226,8 @@ def _opening(study: Study) -> dict[str, Any]:
     opening = {"kind": "study", "tacit": VERSION, "mode": s.mode, "noise": s.noise, "delta": s.delta}
     if s.plugins:
         opening["plugins"] = digests(s.plugins)
+    if s.ledger and (doubts := Account.open(Path(s.ledger)).doubts()):
+        opening["doubts"] = doubts
     if facts is None:
         return opening
     terms = {name: getattr(s, name) for name in ("mechanism", "adjacency", "clip", "clip_l1", "record_bound")}

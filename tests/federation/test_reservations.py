@@ -1,0 +1,69 @@
+"""A study in a site's ledger over studies: reserved when invited, started before noise is drawn, settled once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import InputError
+from tacit.federation.at_work import settle
+from tacit.federation.messages import Closed, Ready
+from tacit.results.account import is_held
+from tacit.results.keys import own_key
+from tacit.study.close import signable
+from tests.federation.helpers import EXPERIMENT, Federation, answered, closed, invite, make_federation, question
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Federation:
+    return make_federation(tmp_path, only=["north"])
+
+
+def the_study(federation: Federation) -> dict[str, object]:
+    (study,) = federation.account("north").state()["studies"]
+    found: dict[str, object] = study
+    return found
+
+
+def test_a_study_starts_with_its_first_round_and_not_before(federation: Federation) -> None:
+    with federation.agent("north", None) as agent:
+        assert isinstance(invite(agent, federation), Ready)
+        reservation = str(the_study(federation)["reservation"])
+        assert the_study(federation)["state"] == "reserved" and is_held(reservation)
+        with pytest.raises(InputError, match="held by a process"):
+            federation.account("north").give_back(reservation)
+        answered(agent, question(federation, 1))
+        assert the_study(federation)["state"] == "started"
+    del agent
+    assert not is_held(reservation)
+    with pytest.raises(InputError, match="has started, and cannot be given back"):
+        federation.account("north").give_back(reservation)
+
+
+def test_an_invitation_that_came_to_nothing_is_given_back(federation: Federation) -> None:
+    with federation.agent("north", None) as agent:
+        invite(agent, federation)
+    del agent
+    federation.account("north").give_back(str(the_study(federation)["reservation"]))
+    assert the_study(federation)["zcdp"] == 0.0
+    with federation.agent("north", None) as agent:
+        reply = invite(agent, federation)
+        assert not isinstance(reply, Ready) and reply.reason == "this study has ended here"
+
+
+def test_a_site_signs_its_ledger_when_it_closes_and_settles_once(federation: Federation) -> None:
+    with federation.agent("north", None) as agent:
+        invite(agent, federation)
+        answered(agent, question(federation, 1))
+        assert isinstance(closed(agent, federation, 1), Closed)
+        folder = federation.folder("north")
+        signable(folder).verify(own_key().public, None)
+        experiment = agent.journal.experiment(EXPERIMENT)
+        assert experiment is not None
+        before = federation.account("north").state()
+        settle(federation.site("north"), agent.journal, experiment, folder)  # as after a crash
+        assert federation.account("north").state() == before
+        folder.chain.append(federation.released("north"))  # a second folder's ledger ends otherwise
+        with pytest.raises(InputError, match="is settled already"):
+            settle(federation.site("north"), agent.journal, experiment, folder)
