@@ -159,7 +159,9 @@ class Federation:
     def agent(self, site: str, seed: int | None = SEED) -> Iterator[SiteAgent]:
         """A site's process, from its start to its end."""
         with Journal.open(self.site(site).state, patience=0.0) as journal:
-            yield SiteAgent(self.file(site), journal, seed)
+            agent = SiteAgent(self.file(site), journal, seed)
+            yield agent
+            agent._at_work = None  # which holds the study's reservation
 
     @contextmanager
     def agents(self, seed: int | None = SEED) -> Iterator[dict[str, SiteAgent]]:

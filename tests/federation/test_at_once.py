@@ -25,6 +25,7 @@ from tacit.federation.journal import Journal
 from tacit.federation.messages import Answer, Close, Invitation, Ready, Refusal
 from tacit.federation.site_status import close_study, site_status
 from tacit.results import chain as chain_module
+from tacit.results import files
 from tacit.results.account import Account
 from tests.federation.helpers import (
     EXPERIMENT,
@@ -123,9 +124,10 @@ def test_two_processes_that_got_past_the_lock_do_not_draw_twice(federation: Fede
 
     def ask_both(messages: list[Any]) -> list[str]:
         for process, message in zip(processes, messages, strict=True):
+            assert process.stdin is not None
             process.stdin.write(wire.encode(message).hex() + "\n")
             process.stdin.flush()
-        return [process.stdout.readline().strip() for process in processes]
+        return [process.stdout.readline().strip() for process in processes if process.stdout is not None]
 
     try:
         ask_both([Invitation(EXPERIMENT, federation.terms.digest)] * 2)
@@ -218,7 +220,7 @@ def test_a_round_is_charged_once_where_only_the_disk_of_the_heads_is_full(
 ) -> None:
     """The line is in the ledger, its head cannot be kept: nothing leaves, and nothing is charged again."""
     one = answered(agent, question(federation, 1))
-    real = chain_module.write_text
+    real = files.write_text
     with monkeypatch.context() as patch:
 
         def full(path: Path, text: str, *given: Any) -> None:
@@ -240,7 +242,7 @@ def test_a_round_is_charged_once_where_only_the_disk_of_the_heads_is_full(
 def test_a_round_is_charged_once_where_the_disk_of_the_heads_stays_full_over_a_restart(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = chain_module.write_text
+    real = files.write_text
 
     def full(path: Path, text: str, *given: Any) -> None:
         if path.parent.name == "ledgers":
@@ -274,8 +276,8 @@ def test_invitations_do_not_set_a_budget_aside_study_by_study(tmp_path: Path) ->
     assert len(federation.account("north").state()["studies"]) == 1
     federation.change("north", {"accept": {"open_studies_max": 3}})
     with federation.agent("north") as agent:
-        found = [invite(agent, federation, f"{n:032x}") for n in range(5)]
-        assert [type(one).__name__ for one in found] == ["Ready"] * 2 + ["Refusal"] * 3
+        said = [invite(agent, federation, f"{n:032x}") for n in range(5)]
+        assert [type(one).__name__ for one in said] == ["Ready"] * 2 + ["Refusal"] * 3
 
 
 def test_a_study_that_never_had_a_round_is_given_back_by_its_site(tmp_path: Path) -> None:
@@ -321,7 +323,8 @@ def test_studies_that_end_before_they_begin_are_few_a_day(tmp_path: Path, monkey
 def test_refusals_cost_a_bounded_number_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever studies a coordinator makes up, and however often the agent is started again."""
     federation = make_federation(tmp_path, only=["north"])
-    commits, lines = [0], []
+    commits = [0]
+    lines: list[str] = []
     for start in range(3):
         with federation.agent("north") as agent:
             agent.log = lines.append

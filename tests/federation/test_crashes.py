@@ -46,7 +46,7 @@ BOUNDARIES: dict[str, tuple[Any, str]] = {
     "journal.depart": (Journal, "depart_again"),
     "journal.close": (Journal, "close"),
     "ledger": (Chain, "append"),
-    "head": (Chain, "_keep_heads"),
+    "head": (Chain, "_keep_head"),
     "record_round": (at_work, "record_round"),
     "close_books": (at_work, "close_books"),
     "settle": (Account, "settle"),

@@ -14,7 +14,7 @@ from tacit.algorithms import Agent
 from tacit.algorithms.releases import Released
 from tacit.errors import InputError
 from tacit.federation import coordinator as coordinator_module
-from tacit.federation import wire
+from tacit.federation import server_state, wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.conduct import open_study
 from tacit.federation.coordinator import FINISHED, PATIENCE, Coordinator, sites_file
@@ -188,7 +188,7 @@ def test_a_model_beyond_all_bounds_is_not_saved(
 ) -> None:
     """Where nothing is known of a method, the new w is looked at all the same, before it is on the disk."""
     saved: list[float] = []
-    real = coordinator_module.save
+    real = server_state.save
 
     def save(folder: Any, name: str, state: Any) -> None:
         saved.append(max(float(np.abs(of).max()) for of in (state.w, state.server.z, state.server.lam)))

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import InputError
-from tacit.federation import wire
+from tacit.cli.site import transcript as show
+from tacit.federation import departures, wire
 from tacit.federation.coordinator import FINISHED
+from tacit.federation.departures import KEPT_BACK
 from tacit.federation.journal import Journal
 from tacit.federation.messages import Answer, Invitation, Question, Round
 from tacit.federation.transcript import Transcript, transcript
@@ -144,3 +146,21 @@ def test_a_question_that_is_refused_before_anything_began_is_told(tmp_path: Path
         data = agent.answer(wire.encode(Invitation(EXPERIMENT, federation.terms.digest)))
     (line,) = told(federation).lines
     assert line.departure.sha256 == wire.digest(data) and line.departure.kind == "refusal" and line.covered
+
+
+def test_the_command_says_what_was_kept_back_and_how_often_the_rest_left(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(departures, "DAILY", 0)
+    forged = wire.encode(Answer(EXPERIMENT, "north", 4, federation.agreement.zero))
+    with federation.agent("north") as agent:
+        for _ in range(3):
+            agent.answer(b"garbage")  # which has its line already
+        agent.journal.depart(EXPERIMENT, "answer", 4, forged)
+        agent.journal.departed(wire.digest(forged), KEPT_BACK)
+    found = told(federation)
+    assert found.repeats == 3 and [line.kept_back for line in found.lines] == [False] * 7 + [True]
+    show.callback(federation.file("north"), False)  # type: ignore[misc]
+    said = capsys.readouterr().out
+    assert "answer, kept back" in said and "7 byte strings" in said and "left 3 times more" in said
+    assert "the ledgers cover all of it" in said

@@ -99,7 +99,7 @@ class Departures:
         query = "select 1 from departures where sha256 = ? limit 1"
         return self.store.connection.execute(query, (sha256,)).fetchone() is not None
 
-    def list(self, after: int = 0) -> list[Departure]:
+    def listed(self, after: int = 0) -> list[Departure]:
         """Every line, in order, after some number."""
         query = "select * from departures where number > ? order by number"
         return [Departure(*row) for row in self.store.connection.execute(query, (after,)).fetchall()]

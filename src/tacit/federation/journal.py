@@ -209,7 +209,7 @@ class Journal:
 
     def departures(self, after: int = 0) -> list[Departure]:
         """Every byte string that left, in order, after some number."""
-        return self._left.list(after)
+        return self._left.listed(after)
 
     def repeats(self) -> int:
         """How often one of them left once more without a line of its own, at least."""

@@ -39,9 +39,12 @@ class ServerState(NamedTuple):
     def only(self, sites: Container[str]) -> ServerState:
         """The state of these sites alone; what the others have sent counts no more, and `w` is of all of them still."""
         kept = [p for p, site in enumerate(self.sites) if site in sites]
-        server = Full(self.server.z[kept], self.server.lam[kept])
-        bases, names, last = (tuple(of[p] for p in kept) for of in (self.bases, self.sites, self.last))
-        return self._replace(server=server, bases=bases, sites=names, last=last)
+        return self._replace(
+            server=Full(self.server.z[kept], self.server.lam[kept]),
+            bases=tuple(self.bases[p] for p in kept),
+            sites=tuple(self.sites[p] for p in kept),
+            last=tuple(self.last[p] for p in kept),
+        )
 
 
 def fresh(zero: Array, sites: tuple[str, ...]) -> ServerState:
