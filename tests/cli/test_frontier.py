@@ -139,6 +139,8 @@ def test_before_anything_is_trained(tmp_path: Path) -> None:
     shown = command(*COMMAND, "--dry-run", "--out", tmp_path / "f").stdout
     assert "2 points, 12 runs; nothing was trained" in shown and "left out: objp under secure-sum" in shown
     assert not (tmp_path / "f").exists()
-    assert "give --test-share or --test" in refused("frontier", *TABLE, "--total-records", "600", "--agents", "3")
+    assert "give --test-share or --test" in refused(
+        "frontier", *TABLE, "--seed", "1", "--total-records", "600", "--agents", "3"
+    )
     assert "give no others beside it" in refused("frontier", "--resume", tmp_path, "--clip", "1")
     assert "is not a frontier: it has no frontier.toml" in refused("frontier", "--resume", tmp_path)
