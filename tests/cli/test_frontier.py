@@ -22,7 +22,14 @@ ASKED = ("--rounds", "4", "--algorithm", "objp,dpgd", "--trust", "agents,secure-
 KEYWORDS: dict[str, Any] = {
     "data": EXAMPLE / "records.csv",
     "schema": EXAMPLE / "schema.toml",
-    **{"test_share": 0.25, "partition_key": 0, "total_records": 600, "agents": 3, "rounds": 4, "algorithm": ["objp", "dpgd"]},
+    **{
+        "test_share": 0.25,
+        "partition_key": 0,
+        "total_records": 600,
+        "agents": 3,
+        "rounds": 4,
+        "algorithm": ["objp", "dpgd"],
+    },
     **{"trust": ["agents", "secure-sum"], "total_epsilon": [1, 4], "seeds": 2},
 }
 COMMAND = ("frontier", *CERTIFIED, *ASKED, "--seeds", "2")

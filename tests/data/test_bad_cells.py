@@ -107,9 +107,7 @@ def test_a_line_that_is_no_record_is_left_out(tmp_path: Path, line: str) -> None
     ],
 )
 @pytest.mark.parametrize("line", ["x,d,p,a,no", ",,p,a,no"])
-def test_the_schema_says_what_is_no_value(
-    tmp_path: Path, age: str, sex: str, features: list[float], line: str
-) -> None:
+def test_the_schema_says_what_is_no_value(tmp_path: Path, age: str, sex: str, features: list[float], line: str) -> None:
     schema = SCHEMA.format(label=LABELS["classes"], age=age, sex=sex) + AGENT
     assert read(tmp_path, [line, *ROWS], schema).train[0].x[0].tolist() == features
 
@@ -148,7 +146,9 @@ def test_a_file_that_is_wrong_as_a_whole_is_refused(tmp_path: Path, content: byt
 
 
 CELLS = (
-    st.sampled_from(["0", "50", "1e3", "-1", "nan", "NA", "", "inf", "1e999", "f", "m", "other", "no", "yes", "1_0", "٣"])
+    st.sampled_from(
+        ["0", "50", "1e3", "-1", "nan", "NA", "", "inf", "1e999", "f", "m", "other", "no", "yes", "1_0", "٣"]
+    )
     | st.text(st.characters(codec="utf-8"), max_size=4)
     | st.floats().map(str)
 )

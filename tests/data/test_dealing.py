@@ -122,10 +122,15 @@ def test_a_table_in_certified_mode_is_not_dealt_out_by_places(tmp_path: Path) ->
 def test_a_bound_that_the_draw_can_break_is_refused(tmp_path: Path) -> None:
     asked = table(tmp_path, rows_of(20))
     assert outline(resolve(asked)).facts.records_max == ROWS
-    assert outline(resolve({**asked, "records_max": 2000})).facts.largest == 2000
+    assert complete(outline(resolve({**asked, "records_max": 2000})), key=1).dataset.records == 20
     for most in (100, {f"agent-{p + 1}": 999 for p in range(AGENTS)}):
+        plan = outline(resolve({**asked, "records_max": most}))  # a plan may be of sites with tables of their own
         with pytest.raises(InputError, match=r"^records-max is \d+, but this table is dealt out by a draw for each re"):
-            outline(resolve({**asked, "records_max": most}))
+            complete(plan, key=1)
+    write(tmp_path / "s.toml", SCHEMA + AGENT.replace("site", "who"))
+    named = outline(resolve({**asked, "agents": 20, "records_max": 5}))
+    with pytest.raises(InputError, match=r"^agents is 20, but the table names 19 agents of its own$"):
+        complete(named, key=1)
 
 
 def test_who_is_held_out_does_not_tell_whose_it_is() -> None:

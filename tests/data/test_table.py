@@ -218,7 +218,9 @@ def test_a_number_as_the_label(folder: Path) -> None:
     assert np.concatenate([s.y for s in dataset.train]).tolist() == [[0], [0.5], [1]]
     assert dataset.notes == ("cost: 1 value outside [10, 20] was clipped (on line 4 of t.csv)",)
     write(folder / "t.csv", "age,sex,cost\n1,f,\n")
-    with pytest.raises(InputError, match=r"^no row of t is a record: cost: 1 record without a label that the schema allows was"):
+    with pytest.raises(
+        InputError, match=r"^no row of t is a record: cost: 1 record without a label that the schema allows was"
+    ):
         read(folder, agents=1)
 
 

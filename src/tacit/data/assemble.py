@@ -58,9 +58,7 @@ def assemble(
     )
 
 
-def _deal(
-    records: Records, agents: Agents, target: Target, width: int, room: Room, private: bool
-) -> tuple[Shard, ...]:
+def _deal(records: Records, agents: Agents, target: Target, width: int, room: Room, private: bool) -> tuple[Shard, ...]:
     """Each agent's rows, as views of one array; of private records an agent may have none."""
     for agent, index in zip(agents.names, agents.records, strict=True):
         if not (len(index) or private):

@@ -82,9 +82,7 @@ def unit_draws(units: Units, key: int, purpose: bytes = HOLD_OUT) -> NDArray[np.
     return np.array([_draw(key, purpose, name) for name in names], dtype=np.float64)[units.of]
 
 
-def record_draws(
-    x: NDArray[Any], labels: NDArray[Any], key: int, purpose: bytes = HOLD_OUT
-) -> NDArray[np.float64]:
+def record_draws(x: NDArray[Any], labels: NDArray[Any], key: int, purpose: bytes = HOLD_OUT) -> NDArray[np.float64]:
     """Each record's own number in [0, 1), from what it says as encoded and the key, [n]."""
     contents = (row.tobytes() + label.tobytes() for row, label in zip(x, labels, strict=True))
     return np.array([_draw(key, purpose, content) for content in contents], dtype=np.float64)

@@ -80,7 +80,9 @@ def own_records(site: Site, agreement: Agreement, published: Dataset | None = No
         dataset = replace(dataset, features=agreement.features, features_by=s.features)
     else:
         common = {name: getattr(s, name) for name in ("intercept", "features", "precision")}
-        dataset = load(DataOptions(site.table, schema=site.schema, agents=1, partition="hashed", private=True, **common))
+        dataset = load(
+            DataOptions(site.table, schema=site.schema, agents=1, partition="hashed", private=True, **common)
+        )
         if len(dataset.train) != 1:
             there = len(dataset.train)
             raise InputError(f"{site.table} holds the records of {there} agents: a site brings its own only")
