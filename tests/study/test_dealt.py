@@ -102,7 +102,7 @@ def test_the_key_is_in_no_public_file(asked: dict[str, Any], given: dict[str, An
 def test_two_runs_have_two_keys(asked: dict[str, Any], tmp_path: Path) -> None:
     keys = {tacit.run(**{**asked, "out": tmp_path / name}).folder.read_key() for name in ("one", "two")}
     assert len(keys) == 2 and None not in keys
-    given = {"data": "mnist14", "rounds": 1, "algorithm": "dpgd", "features": "pixels"}
+    given: dict[str, Any] = {"data": "mnist14", "rounds": 1, "algorithm": "dpgd", "features": "pixels"}
     assert tacit.run(**given, out=tmp_path / "digits").folder.read_key() is None  # who holds a public record is public
 
 
