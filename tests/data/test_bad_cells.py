@@ -211,7 +211,7 @@ def test_a_run_goes_on_and_tells_only_its_owner(tmp_path: Path) -> None:
     folder = tmp_path
     read(folder, [*ROWS, "x,d,p9,a,no", "5,f,p", "5,f,p8,a,perhaps"])
     asked: dict[str, Any] = {"agents": 2, "total_records": 20, "rounds": 2, "noise": "hardened"}
-    where = {"data": folder / "t.csv", "schema": folder / "s.toml"}
+    where: dict[str, Any] = {"data": folder / "t.csv", "schema": folder / "s.toml"}
     run = tacit.run(**where, **asked, out=folder / "run")
     told = run.folder.read_start()["data"]["notes"]
     assert len(told) == 4 and all("line" in note for note in told)

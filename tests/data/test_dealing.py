@@ -26,13 +26,13 @@ SCHEMA = '[label]\ncolumn = "y"\nclasses = ["a", "b", "c"]\n[columns.v]\nkind = 
 UNIT = '[unit]\ncolumn = "who"\nmax_records = 3\n'
 ROWS = 1000
 AGENTS = 10
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "default": {},
     "dirichlet": {"partition": "dirichlet"},
     "very skewed": {"partition": "dirichlet", "dirichlet_alpha": 0.01},
 }
-HELD_OUT = {"all": {}, "held out": {"test_share": 0.3}}
-LARGER = {"in memory": {}, "in files": {"memory": "0.001kB"}}
+HELD: dict[str, dict[str, Any]] = {"all": {}, "held out": {"test_share": 0.3}}
+LARGER: dict[str, dict[str, Any]] = {"in memory": {}, "in files": {"memory": "0.001kB"}}
 
 
 def rows_of(n: int = ROWS, persons: int = 400) -> list[str]:
@@ -61,20 +61,20 @@ def read(asked: dict[str, Any], key: int = 5) -> Dataset:
 
 
 @pytest.mark.parametrize("lying", LARGER)
-@pytest.mark.parametrize("held", HELD_OUT)
+@pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("unit", ["", UNIT])
 @pytest.mark.parametrize("way", WAYS)
 def test_one_who_leaves_changes_one_agent_by_exactly_their_records(
     tmp_path: Path, way: str, unit: str, held: str, lying: str
 ) -> None:
     rows = rows_of()
-    whole = read(table(tmp_path, rows, unit) | WAYS[way] | HELD_OUT[held] | LARGER[lying])
+    whole = read(table(tmp_path, rows, unit) | WAYS[way] | HELD[held] | LARGER[lying])
     assert len(whole.train) == AGENTS
     for at in (0, 499, 999):
         person = rows[at].split(",")[1]
         gone = {i for i, row in enumerate(rows) if (row.split(",")[1] == person if unit else i == at)}
         left = [row for i, row in enumerate(rows) if i not in gone]
-        other = read(table(tmp_path, left, unit) | WAYS[way] | HELD_OUT[held] | LARGER[lying])
+        other = read(table(tmp_path, left, unit) | WAYS[way] | HELD[held] | LARGER[lying])
         pairs = [*zip(whole.train, other.train, strict=True), (whole.test, other.test)]
         moved = [values(one) - values(two) for one, two in pairs]
         assert not any(values(two) - values(one) for one, two in pairs)
@@ -122,10 +122,15 @@ def test_a_table_in_certified_mode_is_not_dealt_out_by_places(tmp_path: Path) ->
 def test_a_bound_that_the_draw_can_break_is_refused(tmp_path: Path) -> None:
     asked = table(tmp_path, rows_of(20))
     assert outline(resolve(asked)).facts.records_max == ROWS
-    assert outline(resolve({**asked, "records_max": 2000})).facts.largest == 2000
+    assert complete(outline(resolve({**asked, "records_max": 2000})), key=1).dataset.records == 20
     for most in (100, {f"agent-{p + 1}": 999 for p in range(AGENTS)}):
+        plan = outline(resolve({**asked, "records_max": most}))  # a plan may be of sites with tables of their own
         with pytest.raises(InputError, match=r"^records-max is \d+, but this table is dealt out by a draw for each re"):
-            outline(resolve({**asked, "records_max": most}))
+            complete(plan, key=1)
+    write(tmp_path / "s.toml", SCHEMA + AGENT.replace("site", "who"))
+    named = outline(resolve({**asked, "agents": 20, "records_max": 5}))
+    with pytest.raises(InputError, match=r"^agents is 20, but the table names 19 agents of its own$"):
+        complete(named, key=1)
 
 
 def test_who_is_held_out_does_not_tell_whose_it_is() -> None:
@@ -145,16 +150,16 @@ def test_every_record_has_one_agent_whatever_the_others(
     draws: list[float], agents: int, key: int, alpha: float
 ) -> None:
     at, labels = np.array(draws), np.arange(len(draws)) % 3
-    for dealt, alone in (
-        (hashed(at, agents), lambda i: hashed(at[i : i + 1], agents)),
-        (
-            hashed_dirichlet(at, labels, 3, agents, alpha, key),
-            lambda i: hashed_dirichlet(at[i : i + 1], labels[i : i + 1], 3, agents, alpha, key),
-        ),
-    ):
-        assert len(dealt) == agents and sorted(np.concatenate(dealt).tolist()) == list(range(len(draws)))
-        for i in range(len(draws)):
-            assert [i in own for own in dealt] == [len(own) == 1 for own in alone(i)]
+
+    def dealt(rows: slice) -> list[list[Any]]:
+        return [hashed(at[rows], agents), hashed_dirichlet(at[rows], labels[rows], 3, agents, alpha, key)]
+
+    together = dealt(slice(None))
+    for way in together:
+        assert len(way) == agents and sorted(np.concatenate(way).tolist()) == list(range(len(draws)))
+    for i in range(len(draws)):
+        for way, alone in zip(together, dealt(slice(i, i + 1)), strict=True):
+            assert [i in own for own in way] == [len(own) == 1 for own in alone]
 
 
 def test_shares_are_uneven_and_those_of_the_key() -> None:
@@ -191,7 +196,12 @@ def test_equal_rows_go_to_one_agent_and_some_agents_have_none(found: list[int], 
 
 def test_mode_paper_keeps_the_order_of_the_file(tmp_path: Path) -> None:
     table(tmp_path, rows_of(20))
-    given = {"data": str(tmp_path / "t.csv"), "schema": str(tmp_path / "s.toml"), "agents": 3, "mode": "paper"}
+    given: dict[str, Any] = {
+        "data": str(tmp_path / "t.csv"),
+        "schema": str(tmp_path / "s.toml"),
+        "agents": 3,
+        "mode": "paper",
+    }
     dataset = load(resolve(given).data_options())
     assert [round(1000 * v) for shard in dataset.train for v in shard.x[:, 0]] == list(range(20))
     assert [len(shard.x) for shard in dataset.train] == [7, 7, 6]

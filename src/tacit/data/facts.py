@@ -112,6 +112,17 @@ def check_facts(facts: Facts, dataset: Dataset) -> None:
             )
 
 
+def check_dealt_sizes(facts: Facts, options: DataOptions) -> None:
+    """Refuse a bound that the draw of who holds which record can break: the run would stop, and tell of the records."""
+    least = facts.records_max if isinstance(facts.records_max, int) else min(facts.records_max.values())
+    if not options.private or least >= facts.total_records or names_agents(options, table_schema(options)):
+        return
+    raise InputError(
+        f"records-max is {least}, but this table is dealt out by a draw for each record, and an agent may get any "
+        f"number of them: leave it out, or declare at least total-records, {facts.total_records}"
+    )
+
+
 def _same(what: str, declared: int, there: int, advice: str) -> None:
     if declared != there:
         raise InputError(f"{what} is {declared}, but the data has {there}: {advice}")
@@ -131,7 +142,6 @@ def _table_facts(options: DataOptions, total_records: int | None, records_max: S
     check_partition(options.partition)
     if not names_agents(options, schema):
         check_dealing(options)
-        _check_dealt_sizes(options, total_records, records_max)
     return schema_facts(
         table_name(options),
         schema,
@@ -184,16 +194,6 @@ def _agents(options: DataOptions, schema: Schema, records_max: Sizes | None) -> 
     if names and options.agents not in (DataOptions.agents, len(names)):
         raise InputError(f"agents is {options.agents}, but {len(names)} agents are named: {', '.join(names)}")
     return len(names) or options.agents
-
-
-def _check_dealt_sizes(options: DataOptions, total_records: int, records_max: Sizes | None) -> None:
-    """Refuse a bound that the draw of who holds which record can break: the run would stop, and tell of the records."""
-    least = records_max if isinstance(records_max, int) or records_max is None else min(records_max.values())
-    if options.private and least is not None and least < total_records:
-        raise InputError(
-            f"records-max is {least}, but this table is dealt out by a draw for each record, and an agent may get any "
-            f"number of them: leave it out, or declare at least total-records, {total_records}"
-        )
 
 
 def _known_names(options: DataOptions, schema: Schema) -> tuple[str, ...]:

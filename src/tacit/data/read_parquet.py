@@ -18,7 +18,7 @@ EXACT = 2**53  # beyond it, float64 cannot tell whole numbers apart
 BUFFER = 2**16  # bytes of each column that are read at a time; without one, arrow keeps whole row groups
 
 
-def open_parquet(path: Path, strict: bool) -> TableFile:  # noqa: ARG001  every row of such a file is whole
+def open_parquet(path: Path, strict: bool) -> TableFile:
     """A Parquet file."""
     with _open(path) as file:
         names, count = tuple(name.strip() for name in file.schema_arrow.names), file.metadata.num_rows

@@ -62,7 +62,7 @@ def _numeric(graph: Graph, rule: Numeric, scale: str) -> str:
 
 
 def _categorical(graph: Graph, rule: Categorical) -> str:
-    """A 1 for the category and 0 for the others; a text that is none of them is what the schema says of missing ones."""
+    """A 1 for the category and 0 for the others; a text that is none of them counts as missing."""
     places = {category: place for place, category in enumerate(rule.categories)}
     codes = graph.add(
         "LabelEncoder",

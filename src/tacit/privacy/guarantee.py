@@ -248,7 +248,8 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
         *([several] if by_record or not on_sum else []),  # of a sum, `uncovered` says it
         "What is true of the population: a model is made to learn that, and it may be unwelcome news about a person.",
         "That a party takes part, and the public facts above.",
-        "Who holds which record: that is taken as given, also where one table was dealt out among simulated parties.",
+        "Which party holds which record: that is taken as given, except where a private table is dealt out among "
+        "simulated parties. There it follows from each record and a key, and one record changes one party's uploads.",
         "The folders local-only, which is computed without noise, and checkpoint: they must stay in the house.",
     ]
     if study.get("plugins"):

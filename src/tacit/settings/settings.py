@@ -70,7 +70,7 @@ class Settings:
         "auto",
         optional(integer(0, 2**128 - 1)),
         "Data",
-        "key of partition, hold-out and sampling; auto: for tables in certified mode drawn and kept in local-only, else 0",
+        "key of partition, hold-out and sampling; auto: drawn for tables in certified mode into local-only, else 0",
     )
     sample_fraction: float = setting(
         0.05,

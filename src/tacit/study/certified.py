@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tacit.algorithms import ALGORITHMS
-from tacit.data import Facts, check_facts, declared_facts, load, load_unmapped, mapped, source_for
+from tacit.data import Facts, check_dealt_sizes, check_facts, declared_facts, load, load_unmapped, mapped, source_for
 from tacit.errors import InputError
 from tacit.privacy.composition import Cost, together
 from tacit.privacy.noise import HARDENED
@@ -93,6 +93,8 @@ def complete(plan: Outline, dataset: Dataset | None = None, key: int | None = No
     anybody may see.
     """
     options = plan.settings.data_options(key)
+    if dataset is None:
+        check_dealt_sizes(plan.facts, options)
     dataset = dataset or (mapped(plan.dataset, options) if plan.dataset else load(options))
     check_facts(plan.facts, dataset)
     settings = with_agents(plan.settings, dataset)
