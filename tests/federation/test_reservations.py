@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,9 @@ def federation(tmp_path: Path) -> Federation:
     return make_federation(tmp_path, only=["north"])
 
 
-def the_study(federation: Federation) -> dict[str, object]:
+def the_study(federation: Federation) -> dict[str, Any]:
     (study,) = federation.account("north").state()["studies"]
-    found: dict[str, object] = study
+    found: dict[str, Any] = study
     return found
 
 
