@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tacit.errors import InputError
 from tacit.federation import wire
 from tacit.federation.coordinator import FINISHED
 from tacit.federation.messages import Answer
 from tests.federation.helpers import LIMIT, Federation, Local, conducted, make_federation
 from tests.results.disk import Disk
 
-SITES, ROUNDS, TRIED = ("north", "south"), 2, 40
+SITES, ROUNDS, TRIED = ("north", "south"), 2, 30
 Left = dict[str, list[bytes]]  # what left every site
 
 
@@ -56,8 +57,8 @@ def go_on(federation: Federation, before: Left) -> None:
             charged = [(row["first"], row["upload"]) for row in federation.released(site, coordinator.experiment)]
             assert left <= set(charged), f"{site} has sent what it did not charge"
             assert set(Counter(t for t, _ in charged).values()) == {1} and len(charged) == ROUNDS
-            (study,) = federation.account(site).state()["studies"]
-            assert coordinator.experiment in study["study"]
+            studies = federation.account(site).state()["studies"]
+            assert len(studies) == 1 and coordinator.experiment in studies[0]["study"]
 
 
 def go_through(federation: Federation, disk: Disk) -> None:
@@ -81,5 +82,5 @@ def test_a_power_cut_everywhere_loses_no_release_and_charges_none_twice(
 @pytest.mark.parametrize("folders", [False, True], ids=["no fsync", "no fsync of folders"])
 def test_without_fsync_it_would_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: bool) -> None:
     federation, disk = recorded(tmp_path, monkeypatch, lambda path: path.is_dir() or not folders)
-    with pytest.raises(Exception, match=r".*"):
+    with pytest.raises((AssertionError, InputError)):
         go_through(federation, disk)
