@@ -193,7 +193,14 @@ def test_a_countersignature_by_a_key_in_a_file(signed: tuple[Machine, Path, Path
 
 
 def test_a_run_that_pauses_is_signed_as_far_as_it_is(tmp_path: Path) -> None:
-    given = {"data": TABLE[1], "schema": TABLE[3], "total_records": 600, "agents": 3, "rounds": 5, "noise": "hardened"}
+    given: dict[str, Any] = {
+        "data": TABLE[1],
+        "schema": TABLE[3],
+        "total_records": 600,
+        "agents": 3,
+        "rounds": 5,
+        "noise": "hardened",
+    }
     with pytest.raises(Interrupted):
         tacit.run(out=str(tmp_path / "r"), stop=lambda: True, **given)
     signable(RunFolder.open(tmp_path / "r")).verify(own_key().public, None)
