@@ -12,6 +12,11 @@ from typing import Any
 
 import pytest
 
+import tacit
+from tacit.results.folder import RunFolder
+from tacit.results.keys import own_key
+from tacit.study import Interrupted
+from tacit.study.close import signable
 from tests.cli import warm
 from tests.cli.helpers import CERTIFIED, EXAMPLE, TABLE, environment
 
@@ -185,6 +190,24 @@ def test_a_countersignature_by_a_key_in_a_file(signed: tuple[Machine, Path, Path
     assert "is a private key" in other.refused("ledger", "verify", run, "--key", own)
     assert "there is no key" in other.refused("ledger", "verify", run, "--key", "none.pub")
     assert "was begun on another machine" in other.refused("ledger", "sign", run)
+
+
+def test_a_run_that_pauses_is_signed_as_far_as_it_is(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "data": TABLE[1],
+        "schema": TABLE[3],
+        "total_records": 600,
+        "agents": 3,
+        "rounds": 5,
+        "noise": "hardened",
+    }
+    with pytest.raises(Interrupted):
+        tacit.run(out=str(tmp_path / "r"), stop=lambda: True, **given)
+    signable(RunFolder.open(tmp_path / "r")).verify(own_key().public, None)
+    done = tacit.resume(tmp_path / "r")
+    signable(done.folder).verify(own_key().public, None)
+    lines = [json.loads(line)["lines"] for line in (tmp_path / "r" / "ledger.sig").read_text().splitlines()]
+    assert len(lines) == 2 and lines[0] < lines[1] == len(done.folder.chain.hashes()) - 1
 
 
 def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:

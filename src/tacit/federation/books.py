@@ -16,6 +16,7 @@ from tacit.results.files import move_folder, write_arrays
 from tacit.results.folder import RunFolder, append_lines
 from tacit.study.begin import beginning
 from tacit.study.build import Study
+from tacit.study.close import sign
 from tacit.study.outcome import finish
 from tacit.types import Array, Dataset, Shard
 from tacit.views.report import write_report
@@ -81,6 +82,7 @@ def close_books(study: Study, folder: RunFolder, w: Array, title: str, lines: Se
     if not file.exists():
         write_arrays(file, {"w": w})
     finish(study, folder, federation={"title": title, "lines": list(lines)})
+    sign(folder)
     write_report(folder)
 
 
