@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.errors import InputError
 from tacit.cli.site import transcript as show
+from tacit.errors import InputError
 from tacit.federation import departures, wire
 from tacit.federation.coordinator import FINISHED
 from tacit.federation.departures import KEPT_BACK
