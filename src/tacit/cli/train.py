@@ -45,8 +45,8 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
 
     CONFIG is a TOML file (tacit config init, or what tacit plan wrote). Flags win over it, both win over the data
     set's own preset, and that wins over the defaults below. The whole run keeps --total-epsilon at --delta; what is
-    not set comes from public facts, as tacit plan shows. Records of your own get noise from the operating system; --seed
-    makes a simulation, which can be repeated and protects nobody.
+    not set comes from public facts, as tacit plan shows. Records of your own get noise from the operating system;
+    --seed makes a simulation, which can be repeated and protects nobody.
 
     \b
     Examples:
