@@ -255,7 +255,7 @@ def test_what_cannot_be_audited_is_refused(claim: dict[str, Any], sentence: str)
 def test_a_runs_own_sampling_is_what_is_claimed(tmp_path: Path) -> None:
     run = tacit.run(
         data=str(EXAMPLE / "records.csv"), schema=str(EXAMPLE / "schema.toml"), total_records=600, agents=3, rounds=1,
-        algorithm="dpsgd", sampling_rate=0.5, noise_multiplier=3.0, total_epsilon=8.0, out=str(tmp_path / "r"),
+        algorithm="dpsgd", sampling_rate=0.5, seed=1, noise_multiplier=3.0, total_epsilon=8.0, out=str(tmp_path / "r"),
     )  # fmt: skip
     with Context(command):
         claim = _claim_of(run.folder, ())
