@@ -43,7 +43,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rounds: list[int] = []
     with pytest.raises(Interrupted):
         tacit.frontier(**KEYWORDS, out=out, watch=lambda p: rounds.append(p.done), stop=lambda: len(rounds) > 9)
-    assert (out / "runs" / "2-features=none-trust=secure-sum").is_dir() and not (out / "local-only").exists()
+    assert (out / "runs" / "2-features=none-trust=secure-sum").is_dir()
+    assert {path.name for path in (out / "local-only").iterdir()} == {"README.txt", "partition.key"}
     shown = command("frontier", "--resume", out)
     (out.parent / "shown").write_text(shown.stdout)
     assert "together would spend epsilon" in shown.stderr
@@ -95,7 +96,7 @@ def test_what_is_shown_and_written_is_the_same(place: Path) -> None:
 
 
 def test_errors_are_in_local_only_alone(place: Path) -> None:
-    assert {path.name for path in (place / "local-only").iterdir()} == {*NAMES, "README.txt"}
+    assert {path.name for path in (place / "local-only").iterdir()} == {*NAMES, "README.txt", "partition.key"}
     assert {path.name for path in place.iterdir()} == {"frontier.toml", "frontier.md", "local-only", "runs"}
     public = (place / "frontier.md").read_text()
     assert "in the folder `local-only`" in public and "%" not in public and "tacit run" not in public
@@ -129,7 +130,7 @@ def test_public_test_records_need_no_secrecy_and_one_seed_gives_no_interval(tmp_
     asked = ("--total-records", "600", "--agents", "3", "--test", EXAMPLE / "records.csv", "--rounds", "1")
     one = ("--algorithm", "dpgd", "--trust", "server", "--total-epsilon", "inf", "--seeds", "1")
     found = tacit_json("frontier", *TABLE, *asked, *one, "--out", tmp_path / "f")
-    assert {path.name for path in (tmp_path / "f").iterdir()} == {*NAMES, "frontier.toml", "runs"}
+    assert {path.name for path in (tmp_path / "f").iterdir()} == {*NAMES, "frontier.toml", "runs", "local-only"}
     assert not found["local_only"] and found["points"][0]["frontier"] and found["points"][0]["low"] is None
     page = (tmp_path / "f" / "frontier.md").read_text()
     assert "one seed, so no interval" in page and "owner" not in page and "no noise" in page

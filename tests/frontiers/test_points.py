@@ -65,8 +65,8 @@ def test_a_larger_budget_that_came_out_worse_is_said() -> None:
     words = list(explained(found, regression=False))
     assert words[1:-1] == ["agents: total epsilon 3 came out worse than 1 (15.00 %, 10.00 %); it is shown as measured"]
     assert "marks go by the test records" in words[-1]
-    assert list(again(found, Path("f"))) == ["agents", "server"]
-    assert again(found, Path("a b"))["agents"] == (
+    assert list(again(found, Path("f"), None)) == ["agents", "server"]
+    assert again(found, Path("a b"), None)["agents"] == (
         "tacit run 'a b/runs/1-a/config.toml' --algorithm objp --total-epsilon 0.5"
     )
 

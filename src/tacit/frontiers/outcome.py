@@ -14,6 +14,7 @@ from tacit.frontiers.page import page
 from tacit.frontiers.points import FrontierPoint, marked, points_in
 from tacit.frontiers.words import TEXT, TRUSTED, again, explained, rests_on, table
 from tacit.results.files import to_json, write_text
+from tacit.results.folder import read_key
 from tacit.sweeps.cost import Cost
 from tacit.sweeps.ended import Ended
 from tacit.sweeps.folder import write_csv
@@ -72,7 +73,8 @@ class Frontier(Ended):
     def again(self) -> dict[str, str]:
         """For each trust model the command that trains its best point again; none for noise that has no seed."""
         seeded = all(point.settings.noise == "seeded" for point in self.grid.points)
-        return again(self.points, self.path) if seeded else {}
+        key = read_key(self.path / "local-only") if self.private else None
+        return again(self.points, self.path, key) if seeded else {}
 
     @property
     def document(self) -> dict[str, Any]:

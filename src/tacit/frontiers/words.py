@@ -93,14 +93,18 @@ def rests_on(given: Mapping[str, Any]) -> list[str]:
     return [*by_hand, PLANNED.format(what="All else is" if given else "Rounds, clip and steps are")]
 
 
-def again(points: Sequence[FrontierPoint], folder: Path) -> dict[str, str]:
-    """The command that trains the best point of each trust model again, at the smallest budget that was asked for."""
+def again(points: Sequence[FrontierPoint], folder: Path, key: int | None) -> dict[str, str]:
+    """The command that trains the best point of each trust model again, at the smallest budget that was asked for.
+
+    `key`: by which private records were held out, where the command is for their owner.
+    """
     lowest = [one for one in points if one.lowest]
     smallest = {one.trust: one for one in reversed(lowest)}  # budgets rise
-    return {trust: _command(smallest[trust], folder) for trust in dict.fromkeys(one.trust for one in lowest)}
+    return {trust: _command(smallest[trust], folder, key) for trust in dict.fromkeys(one.trust for one in lowest)}
 
 
-def _command(point: FrontierPoint, folder: Path) -> str:
+def _command(point: FrontierPoint, folder: Path, key: int | None) -> str:
     config = folder / "runs" / point.run / "config.toml"
     chosen = ["--algorithm", point.algorithm, "--total-epsilon", repr(point.epsilon).removesuffix(".0")]
-    return shlex.join(["tacit", "run", str(config), *chosen])
+    keyed = [] if key is None else ["--partition-key", str(key)]
+    return shlex.join(["tacit", "run", str(config), *chosen, *keyed])
