@@ -130,7 +130,7 @@ def test_stopped_and_resumed_with_any_number_of_ranks(tmp_path: Path) -> None:
 def test_one_process_hands_over_to_ranks(tmp_path: Path) -> None:
     """With noise of the operating system: every round is charged for every agent, once in each session."""
     out = tmp_path / "r"
-    settings = ("--rounds", "4000", "--noise", "hardened", "--noise-multiplier", "400", "--evaluate-every", "1000")
+    settings = ("--rounds", "4000", "--noise", "hardened", "--noise-multiplier", "400", "--evaluate-every", "10")
     process = subprocess.Popen(
         [*COMMAND, "run", *CERTIFIED, *settings, "--out", str(out)],
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
