@@ -50,13 +50,17 @@ main()
 
 
 @contextmanager
-def paused(folder: Path, where: str = "between") -> Iterator[tuple[subprocess.Popen[str], Path, Path]]:
+def paused(
+    folder: Path, where: str = "between", reserved: bool = False
+) -> Iterator[tuple[subprocess.Popen[str], Path, Path]]:
     """A run that was paused between two rounds, or within an append; its folder, and a copy of the folder."""
     run, copy, ledger = folder / "A", folder / "B", folder / "c.ledger"
-    tacit("ledger", "init", ledger, "--total-epsilon", "1.5", "--delta", "1e-6")
+    more = ("--ledger", str(ledger)) if reserved else ()
+    if reserved:
+        tacit("ledger", "init", ledger, "--total-epsilon", "1.5", "--delta", "1e-6")
     (folder / "pausing.py").write_text(PAUSING)
     process = subprocess.Popen(
-        [COMMAND[0], str(folder / "pausing.py"), where, *RUN, "--ledger", str(ledger), "--out", str(run)],
+        [COMMAND[0], str(folder / "pausing.py"), where, *RUN, *more, "--out", str(run)],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -101,13 +105,12 @@ def test_a_copy_of_a_paused_run_is_refused(tmp_path: Path) -> None:
         process.communicate(timeout=120)
         assert process.returncode == 0
     assert rounds(run) == list(range(1, ROUNDS + 1))
-    said = refused("resume", copy)  # the run has ended, and its reservation is settled
-    assert "no open reservation" in said or "an old copy was put back" in said
+    assert "an old copy was put back" in refused("resume", copy)
     assert rounds(copy) == list(range(1, len(rounds(copy)) + 1)) and len(rounds(copy)) < ROUNDS
 
 
 def test_after_a_copy_went_on_the_killed_run_does_not(tmp_path: Path) -> None:
-    with paused(tmp_path) as (process, run, copy):
+    with paused(tmp_path, reserved=True) as (process, run, copy):
         process.kill()
         process.communicate()
         before = len(rounds(run))

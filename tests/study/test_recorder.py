@@ -83,21 +83,17 @@ def test_how_long_a_certified_run_took_is_for_its_owner(tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_fresh_round_is_seen_before_it_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever a line is about to be written, a round shown or a state kept, the ledger on the disk has it."""
+    """Whenever a line is about to be written or a round shown, the ledger on the disk has it."""
     folder, shown = RunFolder(tmp_path / "r"), []
 
     def charged() -> int:
         return max((row["last"] for row in folder.read_ledger() if row["kind"] == "release"), default=0)
 
-    real_rows, real_save = train_module._write_rows, Recorder.checkpoint
+    real_rows = train_module._write_rows
 
     def rows(given: Any, place: RunFolder, lines: list[dict[str, Any]]) -> None:
         assert max(line["round"] for line in lines) <= charged()
         real_rows(given, place, lines)
-
-    def save(self: Recorder, done: Any) -> None:
-        assert done.t <= charged() and not self.pending
-        real_save(self, done)
 
     def watch(progress: Progress) -> None:
         if progress.test_error is not None:
@@ -106,7 +102,6 @@ def test_nothing_of_a_fresh_round_is_seen_before_it_is_charged(tmp_path: Path, m
             shown.append(progress.t)
 
     monkeypatch.setattr(train_module, "_write_rows", rows)
-    monkeypatch.setattr(Recorder, "checkpoint", save)
     slowly(monkeypatch)
     tacit.run(**CLINICS, noise="hardened", test_share=0.25, out=str(folder.path), watch=watch)
     assert shown[-1] == 45

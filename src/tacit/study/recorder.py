@@ -100,6 +100,7 @@ class Recorder:
     plans: Sequence[Plan] = ()  # what every run means to spend; none in mode paper
     seconds: float = 0.0
     pending: list[Span] = field(default_factory=list)  # what the ledger does not have yet
+    unwritten: list[dict[str, Any]] = field(default_factory=list)  # rows of metrics that the checkpoint has
     charged: int = 0  # the last round the ledger has
     span: int = 1  # rounds of an entry; the last rounds, and those before a stop, may be fewer
     session: int = 1  # counts the processes that worked on the batch
@@ -123,6 +124,8 @@ class Recorder:
         self.seconds = float(arrays["seconds"])
         kept = [_from_json(one) for one in json.loads(str(arrays["pending"]))]
         self.pending = kept if self.team.leads else [span._replace(events=Counter()) for span in kept]
+        if self.team.leads and self.folder.metrics.stat().st_size == int(arrays["place"][0]):  # the newest checkpoint
+            self.unwritten = json.loads(str(arrays["rows"]))
         return self.team.together(lambda: from_arrays(arrays, before))
 
     def _saved(self) -> list[dict[str, Array]]:
@@ -137,6 +140,9 @@ class Recorder:
         self.session = 1 + max((session for _, _, session in spans), default=0)
         self.span = 1 if self.fresh else max(1, math.ceil(rounds / ENTRIES))
         self.pending = [span for span in self.pending if span.last > self.charged]
+        if self.fresh and self.pending:  # a crash came between the checkpoint and the ledger
+            self.write_ledger()
+            spans = self.team.told(self._spans)
         self.schedule()
         if not (self.fresh and limited):
             return rounds
@@ -204,19 +210,24 @@ class Recorder:
             self.write_ledger(line)
             raise
 
-    def checkpoint(self, done: Round) -> None:
-        """The state that knows how long the files were; what of it is fresh must be in the ledger already."""
+    def checkpoint(self, done: Round, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+        """The state that knows how long the files were, what the ledger does not have yet, and `rows` for the metrics.
+
+        It is private, and comes before ledger and metrics: whenever a crash comes, the rest is written from it.
+        """
         began = time.monotonic()
         parts, pending = self.team.collected(to_arrays(done.state)), self.team.collected(self.pending)
-        self.team.told(lambda: self._save(done, joined(parts), _joined(pending)))  # who stops now stops after it
+        self.team.told(lambda: self._save(done, joined(parts), _joined(pending), rows))  # who stops now stops after it
         self.schedule(time.monotonic() - began)
 
-    def _save(self, done: Round, state: dict[str, Array], pending: Sequence[Span]) -> None:
+    def _save(
+        self, done: Round, state: dict[str, Array], pending: Sequence[Span], rows: Sequence[Mapping[str, Any]]
+    ) -> None:
         files = [self.folder.metrics, self.folder.local_metrics]
         place = [flushed_size(path) if path.exists() else 0 for path in files]
         books = {"seconds": np.array(self.seconds), "place": np.array(place), "w": to_numpy(done.w)}
-        kept = np.array(to_json([_to_json(span) for span in pending]))
-        write_arrays(self.file, state | books | {"pending": kept})
+        kept = {"pending": to_json([_to_json(span) for span in pending]), "rows": to_json(rows)}
+        write_arrays(self.file, state | books | {name: np.array(text) for name, text in kept.items()})
 
     def schedule(self, cost: float = 0.0) -> None:
         """The next checkpoint, so that writing large states takes at most a tenth of the time."""

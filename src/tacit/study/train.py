@@ -19,7 +19,7 @@ from tacit.errors import Diverged, Everywhere, InputError
 from tacit.kernels.library import library
 from tacit.kernels.threads import threads
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
-from tacit.results.files import read_arrays
+from tacit.results.files import flushed_size, read_arrays
 from tacit.results.folder import RunFolder, append_lines
 from tacit.study.batches import Batch
 from tacit.study.build import Part, Study
@@ -65,6 +65,14 @@ def train(
     with placed(study, team) as there:
         for part in there.parts:
             _train_part(there, folder, part, watch if team.leads else _unwatched, stop, team)
+    team.told(lambda: _flush(folder))
+
+
+def _flush(folder: RunFolder) -> None:
+    """The metrics are on the disk before a summary says that they are complete."""
+    for path in (folder.metrics, folder.local_metrics):
+        if path.exists():
+            flushed_size(path)
 
 
 def _unwatched(progress: Progress) -> None:
@@ -103,6 +111,8 @@ def _train_part(
     rounds = recorder.begin(state.round, part.rounds, limited=any(np.isfinite(batch.budgets)))
     if rounds < 1 and state.round == 0:
         raise Everywhere(f"{folder.path}: its whole budget went into rounds that a crash lost; there is no model")
+    if recorder.unwritten:  # a crash came between the checkpoint and the metrics
+        _write_rows(study, folder, recorder.unwritten)
     error: Array | None = None  # of the last evaluation that may be shown
     waiting: list[Evaluation] = []  # not to be shown before the ledger has their rounds
     watch(Progress(batch, state.round, rounds, error))
@@ -124,13 +134,16 @@ def _train_part(
                 found = test_error(done.w, dataset.test, dataset.target)
                 waiting.append(Evaluation(found, _rows(study, part, done, recorder.seconds, found, objective)))
         saving = last or stopping or (wishes.save and (evaluated or not fresh))
+        rows = [row for evaluation in waiting for row in evaluation.rows]
+        if fresh and saving:
+            recorder.checkpoint(done, rows)
         if last or stopping or (fresh and saving):
             recorder.write_ledger()
         if waiting and (saving or not fresh):
-            _write_rows(study, folder, [row for evaluation in waiting for row in evaluation.rows])
+            _write_rows(study, folder, rows)
             error = waiting[-1].error
             waiting.clear()
-        if saving:
+        if saving and not fresh:
             recorder.checkpoint(done)
         watch(Progress(batch, done.t, rounds, error))
         if stopping:
