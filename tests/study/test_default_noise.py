@@ -101,9 +101,9 @@ def with_a_seed(folder: Path) -> list[str]:
     """The files that have the word in any spelling."""
     found = []
     for path in sorted(folder.rglob("*")):
-        for content in contents(path) if path.is_file() else [path.name.encode()]:
-            if b"seed" in content.lower():
-                found.append(str(path.relative_to(folder)))
+        texts = contents(path) if path.is_file() else [path.name.encode()]
+        if any(b"seed" in text.lower() for text in texts):
+            found.append(str(path.relative_to(folder)))
     return found
 
 
