@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from tacit.errors import InputError
 from tacit.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, pure_mu
 from tacit.privacy.accountants.zcdp import zcdp_epsilon
 from tacit.privacy.accounting import tightest
 from tacit.privacy.calibration import calibrate
 from tacit.privacy.composition import FREE, ROOMS, Cost, Filter, composed_epsilon, cost_of, largest, together
 from tacit.privacy.events import NON_PRIVATE, Discrete, Event, Hidden, Noise, Objective, Sampled
+from tacit.results.account import Account
 from tacit.results.files import to_json
+from tacit.settings import resolve
+from tacit.study.certified import outline
 
 DELTA = 1e-6
 EPSILONS = (0.5, 1.0, 3.0, 8.0)
@@ -150,3 +156,35 @@ def test_a_mixture_is_bounded_by_the_tightest_that_knows_it() -> None:
     bound = tightest(mixed, DELTA)
     assert bound.accountant == "gdp"
     assert bound.epsilon == composed_epsilon("gdp", cost_of(mixed), DELTA) < zcdp_epsilon(cost_of(mixed).zcdp, DELTA)
+
+
+@pytest.mark.parametrize(("mu", "delta"), [(0.0073276124698958564, 2.056375347563081e-12), (0.3, 1e-6), (30.0, 1e-9)])
+def test_the_closed_form_is_rounded_up(mu: float, delta: float) -> None:
+    """In 60 digits, delta at the epsilon that is charged is at most the one asked for."""
+    with mpmath.workdps(60):
+        epsilon, m = mpmath.mpf(gdp_epsilon(mu * mu, NO_SLACK, delta)), mpmath.sqrt(mpmath.mpf(mu * mu))
+        exact = mpmath.ncdf(m / 2 - epsilon / m) - mpmath.exp(epsilon) * mpmath.ncdf(-m / 2 - epsilon / m)
+        assert exact <= delta
+
+
+@pytest.mark.parametrize("part", ["gdp", "zcdp", "above", "below", "outside"])
+def test_what_is_not_a_number_fits_nowhere(part: str, tmp_path: Path) -> None:
+    study = hardened(0.5)
+    bad = replace(study, **{part: math.nan})
+    assert not bad.finite
+    if part != "zcdp":  # which a filter of Gaussian DP does not look at
+        assert not Filter.begin(1.0, DELTA, study).allows(bad)
+    with pytest.raises(InputError, match="holds finite costs only"):
+        Account.create(tmp_path / "l", "records", 1.0, DELTA).reserve("study", bad)
+    assert cost_of({Discrete(1.0, 1.0, 0.1, 5): 0}) == FREE
+
+
+def test_a_record_that_moves_to_another_agent_has_the_slack_of_two() -> None:
+    """With replace-one: of what is charged, mu^2 covers two agents' sums, each moved by half, and the slack both."""
+    table = {"data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600}
+    one, two = (
+        outline(resolve({**table, "agents": 3, "adjacency": adjacency, "rounds": 5})).parts[0].plans[0].event
+        for adjacency in ("add-remove", "replace-one")
+    )
+    assert isinstance(one, Discrete) and isinstance(two, Discrete)
+    assert two.coordinates == 2 * one.coordinates

@@ -65,7 +65,7 @@ def drawn(plan: Outline) -> list[float]:
         {"total_epsilon": 1.0},
         {"total_epsilon": (0.5, 1.0, 8.0)},
         {"total_epsilon": (1e-4, 8.0)},  # so much noise that it takes bits away from the other run
-        {"noise_multiplier": 7.3},
+        {"noise_multiplier": 17.3},
         {"total_epsilon": 1.0, "records_max": 10**9},
     ],
 )

@@ -19,7 +19,7 @@ class Whole(NamedTuple):
     total_records: int  # I
     records_max: int
     clip: float
-    coordinates: int  # J K
+    coordinates: int  # J K, and twice that for replace-one
     most_bits: int = MOST_BITS
 
     def bits(self, scale: float) -> int:

@@ -43,8 +43,8 @@ class Cost:
 
     @property
     def finite(self) -> bool:
-        """Whether a ledger over studies can hold it."""
-        return math.isfinite(self.gdp) and math.isfinite(self.zcdp)
+        """Whether a ledger over studies can hold it: every field is a number of at least 0."""
+        return all(0.0 <= part < math.inf for part in astuple(self))
 
 
 FREE = Cost()
@@ -54,6 +54,8 @@ def cost_of(counts: Counts) -> Cost:
     """The cost of these events; infinite where one of them has none."""
     gdp, zcdp, slack = [], [], NO_SLACK
     for event, count in counts.items():
+        if not count:
+            continue
         mu_squared, rho = gdp_worth(event), zcdp_rho(event)
         gdp.append(math.inf if mu_squared is None else count * mu_squared)
         zcdp.append(math.inf if rho is None else count * rho)
@@ -104,8 +106,8 @@ class Filter:
         """Whether all studies may cost that much together."""
         if self.accountant == "zcdp":
             return cost.zcdp <= zcdp_budget(self.total_epsilon, self.delta)
-        over = any(used > room for used, room in zip(astuple(cost.slack), astuple(self.room), strict=True))
-        return not over and gdp_epsilon(cost.gdp, self.room, self.delta) <= self.total_epsilon
+        within = all(used <= room for used, room in zip(astuple(cost.slack), astuple(self.room), strict=True))
+        return within and gdp_epsilon(cost.gdp, self.room, self.delta) <= self.total_epsilon
 
     def epsilon(self, cost: Cost) -> float:
         """What studies of this cost spend."""

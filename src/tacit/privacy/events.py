@@ -43,7 +43,7 @@ class Discrete:
     scale: float  # parameter of the noise, in the gradient's unit
     l2: float  # sensitivity, in the same unit
     sigma: float  # the scale counted in the whole numbers that are added up
-    coordinates: int  # J K: how many numbers are released at once
+    coordinates: int  # J K numbers; twice as many for replace-one, where a record may move from one agent to another
     mechanism: str = "discrete-gaussian"
 
 

@@ -218,6 +218,8 @@ class Account:
         for what, given in (("adjacency", adjacency), ("unit", unit)):
             if given != state[what]:
                 raise InputError(f"{self.path} counts for {what} {state[what]}, and the study's is {given}")
+        if not cost.finite:
+            raise InputError(f"{self.path} holds finite costs only, and this study's is {cost}")
         after = _filter(state, cost).epsilon(together([Cost.read(state["used"]), cost]))
         if not self.has_room(state, cost):
             raise InputError(

@@ -90,8 +90,8 @@ def _restored(name: str, process: int, *fields: Any) -> Spendings:
 def spent(totals: Mapping[str, Any], spendings: Spendings, account: Mapping[str, Any] | None) -> PrivacySpent:
     """A fit's cost from its ledger's totals, beside those before it; the ledger over studies has seen most of them.
 
-    One sum, fixed by the first fit, holds even where a fit was chosen after seeing the ones before; a single fit may be
-    bounded better.
+    The sum is of one kind, fixed by the first fit. It tells how much was spent; a guarantee for fits that are chosen
+    after seeing earlier ones is a limit fixed beforehand, which is what a ledger keeps.
     """
     epsilon, delta, costs = float(totals["total_epsilon"]), float(totals["delta"]), spendings.costs
     if account is not None:

@@ -140,7 +140,8 @@ def _whole(settings: Settings, facts: Facts, limit: Limit) -> Whole | None:
     """What decides the integers of hardened noise."""
     if settings.noise != "hardened" or not isinstance(limit, ClipGradients):
         return None
-    return Whole(facts.total_records, facts.largest, float(limit.l2.max()), facts.features * facts.outputs)
+    touched = facts.features * facts.outputs * int(ADJACENCIES[settings.adjacency])
+    return Whole(facts.total_records, facts.largest, float(limit.l2.max()), touched)
 
 
 def _at(schedule: Schedule, run: int, t: int) -> float:

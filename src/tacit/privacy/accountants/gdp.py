@@ -18,6 +18,7 @@ from tacit.privacy.hidden import hidden_factor
 
 REACH = 12.0  # B: noise beyond so many sigma is left to delta
 FINEST = 0.25  # of a discrete Gaussian's sigma, for which the normaliser's bound holds
+SOLVED = 1e-11  # what dp-accounting's solver may be below the root it looks for; it stops at 1e-12
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,20 @@ def gdp(counts: Counts, delta: float) -> float | None:
 
 
 def gdp_epsilon(mu_squared: float, slack: Slack, delta: float) -> float:
-    """The smallest epsilon that mu-GDP with this slack gives: eps(mu, (delta - p) e^-K+) + K+ + K-."""
+    """The smallest epsilon that mu-GDP with this slack gives: eps(mu, (delta - p) e^-K+) + K+ + K-.
+
+    It is rounded up, and infinite for what is not a number.
+    """
     from dp_accounting.gaussian_mechanism import get_epsilon_gaussian  # noqa: PLC0415  a second to import
 
+    if mu_squared == 0.0 and slack == NO_SLACK:
+        return 0.0
     inner = (delta - slack.outside) * math.exp(-slack.above)
-    if inner <= 0.0:
-        return 0.0 if mu_squared == 0.0 and slack == NO_SLACK else math.inf
+    if not (inner > 0.0 and mu_squared >= 0.0 and slack.below >= 0.0):
+        return math.inf
     mu = math.sqrt(mu_squared)
     with np.errstate(divide="ignore", over="ignore"):  # of budgets far from any use
-        epsilon = float(get_epsilon_gaussian(1.0 / mu, inner)) if mu > 0.0 else 0.0
+        epsilon = float(get_epsilon_gaussian(1.0 / mu, inner)) * (1.0 + 2.0**-50) + SOLVED if mu > 0.0 else 0.0
     return epsilon + slack.above + slack.below
 
 
