@@ -15,7 +15,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from tacit.errors import InputError, absent
 from tacit.privacy.accountants.gdp import Slack
 from tacit.privacy.composition import FREE, Cost, Filter, together
 from tacit.results.chain import Chain, head_elsewhere
-from tacit.results.files import write_text
+from tacit.results.files import make_folder, open_file, write_text
+from tacit.results.locks import is_locked, locked
 from tacit.results.signing import NAME, HandOver, check_hand_over, signed_hand_over
 from tacit.state import state_folder
 
@@ -40,26 +41,19 @@ class Hold:
 
     def __init__(self, reservation: str) -> None:
         """Take it, or refuse where another process has it."""
-        place = _hold_file(reservation)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        self._handle: int | None = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.release()
-            raise InputError(f"reservation {reservation} is held by a process that works under it") from None
+        self._place = _hold_file(reservation)
+        make_folder(self._place.parent, exist_ok=True)
+        self._held = ExitStack()
+        refusal = f"reservation {reservation} is held by a process that works under it"
+        self._held.enter_context(locked(self._place, refusal))
 
     def note(self, folder: Path) -> None:
         """Where the work is, for those who look at the ledger on this machine; the ledger itself names no path."""
-        if self._handle is not None:
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, os.fsencode(folder), 0)
+        self._place.write_bytes(os.fsencode(folder))
 
     def release(self) -> None:
         """Let it go."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        self._held.close()
 
     def __enter__(self) -> Hold:
         """Hold it for a block."""
@@ -69,20 +63,10 @@ class Hold:
         """Let it go, however the block ends."""
         self.release()
 
-    def __del__(self) -> None:
-        """Let it go with its holder."""
-        if hasattr(self, "_handle"):
-            self.release()
-
 
 def is_held(reservation: str) -> bool:
     """Whether a process on this machine works under a reservation now."""
-    try:
-        with _hold_file(reservation).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return isinstance(error, BlockingIOError)  # where there is no lock, nobody has it
-    return False
+    return is_locked(_hold_file(reservation))
 
 
 def folder_of(reservation: str) -> str:
@@ -122,7 +106,7 @@ class Account:
         if not path.parent.is_dir():
             raise InputError(f"there is no folder {path.parent} to put {path.name} into")
         account = cls(path, uuid.uuid4().hex)
-        account._chain.head.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(account._chain.head.parent, exist_ok=True)
         account._chain.create()
         first = {"kind": KIND, "id": account.identity, "data": name, "total_epsilon": total_epsilon, "delta": delta}
         first |= {"adjacency": adjacency, "unit": unit, "time": _now()} | ({"further": True} if further else {})
@@ -325,10 +309,13 @@ class Account:
     def _locked(self) -> Iterator[None]:
         """One writer at a time of all copies of the ledger on this machine."""
         place = self._chain.head.with_suffix(".lock")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        make_folder(place.parent, exist_ok=True)
+        handle = open_file(place, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(handle)
 
 
 def _filter(state: Mapping[str, Any], first: Cost) -> Filter:

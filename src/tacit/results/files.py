@@ -13,7 +13,7 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -98,6 +98,22 @@ def replacing(path: Path, private: bool = False, check: Callable[[], None] = lam
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    flush_folder(path.parent)
+
+
+def make_once(path: Path, content: bytes) -> None:
+    """A file with this content, whole and on the disk when this returns; where another process was first, its file."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    handle = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            path.hardlink_to(temporary)
+    finally:
+        temporary.unlink(missing_ok=True)
     flush_folder(path.parent)
 
 

@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.errors import InputError, absent
+from tacit.results.files import make_folder, make_once
 from tacit.state import state_folder
 
 if TYPE_CHECKING:
@@ -139,30 +138,10 @@ def _content(path: Path) -> bytes:
 
 
 def _kept_secret(place: Path, make: Callable[[], bytes]) -> bytes:
-    """The content of a file that only its owner reads; the first who asks makes it, whole and on the disk."""
+    """The content of a file that only its owner reads; the first who asks makes it."""
     if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")  # 0600
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(make())
-                file.flush()
-                os.fsync(file.fileno())
-            place.hardlink_to(temporary)  # fails where another process was first, whose key it is then
-        except FileExistsError:
-            pass
-        finally:
-            temporary.unlink(missing_ok=True)
-        _flush_folder(place.parent)
+        make_folder(place.parent, exist_ok=True)
+        make_once(place, make())
     if place.stat().st_mode & 0o077:
         raise InputError(f"others may read {place}: 'chmod 600 {place}', and think about who has read it")
     return place.read_bytes()
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tacit.errors import InputError
 from tacit.results.chain import Chain
-from tacit.results.files import write_text
+from tacit.results.files import make_folder, write_text
 from tacit.results.keys import PublicKey, SigningKey, own_key
 from tacit.state import state_folder
 from tacit.version import VERSION
@@ -149,7 +149,7 @@ class Signable:
 
     def _remember(self) -> None:
         if self.id:
-            self._memory.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._memory.parent, exist_ok=True)
             lines, head = self.statement(OFFICER)[3:5]
             write_text(self._memory, json.dumps({"lines": lines, "head": head}) + "\n")
 

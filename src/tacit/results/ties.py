@@ -20,7 +20,7 @@ from tacit.data.columns import open_table
 from tacit.data.paths import table_files
 from tacit.errors import InputError, LedgerWarning
 from tacit.results.account import Account
-from tacit.results.files import write_text
+from tacit.results.files import make_folder, write_text
 from tacit.results.keys import records_key
 from tacit.state import state_folder
 
@@ -72,7 +72,7 @@ def tie(digest: str, account: Account) -> None:
     check_tie(digest, account)
     known = tie_of(digest)
     if known is None or known.ledger == account.identity:
-        _folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(_folder(), exist_ok=True)
         found = Tie(account.identity, account.state()["data"], str(account.path.resolve()))
         write_text(_folder() / f"{digest}.json", json.dumps(found._asdict()) + "\n")
 
