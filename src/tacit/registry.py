@@ -19,6 +19,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self._package = package
         self._items: dict[str, T] = {}
+        self._complete = False  # whether every file of the folder was imported
 
     def register(self, name: str) -> Callable[[T], T]:
         """Decorate a component (or call with one) to give it a name."""
@@ -46,6 +47,9 @@ class Registry(Generic[T]):
         return name in self._items
 
     def _discover(self) -> None:
+        if self._complete:
+            return
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self._package}.{module.name}")
+        self._complete = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -75,6 +76,7 @@ def gdp(counts: Counts, delta: float) -> float | None:
     return gdp_epsilon(math.fsum(parts), slack, delta)
 
 
+@lru_cache(maxsize=4096)
 def gdp_epsilon(mu_squared: float, slack: Slack, delta: float) -> float:
     """The smallest epsilon that mu-GDP with this slack gives: eps(mu, (delta - p) e^-K+) + K+ + K-.
 
@@ -93,6 +95,7 @@ def gdp_epsilon(mu_squared: float, slack: Slack, delta: float) -> float:
     return epsilon + slack.above + slack.below
 
 
+@lru_cache(maxsize=256)
 def gdp_budget(epsilon: float, slack: Slack, delta: float) -> float:
     """The largest mu^2 that (epsilon, delta) allows beside this slack, from the safe side."""
     from dp_accounting.gaussian_mechanism import get_sigma_gaussian  # noqa: PLC0415
