@@ -15,7 +15,7 @@ from tests.cli.helpers import CERTIFIED, COMMAND, EXAMPLE, environment, refused,
 
 SCHEMA = str(EXAMPLE / "schema.toml")
 HARDENED = ("--noise", "hardened", "--ledger", "l")
-LONG = ("run", *CERTIFIED, "--rounds", "120", *HARDENED)
+LONG = ("run", *CERTIFIED, "--rounds", "4000", "--evaluate-every", "10", *HARDENED)
 
 
 @pytest.fixture
@@ -80,6 +80,7 @@ def test_a_run_killed_after_it_started_is_never_given_back(ledger: Path, tmp_pat
     """Not even when its folder is gone, for that proves nothing; resumed, it is settled."""
     process = start(tmp_path, *LONG, "--out", "r")
     wait_for_rows(tmp_path / "r", 1)
+    process.send_signal(signal.SIGSTOP)  # what sleeps holds its reservation
     kinds = [line.split('"kind": "')[1].split('"')[0] for line in ledger.read_text().splitlines()]
     assert kinds == ["tacit data ledger", "reserve", "started"]
     assert "is held by a process" in refused("resume", "r", cwd=tmp_path)

@@ -168,10 +168,9 @@ def own_affair(federation: Federation) -> None:
 
 @pytest.mark.parametrize(
     "table",
-    [f"age,weight,ill\n1,{SECRET},no\n", f"age,weight,ill\n1,2,{SECRET}\n", f"age,weight,{SECRET}\n1,2,no\n",
-     "age,weight,ill\n", "", "age,weight,ill\n1,,no\n"],
-)  # fmt: skip
-def test_what_is_wrong_with_a_sites_own_records_stays_in_the_house(federation: Federation, table: str) -> None:
+    [f"age,weight,{SECRET}\n1,2,no\n", "age,weight,ill\n", ""],
+)
+def test_what_is_wrong_with_a_sites_table_as_a_whole_stays_there(federation: Federation, table: str) -> None:
     (federation.root / "north" / "table.csv").write_text(table)
     own_affair(federation)
 

@@ -153,7 +153,11 @@ def test_a_sweep_deals_alike_at_all_its_points(asked: dict[str, Any], tmp_path: 
 
 
 def test_a_sweep_over_keys_repeats_the_partition(asked: dict[str, Any], tmp_path: Path) -> None:
-    given = {name: value for name, value in asked.items() if name != "out"} | {"test_share": 0.5, "rounds": 2}
+    given = {name: value for name, value in asked.items() if name != "out"} | {
+        "test_share": 0.5,
+        "rounds": 2,
+        "noise": "seeded",
+    }
     done = tacit.sweep(over={"partition_key": [1, 2]}, out=tmp_path / "s", **{**given, "agents": 2})
     assert done.unit == "partition_key"
     keys = [RunFolder.open(path).read_key() for path in sorted((tmp_path / "s" / "runs").iterdir())]

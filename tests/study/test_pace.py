@@ -16,7 +16,7 @@ from tacit.algorithms.contraction import largest_eta
 from tacit.algorithms.dp_iadmm import DpIadmm
 from tacit.cli.plan import NOISE_ON as ON_THE_TERMINAL
 from tacit.engine.team import Alone
-from tacit.errors import InputError
+from tacit.errors import InputError, PrivacyViolation
 from tacit.privacy import guarantee
 from tacit.privacy.events import Objective, Sampled
 from tacit.settings import resolve
@@ -153,7 +153,7 @@ def test_plans_say_what_is_sent_and_what_noise_a_step_has() -> None:
     alone, both = (forecast(resolve(CLINICS | {"algorithm": names})) for names in ("objp", "objp,ceadmm"))
     assert both["bytes_up"] == 2 * alone["bytes_up"] > 0
     sampled = plan_view(
-        resolve(CLINICS | {"algorithm": "dpsgd", "rounds": 10, "sampling_rate": 0.25, "noise_multiplier": 3.0})
+        resolve(CLINICS | {"algorithm": "dpsgd", "rounds": 10, "sampling_rate": 0.25, "noise_multiplier": 8.0})
     )
     event = sampled.part.plans[0].event
     assert isinstance(event, Sampled) and event.rate == 0.25
@@ -198,7 +198,7 @@ def test_refusals_and_allowances_of_plans() -> None:
 def test_what_is_sent_without_an_event_stops_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     step = DpIadmm.agent_step
     monkeypatch.setattr(DpIadmm, "agent_step", lambda *args: step(*args)._replace(events=()))
-    with pytest.raises(InputError, match="objp sent something in round 1 without an event"):
+    with pytest.raises(PrivacyViolation, match="objp sent something in round 1 without an event"):
         tacit.run(**CLINICS, algorithm="objp", rounds=2, out=str(tmp_path / "r"))
 
 

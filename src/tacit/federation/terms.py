@@ -20,6 +20,7 @@ from tacit.federation import PROTOCOL
 from tacit.federation.sections import Key, check_sections, read_section, read_toml
 from tacit.results.files import to_json
 from tacit.settings import Settings, resolve
+from tacit.settings.resolve import parse
 from tacit.settings.rules import integer, path, real, text
 from tacit.types import Dataset, Shard
 
@@ -229,11 +230,12 @@ def _study(
     if "total_records" not in section:
         raise InputError(f"{where}: [study] needs total_records: a round number of records that the parties agree on")
     total = integer(1)("[study] total_records", section["total_records"])
+    for name in parse({"algorithm": given.get("algorithm", ())})["algorithm"]:
+        _check_algorithm(where, name)
     settings = resolve(fixed | place | {"agents": len(sites), "total_records": total, "rounds": "auto"} | given)
     for key in ("algorithm", "total_epsilon"):
         if len(getattr(settings, key)) != 1:
             raise InputError(f"{where}: [study] {key} must be one value: a federation runs one study at a time")
-    _check_algorithm(where, settings.algorithm[0])
     return settings, schema, data, text("[study] schema_sha256", section.get("schema_sha256", ""))
 
 
