@@ -80,6 +80,7 @@ def run(
     """
     with team_here() as team:
         resolved = team.together(lambda: resolve_given(read_config(config) if config else {}, settings))
+        team.told(lambda: _check_free(resolved))  # before anything is set aside
         with ExitStack() as held:
             key = team.told(lambda: drawn_key(resolved))
             study, reservation = team.together(lambda: held.enter_context(reserved(resolved, team, key)))
@@ -106,9 +107,8 @@ def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]
     In certified mode no private record is read either: all of it follows from public facts.
     """
     resolved = resolve_given(read_config(config) if config else {}, settings)
+    _check_free(resolved)
     place = _place(resolved)
-    if place.exists():
-        raise taken(place)
     return {"run": str(place), **forecast(resolved)}
 
 
@@ -279,6 +279,12 @@ def _settle(settings: Settings, folder: RunFolder) -> None:
     if settings.mode == "certified":
         sign(folder)
     settle(settings.ledger, folder)
+
+
+def _check_free(settings: Settings) -> None:
+    """Refuse a folder that is there already."""
+    if settings.out and Path(settings.out).exists():
+        raise taken(Path(settings.out))
 
 
 def _place(settings: Settings) -> Path:

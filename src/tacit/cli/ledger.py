@@ -56,7 +56,7 @@ def ledger() -> None:
       tacit ledger runs/20260101-120000-mnist14-objp
       tacit ledger runs/a --json
       tacit ledger init patients.ledger --total-epsilon 3 --delta 1e-6
-      tacit run --noise hardened --ledger patients.ledger --total-epsilon 1
+      tacit run --data patients.csv --schema schema.toml --ledger patients.ledger --total-epsilon 1
       tacit ledger patients.ledger
       tacit ledger give-back patients.ledger --all
       tacit ledger verify runs/a --key hospital.pub
@@ -119,7 +119,7 @@ def init(file: Path, total_epsilon: str, delta: str, adjacency: str, unit: str, 
     budget = real(0.0)("total-epsilon", total_epsilon)
     relation = one_of("adjacency", lambda: ADJACENCIES)("adjacency", adjacency)
     Account.create(file, name or file.stem, budget, real(0.0, 1.0)("delta", delta), relation, unit, further)
-    stdout.print(f"{file}: use it with 'tacit run --noise hardened --ledger {file}'", soft_wrap=True, highlight=False)
+    stdout.print(f"{file}: use it with 'tacit run --ledger {file}'", soft_wrap=True, highlight=False)
 
 
 @ledger.command("give-back")

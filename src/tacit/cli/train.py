@@ -15,7 +15,7 @@ from tacit.cli.forecast import print_forecast
 from tacit.cli.options import GROUPS, given_settings, setting_flags
 from tacit.cli.output import print_json, print_result, stderr
 from tacit.cli.watch import Watcher
-from tacit.data.draft import READ_OFF
+from tacit.data.draft import READ_OFF, is_draft
 from tacit.engine.team import rank_here
 from tacit.errors import InputError
 from tacit.kernels.library import library
@@ -94,7 +94,7 @@ def resume(run: Path, as_json: bool) -> None:
 def _warn_of_a_draft(schema: str) -> None:
     """Say so where a schema is still as `tacit data schema` drafted it: what is read off records is not public."""
     path = Path(schema).expanduser()
-    if schema and path.is_file() and READ_OFF in path.read_text(encoding="utf-8", errors="replace"):
+    if schema and path.is_file() and is_draft(path):
         stderr.print(
             f"note: {path} still has values marked '{READ_OFF}': they tell of the records, and no guarantee covers "
             "that; replace them by what is known without looking",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -65,7 +66,7 @@ class Watcher:
 
 def _errors(budgets: Sequence[float], errors: Array | None) -> str:
     """The mean test error of every epsilon; where there are many, the lowest and the highest."""
-    if errors is None:
+    if errors is None or any(map(math.isnan, errors)):  # there is no test set
         return ""
     means = []
     for budget in dict.fromkeys(budgets):

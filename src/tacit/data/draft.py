@@ -29,6 +29,11 @@ WARNING = """\
 READ_OFF = "read off the data"  # the remark beside every value that a person has to replace
 
 
+def is_draft(schema: Path) -> bool:
+    """Whether a schema still has values as `draft` read them off the records."""
+    return READ_OFF in schema.read_text(encoding="utf-8", errors="replace")
+
+
 class Draft(NamedTuple):
     """A column's rule with a remark, or the reason it has none."""
 

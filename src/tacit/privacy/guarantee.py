@@ -22,7 +22,9 @@ NEIGHBOURS = {
     "replace-one": "two data sets are neighbours when one {unit} of one of them is another one in the other",
 }
 
-DOUBTS = {  # about the ledger over studies that a study is in
+DOUBTS = {  # about the schema, and the ledger over studies that a study is in
+    "drafted": "What the schema was read off: it still has bounds or categories that were drafted from the records "
+    "themselves. They tell of single records, and no budget covers that.",
     "lost-machine": "What studies spent before on a machine that was lost: the ledger of these records was taken over "
     "from an old copy without a hand-over, and does not know.",
     "further": "What studies spent in another ledger: these records may have one beside the ledger of this study, and "
@@ -57,8 +59,7 @@ def headline(totals: Mapping[str, Any]) -> str:
     unit = _unit(totals["unit"])
     if totals.get("violation"):
         return f"No guarantee: {totals['violation']}."
-    budgets = [float(run["total_epsilon"]) for run in totals["runs"]]
-    kept = sorted({b for b in budgets if math.isfinite(b)})
+    budgets, kept = [float(run["total_epsilon"]) for run in totals["runs"]], _budgets(totals)
     if not kept:
         return "No guarantee: the run was made without noise, so its total epsilon is infinite."
     if totals["non_private"]:
@@ -127,6 +128,8 @@ def _unit(name: str) -> str:
 
 
 def _protected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str) -> list[str]:
+    if not _budgets(totals):
+        return [f"Nobody: {WITHOUT_NOISE}"]
     p = study["public"]
     bounded = f": of its records at most {p['max_records']} are used, and further ones are not"
     simulated = [] if totals["noise"] == "hardened" else [NOBODY]
@@ -135,12 +138,18 @@ def _protected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str) -
         f"Protected: every single {unit} of every party{'' if p['unit'] == 'record' else bounded}.",
         *_against(study, totals),
         f"Neighbours ({study['adjacency']}): {NEIGHBOURS[study['adjacency']].format(unit=unit)}.",
-        "Meaning: whatever somebody concludes from all of it, they would have concluded nearly as likely without that "
+        f"Meaning: whatever somebody concludes from all of it, they would be almost as likely to conclude without that "
         f"{unit}: odds change by at most a factor e^epsilon, except with probability delta.",
         *(f"How{who}: {words}" for who, words in _how(study)),
     ]
 
 
+def _budgets(totals: Mapping[str, Any]) -> list[float]:
+    """The finite budgets of the runs: without one, no noise was added."""
+    return sorted({b for run in totals["runs"] if math.isfinite(b := float(run["total_epsilon"]))})
+
+
+WITHOUT_NOISE = "no noise was added. Anyone who sees what was sent can learn about single records."
 NOBODY = (
     "Nobody: this was a simulation. Its seed is written in this folder, and often follows from the model alone; who "
     "has it can take the noise off again. What follows is what the same run would promise with exact noise from the "
@@ -272,6 +281,8 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
             f"Against the curator of {', '.join(totals['central'])}: a reference in which one trusted party holds all "
             "records, for comparison with what the parties can do without one.",
         )
-    if totals["noise"] != "hardened":
+    if not _budgets(totals):
+        lines.insert(0, f"Anybody, in this run: {WITHOUT_NOISE}")
+    elif totals["noise"] != "hardened":
         lines.insert(0, "Anybody, in this run: it was a simulation. --noise hardened protects records.")
     return lines

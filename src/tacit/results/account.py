@@ -209,7 +209,7 @@ class Account:
             raise InputError(
                 f"the budget of {self.path} is exhausted: it allows epsilon {state['total_epsilon']:g} at delta "
                 f"{state['delta']:g}, {state['epsilon_used']:.4g} of it is used or set aside, and this study would "
-                f"bring it to {after:.4g}; a study of total-epsilon {state['epsilon_next']:.4g} still fits"
+                f"bring it to {after:.4g}; total-epsilon {state['epsilon_next']:.4g} still fits"
             )
         return after
 

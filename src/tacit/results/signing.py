@@ -131,6 +131,11 @@ class Signable:
                     return one
                 raise InputError(f"{path}: the {role}'s signature is false: this was not signed by key {one.key.id}")
         last, count = mine[-1].statement, len(self.chain.hashes()) - 1
+        if mine[-1].valid and last.lines < count and self.chain.hashes()[last.lines] == last.head:
+            raise InputError(
+                f"{path} has grown since the {role} signed it: {last.lines} lines are signed by key {mine[-1].key.id}, "
+                f"and {count - last.lines} came later; 'tacit ledger sign' signs it as it stands"
+            )
         raise InputError(
             f"{path} is not what the {role} signed: the signature by key {mine[-1].key.id} is of {last.lines} lines "
             f"that end with {last.head[:12]}…, and there are {count} that end with {self.chain.hashes()[-1][:12]}…"

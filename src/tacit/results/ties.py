@@ -83,7 +83,7 @@ def warn_without_ledger(digest: Callable[[], str]) -> None:
     if known is not None:
         warnings.warn(
             f"these records have a ledger over studies, {known.data} ({known.path}), and this run does not name it: "
-            "what it spends adds to what stands there",
+            "what it spends is not written there, and comes on top",
             LedgerWarning,
             stacklevel=2,
         )

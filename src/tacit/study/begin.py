@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 from tacit.algorithms import ALGORITHMS
 from tacit.data import SOURCES, describe, fingerprint, source_for
+from tacit.data.draft import is_draft
 from tacit.engine.team import ALONE, Team
 from tacit.engine.torch_backend import check_device, refuse_files
 from tacit.errors import InputError
@@ -234,7 +235,8 @@ def _opening(study: Study) -> dict[str, Any]:
     opening = {"kind": "study", "tacit": VERSION, "mode": s.mode, "noise": s.noise, "delta": s.delta}
     if s.plugins:
         opening["plugins"] = digests(s.plugins)
-    if s.ledger and (doubts := Account.open(Path(s.ledger)).doubts()):
+    doubts = ["drafted"] if s.schema and is_draft(Path(s.schema)) else []
+    if doubts := doubts + (Account.open(Path(s.ledger)).doubts() if s.ledger else []):
         opening["doubts"] = doubts
     if facts is None:
         return opening
