@@ -8,5 +8,5 @@ from pathlib import Path
 
 def state_folder() -> Path:
     """tacit in the user's state folder."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(given) if given else Path.home() / ".local" / "state") / "tacit"
+    given = os.environ.get("XDG_STATE_HOME", "")  # a relative path is ignored, as the XDG specification says
+    return (Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state") / "tacit"

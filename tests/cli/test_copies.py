@@ -172,3 +172,12 @@ def without_locks(copy: Path, folder: Path) -> None:
     """Resume a copy where the state folder's file system knows no locks."""
     (folder / "shim.py").write_text(SHIM)
     subprocess.run([COMMAND[0], str(folder / "shim.py"), str(copy)], env=environment(), check=True, capture_output=True)
+
+
+def test_a_copy_that_denies_its_name_does_not_go_on(tmp_path: Path) -> None:
+    with paused(tmp_path) as (_, run, copy):
+        start = copy / "start.json"
+        kept = json.loads(start.read_text())
+        start.write_text(json.dumps({name: value for name, value in kept.items() if name != "id"}) + "\n")
+        assert "name different runs: one was changed" in refused("resume", copy)
+    assert run.is_dir()

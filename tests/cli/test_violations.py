@@ -175,3 +175,47 @@ def test_python_gets_the_violation_itself(tmp_path: Path) -> None:
         tacit.resume(tmp_path / "r")
     with pytest.raises(PrivacyViolation):
         tacit.sweep(over={"clip": [0.5, 1.0]}, agents=2, out=tmp_path / "s", **settings)
+
+
+CHEAT = """
+from dataclasses import replace
+
+from tacit.algorithms import ALGORITHMS, Method
+from tacit.algorithms.dpgd import DpGd
+from tacit.privacy.events import BatchEvent
+
+
+class Cheat(DpGd):
+    def agent_step(self, t, w, agent, data, noise):
+        step = super().agent_step(t, w, agent, data, noise)
+        less = [BatchEvent(tuple(replace(one, scale=one.scale / 20) for one in event.runs)) for event in step.events]
+        return step._replace(events=tuple(less))
+
+
+def build(r):
+    return Cheat(r.problem, r.rho, r.eta, r.release, r.closing)
+
+
+ALGORITHMS.register("cheat")(Method("less noise than planned", "z", build, modes=("certified",), pace="explicit"))
+"""
+
+
+@pytest.mark.parametrize("noise", ["seeded", "hardened"])
+def test_less_noise_than_planned_is_a_violation(tmp_path: Path, noise: str) -> None:
+    (tmp_path / "cheat.py").write_text(CHEAT)
+    given = ("--rounds", "3", "--noise", noise, "--plugins", tmp_path / "cheat.py", "--algorithm", "cheat")
+    done = command("run", *CERTIFIED, *given, "--out", tmp_path / "r", code=3)
+    assert "in round 1 with less noise than any release of its plan" in done.stderr
+    assert not (tmp_path / "r" / "model.npz").exists()
+
+
+def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever got past the checks of single rounds."""
+    monkeypatch.setattr(study.protect.Plan, "covers", lambda plan, event: True)
+    (tmp_path / "cheat.py").write_text(CHEAT.replace('"cheat"', '"cheater"'))
+    table = {"data": CERTIFIED[1], "schema": CERTIFIED[3], "total_records": 600, "agents": 3}
+    with pytest.raises(PrivacyViolation, match=r"adds up to epsilon .*, more than its budget of 1"):
+        tacit.run(**table, rounds=3, plugins=[tmp_path / "cheat.py"], algorithm="cheater", out=str(tmp_path / "r"))
+    assert not (tmp_path / "r" / "model.npz").exists() and not (tmp_path / "r" / "summary.json").exists()
+    with pytest.raises(PrivacyViolation, match="cannot go on"):
+        tacit.resume(tmp_path / "r")

@@ -97,6 +97,7 @@ def test_one_round_asked_with_many_w_at_once_has_one_upload(
 
 PROGRAM = """
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
@@ -104,7 +105,8 @@ from tacit.federation.journal import Journal
 from tacit.federation.messages import Answer
 from tacit.results.account import Hold
 
-Hold.__init__ = lambda hold, reservation: setattr(hold, "_handle", None)  # past the lock of the reservation
+Hold.__init__ = lambda hold, reservation: setattr(hold, "_held", ExitStack())  # past the lock of the reservation
+Hold.note = lambda hold, folder: None
 path = Path(sys.argv[1])
 agent = SiteAgent(path, Journal.at(path.parent / "state" / "journal.sqlite"))  # and of the folder
 for line in sys.stdin:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import tacit
 from tacit import api, study
+from tacit.algorithms.dpgd import DpGd
 from tacit.results.folder import RunFolder
 from tacit.study import Progress
 from tacit.study.recorder import ENTRIES, Recorder
@@ -73,7 +75,7 @@ def test_hardened_ledgers_have_a_line_a_round_whatever_the_clock_says(
 
 def form(folder: RunFolder) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in folder.ledger.read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name != "previous"} for row in rows]
+    return [{name: value for name, value in row.items() if name not in {"previous", "id"}} for row in rows]
 
 
 def test_how_long_a_certified_run_took_is_for_its_owner(tmp_path: Path) -> None:
@@ -164,3 +166,31 @@ def test_a_seeded_run_killed_between_its_entries_charges_every_round_once(
     spans = [[(r["first"], r["last"], r["count"], r["agent"]) for r in f.read_ledger() if r["kind"] == "release"]
              for f in (folder, straight)]  # fmt: skip
     assert spans[0] == spans[1]
+
+
+def test_rounds_made_again_and_lost_are_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old checkpoint was put back, and a crash comes between the next checkpoint and the ledger."""
+    place, reached = tmp_path / "r", [0]
+    drawn: list[int] = []
+    step = DpGd.agent_step
+    monkeypatch.setattr(DpGd, "agent_step", lambda self, t, *rest: (drawn.append(t), step(self, t, *rest))[1])
+
+    def until(last: int) -> dict[str, Any]:
+        return {"watch": lambda progress: reached.append(progress.t), "stop": lambda: reached[-1] >= last}
+
+    with pytest.raises(study.Interrupted):
+        tacit.run(**CLINICS, noise="hardened", out=str(place), **until(10))
+    old = shutil.copytree(place / "checkpoint", tmp_path / "old")
+    with pytest.raises(study.Interrupted):
+        tacit.resume(place, **until(20))
+    shutil.rmtree(place / "checkpoint")
+    old.rename(place / "checkpoint")
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "_append", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        reached.append(10)
+        with pytest.raises(KeyboardInterrupt):
+            tacit.resume(place, **until(15))
+    done = tacit.resume(place)
+    charged = [row for row in done.folder.read_ledger() if row["kind"] == "release"]
+    assert len(charged) == len(drawn) <= 3 * CLINICS["rounds"]
+    assert len({(row["agent"], row["first"], row["session"]) for row in charged}) == len(charged)

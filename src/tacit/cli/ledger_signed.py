@@ -99,17 +99,20 @@ def verify(path: Path, public: Path, officer: Path | None, as_json: bool) -> Non
     """
     found = _found(path)
     keys = read_public_key(public), read_public_key(officer) if officer else None
-    found.signable.verify(*keys)
+    state = found.signable.verify(*keys)
     lines = len(found.signable.chain.hashes()) - 1
     totals = _totals(path, found)
     if as_json:
         by = {"organisation": keys[0].id, "officer": keys[1].id if keys[1] else None, "lines": lines}
+        by |= {"state": state}
         print_json({"ledger": str(path), "verified": by, **totals})
         return
     account_words(path, totals) if path.is_file() else print_totals(totals)
     also = (
         f", countersigned by officer's key {keys[1].id}" if keys[1] else "; no officer's countersignature was asked for"
     )
+    if state == "paused":
+        _say("signed when the run had paused: it may have gone on, and later lines may have been cut off")
     _say(f"verified: all {lines} lines are signed by key {keys[0].id}{also}. {SHOWS}")
 
 
@@ -140,7 +143,9 @@ def _found(path: Path) -> Found:
     if path.is_file():
         identity = identity_of(path)
         chain = Account(path, identity).chain
-        return Found(Signable(chain, "studies", identity), chain.read() if chain.head.exists() else chain.rows())
+        return Found(
+            Signable(chain, "studies", identity, "open"), chain.read() if chain.head.exists() else chain.rows()
+        )
     folder = _folder(path)
     return Found(signable(folder), folder.read_ledger())
 

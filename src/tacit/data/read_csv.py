@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from tacit.errors import InputError
 csv.field_size_limit(2**31 - 1)  # a long text in one record must not end the reading of all
 PIECE = 2**20
 TEXT = 8  # times the memory that a number takes, roughly
-UNCLOSED = "unexpected end of data"  # the reader's word for a quote that is open where the file ends
 
 
 def open_csv(path: Path, strict: bool) -> TableFile:
@@ -54,26 +54,37 @@ def _chunks(path: Path, header: tuple[str, ...], strict: bool, wanted: Collectio
 
 
 def _rows(path: Path, strict: bool) -> Iterator[tuple[list[str], int]]:
-    """Each row's cells, and the line it ends on; not strict: no cells where its quotes are wrong."""
+    """Each row's cells, and the line it ends on; not strict: a line is a record, without cells where it is broken."""
     try:
         with path.open(encoding="utf-8-sig", newline="", errors="strict" if strict else "replace") as file:
-            reader = csv.reader(file, strict=True)
-            while True:
-                try:
-                    row = next(reader)
-                except StopIteration:
-                    return
-                except csv.Error as error:
-                    if strict or UNCLOSED in str(error):
-                        raise InputError(f"{path}: line {reader.line_num} is not CSV: {error}") from None
-                    yield [], reader.line_num
-                    continue
-                if row:
-                    yield row, reader.line_num
+            yield from _quoted(path, file) if strict else _line_by_line(file)
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}): save it as UTF-8") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _quoted(path: Path, file: TextIO) -> Iterator[tuple[list[str], int]]:
+    """Rows whose quoted cells may hold line ends."""
+    reader = csv.reader(file, strict=True)
+    try:
+        for row in reader:
+            if row:
+                yield row, reader.line_num
+    except csv.Error as error:
+        raise InputError(f"{path}: line {reader.line_num} is not CSV: {error}") from None
+
+
+def _line_by_line(file: TextIO) -> Iterator[tuple[list[str], int]]:
+    """Every line by itself, so that a quote that is not closed in one record swallows no other."""
+    for number, line in enumerate(file, 1):
+        text = line.rstrip("\r\n")
+        if not text:
+            continue
+        try:
+            yield next(csv.reader([text], strict=True)) if '"' in text else text.split(","), number
+        except csv.Error:
+            yield [], number
 
 
 def _most_rows(path: Path) -> int:

@@ -15,6 +15,7 @@ from tacit.data.texts import clean_places
 from tacit.errors import InputError
 
 EXACT = 2**53  # beyond it, float64 cannot tell whole numbers apart
+UNKNOWN = "\ufffd"  # in the place of a value that Python cannot hold
 BUFFER = 2**16  # bytes of each column that are read at a time; without one, arrow keeps whole row groups
 
 
@@ -65,23 +66,35 @@ def _column(values: Any) -> Column:
         return Column(values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False))
     if pa.types.is_dictionary(kind):
         values = values.dictionary_decode()
+    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+        values = values.cast(pa.string())  # dates that Python does not know, too
     try:
         coded = values.dictionary_encode("encode")
     except pa.ArrowNotImplementedError:  # lists and the like
-        return text_column([_text(value) for value in values.to_pylist()])
+        return text_column([_text(value) for value in _values(values)])
     names = [_text(value) for value in _values(coded.dictionary)]
     return Column(clean_places(names, coded.indices.to_numpy().astype(np.intp)))
 
 
 def _values(found: Any) -> list[Any]:
-    """As Python's values; texts that are not UTF-8 with marks in the place of their bytes."""
+    """As Python's values; a mark in the place of what Python cannot hold, and of bytes that are not UTF-8."""
     import pyarrow as pa  # noqa: PLC0415
 
     try:
         return list(found.to_pylist())
-    except UnicodeDecodeError:
+    except (ValueError, OverflowError):
+        pass
+    if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
         raw = found.cast(pa.large_binary()).to_pylist()
         return [None if value is None else value.decode(errors="replace") for value in raw]
+    return [_value(one) for one in found]
+
+
+def _value(one: Any) -> Any:
+    try:
+        return one.as_py()
+    except (ValueError, OverflowError):
+        return UNKNOWN
 
 
 def _exact(values: Any) -> bool:

@@ -103,6 +103,11 @@ KINDS: Mapping[str, type[Event]] = {
 """The event behind a mechanism's name; any other name is Nominal."""
 
 
+def exposure(event: Event) -> float:
+    """Sensitivity over noise: what one unit moves, in units of the noise's scale; infinite without noise."""
+    return math.inf if isinstance(event, Nominal) else event.l2 / event.scale
+
+
 def event_of(entry: Mapping[str, Any]) -> Event:
     """The event a ledger's entry was made from."""
     mechanism = entry["mechanism"]

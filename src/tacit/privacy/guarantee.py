@@ -50,7 +50,7 @@ def guarantee(ledger: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) ->
 def holds(totals: Mapping[str, Any]) -> bool:
     """Whether every run keeps a finite budget with noise that protects."""
     finite = [float(totals["total_epsilon"]), *(float(run["total_epsilon"]) for run in totals["runs"])]
-    broken = totals["non_private"] or totals.get("violation") or any(map(_over, totals["runs"]))
+    broken = totals["non_private"] or totals.get("violation") or any(map(overspent, totals["runs"]))
     return all(map(math.isfinite, finite)) and totals["noise"] == "hardened" and not broken
 
 
@@ -67,7 +67,7 @@ def headline(totals: Mapping[str, Any]) -> str:
             f"No guarantee (non_private: {totals['non_private']}): noise came from a seed that somebody knows; "
             f"the total epsilon {' or '.join(f'{b:g}' for b in kept)} is nominal."
         )
-    over = [run for run in totals["runs"] if _over(run)]
+    over = [run for run in totals["runs"] if overspent(run)]
     if over:
         worst = max(float(run["spent_epsilon"]) for run in over)
         return (
@@ -87,7 +87,7 @@ def headline(totals: Mapping[str, Any]) -> str:
     return f"{SIMULATED} With exact noise from the operating system the same run would protect every {unit} {promised}."
 
 
-def _over(run: Mapping[str, Any]) -> bool:
+def overspent(run: Mapping[str, Any]) -> bool:
     """Whether a run spent more than its budget, beyond rounding."""
     budget = float(run["total_epsilon"])
     return math.isfinite(budget) and float(run.get("spent_epsilon", 0.0)) > budget * (1.0 + 1e-6)

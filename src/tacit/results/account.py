@@ -379,4 +379,5 @@ def identity_of(path: Path) -> str:
 
 
 def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    """The day: the hour would tell how long a study took, and so its rounds."""
+    return time.strftime("%Y-%m-%d")

@@ -129,7 +129,9 @@ class RunFolder:
         return elsewhere is None or elsewhere.exists()
 
     def check_at_home(self) -> None:
-        """Refuse to go on with a run of fresh noise whose ledger this machine does not know."""
+        """Refuse to go on with a run of fresh noise whose ledger this machine does not know, or which is another's."""
+        if self.chain.rows()[0].get("id") != self.identity:
+            raise InputError(f"{self.start} and the first line of {self.ledger} name different runs: one was changed")
         if not self.at_home:
             raise InputError(
                 f"{self.path} was begun on another machine: it can go on only there, where its ledger's head is"

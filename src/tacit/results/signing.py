@@ -38,6 +38,7 @@ class Statement(NamedTuple):
     id: str  # of the run or the ledger; a run with seeded noise has none
     lines: int
     head: str  # the hash of the last line
+    state: str  # ended or paused, of a run; open, of a ledger over studies
     tacit: str
 
     @property
@@ -72,6 +73,7 @@ class Signable:
     chain: Chain
     ledger: str  # run or studies
     id: str
+    state: str
 
     @property
     def file(self) -> Path:
@@ -79,10 +81,11 @@ class Signable:
         path = self.chain.path
         return path.with_suffix(".sig") if self.ledger == "run" else path.with_name(f"{path.name}.sig")
 
-    def statement(self, role: str, version: str = VERSION) -> Statement:
-        """The statement about the ledger as it stands."""
+    def statement(self, role: str, said: Statement | None = None) -> Statement:
+        """The statement about the ledger as it stands; state and version are those of `said`, where that is given."""
         hashes = self.chain.hashes()
-        return Statement(role, self.ledger, self.id, len(hashes) - 1, hashes[-1], version)
+        state, version = (self.state, VERSION) if said is None else (said.state, said.tacit)
+        return Statement(role, self.ledger, self.id, len(hashes) - 1, hashes[-1], state, version)
 
     def signatures(self) -> list[Signature]:
         """What the file holds, whoever wrote it; nothing of it is verified."""
@@ -106,12 +109,16 @@ class Signable:
         self._remember()
         return added
 
-    def verify(self, organisation: PublicKey, officer: PublicKey | None) -> None:
-        """Refuse a ledger that is not, to its last line, what the holders of these keys signed."""
-        self.check(ORGANISATION, organisation)
+    def verify(self, organisation: PublicKey, officer: PublicKey | None) -> str:
+        """Refuse a ledger that is not, to its last line, what the holders of these keys signed; the state it had then.
+
+        One that was signed when its run had paused may have been cut back to that line: the run can have gone on.
+        """
+        signed = self.check(ORGANISATION, organisation)
         if officer is not None:
             self.check(OFFICER, officer)
         self._check_remembered()
+        return signed.statement.state
 
     def check(self, role: str, key: PublicKey | None) -> Signature:
         """The signature of the ledger's last line in a role, by this key, or by whichever it names."""
@@ -126,10 +133,10 @@ class Signable:
             others = ", ".join(dict.fromkeys(s.key.id for s in found))
             raise InputError(f"{path} is signed by key {others}, and not by the {role}'s key {key.id}")
         for one in reversed(mine):
-            if one.statement == self.statement(role, one.statement.tacit):
-                if one.valid:
-                    return one
-                raise InputError(f"{path}: the {role}'s signature is false: this was not signed by key {one.key.id}")
+            if one.valid and one.statement == self.statement(role, one.statement):
+                return one
+        if not any(one.valid for one in mine):
+            raise InputError(f"{path}: the {role}'s signature is false: this was not signed by key {mine[-1].key.id}")
         last, count = mine[-1].statement, len(self.chain.hashes()) - 1
         if mine[-1].valid and last.lines < count and self.chain.hashes()[last.lines] == last.head:
             raise InputError(
@@ -155,8 +162,8 @@ class Signable:
     def _remember(self) -> None:
         if self.id:
             make_folder(self._memory.parent, exist_ok=True)
-            lines, head = self.statement(OFFICER)[3:5]
-            write_text(self._memory, json.dumps({"lines": lines, "head": head}) + "\n")
+            now = self.statement(OFFICER)
+            write_text(self._memory, json.dumps({"lines": now.lines, "head": now.head}) + "\n")
 
     def _check_remembered(self) -> None:
         """Refuse a ledger that does not go on from what was countersigned on this machine."""
@@ -229,7 +236,7 @@ def check_hand_over(path: Path, ledger: str, given: HandOver | None, hashes: Seq
 def _parsed(path: Path, number: int, line: bytes) -> Signature:
     try:
         row = json.loads(line)
-        texts = {name: row[name] for name in ("role", "ledger", "id", "head", "tacit", "key", "signature")}
+        texts = {name: row[name] for name in ("role", "ledger", "id", "head", "state", "tacit", "key", "signature")}
         if not (line.endswith(b"\n") and type(row["lines"]) is int and all(type(t) is str for t in texts.values())):
             raise ValueError
         if not all(pattern.fullmatch(texts[name]) for name, pattern in HEX.items()):

@@ -180,13 +180,14 @@ def beginning(study: Study, reservation: str = "") -> Beginning:
             "local": {},
         }
     facts |= {"data": public_description(study), "reservation": reservation}
-    if study.settings.noise == "hardened":
-        facts["id"] = uuid.uuid4().hex
+    identity = {"id": uuid.uuid4().hex} if study.settings.noise == "hardened" else {}
+    facts |= identity
     files["start.json"] = _json(facts)
     local = {"start.json": _json(_private(study))} if study.dataset.train else {}  # who has no records has no secrets
     if study.partition_key is not None:
         local[PARTITION_KEY] = f"{study.partition_key}\n"
-    return {"files": files, "ledger": first_lines(study), "local": local}
+    opening, *plans = first_lines(study)
+    return {"files": files, "ledger": [opening | identity, *plans], "local": local}
 
 
 def first_lines(study: Study) -> list[dict[str, Any]]:

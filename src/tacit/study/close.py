@@ -45,7 +45,7 @@ def signable(folder: RunFolder) -> Signable:
     identity = folder.read_start(local=False).get("id", "")
     if identity and not NAME.fullmatch(str(identity)):
         raise InputError(f"{folder.start} is damaged: the run's id must have 32 hexadecimal digits")
-    return Signable(folder.chain, "run", identity)
+    return Signable(folder.chain, "run", identity, "ended" if folder.finished else "paused")
 
 
 def ledger_cost(ledger: Iterable[Mapping[str, Any]]) -> Cost:

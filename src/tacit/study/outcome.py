@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from tacit.errors import PrivacyViolation
+from tacit.privacy.guarantee import overspent
+from tacit.privacy.ledger import VIOLATION
 from tacit.privacy.totals import ledger_totals
 from tacit.privacy.trust import AGENTS
 from tacit.problems import LOSSES
@@ -26,6 +30,8 @@ AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
 def finish(study: Study, folder: RunFolder, **more: Any) -> None:
     """Write `averages.npz`, `model.npz` and, last, `summary.json`, which marks the end and holds `more`."""
     settings, dataset, plan = study.settings, study.dataset, [part.batch for part in study.parts]
+    totals = ledger_totals(folder.read_ledger())
+    _refuse_overspent(folder, totals)
     stored = [read_arrays(folder.checkpoints / f"{batch.algorithm}.npz") for batch in plan]
     if settings.averages:
         agents = len(dataset.agents)
@@ -49,12 +55,24 @@ def finish(study: Study, folder: RunFolder, **more: Any) -> None:
         "tacit": VERSION,
         **({"ended": ended} if study.facts is None else {}),
         "mode": settings.mode,
-        "privacy": ledger_totals(folder.read_ledger()),
+        "privacy": totals,
         "data": folder.read_start(local=False)["data"],
         "runs": runs,
         **more,
     }
     write_text(folder.summary, to_json(summary) + "\n")
+
+
+def _refuse_overspent(folder: RunFolder, totals: Mapping[str, Any]) -> None:
+    """Stop before a model is written where a run's ledger adds up to more than its budget; it cannot go on then."""
+    over = next(filter(overspent, totals["runs"]), None)
+    if over is not None:
+        reason = (
+            f"the ledger of {over['algorithm']} adds up to epsilon {float(over['spent_epsilon']):.4g}, more than its "
+            f"budget of {float(over['total_epsilon']):g}: nothing of the run may be shown"
+        )
+        folder.chain.append([{"kind": VIOLATION, "algorithm": over["algorithm"], "reason": reason}])
+        raise PrivacyViolation(reason)
 
 
 def _runs_first(array: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from tacit.errors import InputError
 from tacit.privacy.accounting import Bound, tightest
 from tacit.privacy.calibration import affordable_rounds, calibrate
 from tacit.privacy.composition import Cost, cost_of
-from tacit.privacy.events import NON_PRIVATE, Discrete, Event
+from tacit.privacy.events import NON_PRIVATE, Discrete, Event, exposure
 from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.sensitivity import ADJACENCIES, sensitivity
@@ -55,6 +55,18 @@ class Plan:
     def cost(self) -> Cost:
         """What it costs a ledger over studies."""
         return cost_of(self.events)
+
+    def covers(self, event: Event) -> bool:
+        """Whether some planned event is of the same kind and has no more noise; totals are checked at the end."""
+        return event in self.events or exposure(event) <= self._exposures.get(event.mechanism, 0.0) * (1.0 + 1e-9)
+
+    @cached_property
+    def _exposures(self) -> dict[str, float]:
+        """By mechanism, the most that a planned event exposes."""
+        found: dict[str, float] = {}
+        for event in self.events:
+            found[event.mechanism] = max(found.get(event.mechanism, 0.0), exposure(event))
+        return found
 
     def entry(self) -> dict[str, Any]:
         """Its line in the ledger."""

@@ -56,11 +56,18 @@ def refuse_uncovered(
             f"{batch.algorithm} released {draws} times in round {t}, and its plan has {planned}: {NOTHING_SHOWN}"
         )
     for event in {event for _, event in events}:
-        for budget, one in zip(batch.budgets, event.runs, strict=True):
-            if math.isfinite(budget) and one == NON_PRIVATE:
+        for plan, one in zip(plans, event.runs, strict=True):
+            if not math.isfinite(plan.total_epsilon):
+                continue
+            if one == NON_PRIVATE:
                 raise PrivacyViolation(
                     f"{batch.algorithm} released something without noise in round {t}, and its total-epsilon is "
-                    f"{budget:g}: {NOTHING_SHOWN}"
+                    f"{plan.total_epsilon:g}: {NOTHING_SHOWN}"
+                )
+            if not plan.covers(one):
+                raise PrivacyViolation(
+                    f"{batch.algorithm} released something in round {t} with less noise than any release of its plan, "
+                    f"or of another kind ({one}): {NOTHING_SHOWN}"
                 )
 
 
@@ -105,6 +112,7 @@ class Recorder:
     span: int = 1  # rounds of an entry; the last rounds, and those before a stop, may be fewer
     session: int = 1  # counts the processes that worked on the batch
     due: float = 0.0  # when the next checkpoint is to be written
+    saved: int = 0  # the session of the checkpoint that the batch goes on from
 
     @cached_property
     def chain(self) -> Chain:
@@ -121,7 +129,7 @@ class Recorder:
         arrays = self.team.dealt(self._saved)
         if not arrays:
             return before
-        self.seconds = float(arrays["seconds"])
+        self.seconds, self.saved = float(arrays["seconds"]), int(arrays["session"])
         kept = [_from_json(one) for one in json.loads(str(arrays["pending"]))]
         self.pending = kept if self.team.leads else [span._replace(events=Counter()) for span in kept]
         if self.team.leads and self.folder.metrics.stat().st_size == int(arrays["place"][0]):  # the newest checkpoint
@@ -137,12 +145,16 @@ class Recorder:
         """Take the ledger up where it stands, and say how many rounds the budget allows from there."""
         spans = self.team.told(self._spans)
         self.charged = max((last for _, last, _ in spans), default=0)
-        self.session = 1 + max((session for _, _, session in spans), default=0)
+        self.session = 1 + max((session for _, _, session in spans), default=self.saved)
         self.span = 1 if self.fresh else max(1, math.ceil(rounds / ENTRIES))
-        self.pending = [span for span in self.pending if span.last > self.charged]
+        if self.fresh:
+            self.pending = [span for span in self.pending if (span.first, span.last, self.saved) not in spans]
+        else:
+            self.pending = [span for span in self.pending if span.last > self.charged]
         if self.fresh and self.pending:  # a crash came between the checkpoint and the ledger
+            now, self.session = max(self.session, self.saved + 1), self.saved
             self.write_ledger()
-            spans = self.team.told(self._spans)
+            self.session, spans = now, self.team.told(self._spans)
         self.schedule()
         if not (self.fresh and limited):
             return rounds
@@ -226,6 +238,7 @@ class Recorder:
         files = [self.folder.metrics, self.folder.local_metrics]
         place = [flushed_size(path) if path.exists() else 0 for path in files]
         books = {"seconds": np.array(self.seconds), "place": np.array(place), "w": to_numpy(done.w)}
+        books["session"] = np.array(self.session)
         kept = {"pending": to_json([_to_json(span) for span in pending]), "rows": to_json(rows)}
         write_arrays(self.file, state | books | {name: np.array(text) for name, text in kept.items()})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,11 @@ def load(options: DataOptions) -> Dataset:
     """Features by the schema; agents by its agent column, by file, or by partition."""
     table, schema = open_table(options.data), table_schema(options)
     test_table = open_table(options.test) if options.test else None
+    if test_table and options.private and Path(options.test).resolve() == Path(options.data).resolve():
+        raise InputError(
+            f"test is {options.test}, the table that is trained on: a file given with --test is taken to be public, "
+            "and figures on it are published; use --test-share, whose figures stay with the owner"
+        )
     width = len(schema.features) + options.intercept + schema.target.width
     room = room_for(options, table.most + (test_table.most if test_table else 0), width)
     rows = Stream(table, schema, _wanted(table, schema, options), room)
