@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,8 @@ def test_the_same_again_changes_nothing_and_another_frontier_is_refused(place: P
 
 
 def test_public_test_records_need_no_secrecy_and_one_seed_gives_no_interval(tmp_path: Path) -> None:
-    asked = ("--total-records", "600", "--agents", "3", "--test", EXAMPLE / "records.csv", "--rounds", "1")
+    shutil.copy(EXAMPLE / "records.csv", tmp_path / "public.csv")
+    asked = ("--total-records", "600", "--agents", "3", "--test", tmp_path / "public.csv", "--rounds", "1")
     one = ("--algorithm", "dpgd", "--trust", "server", "--total-epsilon", "inf", "--seeds", "1")
     found = tacit_json("frontier", *TABLE, *asked, *one, "--out", tmp_path / "f")
     assert {path.name for path in (tmp_path / "f").iterdir()} == {*NAMES, "frontier.toml", "runs", "local-only"}

@@ -123,14 +123,15 @@ def test_what_is_computed_without_noise_stays_in_its_folder(tmp_path: Path) -> N
     assert run.runs[0]["test_error"] is not None  # the owner sees it
     assert "local-only" in run.folder.report.read_text()
     owners, anybodys = (run.folder.local / "report.html").read_text(), run.folder.report.read_text()
-    assert "must not leave the house" in owners
+    assert "It stays with the owner of the records" in owners
     assert "not public" in anybodys and "not public" not in owners.replace("not public, or", "")
     counts = tacit.open_run(run.path).folder.read_start()["data"]["classes"]
     assert all(f">{count}<" not in anybodys for count in counts.values())
 
 
 def test_a_public_test_file_may_be_shown(tmp_path: Path) -> None:
-    run = train(tmp_path / "r", test=str(TABLE), test_share=0.0)
+    shutil.copy(TABLE, tmp_path / "public.csv")
+    run = train(tmp_path / "r", test=str(tmp_path / "public.csv"), test_share=0.0)
     public = json.loads(run.folder.summary.read_text())["runs"][0]
     assert public["test_error"] == run.runs[0]["test_error"] is not None
     assert public["train_objective"] is None
