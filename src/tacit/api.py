@@ -275,7 +275,7 @@ def _close(study: Study, folder: RunFolder) -> None:
 
 
 def _settle(settings: Settings, folder: RunFolder) -> None:
-    """Sign the ledger, and say in the one over studies what it comes to; done again, it changes nothing."""
+    """Sign the ledger, and say in the one over studies what it adds up to; done again, it changes nothing."""
     if settings.mode == "certified":
         sign(folder)
     settle(settings.ledger, folder)

@@ -39,7 +39,7 @@ def page(out: Path, **changes: Any) -> str:
         ({"algorithm": "objp,dpsgd"}, ["How (objp):", "How (dpsgd):", "what its randomness hides"]),
         ({"algorithm": "objp,erm-outp"},
          ["Against: the server, all other parties", "to whom every party gives its records (erm-outp)"]),
-        ({"algorithm": "erm-objp"}, ["Against: whoever sees the model, but not the curator",
+        ({"algorithm": "erm-objp"}, ["Against: everybody who sees the model, but not the curator",
                                      "(erm-objp: against all but the curator that holds every record)",
                                      "by the curator, who holds all records", "Against the curator of erm-objp",
                                      "A central reference is not audited by itself"]),

@@ -199,7 +199,7 @@ def adopt(file: Path, key: Path | None, lost_machine: bool) -> None:
 
 
 def print_totals(totals: Mapping[str, Any]) -> None:
-    """What a run's ledger comes to."""
+    """The totals of a run's ledger."""
     if not totals["events"]:
         raise InputError("nothing was released yet: the ledger holds the plan alone")
     stdout.print(PAPER_HEADLINE if totals["mode"] == "paper" else headline(totals), soft_wrap=True, highlight=False)
@@ -236,7 +236,7 @@ def _study(name: str) -> str:
 
 
 def account_words(path: Path, state: Mapping[str, Any]) -> None:
-    """What a ledger over studies comes to, and what must be known about it."""
+    """The totals of a ledger over studies, and what must be known about it."""
     _say(
         f"{state['data']}: epsilon {format_epsilon(state['epsilon_used'])} of {state['total_epsilon']:g} used or set "
         f"aside at delta {state['delta']:g}; one more study of up to {state['epsilon_next']:.4g} fits "

@@ -40,7 +40,7 @@ def key(out: Path | None) -> None:
     """Show the key of this machine, which signs for its organisation: made on first use, kept in the state folder.
 
     The private half is keys/ledger.key in tacit's state folder ($XDG_STATE_HOME/tacit, else ~/.local/state/tacit);
-    only you may read it. Whoever has it can sign in your name. Keep a copy of it where you keep such things.
+    only you may read it. Anyone who has it can sign in your name. Keep a copy of it where you keep such things.
 
     \b
     Examples:

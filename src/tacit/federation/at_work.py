@@ -155,7 +155,7 @@ class AtWork:
         return self.journal.depart_again(self.experiment.id, "answer again", t, last.upload).data
 
     def _charge(self, row: Answered) -> None:
-        """The round's events in the study's ledger, once, whoever else charges at the same time."""
+        """The round's events in the study's ledger, once, even where others charge at the same time."""
         with self.journal.alone():
             self.charged.charge(row)
 

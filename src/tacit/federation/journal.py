@@ -74,7 +74,7 @@ class Journal:
 
     @classmethod
     def at(cls, path: Path, durable: bool = True) -> Journal:
-        """The journal in a file, whoever else works with it."""
+        """The journal in a file that others may work with at the same time."""
         store = Store.open(path, TABLES, durable)
         return cls(path, store, Departures(store))
 

@@ -17,7 +17,7 @@ WAIT = 30.0  # seconds for another writer to end
 
 @dataclass
 class Store:
-    """One connection; whoever writes does it in `alone`."""
+    """One connection; all writing is done in `alone`."""
 
     connection: sqlite3.Connection
     _lock: threading.RLock = field(default_factory=threading.RLock)

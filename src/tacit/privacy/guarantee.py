@@ -165,7 +165,7 @@ def _against(study: Mapping[str, Any], totals: Mapping[str, Any]) -> list[str]:
         lines.append(onlookers(totals) if summed(totals) else everybody)
     if central:
         who = "" if not lines else f" ({', '.join(central)})"
-        lines.append(f"whoever sees the model, but not the curator, to whom every party gives its records{who}")
+        lines.append(f"everybody who sees the model, but not the curator, to whom every party gives its records{who}")
     return [f"Against: {line}." for line in lines]
 
 

@@ -88,7 +88,7 @@ class Signable:
         return Statement(role, self.ledger, self.id, len(hashes) - 1, hashes[-1], state, version)
 
     def signatures(self) -> list[Signature]:
-        """What the file holds, whoever wrote it; nothing of it is verified."""
+        """What the file holds; nothing of it is verified."""
         if not self.file.is_file():
             return []
         with self.file.open("rb") as file:
@@ -173,7 +173,7 @@ class Signable:
         if len(hashes) <= kept["lines"] or hashes[kept["lines"]] != kept["head"]:
             raise InputError(
                 f"{self.chain.path} is not the ledger that was countersigned on this machine: its first "
-                f"{kept['lines']} lines are others now, whoever signed them"
+                f"{kept['lines']} lines are others now, no matter who signed them"
             )
 
 

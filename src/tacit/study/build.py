@@ -41,7 +41,7 @@ class Study(NamedTuple):
     problem: Problem
     parts: list[Part]
     facts: Facts | None = None  # what certified mode takes for public
-    partition_key: int | None = None  # of private records that were dealt out or held out: it stays in the house
+    partition_key: int | None = None  # of private records that were dealt out or held out: it stays local
 
     @property
     def private_metrics(self) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def _too_many(settings: Settings, fewest: int) -> InputError:
 
 
 def complete(plan: Outline, dataset: Dataset | None = None, key: int | None = None) -> Study:
-    """Read the records, or take those at hand, and refuse what contradicts what was declared.
+    """Read the records, or take those given, and refuse what contradicts what was declared.
 
     `key`: of who holds which private record (`drawn_key`). It goes with the study and not with its settings, which
     anybody may see.
