@@ -213,7 +213,7 @@ def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeyp
     """Whatever got past the checks of single rounds."""
     monkeypatch.setattr(study.protect.Plan, "covers", lambda plan, event: True)
     (tmp_path / "cheat.py").write_text(CHEAT.replace('"cheat"', '"cheater"'))
-    table = {"data": CERTIFIED[1], "schema": CERTIFIED[3], "total_records": 600, "agents": 3}
+    table: dict[str, Any] = {"data": CERTIFIED[1], "schema": CERTIFIED[3], "total_records": 600, "agents": 3}
     with pytest.raises(PrivacyViolation, match=r"adds up to epsilon .*, more than its budget of 1"):
         tacit.run(**table, rounds=3, plugins=[tmp_path / "cheat.py"], algorithm="cheater", out=str(tmp_path / "r"))
     assert not (tmp_path / "r" / "model.npz").exists() and not (tmp_path / "r" / "summary.json").exists()

@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.data import DataOptions, describe, load
+from tacit.data import DataOptions, describe, load, read_schema
+from tacit.data.schema_text import dump_schema
 from tacit.errors import InputError
 from tacit.settings import resolve
 from tacit.types import Dataset, Range
@@ -254,3 +255,14 @@ def test_parquet_values_that_python_cannot_hold_are_no_values(tmp_path: Path) ->
 def test_the_table_that_is_trained_on_is_no_public_test_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"the table that is trained on: .* figures on it are published"):
         read(tmp_path, ROWS, test=str(tmp_path / "t.csv"))
+
+
+def test_a_name_that_no_party_has_is_left_out_where_names_are_declared(tmp_path: Path) -> None:
+    schema = (
+        SCHEMA.format(label=LABELS["classes"], age="", sex="") + '[agent]\ncolumn = "site"\nnames = ["a", "b", "c"]\n'
+    )
+    without = read(tmp_path, ROWS, schema)
+    found = read(tmp_path, [*ROWS[:3], "50,f,p9,A,yes", *ROWS[3:]], schema)
+    assert every_bit(found) == every_bit(without)
+    assert found.agents == ("a", "b", "c") and [len(shard.x) > 0 for shard in found.train] == [True, True, False]
+    assert dump_schema(read_schema(tmp_path / "s.toml")).count("names = ") == 1

@@ -112,7 +112,11 @@ WRONG = [
         r"no scale 'unitt' \(did you mean 'unit'\?\): there are symmetric, unit$",
     ),
     ('scale = "symmetric"', 'scael = "unit"', r"no key in the schema 'scael' \(did you mean 'scale'\?\)"),
-    ("[agent]\ncolumn", "[agent]\ncolum", r"no key in \[agent\] 'colum' \(did you mean 'column'\?\): there is column$"),
+    (
+        "[agent]\ncolumn",
+        "[agent]\ncolum",
+        r"no key in \[agent\] 'colum' \(did you mean 'column'\?\): there are column, names$",
+    ),
     ("[agent]\ncolumn", "[agents]\ncolumn", r"no key in the schema 'agents' \(did you mean 'agent'\?\)"),
     ("classes =", "class =", r"no key in \[label\] 'class' \(did you mean 'classes'\?\)"),
     (

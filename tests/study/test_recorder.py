@@ -173,7 +173,12 @@ def test_rounds_made_again_and_lost_are_charged(tmp_path: Path, monkeypatch: pyt
     place, reached = tmp_path / "r", [0]
     drawn: list[int] = []
     step = DpGd.agent_step
-    monkeypatch.setattr(DpGd, "agent_step", lambda self, t, *rest: (drawn.append(t), step(self, t, *rest))[1])
+
+    def counted(self: DpGd, t: int, *rest: Any) -> Any:
+        drawn.append(t)
+        return step(self, t, *rest)
+
+    monkeypatch.setattr(DpGd, "agent_step", counted)
 
     def until(last: int) -> dict[str, Any]:
         return {"watch": lambda progress: reached.append(progress.t), "stop": lambda: reached[-1] >= last}

@@ -197,9 +197,9 @@ def _agents(options: DataOptions, schema: Schema, records_max: Sizes | None) -> 
 
 
 def _known_names(options: DataOptions, schema: Schema) -> tuple[str, ...]:
-    """The agents of a folder, or of a partition; none where only the table's own column could tell."""
+    """The agents of a schema, of a folder or of a partition; none where only the table's own column could tell."""
     if schema.agent is not None:
-        return ()
+        return schema.agents
     return file_agents(options) or agent_names(options.agents)
 
 

@@ -95,6 +95,7 @@ class Schema:
     agent: str | None = None
     scale: str = "unit"
     unit: Unit | None = None  # None: every record is a unit of its own
+    agents: tuple[str, ...] = ()  # the names that the agent column may have; none: whatever names it has
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -136,8 +137,8 @@ def _schema(document: dict[str, Any]) -> Schema:
     if label in columns:
         raise InputError(f"the label column '{label}' is also among [columns]: it cannot be a feature")
     rules = tuple(_column(name, section_of(columns, name, "columns.")) for name in columns)
-    agent = _agent(document, label)
-    return Schema(label, target, rules, agent, scale, _unit(document, label, agent, columns))
+    agent, agents = _agent(document, label)
+    return Schema(label, target, rules, agent, scale, _unit(document, label, agent, columns), agents)
 
 
 def _label(section: dict[str, Any]) -> tuple[str, Target]:
@@ -153,15 +154,15 @@ def _label(section: dict[str, Any]) -> tuple[str, Target]:
     return column, Classes(tuple(sorted(classes)))
 
 
-def _agent(document: dict[str, Any], label: str) -> str | None:
+def _agent(document: dict[str, Any], label: str) -> tuple[str | None, tuple[str, ...]]:
     if "agent" not in document:
-        return None
+        return None, ()
     section = section_of(document, "agent")
-    check_keys("[agent]", section, ("column",))
+    check_keys("[agent]", section, ("column", "names"))
     column = text_of("[agent]", section, "column")
     if column == label:
         raise InputError(f"the agent column '{column}' is also the label column")
-    return column
+    return column, names_of("[agent]", section, "names") if "names" in section else ()
 
 
 def _unit(document: dict[str, Any], label: str, agent: str | None, columns: dict[str, Any]) -> Unit | None:

@@ -77,8 +77,9 @@ class Stream:
         schema, wanted = self._schema, self._wanted
         for part in chunk.parts:
             self.tally.add_places("", LEFT_OUT, len(part.broken), [f"line {n} of {part.file}" for n in part.broken])
-        if wanted.owners and not schema.agent:
-            self.owners.add([chunk.parts[0].agent], np.empty(0, np.intp))
+        if wanted.owners:  # a party is there also where it has no records
+            known = schema.agents if schema.agent else (chunk.parts[0].agent,)
+            self.owners.add(known, np.empty(0, np.intp))
         if not chunk.rows:
             return
         x = scale_columns(chunk, schema, self.tally)
@@ -108,15 +109,17 @@ class Stream:
         if wanted.units and schema.unit:
             kept = kept & self._named(chunk, schema.unit.column)
         if wanted.owners and schema.agent:
-            named = self._named(chunk, schema.agent)
-            names = [name for name in chunk.places(schema.agent).names if name is not None]
-            self.owners.add(names, np.empty(0, np.intp))  # a party is there even where all its records are left out
+            named = self._named(chunk, schema.agent, schema.agents)
+            if not schema.agents:
+                self.owners.add([n for n in chunk.places(schema.agent).names if n is not None], np.empty(0, np.intp))
             kept = kept & named
         return kept
 
-    def _named(self, chunk: Table, column: str) -> NDArray[np.bool_]:
+    def _named(self, chunk: Table, column: str, known: tuple[str, ...] = ()) -> NDArray[np.bool_]:
+        """Which rows have a name, one of those known where these were declared."""
         names, of = chunk.places(column)
-        named = np.array([name is not None for name in names], dtype=np.bool_)[of]
+        good = (name is not None and (not known or name in known) for name in names)
+        named = np.fromiter(good, np.bool_, len(names))[of]
         self.tally.add(chunk, column, LEFT_OUT, ~named)
         return named
 

@@ -176,7 +176,7 @@ def read_terms(where: Path) -> Terms:
 
 def schema_hash(schema: Schema) -> str:
     """The same for two schemas that mean the same; comments do not count."""
-    return text_hash(dump_schema(replace(schema, agent=None)))
+    return text_hash(dump_schema(replace(schema, agent=None, agents=())))
 
 
 def text_hash(content: str) -> str:
