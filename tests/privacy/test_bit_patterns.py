@@ -30,7 +30,7 @@ from tacit.problems.passes import COMPILED, PLAIN, Passes
 from tacit.types import GRID, Array, Shard
 
 J, K, RECORDS = 12, 3, 14
-RUNS = 1500  # different w in one sum
+RUNS = 800  # different w in one sum
 LEVELS = [each for each in library.LEVELS if each <= library.level()]  # none without the compiled library
 FEDERATED = [name for name in ALGORITHMS if ALGORITHMS[name].federated]
 SPECIAL = [

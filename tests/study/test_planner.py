@@ -102,12 +102,13 @@ def test_small_tables_never_diverge(tmp_path: Path, epsilon: float, kind: str, l
         [f"{s:.3f}" for s in (score + 2.0) / 6.0] if kind == "number" else ["yes" if s > 1.0 else "no" for s in score]
     )
     rows = [",".join([*(f"{value:.4f}" for value in row), y]) for row, y in zip(x, label, strict=True)]
-    (tmp_path / "t.csv").write_text("\n".join(["a,b,c,d,y", *rows]) + "\n")
+    for name in ("t.csv", "test.csv"):
+        (tmp_path / name).write_text("\n".join(["a,b,c,d,y", *rows]) + "\n")
     target = "bounds = [0.0, 1.0]" if kind == "number" else 'classes = ["yes", "no"]'
     columns = "".join(f'[columns.{name}]\nkind = "numeric"\nbounds = [0.0, 1.0]\n' for name in "abcd")
     (tmp_path / "s.toml").write_text(f'[label]\ncolumn = "y"\n{target}\n{columns}')
     run = tacit.run(
-        data=str(tmp_path / "t.csv"), schema=str(tmp_path / "s.toml"), test=str(tmp_path / "t.csv"), agents=3,
+        data=str(tmp_path / "t.csv"), schema=str(tmp_path / "s.toml"), test=str(tmp_path / "test.csv"), agents=3,
         total_records=300, total_epsilon=epsilon, loss=loss, seeds=3, evaluate_every=1000, out=str(tmp_path / "r"),
     )  # fmt: skip
     assert np.isfinite(run.w).all()

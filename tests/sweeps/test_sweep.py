@@ -89,7 +89,8 @@ def test_no_figure_without_noise_leaves_local_only(private: Sweep) -> None:
 
 
 def test_a_public_test_set_needs_no_secrecy(tmp_path: Path) -> None:
-    asked = {**CLINICS, "test_share": 0.0, "test": str(EXAMPLE / "records.csv")}
+    shutil.copy(EXAMPLE / "records.csv", tmp_path / "public.csv")
+    asked = {**CLINICS, "test_share": 0.0, "test": str(tmp_path / "public.csv")}
     done = tacit.sweep(over={"partition_key": [0, 1], "total_epsilon": "2,inf"}, out=tmp_path / "s", **asked)
     assert not done.private and done.unit == "partition_key"
     assert (tmp_path / "s" / "comparisons.csv").is_file() and (tmp_path / "s" / "sweep.svg").is_file()
