@@ -156,7 +156,7 @@ def test_parameters_from_another_party_are_finite_and_bounded() -> None:
 def test_one_record_adds_its_own_whole_term_within_its_bound(
     passes: Passes, loss: str, kind: str, tmp_path: Path
 ) -> None:
-    """1,500 different w each time; with AVX-512 there are 4 passes, so 216,000 in all."""
+    """800 different w each time; with AVX-512 there are 4 passes, so 115,200 in all."""
     for dtype in (np.float64, np.float32):
         for l1 in (math.inf, 0.9):
             rng = np.random.default_rng(len(kind))
