@@ -59,7 +59,7 @@ class SiteAgent:
         try:
             site = read_site(self.path)
             name = site.name
-            message = wire.question(data, self._limit())
+            message = wire.question(data, self.limit)
             if not EXPERIMENT.fullmatch(message.experiment):
                 raise Refused("an experiment is named by 32 hexadecimal digits")
             experiment = message.experiment
@@ -166,7 +166,14 @@ class SiteAgent:
         begun = self.journal.experiment(message.experiment)
         return begun is not None and (begun.closed is not None or finish_closing(site, self.journal, begun))
 
-    def _limit(self) -> int:
+    def refuse(self, experiment: str, reason: str) -> bytes:
+        """The refusal of a question that is not even considered, because its sender and this site do not agree on terms."""
+        with self._lock:
+            name = read_site(self.path).name
+            return self._refuse(Refusal(experiment, name, reason[:LONGEST_REASON]), [f"refused: {reason}"])
+
+    @property
+    def limit(self) -> int:
         """The longest message a site reads: a header and the parameters of the study at work."""
         return wire.HEADER_LIMIT + 1024 + (self._at_work.agreement.zero.nbytes if self._at_work else 0)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,24 +28,52 @@ from tacit.privacy.events import BatchEvent
 from tacit.privacy.ledger import entries
 from tacit.problems.limits import admissible
 from tacit.results.chain import Chain
-from tacit.results.folder import RunFolder, append_lines
+from tacit.results.folder import RunFolder, append_lines, read_lines
 from tacit.study.build import Study
 from tacit.types import Array
 
-FINISHED, STOPPED, REGROUP, WAITING, FAILED = "finished", "stopped", "regroup", "waiting", "failed"
-PATIENCE = 3  # bad answers in a row, after which a site is left out until the sites are gathered anew
-
-
-class Lost(Exception):
-    """The engine has given up in the middle of a question."""
+FINISHED, STOPPED, WAITING = "finished", "stopped", "waiting"
+PATIENCE = 3  # bad answers in a row, after which a site is left alone for a while
+GATHER = 10.0  # seconds to wait for sites that are not connected, once a quorum is ready
+LOOK = 0.05  # seconds between two looks for sites
+REST, LONGEST_REST = 15.0, 600.0  # seconds that a site which was lost again is left alone
+WORDS = ("ready", "closed", "refused", "left out")  # what says whether a site waits for the end of a study
 
 
 class Exchange(Protocol):
-    """An engine: it carries a message to sites, and brings back what they said in time."""
+    """The way to the sites: it carries messages to them, and brings back what they say."""
+
+    def present(self) -> Mapping[str, float]:
+        """The sites that are connected, and since when."""
+        ...
 
     def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        """The answers that came within some seconds, by site; an engine that gives up raises Lost."""
+        """The answers that come within some seconds, by site; a site that disconnects is not waited for."""
         ...
+
+    def post(self, data: bytes, site: str, seconds: float) -> None:
+        """Send an invitation, and do not wait for the answer."""
+        ...
+
+    def posted(self) -> Mapping[str, bytes | None]:
+        """The answers to invitations since the last call; None where a site has disconnected or took too long."""
+        ...
+
+    def agreed(self, site: str, version: int) -> None:
+        """Take note of the version of the messages that a site chose."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something happens, at most for some seconds."""
+        ...
+
+
+class Rest(NamedTuple):
+    """A site that is left alone: until some time, or until it connects again."""
+
+    since: float  # when it had connected
+    until: float
+    refusal: str = ""
 
 
 @dataclass
@@ -61,6 +90,10 @@ class Coordinator:
     charged: set[tuple[str, int]] = field(init=False)  # site and round
     marked: set[str] = field(init=False)  # sites whose noise protects nobody
     bad: Counter[str] = field(default_factory=Counter)
+    losses: Counter[str] = field(default_factory=Counter)
+    invited: set[str] = field(default_factory=set)  # and not heard of yet
+    resting: dict[str, Rest] = field(default_factory=dict)
+    told: tuple[str, ...] | None = None  # the sites that were too few when that was noted last
 
     def __post_init__(self) -> None:
         self.state = self._restored()
@@ -97,44 +130,117 @@ class Coordinator:
     def _name(self) -> str:
         return self.agreement.part.batch.algorithm
 
-    def conduct(self, exchange: Exchange, sites: Sequence[str]) -> str:
-        """Rounds with these sites until the study ends, too few answer, or somebody asks to stop or to regroup."""
-        quorum = self.agreement.terms.quorum
-        ready = self._invite(exchange, [site for site in sites if site in self.agents])
-        self.bad.clear()
-        while self.state.round < self.agreement.part.rounds:
-            for word in (STOPPED, REGROUP):
-                if request(self.folder, word).exists():
-                    return word
-            if len(ready) < quorum:
-                self.note(event=WAITING, ready=ready, quorum=quorum)
-                return WAITING
-            ready = self._round(exchange, ready)
-        self._close(exchange, ready)
-        return FINISHED
+    @property
+    def wanted(self) -> list[str]:
+        """The sites to wait for: all that have not refused; of a study that has ended, those it has not told yet."""
+        sites = untold(self.folder) if self.folder.finished else self.agents
+        return [site for site in sites if site not in self.refusals]
 
-    def _invite(self, exchange: Exchange, sites: Sequence[str]) -> list[str]:
-        """The sites that take part, in the agents' order."""
-        terms = self.agreement.terms
-        message = Invitation(self.experiment, terms.digest)
-        ready = []
-        replies = exchange.ask(wire.encode(message), sites, terms.ready_seconds)
-        for site in sites:
-            try:
-                found = read_ready(replies[site], site, self.experiment, self.agreement.zero)
-            except KeyError:
-                self.note(event="missing", site=site, round=self.state.round)
+    @property
+    def refusals(self) -> dict[str, str]:
+        """The sites that do not take part, and why."""
+        return {site: rest.refusal for site, rest in self.resting.items() if rest.refusal}
+
+    @property
+    def quorum(self) -> int:
+        """How many sites must answer."""
+        return 1 if self.folder.finished else self.agreement.terms.quorum
+
+    def conduct(self, exchange: Exchange, stop: Callable[[], bool] = lambda: False) -> str:
+        """Rounds with the sites that are there until the study ends, too few are left, or somebody asks to stop.
+
+        A site that connects later, or again, is invited beside the rounds and joins them when it is ready.
+        """
+        ready = self._gather(exchange, stop)
+        while not stop():
+            ready = self._joined(exchange, ready)
+            if len(ready) < self.quorum:
+                if self.told != tuple(ready):
+                    self.told = tuple(ready)
+                    self.note(event=WAITING, ready=ready, quorum=self.quorum)
+                return WAITING
+            self.told = None
+            if self.state.round == self.agreement.part.rounds:
+                self._close(exchange, ready)
+                return FINISHED
+            ready = self._round(exchange, ready)
+        return STOPPED
+
+    def _gather(self, exchange: Exchange, stop: Callable[[], bool]) -> list[str]:
+        """The sites that are ready once all that are connected have said whether they take part."""
+        ready, enough = self._joined(exchange, []), 0.0
+        while not stop():
+            missing = [site for site in self.wanted if site not in exchange.present()]
+            if len(ready) >= self.quorum:
+                enough = enough or time.monotonic()
+            patient = missing and enough and time.monotonic() - enough < GATHER
+            if not self.invited and not patient:
+                break
+            exchange.wait(LOOK)
+            ready = self._joined(exchange, ready)
+        return ready
+
+    def _joined(self, exchange: Exchange, ready: Sequence[str]) -> list[str]:
+        """The ready sites and those that have become ready; whoever else is there is invited."""
+        present = exchange.present()
+        going = {site for site in ready if site in present} | self._answers(exchange)
+        for site in self._wanted_back(present):
+            if site not in going and site not in self.invited:
+                self.invited.add(site)
+                terms = self.agreement.terms
+                exchange.post(wire.encode(self._invitation()), site, terms.ready_seconds)
+        going |= self._answers(exchange)
+        return [site for site in self.agents if site in going]
+
+    def _wanted_back(self, present: Mapping[str, float]) -> list[str]:
+        """The connected sites that may be asked: not those at rest, unless they have connected again since."""
+        for site, rest in list(self.resting.items()):
+            if site in present and (present[site] != rest.since or time.monotonic() > rest.until):
+                del self.resting[site]
+        return [site for site in self.wanted if site in present and site not in self.resting]
+
+    def _invitation(self) -> Invitation:
+        return Invitation(self.experiment, self.agreement.terms.digest, (self.speaks[0], self.speaks[-1]))
+
+    def _answers(self, exchange: Exchange) -> set[str]:
+        """The sites whose answers to an invitation say that they take part."""
+        ready = set()
+        for site, data in exchange.posted().items():
+            self.invited.discard(site)
+            since = exchange.present().get(site, 0.0)
+            if data is None:
+                self._miss(site, since, self.state.round)
                 continue
+            try:
+                found = read_ready(data, site, self.experiment, self.agreement.zero, self.speaks)
             except Rejected as error:
                 self.note(event="rejected", site=site, reason=str(error))
+                self._leave_alone(site, since)
                 continue
             if isinstance(found, Refusal):
-                self.note(event="refused", site=site, reason=shown(found.reason))
+                self._refused(site, since, found)
                 continue
             self._mark(found)
+            self.bad[site] = 0
+            exchange.agreed(site, found.version)
             self.note(event="ready", site=site)
-            ready.append(site)
-        return [site for site in self.agents if site in ready]
+            ready.add(site)
+        return ready
+
+    def _miss(self, site: str, since: float, t: int) -> None:
+        self.note(event="missing", site=site, round=t)
+        self._leave_alone(site, since)
+
+    def _refused(self, site: str, since: float, found: Refusal, **more: int) -> None:
+        reason = shown(found.reason)
+        self.note(event="refused", site=site, reason=reason, **more)
+        self.resting[site] = Rest(since, math.inf, reason)
+
+    def _leave_alone(self, site: str, since: float) -> None:
+        """A site that was lost once may be asked again at once; a slow one does not hold up every round."""
+        self.losses[site] += 1
+        rest = 0.0 if self.losses[site] == 1 else min(LONGEST_REST, REST * 2.0 ** (self.losses[site] - 2))
+        self.resting[site] = Rest(since, time.monotonic() + rest)
 
     def _mark(self, ready: Ready) -> None:
         """A site whose noise is no protection makes the whole study non-private, and the ledger says so."""
@@ -151,9 +257,10 @@ class Coordinator:
         self._charge(ready, t)
         message = Round(self.experiment, t, dict(zip(agents, state.bases, strict=True)), w)
         data = wire.encode(message)
+        since = dict(exchange.present())
         replies = exchange.ask(data, ready, self.agreement.terms.answer_seconds)
         reaches = {site: self._reach(site, t, w) for site in ready}
-        uploads, going_on, rejected = self._sort(replies, reaches, t)
+        uploads, going_on, rejected = self._sort(replies, reaches, t, since)
         server, model = self._receive(t, w, server, uploads, going_on, rejected)
         if len(uploads) < self.agreement.terms.quorum:
             return going_on  # the same round, with the same w, is asked for again
@@ -227,19 +334,20 @@ class Coordinator:
         return admissible(model) and admissible(server.z) and bool(np.isfinite(server.lam).all())
 
     def _sort(
-        self, replies: Mapping[str, bytes], reaches: Mapping[str, Reach], t: int
+        self, replies: Mapping[str, bytes], reaches: Mapping[str, Reach], t: int, since: Mapping[str, float]
     ) -> tuple[dict[str, Answer], list[str], dict[str, str]]:
         """The uploads that count, the sites to go on with, and the reasons of those that do not count."""
         uploads: dict[str, Answer] = {}
         going_on: list[str] = []
         rejected: dict[str, str] = {}
         for site, expected in reaches.items():
+            connected = since.get(site, 0.0)
             try:
                 found = read_answer(replies[site], site, self.experiment, t, self.agreement.zero)
                 if isinstance(found, Answer):
                     check_reach(found.z, expected)
             except KeyError:
-                self.note(event="missing", site=site, round=t)
+                self._miss(site, connected, t)
                 continue
             except Rejected as error:
                 rejected[site] = str(error)
@@ -247,10 +355,12 @@ class Coordinator:
                 self.note(event="rejected", site=site, round=t, reason=str(error))
                 if self.bad[site] < PATIENCE:
                     going_on.append(site)
+                else:
+                    self._leave_alone(site, connected)
                 continue
             if isinstance(found, Refusal):
                 rejected[site] = shown(found.reason)
-                self.note(event="refused", site=site, round=t, reason=shown(found.reason))
+                self._refused(site, connected, found, round=t)
                 continue
             self.bad[site] = 0
             uploads[site] = found
@@ -303,11 +413,14 @@ class Coordinator:
         append_lines(sites_file(self.folder), [{"time": round(time.time(), 3), **what}])
 
 
-def request(folder: RunFolder, word: str) -> Path:
-    """The file by which somebody asks a coordinator at work to stop or to regroup."""
-    return folder.checkpoints / word
-
-
 def sites_file(folder: RunFolder) -> Path:
     """What happened with the sites: one line each."""
     return folder.path / "sites.jsonl"
+
+
+def untold(folder: RunFolder) -> list[str]:
+    """The sites that took part and have not been told that the study has ended."""
+    path = sites_file(folder)
+    lines = list(read_lines(path)) if path.exists() else []
+    last = {line["site"]: line["event"] for line in lines if line["event"] in WORDS}
+    return sorted(site for site, event in last.items() if event == "ready")

@@ -13,7 +13,7 @@ from tacit.settings.rules import integer, path, real, text
 
 ADVICE = "'tacit federation site init' writes one"
 LAYOUT: dict[str, dict[str, Key]] = {
-    "": {"protocol": Key(integer(1)), "site": Key(text), "kit": Key(path, "."), "study": Key(path, "federation.toml")},
+    "": {"protocol": Key(integer(1)), "site": Key(text), "kit": Key(path, "kit"), "identity": Key(path, "identity.key"), "study": Key(path, "federation.toml")},
     "data": {
         "table": Key(path, ""),
         "published": Key(text, ""),
@@ -56,6 +56,7 @@ class Site:
     protocol: int
     name: str
     kit: Path  # the start-up kit
+    identity: Path  # this site's own, which signs and opens messages
     study: Path  # this site's own copy of federation.toml
     table: str
     published: str
@@ -84,6 +85,7 @@ def read_site(where: Path) -> Site:
         protocol=top["protocol"],
         name=top["site"],
         kit=here / top["kit"],
+        identity=here / top["identity"],
         study=here / top["study"],
         table=place(data["table"]),
         published=data["published"],
@@ -103,6 +105,7 @@ DRAFT = """\
 protocol = {protocol}
 site = "{site}"
 kit = "{kit}"                # the start-up kit, with this site's certificate: keep it private
+identity = "{identity}"      # signs what this site says and opens what it is asked: never give it away
 study = "{study}"            # your own copy of the study's terms; read it before you accept it
 
 [data]

@@ -68,6 +68,13 @@ def names(choices: Callable[[], Any]) -> Rule:
     return rule
 
 
+def texts(name: str, given: Any) -> tuple[str, ...]:
+    """A list of texts."""
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise InputError(f"{name} is {given!r:.60}: it must be a list of texts")
+    return tuple(given)
+
+
 def _value(where: Path, section: str, found: Mapping[str, Any], key: str, entry: Key) -> Any:
     full = f"[{section}] {key}" if section else key
     if key not in found:

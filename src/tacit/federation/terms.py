@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from tacit.data.mapping import mapped_names, mapped_rows
 from tacit.data.schema_text import dump_schema
 from tacit.errors import InputError, no_such
 from tacit.federation import PROTOCOL
-from tacit.federation.sections import Key, check_sections, read_section, read_toml
+from tacit.federation.identity import PublicIdentity
+from tacit.federation.sections import Key, check_sections, read_section, read_toml, texts
 from tacit.results.files import to_json
 from tacit.settings import Settings, resolve
 from tacit.settings.resolve import parse
@@ -69,6 +70,9 @@ class Terms:
     answer_seconds: float  # for a round
     ready_seconds: float  # for an invitation: a site loads its records then
     test: str  # the coordinator's own public test table
+    identity: PublicIdentity | None = None  # the coordinator's; None in a draft
+    identities: Mapping[str, PublicIdentity] = field(default_factory=dict)  # the sites'; not all of them in a draft
+    revoked: tuple[str, ...] = ()  # identities that nobody may use any more
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -85,8 +89,25 @@ class Terms:
         """The hash of everything two parties must have in common."""
         fields = dataclasses.asdict(self.settings)
         shared = {name: fields[name] for name in (*STUDY_KEYS, "total_records", "noise", "mode")}
-        parts = (PROTOCOL, self.name, list(self.sites.items()), self.schema_sha256, self.data, shared)
+        who = [str(self.identity or ""), [[name, str(one)] for name, one in self.identities.items()], list(self.revoked)]
+        parts = (PROTOCOL, self.name, list(self.sites.items()), self.schema_sha256, self.data, shared, who)
         return text_hash(to_json(parts))
+
+    @property
+    def coordinator(self) -> PublicIdentity:
+        """Whose questions a site answers."""
+        if self.identity is None:
+            raise InputError(f"{self.path} names no identity of the coordinator: 'tacit federation init' makes one")
+        return self.identity
+
+    def check_complete(self) -> None:
+        """Refuse a draft: a study runs when everybody's identity stands in its terms."""
+        _ = self.coordinator
+        if missing := [site for site in self.sites if site not in self.identities]:
+            raise InputError(
+                f"{self.path} has no identity of {', '.join(missing)}: each site makes its own with 'tacit federation "
+                "site identity', and 'tacit federation enrol' puts it into the terms"
+            )
 
     def published(self) -> Dataset | None:
         """The published data set of a trial, before the feature map; None: the records are in the sites' tables."""
@@ -132,7 +153,7 @@ class Terms:
 def read_terms(where: Path) -> Terms:
     """The terms in a file; paths in it are relative to its folder."""
     document = read_toml(where, ADVICE)
-    check_sections(where, document, ("server", "sites", "study", "running"))
+    check_sections(where, document, ("server", "sites", "study", "running", "coordinator", "identities", "revoked"))
     top = read_section(where, document, "", {"protocol": Key(integer(1)), "name": Key(text)})
     if top["protocol"] != PROTOCOL:
         raise InputError(f"{where} is of protocol {top['protocol']}, and this Tacit speaks {PROTOCOL}")
@@ -152,6 +173,7 @@ def read_terms(where: Path) -> Terms:
         optional=True,
     )
     settings, schema, data, declared = _study(where, document, sites)
+    own, others, revoked = _identities(where, document, sites)
     test = str(where.parent / running["test"]) if running["test"] else ""
     terms = Terms(
         where,
@@ -166,6 +188,9 @@ def read_terms(where: Path) -> Terms:
         running["answer_seconds"],
         running["ready_seconds"],
         test,
+        own,
+        others,
+        revoked,
     )
     if declared and declared != terms.schema_sha256:
         raise InputError(
@@ -193,6 +218,24 @@ def _sites(where: Path, document: Mapping[str, Any]) -> dict[str, int]:
         if name in RESERVED:
             raise InputError(f"{where}: a site cannot be called {name}: that is the name of another folder of kits")
     return {name: integer(1)(f"{where}: the records_max of site {name}", most) for name, most in section.items()}
+
+
+def _identities(
+    where: Path, document: Mapping[str, Any], sites: Mapping[str, int]
+) -> tuple[PublicIdentity | None, dict[str, PublicIdentity], tuple[str, ...]]:
+    """The coordinator's identity, the sites', and those that were revoked."""
+    top = read_section(where, document, "coordinator", {"identity": Key(text, "")}, optional=True)
+    named = read_section(where, document, "identities", {site: Key(text, "") for site in sites}, optional=True)
+    revoked = read_section(where, document, "revoked", {"identities": Key(texts, ())}, optional=True)["identities"]
+    own = PublicIdentity.parse(top["identity"]) if top["identity"] else None
+    others = {site: PublicIdentity.parse(line) for site, line in named.items() if line}
+    used = [("the coordinator", own)] if own else []
+    for name, one in [*used, *others.items()]:
+        if str(one) in revoked:
+            raise InputError(f"{where}: the identity of {name} is among those that were revoked")
+    if len({str(one) for one in (*others.values(), own) if one}) < len(others) + bool(own):
+        raise InputError(f"{where}: two parties have the same identity: each makes its own")
+    return own, others, tuple(str(PublicIdentity.parse(line)) for line in revoked)
 
 
 def _check_name(where: Path, what: str, name: str) -> None:

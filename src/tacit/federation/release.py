@@ -1,0 +1,82 @@
+"""The last look before anything leaves a site: only bytes that the journal knows, and no upload without its event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tacit.errors import PrivacyViolation
+from tacit.federation import wire
+from tacit.federation.at_work import study_folder
+from tacit.federation.departures import KEPT_BACK, LEFT
+from tacit.federation.journal import Journal
+from tacit.federation.messages import Answer, Reply
+from tacit.federation.policy import Site
+from tacit.results.folder import RunFolder
+from tacit.results.growing import Growing
+
+LIMIT = 1 << 31
+
+
+@dataclass
+class Charges:
+    """The uploads that a study's ledger has an event for; each look reads only the lines added since the last."""
+
+    ledger: Growing
+    uploads: set[str] = field(default_factory=set)
+
+    def cover(self, sha256: str) -> bool:
+        """Whether the ledger has an event for the upload with this hash."""
+        rows, anew = self.ledger.more()
+        if anew:
+            self.uploads.clear()
+        self.uploads.update(row["upload"] for row in rows if row["kind"] == "release")
+        return sha256 in self.uploads
+
+
+@dataclass
+class Release:
+    """What may leave a site; it knows nothing of how an answer was made, and believes only journal and ledger."""
+
+    journal: Journal
+    _charges: dict[str, Charges] = field(default_factory=dict)
+
+    def check(self, site: Site, data: bytes) -> None:
+        """Raise where these bytes must not leave; the journal learns what became of them.
+
+        Bytes that pass are marked as left after the check. Where the process dies before that, they count as left:
+        they may have.
+
+        Raises
+        ------
+        PrivacyViolation
+            With the reason.
+        """
+        sha256 = wire.digest(data)
+        try:
+            self._check(site, wire.reply(data, LIMIT), sha256)
+        except BaseException:
+            self.journal.departed(sha256, KEPT_BACK)
+            raise
+        self.journal.departed(sha256, LEFT)
+
+    def _check(self, site: Site, found: Reply, sha256: str) -> None:
+        if not self.journal.has_departed(sha256):
+            raise PrivacyViolation("these bytes are not in the journal: they do not leave")
+        if not isinstance(found, Answer):
+            return
+        if not np.isfinite(found.z).all():
+            raise PrivacyViolation("this upload has numbers that are not finite: it does not leave")
+        begun = self.journal.experiment(found.experiment)
+        if begun is None or begun.closed or begun.broken:
+            raise PrivacyViolation("this upload is of no study that is open here")
+        if found.experiment not in self._charges:
+            self._charges = {found.experiment: Charges(Growing(_ledger(site, found.experiment)))}
+        if not self._charges[found.experiment].cover(sha256):
+            raise PrivacyViolation("this upload has no event in the ledger: it does not leave")
+
+
+def _ledger(site: Site, experiment: str) -> Path:
+    return RunFolder.open(study_folder(site, experiment)).ledger

@@ -1,0 +1,157 @@
+"""A site's own process: it holds records, journal, ledger and identity, and opens no connection.
+
+Messages come over a link from the engine, which is confined and trusted with nothing. Only a question that the
+coordinator sealed for this site is considered; what leaves was journaled, charged, checked once more, and is sealed for
+the coordinator.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tacit.errors import InputError
+from tacit.federation import wire
+from tacit.federation.agent import SiteAgent
+from tacit.federation.agreement import agree
+from tacit.federation.engine import HUB, Engine, Running
+from tacit.federation.identity import Identity
+from tacit.federation.journal import Journal
+from tacit.federation.kits import check_address, read_kit
+from tacit.federation.link import BrokenLink, Frame, Kind
+from tacit.federation.policy import Site, read_site
+from tacit.federation.release import Release
+from tacit.federation.seal import OVERHEAD, OtherTerms, Unsealed, open_question, reply_header, seal_answer
+from tacit.federation.terms import Terms, read_terms
+
+LOOK = 0.5  # seconds between two looks at what else there is to do
+LONGEST = 30.0  # seconds to wait before an engine that keeps falling is started again
+SILENT = 15.0  # seconds without a sign of life, after which an engine is started again
+
+
+@dataclass
+class Vault:
+    """What a site does with the bytes an engine brings."""
+
+    path: Path  # site.toml
+    agent: SiteAgent
+    identity: Identity
+    release: Release
+    say: Callable[[str], None] = lambda line: None
+    dropped: int = 0
+    answered: float = 0.0  # when something last left
+    _read: tuple[bytes, Terms] | None = field(default=None, repr=False)
+
+    def answer(self, sealed: bytes) -> bytes | None:
+        """The sealed answer to a sealed question; None where the coordinator did not ask this site that.
+
+        Parameters
+        ----------
+        sealed
+            Bytes from anywhere.
+        """
+        site = read_site(self.path)
+        terms = self._terms(site)
+        try:
+            opened = open_question(
+                sealed,
+                self.identity,
+                terms.coordinator,
+                self.agent.limit,
+                site=site.name,
+                terms=bytes.fromhex(terms.digest),
+            )
+        except OtherTerms as other:
+            body = self.agent.refuse(reply_header(sealed).experiment.hex(), str(other))
+        except Unsealed as error:
+            self._drop(error)
+            return None
+        else:
+            body = self.agent.answer(opened.body)
+        self.release.check(site, body)
+        self.answered = time.time()
+        return seal_answer(body, reply_header(sealed), self.identity, terms.coordinator)
+
+    def _terms(self, site: Site) -> Terms:
+        """The site's own copy of the terms, read again where it has changed."""
+        content = site.study.read_bytes()
+        if self._read is None or self._read[0] != content:
+            self._read = content, read_terms(site.study)
+        return self._read[1]
+
+    def _drop(self, error: Unsealed) -> None:
+        self.dropped += 1
+        if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+            self.say(f"dropped {self.dropped} messages that the coordinator did not seal for this site: {error}")
+
+
+def run_vault(site: Site, seed: int | None, say: Callable[[str], None], stop: Callable[[], bool]) -> None:
+    """Work until somebody asks to stop; an engine that falls is started again."""
+    identity = Identity.open(site.identity)
+    with _alone(site.state), Journal.open(site.state) as journal:
+        agent = SiteAgent(site.path, journal, seed, say)
+        vault = Vault(site.path, agent, identity, Release(journal), say)
+        wait, told = 1.0, False
+        while not stop():
+            running = _engine(site).start()
+            if not told:
+                say(f"{site.name}: the agent is up; Ctrl-C stops it")
+                told = True
+            began = time.monotonic()
+            try:
+                _serve(vault, running, say, stop)
+            except BrokenLink as error:
+                say(f"the engine is gone ({error})")
+            finally:
+                running.stop()
+            wait = 1.0 if time.monotonic() - began > LONGEST else min(2.0 * wait, LONGEST)
+            end = time.monotonic() + wait
+            while time.monotonic() < end and not stop():
+                time.sleep(min(LOOK, wait))
+
+
+def _serve(vault: Vault, running: Running, say: Callable[[str], None], stop: Callable[[], bool]) -> None:
+    """Answer what comes over one link, until it breaks."""
+    heard = time.monotonic()
+    while not stop():
+        frame = running.link.receive(LOOK)
+        if frame is None:
+            if time.monotonic() - heard > SILENT:
+                raise BrokenLink(f"no sign of life for {SILENT:g} s")
+            continue
+        heard = time.monotonic()
+        if frame.kind is Kind.MESSAGE:
+            sealed = vault.answer(frame.data)
+            if sealed is not None:
+                running.link.send(Frame(Kind.MESSAGE, HUB, sealed))
+        elif frame.kind in (Kind.UP, Kind.DOWN):
+            say("connected to the coordinator" if frame.kind is Kind.UP else "no longer connected to the coordinator")
+
+
+def _engine(site: Site) -> Engine:
+    """The engine for this site's terms as they are now."""
+    terms = read_terms(site.study)
+    kit = read_kit(site.kit, site.name)
+    check_address(kit, terms)
+    limit = wire.HEADER_LIMIT + 1024 + agree(terms, terms.published()).zero.nbytes + OVERHEAD
+    return Engine(site.name, [HUB], kit.path, kit.address, limit, site.state / "engine.log")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One agent for a site."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / "agent.lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"an agent is at work in {folder} already") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
