@@ -15,7 +15,7 @@ from tacit.algorithms import Upload
 from tacit.algorithms.server import Full, Received
 from tacit.algorithms.steps import consensus_residual
 from tacit.errors import InputError
-from tacit.federation import wire
+from tacit.federation import SPEAKS, wire
 from tacit.federation.agreement import Agreement
 from tacit.federation.books import close_books, record_round, round_row
 from tacit.federation.messages import Answer, Close, Invitation, Ready, Refusal, Round
@@ -56,11 +56,13 @@ class Coordinator:
     folder: RunFolder
     experiment: str
     without: tuple[str, ...] = ()  # sites that are left out for good
+    speaks: range = SPEAKS  # versions of the messages
     state: ServerState = field(init=False)
     chain: Chain = field(init=False)
     charged: set[tuple[str, int]] = field(init=False)  # site and round
     marked: set[str] = field(init=False)  # sites whose noise protects nobody
     bad: Counter[str] = field(default_factory=Counter)
+    versions: dict[str, int] = field(default_factory=dict)  # what a site that is ready chose
 
     def __post_init__(self) -> None:
         self.state = self._restored()
@@ -116,12 +118,12 @@ class Coordinator:
     def _invite(self, exchange: Exchange, sites: Sequence[str]) -> list[str]:
         """The sites that take part, in the agents' order."""
         terms = self.agreement.terms
-        message = Invitation(self.experiment, terms.digest)
+        message = Invitation(self.experiment, terms.digest, (self.speaks[0], self.speaks[-1]))
         ready = []
         replies = exchange.ask(wire.encode(message), sites, terms.ready_seconds)
         for site in sites:
             try:
-                found = read_ready(replies[site], site, self.experiment, self.agreement.zero)
+                found = read_ready(replies[site], site, self.experiment, self.agreement.zero, self.speaks)
             except KeyError:
                 self.note(event="missing", site=site, round=self.state.round)
                 continue
@@ -132,6 +134,7 @@ class Coordinator:
                 self.note(event="refused", site=site, reason=shown(found.reason))
                 continue
             self._mark(found)
+            self.versions[site] = found.version
             self.note(event="ready", site=site)
             ready.append(site)
         return [site for site in self.agents if site in ready]
