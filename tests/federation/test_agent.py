@@ -114,7 +114,7 @@ def test_the_same_question_has_the_same_answer_and_costs_nothing_more(federation
 def test_an_answer_to_an_invitation_is_given_again(federation: Federation, agent: SiteAgent) -> None:
     answered(agent, question(federation, 1))
     for _ in range(2):
-        assert invite(agent, federation) == Ready(EXPERIMENT, "north", "seeded")
+        assert invite(agent, federation) == Ready(EXPERIMENT, "north", "seeded", 1)
     assert len(federation.account("north").state()["studies"]) == 1
     assert len(federation.released("north")) == 1
 
@@ -261,7 +261,7 @@ def test_hardened_noise_is_not(federation: Federation) -> None:
     answers = []
     for site in SITES[:2]:
         with federation.agent(site, None) as agent:
-            assert invite(agent, federation) == Ready(EXPERIMENT, site, "")
+            assert invite(agent, federation) == Ready(EXPERIMENT, site, "", 1)
             answers.append(answered(agent, question(federation, 1)).z)
     totals = ledger_totals(federation.folder("north").read_ledger())
     assert totals["non_private"] is None and headline(totals).startswith("Every record is protected")

@@ -58,7 +58,7 @@ BAD: dict[str, tuple[Callable[[Answer], bytes], str]] = {
     "empty": (lambda a: b"", ""),
     "pickle": (lambda a: pickle.dumps(list(a[:3])), "no message of Tacit's"),
     "question": (lambda a: wire.encode(Round(a.experiment, a.round, {}, a.z)), "cannot be read"),
-    "ready": (lambda a: wire.encode(Ready(a.experiment, a.site, "")), "it is not an answer to a round"),
+    "ready": (lambda a: wire.encode(Ready(a.experiment, a.site, "", 1)), "it is not an answer to a round"),
     "closed": (lambda a: wire.encode(Closed(a.experiment, a.site)), "it is not an answer to a round"),
 }
 
@@ -96,7 +96,7 @@ def test_one_number_that_is_none_is_enough(value: float) -> None:
 
 
 def test_other_answers_are_read_as_strictly() -> None:
-    ready, done = Ready(EXPERIMENT, "west", ""), Closed(EXPERIMENT, "west")
+    ready, done = Ready(EXPERIMENT, "west", "", 1), Closed(EXPERIMENT, "west")
     assert read_ready(wire.encode(ready), "west", EXPERIMENT, ZERO) == ready
     assert read_closed(wire.encode(done), "west", EXPERIMENT, ZERO) == done
     for read, wrong in ((read_ready, done), (read_ready, GOOD), (read_closed, ready), (read_closed, GOOD)):
@@ -201,7 +201,7 @@ def test_only_who_is_ready_is_asked(federation: Federation, agents: dict[str, Si
             return data
         said: dict[str, Reply] = {
             "refusal": Refusal(message.experiment, site, "\x1bno"),
-            "another": Ready(message.experiment, "west", ""),
+            "another": Ready(message.experiment, "west", "", 1),
             "not ready": Closed(message.experiment, site),
         }
         return wire.encode(said[kind]) if kind in said else b"garbage"

@@ -5,4 +5,5 @@ Everything here is independent of the engine that carries messages; `flare` hold
 
 from __future__ import annotations
 
-PROTOCOL = 1  # of the messages and files two parties must share; a party that speaks another is refused
+PROTOCOL = 1  # of the files two parties must share; a file of another is refused
+SPEAKS = range(1, 2)  # versions of the messages: a release speaks its own and the one before, so N talks to N+1

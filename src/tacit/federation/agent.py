@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tacit.errors import PrivacyViolation
-from tacit.federation import wire
+from tacit.errors import InputError, PrivacyViolation
+from tacit.federation import SPEAKS, wire
 from tacit.federation.agreement import agree, objections, own_records
 from tacit.federation.at_work import (
     AtWork,
@@ -24,7 +24,17 @@ from tacit.federation.at_work import (
 )
 from tacit.federation.departures import DAILY, now
 from tacit.federation.journal import Experiment, Journal
-from tacit.federation.messages import Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
+from tacit.federation.messages import (
+    Close,
+    Closed,
+    Invitation,
+    Question,
+    Ready,
+    Refusal,
+    Reply,
+    Round,
+    highest_common,
+)
 from tacit.federation.policy import Site, read_site
 from tacit.federation.terms import read_terms
 
@@ -44,6 +54,7 @@ class SiteAgent:
     journal: Journal
     seed: int | None = None  # noise from this seed: for tests, and of no protection
     log: Callable[[str], None] = lambda line: None  # what stays in the house
+    speaks: range = SPEAKS  # versions of the messages
     _at_work: AtWork | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _quiet: bool = False  # whether the log knows that refusals are only counted now
@@ -97,8 +108,9 @@ class SiteAgent:
             raise Refused(BROKEN)
         if isinstance(message, Invitation):
             self._at_work = None  # a site that refuses now does not go on with what it agreed to before
+            version = self._version(message)
             self._at_work = self._take_part(site, message)
-            return self._leave(Ready(message.experiment, site.name, mark(self.seed)))
+            return self._leave(Ready(message.experiment, site.name, mark(self.seed), version))
         if isinstance(message, Close) and self._has_closed(site, message):
             return self._leave(Closed(message.experiment, site.name))
         if self._at_work is None or self._at_work.experiment.id != message.experiment:
@@ -110,6 +122,12 @@ class SiteAgent:
         self._at_work.close(message.w)
         self._at_work = None
         return self._leave(Closed(message.experiment, site.name))
+
+    def _version(self, message: Invitation) -> int:
+        try:
+            return highest_common(message.speaks, self.speaks)
+        except InputError as error:
+            raise Refused(str(error)) from None
 
     def _reconsider(self, site: Site, message: Round) -> bytes:
         """The site's file or its copy of the terms has changed in the middle of a study: it decides anew."""

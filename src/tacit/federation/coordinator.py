@@ -16,7 +16,7 @@ from tacit.algorithms import Upload
 from tacit.algorithms.server import Full, Received
 from tacit.algorithms.steps import consensus_residual
 from tacit.errors import InputError
-from tacit.federation import wire
+from tacit.federation import SPEAKS, wire
 from tacit.federation.agreement import Agreement
 from tacit.federation.books import close_books, record_round, round_row
 from tacit.federation.messages import Answer, Close, Invitation, Ready, Refusal, Round
@@ -63,8 +63,8 @@ class Exchange(Protocol):
         """Take note of the version of the messages that a site chose."""
         ...
 
-    def wait(self, seconds: float) -> None:
-        """Wait until something happens, at most for some seconds."""
+    def wait(self, seconds: float) -> bool:
+        """Wait until something happens, at most for some seconds; whether anything can still happen."""
         ...
 
 
@@ -85,6 +85,7 @@ class Coordinator:
     folder: RunFolder
     experiment: str
     without: tuple[str, ...] = ()  # sites that are left out for good
+    speaks: range = SPEAKS  # versions of the messages
     state: ServerState = field(init=False)
     chain: Chain = field(init=False)
     charged: set[tuple[str, int]] = field(init=False)  # site and round
@@ -158,7 +159,10 @@ class Coordinator:
                 if self.told != tuple(ready):
                     self.told = tuple(ready)
                     self.note(event=WAITING, ready=ready, quorum=self.quorum)
-                return WAITING
+                if not exchange.wait(LOOK):
+                    return WAITING
+                self._check_possible()
+                continue
             self.told = None
             if self.state.round == self.agreement.part.rounds:
                 self._close(exchange, ready)
@@ -179,6 +183,11 @@ class Coordinator:
             exchange.wait(LOOK)
             ready = self._joined(exchange, ready)
         return ready
+
+    def _check_possible(self) -> None:
+        if len(self.wanted) < self.quorum:
+            reasons = "; ".join(f"{site}: {reason}" for site, reason in self.refusals.items())
+            raise InputError(f"the study cannot run, {self.quorum} sites must take part: {reasons}")
 
     def _joined(self, exchange: Exchange, ready: Sequence[str]) -> list[str]:
         """The ready sites and those that have become ready; whoever else is there is invited."""

@@ -74,9 +74,10 @@ class SealedExchange:
         """Every later question to this site is of this version."""
         self.versions[site] = version
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         """Wait until something comes, at most for some seconds."""
         self._take(seconds)
+        return True
 
     def _send(self, data: bytes, site: str, seconds: float, version: int, invitation: bool) -> None:
         if site not in self._present:

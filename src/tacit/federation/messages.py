@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from tacit.errors import InputError
+from tacit.federation import SPEAKS
 from tacit.types import Array
 
 
@@ -13,6 +15,7 @@ class Invitation(NamedTuple):
 
     experiment: str
     terms: str  # the hash of the study's terms
+    speaks: tuple[int, int] = (SPEAKS[0], SPEAKS[-1])  # the first and last version of the messages
 
 
 class Round(NamedTuple):
@@ -33,11 +36,12 @@ class Close(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The site takes part."""
+    """The site takes part. Invitation, Ready and Refusal stay as they are, so that any two releases can read them."""
 
     experiment: str
     site: str
     non_private: str  # "seeded" where its noise is no protection, else empty
+    version: int  # of every later message between the two
 
 
 class Answer(NamedTuple):
@@ -78,3 +82,19 @@ REPLIES: dict[str, type[Ready] | type[Answer] | type[Refusal] | type[Closed]] = 
     "refusal": Refusal,
     "closed": Closed,
 }
+
+
+def highest_common(theirs: tuple[int, int], ours: range = SPEAKS) -> int:
+    """The version that a site answers an invitation with: the highest that both speak."""
+    found = min(theirs[1], ours[-1])
+    if found < max(theirs[0], ours[0]):
+        older = "the coordinator" if theirs[1] < ours[0] else "this site"
+        raise InputError(
+            f"the coordinator speaks protocol {_shown(*theirs)}, and this site {_shown(ours[0], ours[-1])}: "
+            f"{older} needs a newer Tacit"
+        )
+    return found
+
+
+def _shown(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"

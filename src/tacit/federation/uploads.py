@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacit.errors import InputError
-from tacit.federation import wire
+from tacit.federation import SPEAKS, wire
 from tacit.federation.messages import Answer, Closed, Ready, Refusal, Reply
 from tacit.types import Array
 
@@ -49,11 +49,13 @@ def read_answer(data: bytes, site: str, experiment: str, t: int, zero: Array) ->
     return found
 
 
-def read_ready(data: bytes, site: str, experiment: str, zero: Array) -> Ready | Refusal:
-    """The answer to an invitation."""
+def read_ready(data: bytes, site: str, experiment: str, zero: Array, speaks: range = SPEAKS) -> Ready | Refusal:
+    """The answer to an invitation that offered the versions in `speaks`."""
     found = read_reply(data, site, experiment, zero)
     if not isinstance(found, (Ready, Refusal)):
         raise Rejected("it is not an answer to an invitation")
+    if isinstance(found, Ready) and found.version not in speaks:
+        raise Rejected(f"it chose protocol {found.version!r:.12}, and {speaks[0]} to {speaks[-1]} were offered")
     return found
 
 

@@ -103,13 +103,14 @@ def _made(kind: Any, header: dict[str, Any], array: Array | None) -> Any:
     for name, value in header.items():
         if not _fits(hints[name], value):
             raise Malformed(f"{name} of a message of kind {KINDS[kind]} has the wrong type")
-    return kind(**header, **dict.fromkeys(numbers, array))
+    plain = {name: tuple(value) if hints[name] == "versions" else value for name, value in header.items()}
+    return kind(**plain, **dict.fromkeys(numbers, array))
 
 
 @cache
 def _hints(kind: Any) -> dict[str, str]:
-    """What each field of a message is: int, str, counts or array."""
-    names = {int: "int", str: "str", Mapping[str, int]: "counts"}
+    """What each field of a message is: int, str, counts, versions or array."""
+    names = {int: "int", str: "str", Mapping[str, int]: "counts", tuple[int, int]: "versions"}
     return {name: names.get(hint, "array") for name, hint in get_type_hints(kind).items()}
 
 
@@ -119,4 +120,7 @@ def _fits(hint: str, value: Any) -> bool:
             return type(value) is int and value >= 0
         case "str":
             return isinstance(value, str) and len(value) < TEXT_LIMIT
+        case "versions":
+            numbers = isinstance(value, list) and len(value) == 2 and all(type(v) is int for v in value)
+            return numbers and 0 < value[0] <= value[1] < 2**16
     return isinstance(value, dict) and all(type(v) is int and v >= 0 for v in value.values())

@@ -101,10 +101,10 @@ def replacing(path: Path, private: bool = False, check: Callable[[], None] = lam
     flush_folder(path.parent)
 
 
-def make_once(path: Path, content: bytes) -> None:
+def make_once(path: Path, content: bytes, private: bool = False) -> None:
     """A file with this content, whole and on the disk when this returns; where another process was first, its file."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    handle = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    handle = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private or is_private(path))
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

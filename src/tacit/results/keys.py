@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ from tacit.state import state_folder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 LARGEST = 2**16  # bytes of a key file
 
@@ -58,7 +61,7 @@ class PublicKey:
 class SigningKey:
     """The half of a key that signs."""
 
-    pem: bytes
+    pem: bytes = field(repr=False)
     place: Path
 
     @property
@@ -70,7 +73,7 @@ class SigningKey:
         """64 bytes that only this key makes of the message."""
         return self._key.sign(message)
 
-    @property
+    @cached_property
     def _key(self) -> Ed25519PrivateKey:
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
@@ -88,7 +91,7 @@ class SigningKey:
 def own_key() -> SigningKey:
     """The key of this machine, which stands for its organisation; made the first time it is asked for."""
     place = state_folder() / "keys" / "ledger.key"
-    return SigningKey(_kept_secret(place, _new_key), place)
+    return SigningKey(_kept_secret(place, new_key), place)
 
 
 def read_signing_key(path: Path) -> SigningKey:
@@ -118,16 +121,33 @@ def read_public_key(path: Path) -> PublicKey:
     return PublicKey(found.public_bytes_raw())
 
 
+def read_secret(place: Path) -> bytes:
+    """The content of a file that only its owner may read."""
+    if not place.is_file():
+        raise absent("key", place)
+    with place.open("rb") as file:
+        if os.fstat(file.fileno()).st_mode & 0o077:
+            raise InputError(f"others may read {place}: 'chmod 600 {place}', and think about who has read it")
+        return file.read(LARGEST)
+
+
 def records_key() -> bytes:
     """32 random bytes for digests of records, which mean nothing to those who have not the key."""
     return _kept_secret(state_folder() / "keys" / "records.key", lambda: secrets.token_bytes(32))
 
 
-def _new_key() -> bytes:
+def new_key() -> bytes:
+    """An Ed25519 private key in PEM format."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    return pem_of(Ed25519PrivateKey.generate())
+
+
+def pem_of(key: Ed25519PrivateKey | X25519PrivateKey) -> bytes:
+    """A private key as a file of the usual format, without a password."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
 
-    return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _content(path: Path) -> bytes:
@@ -142,6 +162,4 @@ def _kept_secret(place: Path, make: Callable[[], bytes]) -> bytes:
     if not place.exists():
         make_folder(place.parent, exist_ok=True)
         make_once(place, make())
-    if place.stat().st_mode & 0o077:
-        raise InputError(f"others may read {place}: 'chmod 600 {place}', and think about who has read it")
-    return place.read_bytes()
+    return read_secret(place)
