@@ -93,6 +93,7 @@ class Coordinator:
     bad: Counter[str] = field(default_factory=Counter)
     losses: Counter[str] = field(default_factory=Counter)
     invited: set[str] = field(default_factory=set)  # and not heard of yet
+    joined: dict[str, float] = field(default_factory=dict)  # when a site that is ready had connected
     resting: dict[str, Rest] = field(default_factory=dict)
     told: tuple[str, ...] | None = None  # the sites that were too few when that was noted last
 
@@ -192,12 +193,15 @@ class Coordinator:
     def _joined(self, exchange: Exchange, ready: Sequence[str]) -> list[str]:
         """The ready sites and those that have become ready; whoever else is there is invited."""
         present = exchange.present()
-        going = {site for site in ready if site in present} | self._answers(exchange)
+        going = {site for site in ready if site in present and present[site] == self.joined[site]}
+        for site in ready:
+            if site not in going:
+                self.note(event="missing", site=site, round=self.state.round + 1)
+        going |= self._answers(exchange)
         for site in self._wanted_back(present):
             if site not in going and site not in self.invited:
                 self.invited.add(site)
-                terms = self.agreement.terms
-                exchange.post(wire.encode(self._invitation()), site, terms.ready_seconds)
+                exchange.post(wire.encode(self._invitation()), site, self.agreement.terms.ready_seconds)
         going |= self._answers(exchange)
         return [site for site in self.agents if site in going]
 
@@ -231,6 +235,7 @@ class Coordinator:
                 continue
             self._mark(found)
             self.bad[site] = 0
+            self.joined[site] = since
             exchange.agreed(site, found.version)
             self.note(event="ready", site=site)
             ready.add(site)

@@ -24,7 +24,7 @@ from tacit.federation.terms import Terms
 from tacit.results.files import make_folder, write_text
 
 HUB = "server"  # the kit of the hub, and its name
-AUTHORITY = "authority"
+AUTHORITY, ISSUED = "authority", "issued.json"
 CERTIFICATE, KEY, CA, ADDRESS = "own.crt", "own.key", "ca.crt", "address.json"
 FILES = frozenset({CERTIFICATE, KEY, CA, ADDRESS})
 DAYS = 360  # a certificate lasts
@@ -63,6 +63,7 @@ def provision(terms: Terms, out: Path, renew: Iterable[str] = ()) -> dict[str, P
         if not kit.exists() or name in renew:
             make_folder(kit, exist_ok=True, private=True)
             own, signed = _issue(name, key, certificate, terms.host if name == HUB else "")
+            _register(out, name, signed)
             write_text(kit / KEY, _private(own), private=True)
             write_text(kit / CERTIFICATE, _pem(signed), private=True)
             write_text(kit / CA, _pem(certificate), private=True)
@@ -118,6 +119,26 @@ def check_address(kit: Kit, terms: Terms) -> None:
             f"{kit.path} was made for {kit.address}, and {terms.path} says {terms.host}:{terms.port}: "
             "a change of the address needs renewed kits"
         )
+
+
+def issued(out: Path) -> dict[str, str]:
+    """The SHA-256 of the certificate that each party has now; those before it are worth nothing."""
+    path = out / AUTHORITY / ISSUED
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: 'tacit federation provision' makes the kits") from None
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+    return {str(name): str(digest) for name, digest in found.items()}
+
+
+def _register(out: Path, name: str, certificate: x509.Certificate) -> None:
+    """Take note of a new certificate before its kit is written: an older one counts no more."""
+    path = out / AUTHORITY / ISSUED
+    known = issued(out) if path.exists() else {}
+    known[name] = certificate.fingerprint(hashes.SHA256()).hex()
+    write_text(path, json.dumps(known, indent=1) + "\n", private=True)
 
 
 def _authority(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:

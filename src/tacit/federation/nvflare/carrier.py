@@ -14,6 +14,7 @@ import queue
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tacit.federation.link import BrokenLink, Frame, Kind, Link
@@ -32,16 +33,17 @@ def main() -> None:
     parser.add_argument("--address", required=True, help="host:port of the hub")
     parser.add_argument("--limit", type=int, required=True, help="the longest message, in bytes")
     parser.add_argument("--name", required=True, help="its own name")
-    parser.add_argument("--peers", required=True, help="whom it talks to, with commas")
+    parser.add_argument("--peers", required=True, help="whom it talks to, with commas; a hub's peers as name=SHA-256")
     given = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     link = Link(socket.socket(fileno=given.fd), given.limit)
     with contextlib.suppress(BrokenLink):
-        carry(link, given.kit, given.address, given.name, frozenset(given.peers.split(",")))
+        peers = dict(peer.partition("=")[::2] for peer in given.peers.split(","))
+        carry(link, given.kit, given.address, given.name, peers)
     os._exit(0)  # NVFlare's threads would linger
 
 
-def carry(link: Link, kit: Path, address: str, name: str, peers: frozenset[str]) -> None:
+def carry(link: Link, kit: Path, address: str, name: str, peers: Mapping[str, str]) -> None:
     """Frames both ways, until the link breaks."""
     configure(link.limit, peers)
     inward: queue.Queue[Frame] = queue.Queue(WAITING)
@@ -49,7 +51,7 @@ def carry(link: Link, kit: Path, address: str, name: str, peers: frozenset[str])
         name,
         f"grpcs://{address}",
         kit,
-        peers,
+        frozenset(peers),
         took=lambda peer, data: inward.put(Frame(Kind.MESSAGE, peer, data)),
         changed=lambda peer, up: inward.put(Frame(Kind.UP if up else Kind.DOWN, peer)),
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
+import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +32,15 @@ LONGEST_WAIT = 2  # seconds between two tries to connect; NVFlare's are up to 10
 log = logging.getLogger(__name__)
 
 
-def configure(limit: int, peers: frozenset[str]) -> None:
+def configure(limit: int, certificates: Mapping[str, str]) -> None:
     """Settings that NVFlare reads from a file in its workspace; there is none here. Before the first cell.
 
     Parameters
     ----------
     limit
         The longest payload. gRPC refuses a longer message before it reads it.
-    peers
-        Whose certificates a hub takes.
+    certificates
+        The sites that a hub takes, each with the SHA-256 of its certificate.
     """
     longest = limit + ENVELOPE
     options = [
@@ -56,13 +58,13 @@ def configure(limit: int, peers: frozenset[str]) -> None:
     comm_config.CommConfigurator._configuration = {
         "max_message_size": longest,
         "allow_adhoc_conns": False,
-        "grpc": {"max_workers": 4 + 2 * len(peers), "options": options},
+        "grpc": {"max_workers": 4 + 2 * len(certificates), "options": options},
     }
     comm_config.CommConfigurator._config_loaded = True
     conn_manager.MAX_WAIT = LONGEST_WAIT
     conn_manager.FRAME_THREAD_POOL_SIZE = 1  # unused: frames are handled where they are read
     conn_manager.ConnManager.process_frame = conn_manager.ConnManager.process_frame_task
-    OneStream.peers = peers
+    OneStream.certificates = certificates
     grpc_driver.Servicer = OneStream
 
 
@@ -132,18 +134,19 @@ def _head(origin: str, destination: str) -> dict[str, str]:
 
 
 class OneStream(grpc_driver.Servicer):  # type: ignore[misc]
-    """A site has one stream: a second one ends the first, and a certificate of nobody in the study gets none."""
+    """A site has one stream: a second one ends the first. A certificate that is not a site's present one gets none."""
 
-    peers: frozenset[str] = frozenset()
+    certificates: Mapping[str, str] = {}
     _open: dict[str, Any] = {}
     _lock = threading.Lock()
 
     def Stream(self, request_iterator: Any, context: Any) -> Iterator[Any]:
         """One connection of a site."""
-        names = context.auth_context().get("x509_common_name") or [b""]
-        site = names[0].decode("utf-8", "replace")
-        if site not in self.peers:
-            log.warning("a certificate of %r was turned away", site)
+        found = context.auth_context()
+        site = (found.get("x509_common_name") or [b""])[0].decode("utf-8", "replace")
+        pem = (found.get("x509_pem_cert") or [b""])[0].decode("ascii", "replace")
+        if not pem or self.certificates.get(site) != hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest():
+            log.warning("turned a certificate of %r away", site)
             context.cancel()
             return
         with self._lock:

@@ -1,0 +1,155 @@
+"""Conducting a study: the hub beside the coordinator, and the rounds over it until the study has ended."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InputError
+from tacit.federation import wire
+from tacit.federation.conduct import open_study
+from tacit.federation.coordinator import FINISHED, Coordinator, sites_file, untold
+from tacit.federation.engine import Engine, Running, hub_address
+from tacit.federation.exchange import SealedExchange
+from tacit.federation.identity import Identity
+from tacit.federation.kits import HUB, check_address, issued, read_kit
+from tacit.federation.link import BrokenLink
+from tacit.federation.seal import OVERHEAD
+from tacit.federation.terms import Terms
+from tacit.results.folder import RunFolder
+
+LISTEN_SECONDS = 60.0
+SILENT = 15.0  # seconds without a sign of life, after which a hub is started again
+LOOK = 0.25
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Conductor:
+    """A study on its way; `run` comes back when it has ended or somebody asked to stop."""
+
+    terms: Terms
+    engine: Engine
+    identity: Identity
+    coordinator: Coordinator
+    say: Say
+    stop: Callable[[], bool]
+    watch: Callable[[dict[str, Any]], None]  # a line of rounds.jsonl or sites.jsonl
+    read: dict[Path, int] = field(default_factory=dict)  # how far those files were shown
+    versions: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run folder."""
+        return self.coordinator.folder
+
+    def run(self) -> str:
+        """Conduct the study; a hub that falls is started again."""
+        self.read = {path: path.stat().st_size for path in self._files() if path.exists()}
+        with self.folder.locked():
+            while True:
+                check_free(self.engine.address)
+                running = self.engine.start()
+                try:
+                    return self._conduct(running)
+                except BrokenLink as error:
+                    self.say(f"the engine is gone ({error}): starting it again")
+                    self.coordinator.invited.clear()
+                    time.sleep(1.0)
+                finally:
+                    self._show()
+                    running.stop()
+
+    def _conduct(self, running: Running) -> str:
+        limit = wire.HEADER_LIMIT + 1024 + self.coordinator.agreement.zero.nbytes
+        exchange = SealedExchange(
+            running.link, self.terms, self.identity, self.coordinator.experiment, limit, self.say, self.versions
+        )
+        end = time.monotonic() + LISTEN_SECONDS
+        while not exchange.listening and not self.stop():
+            exchange.wait(LOOK)
+            if time.monotonic() > end:
+                raise BrokenLink(f"it does not listen on {self.engine.address} after {LISTEN_SECONDS:g} s")
+        self.say(f"listening on {self.engine.address}; waiting for {', '.join(self.coordinator.wanted) or 'no site'}")
+
+        def stop() -> bool:
+            self._show()
+            if time.monotonic() - exchange.heard > SILENT:
+                raise BrokenLink(f"no sign of life for {SILENT:g} s")
+            return self.stop()
+
+        return self.coordinator.conduct(exchange, stop)
+
+    def _files(self) -> tuple[Path, Path]:
+        return sites_file(self.folder), self.folder.path / "rounds.jsonl"
+
+    def _show(self) -> None:
+        """New lines of the two files, to the person who watches."""
+        for path in self._files():
+            if not path.exists():
+                continue
+            begin = min(self.read.get(path, 0), path.stat().st_size)  # a restored checkpoint cuts lines off
+            with path.open("rb") as file:
+                file.seek(begin)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    begin += len(line)
+                    self.watch(json.loads(line))
+            self.read[path] = begin
+
+
+def conduct(
+    terms: Terms,
+    kits: Path,
+    identity: Path,
+    out: Path,
+    say: Say,
+    stop: Callable[[], bool],
+    watch: Callable[[dict[str, Any]], None],
+    without: Sequence[str] = (),
+) -> tuple[RunFolder, str]:
+    """Run a study to its end, or take it up where it was left; some sites may be left out of it for good.
+
+    Parameters
+    ----------
+    kits
+        The folder that `provision` wrote.
+    identity
+        The coordinator's own, of which the public half stands in the terms.
+    """
+    terms.check_complete()
+    own = Identity.open(identity)
+    if own.public != terms.coordinator:
+        raise InputError(f"{identity} is not the identity that {terms.path} names as the coordinator's")
+    kit = read_kit(kits / HUB, HUB)
+    check_address(kit, terms)
+    coordinator = open_study(terms, out.resolve(), without)
+    if coordinator.without:
+        say(f"left out of this study: {', '.join(coordinator.without)}")
+    if coordinator.folder.finished and not untold(coordinator.folder):
+        return coordinator.folder, FINISHED
+    known = issued(kits)
+    peers = [f"{site}={known[site]}" for site in coordinator.agents if site in known]
+    limit = wire.HEADER_LIMIT + 1024 + coordinator.agreement.zero.nbytes + OVERHEAD
+    log = coordinator.folder.path / "engine.log"
+    engine = Engine(HUB, peers, kit.path, hub_address(terms.host, terms.port), limit, log)
+    conductor = Conductor(terms, engine, own, coordinator, say, stop, watch)
+    return coordinator.folder, conductor.run()
+
+
+def check_free(address: str) -> None:
+    """Refuse an address that another program listens on."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, int(port)))
+        except OSError as error:
+            raise InputError(f"cannot listen on {address} ({error.strerror}): is another server running?") from error
