@@ -21,6 +21,9 @@ from tacit.settings.rules import counts, integer, real
 from tacit.stopping import stop_signals
 
 
+IDENTITY = "coordinator.identity"
+
+
 @click.group(cls=NearestGroup)
 def federation() -> None:
     """Train together over a network: one coordinator, an agent at every site.
@@ -32,8 +35,8 @@ def federation() -> None:
     Examples:
       tacit federation demo                               everything on this machine, crashes included
       tacit federation init --schema schema.toml --sites north=250,south=200 --total-records 400
+      tacit federation enrol federation.toml north tacit-id-1:...
       tacit federation provision federation.toml --out kits
-      tacit federation site init kits/north --data north.csv --total-epsilon 3
       tacit federation run federation.toml --kits kits
     """
 
@@ -82,6 +85,7 @@ def init(file: Path, name: str, schema: str, data: str, **given: Any) -> None:
         real(0.0, 1.0)("delta", given["delta"]),
         given["host"],
         integer(1, 65535)("port", given["port"]),
+        _own_identity(file.resolve().parent / IDENTITY),
         file.resolve().parent,
     )
     write_text(file, text)
@@ -90,28 +94,62 @@ def init(file: Path, name: str, schema: str, data: str, **given: Any) -> None:
     except InputError:
         file.unlink()
         raise
-    stdout.print(f"{file}: read it, then 'tacit federation provision {file}'", soft_wrap=True, highlight=False)
+    stdout.print(
+        f"{file}: read it; 'tacit federation enrol' puts each site's identity into it, then 'tacit federation provision "
+        f"{file}' makes the kits",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+@federation.command()
+@click.argument("terms", type=click.Path(path_type=Path))
+@click.argument("site")
+@click.argument("identity")
+def enrol(terms: Path, site: str, identity: str) -> None:
+    """Put a site's IDENTITY, the line that 'tacit federation site identity' printed there, into the terms.
+
+    Compare the fingerprint with the site by telephone: who can put another line here can answer in the site's name.
+
+    \b
+    Examples:
+      tacit federation enrol federation.toml north tacit-id-1:...
+    """
+    from tacit.federation.draft import with_identity  # noqa: PLC0415
+    from tacit.federation.identity import PublicIdentity  # noqa: PLC0415
+    from tacit.federation.terms import read_terms  # noqa: PLC0415
+
+    public = PublicIdentity.parse(identity)
+    text = with_identity(read_terms(terms), site, public)
+    write_text(terms, text)
+    read = read_terms(terms)
+    stdout.print(f"{site}: fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
+    left = [name for name in read.sites if name not in read.identities]
+    rest = f"still without an identity: {', '.join(left)}" if left else f"complete; the terms' hash is {read.digest}"
+    stdout.print(rest, soft_wrap=True, highlight=False)
 
 
 @federation.command()
 @click.argument("terms", type=click.Path(path_type=Path))
 @click.option("--out", default="kits", type=click.Path(path_type=Path), help="folder for the kits [default: kits]")
+@click.option("--renew", multiple=True, metavar="NAME", help="make this kit again: the old one is worth nothing then")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
-def provision(terms: Path, out: Path, as_json: bool) -> None:
-    """Make a start-up kit for the server, the coordinator and every site.
+def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> None:
+    """Make a start-up kit for the server and every site.
 
-    Every kit holds a certificate of its own and must reach its owner by a safe way. Run again, it adds the kits of new
-    sites and leaves the others alone. The folder kits/authority signs certificates: keep it, and keep it secret.
+    A kit is a certificate, its key, the authority's certificate and an address. It lets its owner connect, and nothing
+    else. Run again, it adds the kits of new sites and leaves the others alone. The folder kits/authority signs
+    certificates: keep it, and keep it secret.
 
     \b
     Examples:
       tacit federation provision federation.toml --out kits
+      tacit federation provision federation.toml --out kits --renew north
     """
-    needs_engine()
-    from tacit.federation.flare.provision import provision as make  # noqa: PLC0415
+    from tacit.federation.kits import provision as make  # noqa: PLC0415
     from tacit.federation.terms import read_terms  # noqa: PLC0415
 
-    made = make(read_terms(terms), out)
+    made = make(read_terms(terms), out, renew)
     if as_json:
         print_json({name: str(path) for name, path in made.items()})
         return
@@ -123,9 +161,10 @@ def provision(terms: Path, out: Path, as_json: bool) -> None:
 @click.argument("terms", type=click.Path(path_type=Path))
 @click.option("--kits", default="kits", type=click.Path(path_type=Path), help="folder of the kits [default: kits]")
 @click.option("--out", type=click.Path(path_type=Path), help="the run folder [default: runs/federation-NAME]")
+@click.option("--identity", type=click.Path(path_type=Path), help="the coordinator's [default: beside the terms]")
 @click.option("--without", multiple=True, metavar="SITE", help="go on without this site for good; may be repeated")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
-def run(terms: Path, kits: Path, out: Path | None, without: tuple[str, ...], as_json: bool) -> None:
+def run(terms: Path, kits: Path, out: Path | None, identity: Path | None, without: tuple[str, ...], as_json: bool) -> None:
     """Run a study: wait for the sites, train, and go on after whatever happens.
 
     The same command takes a study up again that was stopped (Ctrl-C) or killed, from its last round; no budget is
@@ -140,14 +179,15 @@ def run(terms: Path, kits: Path, out: Path | None, without: tuple[str, ...], as_
     """
     needs_engine()
     from tacit.federation.coordinator import FINISHED  # noqa: PLC0415
-    from tacit.federation.flare.run import conduct  # noqa: PLC0415
+    from tacit.federation.conductor import conduct  # noqa: PLC0415
     from tacit.federation.summary import federated  # noqa: PLC0415
     from tacit.federation.terms import read_terms  # noqa: PLC0415
 
     read = read_terms(terms)
+    own = identity or terms.resolve().parent / IDENTITY
     place = out or Path("runs") / f"federation-{read.name}"
     with stop_signals(stderr.print) as stop, FederationWatch(stderr) as watch:
-        folder, outcome = conduct(read, kits, place, watch.say, stop, watch.line, without)
+        folder, outcome = conduct(read, kits, own, place, watch.say, stop, watch.line, without)
     if outcome != FINISHED:
         stderr.print("stopped: the same command goes on from here", soft_wrap=True, highlight=False)
         raise Exit(130)
@@ -176,7 +216,7 @@ def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
       tacit federation demo --json --out demo
     """
     needs_engine()
-    from tacit.federation.flare.demo import run_demo  # noqa: PLC0415
+    from tacit.federation.demo import run_demo  # noqa: PLC0415
 
     count = integer(10, 1000)("rounds", rounds)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it, its processes end with it
@@ -187,6 +227,13 @@ def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
         return
     for name, value in result.items():
         stdout.print(f"[bold]{name.replace('_', ' '):24}[/] {value}", highlight=False, soft_wrap=True)
+
+
+def _own_identity(path: Path) -> str:
+    """The coordinator's public identity; its private half is made where there is none."""
+    from tacit.federation.identity import Identity  # noqa: PLC0415
+
+    return str((Identity.open(path) if path.exists() else Identity.create(path)).public)
 
 
 def needs_engine() -> None:

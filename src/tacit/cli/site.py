@@ -9,7 +9,6 @@ import rich_click as click
 from tacit.cli.group import NearestGroup
 from tacit.cli.output import print_json, print_table, stderr, stdout
 from tacit.errors import InputError
-from tacit.results.files import write_text
 from tacit.settings.rules import real
 from tacit.stopping import stop_signals
 from tacit.views.tables import format_bytes, format_epsilon
@@ -23,36 +22,61 @@ def site() -> None:
 
     \b
     Examples:
-      tacit federation site init kits/north --data north.csv --total-epsilon 3
-      tacit federation site check kits/north/site.toml
-      tacit federation site start kits/north/site.toml
-      tacit federation site status kits/north/site.toml
-      tacit federation site transcript kits/north/site.toml
+      tacit federation site identity north
+      tacit federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
+      tacit federation site check north/site.toml
+      tacit federation site start north/site.toml
+      tacit federation site status north/site.toml
+      tacit federation site transcript north/site.toml
     """
 
 
 @site.command()
-@click.argument("kit", type=click.Path(path_type=Path))
-@click.option("--data", "table", default="", help="the site's table: a .csv or .parquet file")
-@click.option("--total-epsilon", required=True, metavar="NUMBER", help="what all studies on these records may spend")
-@click.option("--delta", default="1e-6", metavar="NUMBER", help="at this delta [default: 1e-6]")
-@click.option("--ledger", default="", help="the records' ledger, if there is one [default: a new one in the kit]")
-def init(kit: Path, table: str, total_epsilon: str, delta: str, ledger: str) -> None:
-    """Draft site.toml from the kit's federation.toml, and begin the ledger of these records.
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def identity(folder: Path, as_json: bool) -> None:
+    """Make this site's identity, or show the one that is there, for the coordinator to put into the terms.
+
+    The private half stays in FOLDER. Send the line to the coordinator, and compare the fingerprint by telephone.
 
     \b
     Examples:
-      tacit federation site init kits/north --data north.csv --total-epsilon 3
-      tacit federation site init kits/north --data north.csv --total-epsilon 3 --ledger /srv/tacit/patients.ledger
+      tacit federation site identity north
+    """
+    from tacit.federation.identity import Identity  # noqa: PLC0415
+    from tacit.federation.site_draft import IDENTITY  # noqa: PLC0415
+    from tacit.results.files import make_folder  # noqa: PLC0415
+
+    make_folder(folder, exist_ok=True, private=True)
+    path = folder / IDENTITY
+    public = (Identity.open(path) if path.exists() else Identity.create(path)).public
+    if as_json:
+        print_json({"identity": str(public), "fingerprint": public.fingerprint, "file": str(path)})
+        return
+    stdout.print(str(public), soft_wrap=True, highlight=False)
+    stdout.print(f"fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
+    stdout.print(f"{path} is private: nobody else gets it", soft_wrap=True, highlight=False)
+
+
+@site.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--kit", required=True, type=click.Path(path_type=Path), help="the start-up kit")
+@click.option("--terms", required=True, type=click.Path(path_type=Path), help="federation.toml, from the coordinator")
+@click.option("--data", "table", default="", help="the site's table: a .csv or .parquet file")
+@click.option("--total-epsilon", required=True, metavar="NUMBER", help="what all studies on these records may spend")
+@click.option("--delta", default="1e-6", metavar="NUMBER", help="at this delta [default: 1e-6]")
+@click.option("--ledger", default="", help="the records' ledger, if there is one [default: a new one in FOLDER]")
+def init(folder: Path, kit: Path, terms: Path, table: str, total_epsilon: str, delta: str, ledger: str) -> None:
+    """Draft site.toml in the site's own FOLDER, and begin the ledger of its records.
+
+    \b
+    Examples:
+      tacit federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
     """
     from tacit.federation.site_draft import draft  # noqa: PLC0415
 
     budget = real(0.0)("total-epsilon", total_epsilon), real(0.0, 1.0)("delta", delta)
-    path = kit / "site.toml"
-    if path.exists():
-        raise InputError(f"{path} exists: it is the site's to change")
-    text = draft(kit, table, budget, ledger)
-    write_text(path, text)
+    path = draft(folder, kit, terms, table, budget, ledger)
     stdout.print(f"{path}: go through it, then 'tacit federation site check {path}'", soft_wrap=True, highlight=False)
 
 
@@ -60,13 +84,13 @@ def init(kit: Path, table: str, total_epsilon: str, delta: str, ledger: str) -> 
 @SITE
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def check(site: Path, as_json: bool) -> None:
-    """Check everything there is before anything is released: files, schema, records, budget, certificate, locks.
+    """Check everything there is before anything is released: files, schema, records, budget, identity, kit.
 
     \b
     Examples:
-      tacit federation site check kits/north/site.toml
+      tacit federation site check north/site.toml
     """
-    from tacit.federation.flare.check import check_site  # noqa: PLC0415
+    from tacit.federation.preflight import check_site  # noqa: PLC0415
 
     found = check_site(site)
     if as_json:
@@ -87,14 +111,14 @@ def start(site: Path, seeded: str | None) -> None:
 
     \b
     Examples:
-      tacit federation site start kits/north/site.toml
+      tacit federation site start north/site.toml
     """
     from tacit.cli.federation import needs_engine  # noqa: PLC0415
 
     needs_engine()
     from tacit.federation.agreement import objections  # noqa: PLC0415
-    from tacit.federation.flare.check import check_own  # noqa: PLC0415
-    from tacit.federation.flare.site import run_agent  # noqa: PLC0415
+    from tacit.federation.preflight import check_own  # noqa: PLC0415
+    from tacit.federation.vault import run_vault  # noqa: PLC0415
     from tacit.settings.rules import integer  # noqa: PLC0415
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
@@ -104,7 +128,7 @@ def start(site: Path, seeded: str | None) -> None:
     if seed is not None:
         stderr.print("noise comes from a seed: this agent protects nobody (non_private: seeded)", style="bold red")
     with stop_signals(lambda sentence: stderr.print("stopping")) as stop:
-        run_agent(own, seed, lambda s: stderr.print(s, soft_wrap=True, highlight=False), stop)
+        run_vault(own, seed, lambda s: stderr.print(s, soft_wrap=True, highlight=False), stop)
 
 
 @site.command()
@@ -115,7 +139,7 @@ def status(site: Path, as_json: bool) -> None:
 
     \b
     Examples:
-      tacit federation site status kits/north/site.toml
+      tacit federation site status north/site.toml
     """
     from tacit.federation.site_status import site_status  # noqa: PLC0415
 
@@ -155,8 +179,8 @@ def transcript(site: Path, as_json: bool) -> None:
 
     \b
     Examples:
-      tacit federation site transcript kits/north/site.toml
-      tacit federation site transcript kits/north/site.toml --json > what-left.json
+      tacit federation site transcript north/site.toml
+      tacit federation site transcript north/site.toml --json > what-left.json
     """
     from tacit.federation.policy import read_site  # noqa: PLC0415
     from tacit.federation.transcript import transcript as read  # noqa: PLC0415
@@ -204,7 +228,7 @@ def close(experiment: str, site: Path) -> None:
 
     \b
     Examples:
-      tacit federation site close 3f2a9c kits/north/site.toml
+      tacit federation site close 3f2a9c north/site.toml
     """
     from tacit.federation.site_status import close_study  # noqa: PLC0415
 

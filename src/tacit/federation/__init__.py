@@ -1,6 +1,6 @@
 """Studies among real sites: who agrees to what, what leaves a site, and how a study survives crashes.
 
-Everything here is independent of the engine that carries messages; `flare` holds the adapter to NVFlare.
+Everything here is independent of the engine that carries messages; `nvflare` holds the only programs that import it.
 """
 
 from __future__ import annotations

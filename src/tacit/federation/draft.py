@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from tacit.data import read_schema
+from tacit.errors import no_such
 from tacit.federation import PROTOCOL
-from tacit.federation.terms import schema_hash, text_hash
+from tacit.federation.identity import PublicIdentity
+from tacit.federation.terms import Terms, schema_hash, text_hash
 
 
 def draft_terms(
@@ -21,6 +24,7 @@ def draft_terms(
     delta: float,
     host: str,
     port: int,
+    identity: str,
     folder: Path = Path(),
 ) -> str:
     """TOML text with a remark on every key, for a file in this folder."""
@@ -36,6 +40,7 @@ def draft_terms(
         name=name,
         host=host,
         port=port,
+        identity=identity,
         sites="\n".join(f"{site} = {most}" for site, most in sites.items()),
         what=what,
         hashed=hashed,
@@ -47,6 +52,22 @@ def draft_terms(
     )
 
 
+def with_identity(terms: Terms, site: str, identity: PublicIdentity) -> str:
+    """The text of the terms with a site's identity in them, in the place of the one it had."""
+    if site not in terms.sites:
+        raise no_such("site", site, terms.sites)
+    line = f'{site} = "{identity}"\n'
+    text = terms.path.read_text(encoding="utf-8")
+    head, found, rest = text.partition("[identities]")
+    if not found:
+        return f"{text.rstrip()}\n\n[identities]\n{line}"
+    first, _, body = rest.partition("\n")
+    end = re.search(r"^\[", body, re.MULTILINE)
+    section, after = (body[: end.start()], body[end.start() :]) if end else (body, "")
+    kept = [row for row in section.splitlines() if row.strip() and not re.match(rf"{re.escape(site)}\s*=", row)]
+    return f"{head}[identities]{first}\n" + "".join(f"{row}\n" for row in kept) + line + (f"\n{after}" if after else "")
+
+
 DRAFT = """\
 # The terms of a federated study: every site gets a copy, reads it, and holds it against its own site.toml.
 protocol = {protocol}
@@ -55,6 +76,11 @@ name = "{name}"
 [server]
 host = "{host}"        # the name by which the sites reach the coordinator's machine; only this port must be open there
 port = {port}
+
+[coordinator]
+identity = "{identity}"  # signs every question and the model
+
+[identities]           # each site makes its own ('tacit federation site identity'); 'tacit federation enrol' puts it here
 
 [sites]                # each with the most records it may bring: declared by the parties, not counted
 {sites}

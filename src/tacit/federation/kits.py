@@ -71,8 +71,8 @@ def provision(terms: Terms, out: Path, renew: Iterable[str] = ()) -> dict[str, P
     return kits
 
 
-def read_kit(path: Path, owner: str) -> Kit:
-    """A kit, where it is whole, its owner's, in date, and nothing but a kit.
+def read_kit(path: Path, owner: str | None = None) -> Kit:
+    """A kit, where it is whole, in date, nothing but a kit, and its owner's where one is named.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def read_kit(path: Path, owner: str) -> Kit:
         name = str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(f"{path} is damaged: {error}") from error
-    if name != owner:
+    if owner is not None and name != owner:
         raise InputError(f"{path} is the kit of {name}, and not of {owner}")
     if certificate.public_key() != key.public_key():
         raise InputError(f"{path / KEY} is not the key of {CERTIFICATE} beside it")

@@ -12,7 +12,7 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.federation.agreement import agree
-from tacit.federation.flare.local import LocalFederation, local_federation
+from tacit.federation.local_cluster import LocalFederation, local_federation
 from tacit.federation.site_status import site_status
 from tacit.federation.summary import federated
 from tacit.federation.terms import Terms

@@ -21,14 +21,15 @@ from tacit.data import load
 from tacit.errors import InputError
 from tacit.federation import PROTOCOL
 from tacit.federation.agreement import agree
-from tacit.federation.flare.provision import provision
+from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
+from tacit.federation.kits import provision
 from tacit.federation.policy import read_site
 from tacit.federation.replay import participation, replay
-from tacit.federation.site_draft import draft
+from tacit.federation.site_draft import IDENTITY, draft
 from tacit.federation.terms import Terms, read_terms
 from tacit.federation.wire import array_digest
-from tacit.results.files import read_arrays, write_text
+from tacit.results.files import make_folder, read_arrays, write_text
 from tacit.results.folder import RunFolder, read_lines
 
 
@@ -60,29 +61,41 @@ class LocalFederation:
         return self.root / "run"
 
     @property
+    def identity(self) -> Path:
+        """The coordinator's identity."""
+        return self.root / "coordinator.identity"
+
+    @property
     def kits(self) -> Path:
         """The start-up kits."""
         return self.root / "kits"
 
     def site(self, name: str) -> Path:
         """A site's file."""
-        return self.kits / name / "site.toml"
+        return self.root / "sites" / name / "site.toml"
 
     def prepare(self) -> Terms:
         """Terms, kits and site files, as the commands make them."""
+        own = Identity.create(self.identity).public
+        folders = {name: self.site(name).parent for name in self.sites}
+        for folder in folders.values():
+            make_folder(folder, private=True)
+        identities = {name: str(Identity.create(folder / IDENTITY).public) for name, folder in folders.items()}
         terms = {
             "protocol": PROTOCOL,
             "name": "local",
             "server": {"host": "localhost", "port": free_port()},
             "sites": dict(self.sites),
+            "coordinator": {"identity": str(own)},
+            "identities": identities,
             "study": {"data": self.data, "total_records": sum(self.sites.values()), **self.study},
             "running": dict(self.running),
         }
         write_text(self.terms, tomli_w.dumps(terms))
         read = read_terms(self.terms)
-        for name, kit in provision(read, self.kits).items():
-            if name in self.sites:
-                write_text(self.site(name), draft(kit, "", (10.0, 1e-6), ""))
+        kits = provision(read, self.kits)
+        for name, folder in folders.items():
+            draft(folder, kits[name], self.terms, "", (10.0, 1e-6), "")
         return read
 
     def start_agent(self, name: str, **variables: str) -> None:
@@ -93,8 +106,8 @@ class LocalFederation:
 
     def start_coordinator(self, **variables: str) -> None:
         """The coordinator's command; given again, it goes on with the study."""
-        words = ("federation", "run", str(self.terms), "--kits", str(self.kits), "--out", str(self.run), "--json")
-        self.coordinator = start_tacit(self.root / "coordinator.txt", *words, **variables)
+        words = ("federation", "run", str(self.terms), "--kits", str(self.kits), "--out", str(self.run))
+        self.coordinator = start_tacit(self.root / "coordinator.txt", *words, "--json", **variables)
 
     def kill_coordinator(self) -> None:
         """As a power cut would."""

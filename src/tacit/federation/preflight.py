@@ -1,0 +1,67 @@
+"""Everything a site can check before it takes part; nothing is released by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InputError
+from tacit.federation import PROTOCOL
+from tacit.federation.agreement import Agreement, agree, objections, own_records
+from tacit.federation.identity import Identity
+from tacit.federation.journal import Journal
+from tacit.federation.kits import Kit, check_address, read_kit
+from tacit.federation.policy import Site, read_site
+from tacit.federation.terms import read_terms
+from tacit.results.account import Account
+
+
+def check_site(path: Path) -> dict[str, Any]:
+    """What was found, by name; what would keep this site from taking part is one error that says all of it."""
+    site, agreement, kit = check_own(path)
+    if reasons := objections(site, agreement):
+        raise InputError("; ".join(reasons))
+    state, plan, terms = Account.open(site.ledger).state(), agreement.plan, agreement.terms
+    return {
+        "site": site.name,
+        "study": terms.name,
+        "terms": terms.digest,
+        "protocol": PROTOCOL,
+        "schema": f"{terms.schema_sha256[:12]}…, as agreed",
+        "records": "loaded; within records_max",
+        "server": f"{terms.host}:{terms.port}",
+        "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
+        "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
+        "budget": f"{state['epsilon_used']:.4g} of {state['total_epsilon']:g} used or set aside",
+        "open_studies": f"{_open(site, terms.digest)} of these terms, of at most {site.accepts.open_studies_max}",
+        "coordinator": f"identity {terms.coordinator.fingerprint}",
+        "identity": f"{terms.identities[site.name].fingerprint}, as in the terms",
+        "certificate": f"valid until {kit.expires:%Y-%m-%d}" + (": renew it soon" if kit.expires_soon else ""),
+    }
+
+
+def _open(site: Site, terms: str) -> int:
+    """How many studies of these terms have begun here and not ended."""
+    if not (site.state / "journal.sqlite").is_file():
+        return 0
+    with Journal.read(site.state) as journal:
+        return sum(begun.terms == terms and not begun.closed for begun in journal.experiments())
+
+
+def check_own(path: Path) -> tuple[Site, Agreement, Kit]:
+    """The site's own affairs: its files, records, identity and kit, whatever it thinks of the study."""
+    site = read_site(path)
+    terms = read_terms(site.study)
+    published = terms.published()
+    agreement = agree(terms, published)
+    Account.open(site.ledger)
+    own_records(site, agreement, published)
+    terms.check_complete()
+    if Identity.open(site.identity).public != terms.identities.get(site.name):
+        raise InputError(
+            f"{site.identity} is not the identity that {terms.path} has for {site.name}: enrol this one, or put the "
+            "other in its place"
+        )
+    kit = read_kit(site.kit, site.name)
+    check_address(kit, agreement.terms)
+    return site, agreement, kit
