@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import Agreement, agree, own_records
 from tacit.federation.at_work import study_folder
 from tacit.federation.conduct import open_study
-from tacit.federation.coordinator import FINISHED, REGROUP, Coordinator, request
+from tacit.federation.coordinator import FINISHED, Coordinator
 from tacit.federation.journal import Journal
 from tacit.federation.messages import Answer, Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
 from tacit.federation.policy import Site, read_site
@@ -239,6 +240,25 @@ class Local:
     asked: list[tuple[Question, tuple[str, ...]]] = field(default_factory=list)
     left: dict[str, list[bytes]] = field(default_factory=dict)  # what every site's agent returned
 
+    since: Counter[str] = field(default_factory=Counter)  # one more: the site has connected again
+    _posted: dict[str, bytes | None] = field(default_factory=dict)
+
+    def present(self) -> Mapping[str, float]:
+        return {site: float(self.since[site]) for site in self.agents}
+
+    def post(self, data: bytes, site: str, seconds: float) -> None:
+        self._posted[site] = self.ask(data, [site], seconds).get(site)
+
+    def posted(self) -> Mapping[str, bytes | None]:
+        found, self._posted = self._posted, {}
+        return found
+
+    def agreed(self, site: str, version: int) -> None:
+        """Versions are an envelope's affair, and there is none here."""
+
+    def wait(self, seconds: float) -> bool:
+        return False
+
     def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
         message = wire.question(data, LIMIT)
         self.asked.append((message, tuple(sites)))
@@ -260,11 +280,10 @@ def keep_open(site: str, message: Question) -> str:
 
 
 def conducted(coordinator: Coordinator, exchange: Local, tries: int = 100) -> str:
-    """A study to its end, whatever the sites and requests to regroup make of it."""
+    """A study to its end, whatever the sites make of it."""
     found = ""
     for _ in range(tries):
-        request(coordinator.folder, REGROUP).unlink(missing_ok=True)
-        found = coordinator.conduct(exchange, coordinator.agreement.terms.agents)
+        found = coordinator.conduct(exchange)
         if found == FINISHED:
             break
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from tacit.errors import InputError
 from tacit.federation import books, coordinator
 from tacit.federation.agent import SiteAgent
-from tacit.federation.coordinator import FINISHED, REGROUP, STOPPED, WAITING, Coordinator, request, sites_file
+from tacit.federation.coordinator import FINISHED, STOPPED, WAITING, Coordinator, sites_file
 from tacit.federation.messages import Close, Invitation, Question, Round
 from tacit.federation.replay import participation, replay
 from tacit.federation.server_state import journal_w
@@ -75,7 +75,7 @@ def test_a_federation_is_the_study_in_one_process(tmp_path: Path, study: dict[st
     federation = make_federation(tmp_path, {"study": study}, accept)
     with federation.agents() as agents:
         made, exchange = federation.coordinator(), Local(agents, keep_open)
-        assert made.conduct(exchange, SITES) == FINISHED
+        assert made.conduct(exchange) == FINISHED
     assert participation(made.folder) == [list(SITES)] * 4
     check(federation, made, exchange)
     assert (federation.run.read_model()["w"] == made.state.w[:, 0]).all()
@@ -90,17 +90,17 @@ def test_a_federation_is_the_study_in_one_process(tmp_path: Path, study: dict[st
 def test_the_order_in_which_sites_are_gathered_does_not_matter(federation: Federation) -> None:
     with federation.agents() as agents:
         study = federation.coordinator()
-        assert study.conduct(Local(agents), ("west", "north", "south")) == FINISHED
+        assert study.conduct(Local({site: agents[site] for site in ("west", "north", "south")})) == FINISHED
         check_like_replay(federation, study)
 
 
-def every_other(study: Coordinator, missing: str) -> Any:
+def every_other(exchange: Local, missing: str) -> Any:
     """A site that is away in every second round, and back after it."""
 
     def fault(site: str, message: Question) -> str:
-        if isinstance(message, Round) and message.round % 2 == 0:
-            request(study.folder, REGROUP).touch()
-            return "question" if site == missing else ""
+        if isinstance(message, Round) and message.round % 2 == 0 and site == missing:
+            exchange.since[site] += 1
+            return "question"
         return keep_open(site, message)
 
     return fault
@@ -108,7 +108,8 @@ def every_other(study: Coordinator, missing: str) -> Any:
 
 def test_a_site_that_is_missing_now_and_then(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     study = federation.coordinator()
-    exchange = Local(agents, every_other(study, "south"))
+    exchange = Local(agents)
+    exchange.fault = every_other(exchange, "south")
     assert conducted(study, exchange) == FINISHED
     assert participation(study.folder) == [list(SITES), ["north", "west"]] * 2
     assert study.state.bases == (4, 3, 4)
@@ -124,7 +125,7 @@ def test_an_answer_that_is_lost_was_given_and_is_rolled_back(
     def fault(site: str, message: Question) -> str:
         lost = site == "west" and isinstance(message, Round) and message.round in {1, 3}
         if lost:
-            request(study.folder, REGROUP).touch()
+            exchange.since[site] += 1
         return "answer" if lost else keep_open(site, message)
 
     exchange = Local(agents, fault)
@@ -155,7 +156,7 @@ def test_a_coordinator_that_dies_goes_on_where_it_was(
     for _ in range(20):
         study = federation.coordinator()
         try:
-            assert study.conduct(exchange, SITES) == FINISHED
+            assert study.conduct(exchange) == FINISHED
             break
         except Crash:
             continue
@@ -209,7 +210,7 @@ def story(federation: Federation, rng: random.Random) -> None:
             exchange = Local(agents, fault, left=left)
             try:
                 for _ in range(3):
-                    if study.conduct(exchange, SITES) == FINISHED:
+                    if study.conduct(exchange) == FINISHED:
                         check(federation, study, exchange)
                         return
                     check_covered(federation, exchange, study.experiment)
@@ -228,40 +229,32 @@ def test_below_the_quorum_nothing_is_lost(federation: Federation, agents: dict[s
 
     exchange = Local(agents, fault)
     study = federation.coordinator()
-    assert study.conduct(exchange, SITES) == WAITING
+    assert study.conduct(exchange) == WAITING
     assert study.state.round == 1
-    assert study.conduct(exchange, ["west"]) == WAITING  # one alone is not even asked
+    assert study.conduct(Local({"west": agents["west"]}, left=exchange.left)) == WAITING  # one alone is not even asked
     away.remove("north")
     study = federation.coordinator()
-    assert study.conduct(exchange, SITES) == FINISHED
+    assert study.conduct(exchange) == FINISHED
     second = [message for message, _ in exchange.asked if isinstance(message, Round) and message.round == 2]
     assert len(second) == 2
     assert second[0].w.tobytes() == second[1].w.tobytes() and second[0].bases == second[1].bases
     events = [line["event"] for line in read_lines(sites_file(study.folder))]
-    assert events.count(WAITING) == 2 and "missing" in events
+    assert events.count(WAITING) == 1 and "missing" in events
     check(federation, study, exchange)
 
 
 def test_without_sites_it_waits(federation: Federation) -> None:
     study = federation.coordinator()
-    assert study.conduct(Local({}), []) == WAITING
+    assert study.conduct(Local({})) == WAITING
     assert study.state.round == 0 and not study.folder.finished
 
 
-@pytest.mark.parametrize("word", [STOPPED, REGROUP])
-def test_a_request_is_heard_between_two_rounds(federation: Federation, agents: dict[str, SiteAgent], word: str) -> None:
+def test_a_request_to_stop_is_heard_between_two_rounds(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     study = federation.coordinator()
-
-    def fault(site: str, message: Question) -> str:
-        if isinstance(message, Round) and message.round == 2:
-            request(study.folder, word).touch()
-        return keep_open(site, message)
-
-    exchange = Local(agents, fault)
-    assert study.conduct(exchange, SITES) == word and study.state.round == 2
-    request(study.folder, word).unlink()
+    exchange = Local(agents, keep_open)
+    assert study.conduct(exchange, stopping(study, 2)) == STOPPED and study.state.round == 2
     study = federation.coordinator()
-    assert study.conduct(exchange, SITES) == FINISHED
+    assert study.conduct(exchange) == FINISHED
     check(federation, study, exchange)
 
 
@@ -309,16 +302,17 @@ def test_a_folder_with_something_else_in_it_is_not_touched(federation: Federatio
     assert (federation.root / "run" / file).read_text() == "dear"
 
 
+def stopping(study: Coordinator, rounds: int) -> Callable[[], bool]:
+    return lambda: study.state.round == rounds
+
+
 def test_a_seeded_site_marks_the_whole_study(federation: Federation) -> None:
     with ExitStack() as stack:
         agents = {s: stack.enter_context(federation.agent(s, SEED if s == "south" else None)) for s in SITES}
         for words in ([STOPPED, STOPPED, FINISHED], [FINISHED]):  # gathered again and again, and opened again
             study = federation.coordinator()
-            for word in words:
-                request(study.folder, STOPPED).touch()
-                if word == FINISHED:
-                    request(study.folder, STOPPED).unlink()
-                assert study.conduct(Local(agents), SITES) == word
+            for number, word in enumerate(words, 1):
+                assert study.conduct(Local(agents), stopping(study, number if word == STOPPED else 9)) == word
     marks = [row for row in study.folder.read_ledger() if row["kind"] == "non_private"]
     assert marks == [{"kind": "non_private", "agent": "south", "reason": "seeded"}]
     privacy = study.folder.read_summary()["privacy"]
@@ -329,7 +323,7 @@ def test_hardened_sites_keep_the_promise(federation: Federation) -> None:
     with federation.agents(None) as agents:
         study = federation.coordinator()
         exchange = Local(agents, keep_open)
-        assert study.conduct(exchange, SITES) == FINISHED
+        assert study.conduct(exchange) == FINISHED
     check_duals(federation, study)
     check_covered(federation, exchange, study.experiment)
     totals = ledger_totals(study.folder.read_ledger())
@@ -345,7 +339,7 @@ def test_the_books_of_a_study_that_has_ended(tmp_path: Path, monkeypatch: pytest
     write_table(tmp_path / "test.csv", 9)
     with federation.agents() as agents:
         study = federation.coordinator()
-        assert study.conduct(Local(agents), ["north"]) == FINISHED
+        assert study.conduct(Local(agents)) == FINISHED
     rows = study.folder.read_metrics()
     assert [row["round"] for row in rows] == [1, 2, 3, 4] and all(row["test_error"] is not None for row in rows)
     told = federated(study.folder)

@@ -99,7 +99,7 @@ def test_honest_sites_are_never_turned_away(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(coordinator_module, "check_reach", noted)
     with federation.agents(None) as agents:
         made = federation.coordinator()
-        assert made.conduct(Local(agents, keep_open), SITES) == FINISHED
+        assert made.conduct(Local(agents, keep_open)) == FINISHED
     assert len(shares) == 12 and max(shares) < 0.5
 
 
@@ -107,7 +107,7 @@ def test_steps_that_take_a_model_beyond_all_bounds_are_called_so(tmp_path: Path)
     steep = {"algorithm": "objpm", "local_updates": 10, "regulariser": "l2", "beta": 50.0, "eta": 1.0}
     federation = make_federation(tmp_path, {"study": {"noise_multiplier": 100.0, **steep}}, ACCEPT)
     with federation.agents(None) as agents, pytest.raises(InputError, match=r"in round 1 .* choose a smaller eta"):
-        federation.coordinator().conduct(Local(agents, keep_open), SITES)
+        federation.coordinator().conduct(Local(agents, keep_open))
     assert federation.coordinator().state.round == 0  # nothing of it was saved
 
 
@@ -144,7 +144,7 @@ def test_a_hostile_site_ends_no_study(tmp_path: Path, kind: str, algorithm: str)
     federation = make_federation(tmp_path, {"study": {"algorithm": algorithm, **several}}, ACCEPT)
     with federation.agents(None) as agents:
         study, exchange = federation.coordinator(), Local(agents, keep_open, forging(HOSTILE[kind]))
-        assert study.conduct(exchange, SITES) == FINISHED
+        assert study.conduct(exchange) == FINISHED
     rows = list(read_lines(study.folder.path / "rounds.jsonl"))
     assert [row["answered"] for row in rows] == [["north", "south"]] * 4
     assert [sorted(row["rejected"]) for row in rows] == [["west"]] * PATIENCE + [[]]
@@ -176,7 +176,7 @@ def test_a_site_at_the_edge_of_its_reach_does_not_take_the_model_away(tmp_path: 
                 return wire.encode(found._replace(z=expected.z + push))
 
             exchange = Local(agents, keep_open, forge)
-            assert study.conduct(exchange, SITES) == FINISHED
+            assert study.conduct(exchange) == FINISHED
         assert all(row["answered"] == list(SITES) for row in read_lines(study.folder.path / "rounds.jsonl"))
         radius = study._reach("north", 12, study.state.w).radius
         sizes.append(float(np.abs(study.state.w).max()) / radius)
@@ -198,7 +198,7 @@ def test_a_model_beyond_all_bounds_is_not_saved(
     monkeypatch.setattr(coordinator_module, "check_reach", lambda z, expected: None)
     monkeypatch.setattr(coordinator_module, "save", save)
     study = federation.coordinator()
-    assert study.conduct(Local(agents, keep_open, forging(HOSTILE["1.7e308"])), SITES) == FINISHED
+    assert study.conduct(Local(agents, keep_open, forging(HOSTILE["1.7e308"]))) == FINISHED
     assert max(saved) < 1e3
     rejected = [line for line in read_lines(sites_file(study.folder)) if line["event"] == "rejected"]
     assert [line["site"] for line in rejected] == ["west"] and "beyond all bounds" in rejected[0]["reason"]
@@ -231,7 +231,7 @@ def stop_after(study: Coordinator, rounds: int) -> Any:
 
 def test_a_study_goes_on_without_a_site(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     study = federation.coordinator()
-    study.conduct(Local(agents, stop_after(study, 2)), SITES)
+    study.conduct(Local(agents, stop_after(study, 2)))
     before = study.state
     study = without(federation, "west")
     assert study.agents == ("north", "south") and study.state.round == 2
@@ -239,7 +239,7 @@ def test_a_study_goes_on_without_a_site(federation: Federation, agents: dict[str
     rest = [before.server.z[p] - before.server.lam[p] / rho for p in (0, 1)]
     assert np.allclose(study.state.w, sum(rest) / 2.0)  # line 5 over those that are left
     exchange = Local(agents, keep_open)
-    assert study.conduct(exchange, SITES) == FINISHED
+    assert study.conduct(exchange) == FINISHED
     assert {sites for message, sites in exchange.asked} == {("north", "south")}
     rows = list(read_lines(study.folder.path / "rounds.jsonl"))
     assert [row["answered"] for row in rows] == [list(SITES)] * 2 + [["north", "south"]] * 2
@@ -254,10 +254,10 @@ def test_a_study_goes_on_without_a_site(federation: Federation, agents: dict[str
 
 def test_a_site_that_was_left_out_stays_out(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     study = without(federation, "west", "west")
-    study.conduct(Local(agents, stop_after(study, 1)), SITES)
+    study.conduct(Local(agents, stop_after(study, 1)))
     again = federation.coordinator()  # without a word of it
     assert again.agents == ("north", "south") and again.without == ("west",) and again.state.round == 1
-    assert again.conduct(Local(agents, keep_open), SITES) == FINISHED
+    assert again.conduct(Local(agents, keep_open)) == FINISHED
 
 
 def test_who_can_be_left_out(federation: Federation) -> None:
@@ -280,9 +280,9 @@ def test_the_round_under_way_keeps_its_w(federation: Federation, agents: dict[st
         return "question" if late else keep_open(site, message)
 
     first = Local(agents, fault)
-    study.conduct(first, SITES)
+    study.conduct(first)
     study, second = without(federation, "west"), Local(agents, keep_open)
-    assert study.conduct(second, SITES) == FINISHED
+    assert study.conduct(second) == FINISHED
     asked = [m for m, _ in (*first.asked, *second.asked) if isinstance(m, Round) and m.round == 2]
     assert len(asked) == 2 and asked[0].w.tobytes() == asked[1].w.tobytes()
     assert [row["first"] for row in federation.released("north", study.experiment)] == [1, 2, 3, 4]
@@ -294,7 +294,7 @@ def test_a_poisoned_checkpoint_names_the_way_on(
 ) -> None:
     """As a version that looked at nothing left it: in the checkpoint, and in the w that was about to be sent."""
     study = federation.coordinator()
-    study.conduct(Local(agents, stop_after(study, 2)), SITES)
+    study.conduct(Local(agents, stop_after(study, 2)))
     files = [study.folder.checkpoints / name for name in ("objp.npz", "sending.npz")]
     kept = read_arrays(files[0])
     del kept["sites"]
@@ -304,7 +304,7 @@ def test_a_poisoned_checkpoint_names_the_way_on(
     with pytest.raises(InputError, match=r"from west that no honest site sends.*with --without west"):
         federation.coordinator()
     study, exchange = without(federation, "west"), Local(agents, keep_open)
-    assert study.conduct(exchange, SITES) == FINISHED
+    assert study.conduct(exchange) == FINISHED
     assert np.abs(study.state.w).max() < 100.0
     assert {site: len(federation.released(site, study.experiment)) for site in ("north", "south")} == {
         "north": 4,
@@ -316,7 +316,7 @@ def test_a_checkpoint_that_is_poisoned_through_and_through_cannot_go_on(
     federation: Federation, agents: dict[str, SiteAgent]
 ) -> None:
     study = federation.coordinator()
-    study.conduct(Local(agents, stop_after(study, 2)), SITES)
+    study.conduct(Local(agents, stop_after(study, 2)))
     file = study.folder.checkpoints / "objp.npz"
     kept = read_arrays(file)
     kept["server_z"] += 1e149
@@ -335,7 +335,7 @@ def test_a_left_out_site_is_not_told_of_the_end(federation: Federation, agents: 
     from tacit.federation.flare.run import untold
 
     study = federation.coordinator()
-    study.conduct(Local(agents, stop_after(study, 1)), SITES)
+    study.conduct(Local(agents, stop_after(study, 1)))
     study = without(federation, "west")
     assert conducted(study, Local(agents, keep_open)) == FINISHED
     assert untold(study.folder) == ["north", "south"]

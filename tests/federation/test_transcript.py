@@ -53,7 +53,7 @@ def test_all_that_leaves_is_told(tmp_path: Path) -> None:
             return "answer" if isinstance(message, Round) and message.round == 2 and site == "west" else ""
 
         exchange = Local(agents, fault)
-        assert federation.coordinator().conduct(exchange, SITES) == FINISHED
+        assert federation.coordinator().conduct(exchange) == FINISHED
         for site in SITES:
             found = transcript(federation.site(site))
             assert [line.departure.sha256 for line in found.lines] == [

@@ -140,7 +140,7 @@ def test_a_study_goes_on_without_what_is_rejected(
 ) -> None:
     """The model is, to the bit, that of a study in which the site was missing; both duals agree."""
     study, exchange = federation.coordinator(), Local(agents, keep_open, forging(BAD[kind][0], lambda t: t % 2 == 0))
-    assert study.conduct(exchange, SITES) == FINISHED
+    assert study.conduct(exchange) == FINISHED
     assert participation(study.folder) == [list(SITES), ["north", "south"]] * 2
     check_like_replay(federation, study)
     check_duals(federation, study)
@@ -155,7 +155,7 @@ def test_a_study_goes_on_without_what_is_rejected(
 
 def test_a_site_that_keeps_sending_garbage_is_left_out(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     study, exchange = federation.coordinator(), Local(agents, keep_open, forging(lambda answer: b"garbage"))
-    assert study.conduct(exchange, SITES) == FINISHED
+    assert study.conduct(exchange) == FINISHED
     assert asked(exchange) == [SITES] * PATIENCE + [("north", "south")] * (4 - PATIENCE)
     check_like_replay(federation, study)
 
@@ -165,7 +165,7 @@ def test_a_good_answer_makes_up_for_bad_ones(tmp_path: Path) -> None:
     with federation.agents() as agents:
         study = federation.coordinator()
         exchange = Local(agents, keep_open, forging(lambda answer: b"", lambda t: t % PATIENCE != 0))
-        assert study.conduct(exchange, SITES) == FINISHED
+        assert study.conduct(exchange) == FINISHED
     assert asked(exchange) == [SITES] * 9
 
 
@@ -175,7 +175,7 @@ def test_a_site_is_forgiven_when_the_sites_are_gathered_anew(
     exchange = Local(agents, keep_open, forging(lambda answer: b"", lambda t: t == 1))
     study = Coordinator(federation.agreement, federation.coordinator().study, federation.run, EXPERIMENT)
     study.bad["west"] = PATIENCE - 1  # as another gathering left it
-    assert study.conduct(exchange, SITES) == FINISHED
+    assert study.conduct(exchange) == FINISHED
     assert asked(exchange) == [SITES] * 4
 
 
@@ -184,12 +184,12 @@ def test_nonsense_from_too_many_makes_the_study_wait(federation: Federation, age
         return b"garbage" if site != "north" and isinstance(message, Round) else data
 
     study, exchange = federation.coordinator(), Local(agents, keep_open, forge)
-    assert study.conduct(exchange, SITES) == WAITING
+    assert study.conduct(exchange) == WAITING
     assert study.state.round == 0 and participation(study.folder) == []
     assert asked(exchange) == [SITES] * PATIENCE
     assert len({wire.encode(message) for message, _ in exchange.asked if isinstance(message, Round)}) == 1
     exchange.forge = lambda site, message, data: data
-    assert study.conduct(exchange, SITES) == FINISHED
+    assert study.conduct(exchange) == FINISHED
     check_like_replay(federation, study)
     check_covered(federation, exchange, study.experiment)
 
@@ -211,7 +211,7 @@ def test_only_who_is_ready_is_asked(federation: Federation, agents: dict[str, Si
         return "answer" if away else keep_open(site, message)
 
     study, exchange = federation.coordinator(), Local(agents, fault, forge)
-    assert study.conduct(exchange, SITES) == FINISHED
+    assert study.conduct(exchange) == FINISHED
     assert asked(exchange) == [("north", "west")] * 4
     notes = [line for line in read_lines(sites_file(study.folder)) if line.get("site") == "south"]
     assert [line["event"] for line in notes] == [{"missing": "missing", "refusal": "refused"}.get(kind, "rejected")]
@@ -227,7 +227,7 @@ def test_a_site_that_refuses_a_round_is_left_out_and_says_why(
         return wire.encode(Refusal(message.experiment, site, "out of paper")) if refuses else data
 
     study, exchange = federation.coordinator(), Local(agents, keep_open, forge)
-    assert study.conduct(exchange, SITES) == FINISHED
+    assert study.conduct(exchange) == FINISHED
     assert asked(exchange) == [SITES] * 2 + [("north", "south")] * 2
     assert list(read_lines(study.folder.path / "rounds.jsonl"))[1]["rejected"] == {"west": "out of paper"}
     check_duals(federation, study)

@@ -60,7 +60,6 @@ class Conductor:
                     return self._conduct(running)
                 except BrokenLink as error:
                     self.say(f"the engine is gone ({error}): starting it again")
-                    self.coordinator.invited.clear()
                     time.sleep(1.0)
                 finally:
                     self._show()

@@ -36,7 +36,7 @@ FINISHED, STOPPED, WAITING = "finished", "stopped", "waiting"
 PATIENCE = 3  # bad answers in a row, after which a site is left alone for a while
 GATHER = 10.0  # seconds to wait for sites that are not connected, once a quorum is ready
 LOOK = 0.05  # seconds between two looks for sites
-REST, LONGEST_REST = 15.0, 600.0  # seconds that a site which was lost again is left alone
+REST, LONGEST_REST = 15.0, 600.0  # seconds that a site which was too slow, or sent nonsense, is left alone
 WORDS = ("ready", "closed", "refused", "left out")  # what says whether a site waits for the end of a study
 
 
@@ -93,7 +93,7 @@ class Coordinator:
     bad: Counter[str] = field(default_factory=Counter)
     losses: Counter[str] = field(default_factory=Counter)
     invited: set[str] = field(default_factory=set)  # and not heard of yet
-    joined: dict[str, float] = field(default_factory=dict)  # when a site that is ready had connected
+    asked: dict[str, float] = field(default_factory=dict)  # when a site that was invited had connected
     resting: dict[str, Rest] = field(default_factory=dict)
     told: tuple[str, ...] | None = None  # the sites that were too few when that was noted last
 
@@ -153,6 +153,10 @@ class Coordinator:
 
         A site that connects later, or again, is invited beside the rounds and joins them when it is ready.
         """
+        for memory in (self.invited, self.resting, self.bad):  # a new exchange is a new beginning
+            memory.clear()
+        if self.folder.finished and not self.wanted:
+            return FINISHED
         ready = self._gather(exchange, stop)
         while not stop():
             ready = self._joined(exchange, ready)
@@ -193,7 +197,7 @@ class Coordinator:
     def _joined(self, exchange: Exchange, ready: Sequence[str]) -> list[str]:
         """The ready sites and those that have become ready; whoever else is there is invited."""
         present = exchange.present()
-        going = {site for site in ready if site in present and present[site] == self.joined[site]}
+        going = {site for site in ready if site in present and present[site] == self.asked[site]}
         for site in ready:
             if site not in going:
                 self.note(event="missing", site=site, round=self.state.round + 1)
@@ -201,6 +205,7 @@ class Coordinator:
         for site in self._wanted_back(present):
             if site not in going and site not in self.invited:
                 self.invited.add(site)
+                self.asked[site] = present[site]
                 exchange.post(wire.encode(self._invitation()), site, self.agreement.terms.ready_seconds)
         going |= self._answers(exchange)
         return [site for site in self.agents if site in going]
@@ -220,41 +225,39 @@ class Coordinator:
         ready = set()
         for site, data in exchange.posted().items():
             self.invited.discard(site)
-            since = exchange.present().get(site, 0.0)
             if data is None:
-                self._miss(site, since, self.state.round)
+                self._miss(site, self.state.round)
                 continue
             try:
                 found = read_ready(data, site, self.experiment, self.agreement.zero, self.speaks)
             except Rejected as error:
                 self.note(event="rejected", site=site, reason=str(error))
-                self._leave_alone(site, since)
+                self._leave_alone(site)
                 continue
             if isinstance(found, Refusal):
-                self._refused(site, since, found)
+                self._refused(site, found)
                 continue
             self._mark(found)
             self.bad[site] = 0
-            self.joined[site] = since
             exchange.agreed(site, found.version)
             self.note(event="ready", site=site)
             ready.add(site)
         return ready
 
-    def _miss(self, site: str, since: float, t: int) -> None:
+    def _miss(self, site: str, t: int) -> None:
         self.note(event="missing", site=site, round=t)
-        self._leave_alone(site, since)
+        self._leave_alone(site)
 
-    def _refused(self, site: str, since: float, found: Refusal, **more: int) -> None:
+    def _refused(self, site: str, found: Refusal, **more: int) -> None:
         reason = shown(found.reason)
         self.note(event="refused", site=site, reason=reason, **more)
-        self.resting[site] = Rest(since, math.inf, reason)
+        self.resting[site] = Rest(self.asked[site], math.inf, reason)
 
-    def _leave_alone(self, site: str, since: float) -> None:
-        """A site that was lost once may be asked again at once; a slow one does not hold up every round."""
+    def _leave_alone(self, site: str) -> None:
+        """Longer each time, so that a slow site does not hold up every round; one that connects again is asked at once."""
         self.losses[site] += 1
-        rest = 0.0 if self.losses[site] == 1 else min(LONGEST_REST, REST * 2.0 ** (self.losses[site] - 2))
-        self.resting[site] = Rest(since, time.monotonic() + rest)
+        rest = min(LONGEST_REST, REST * 2.0 ** (self.losses[site] - 1))
+        self.resting[site] = Rest(self.asked[site], time.monotonic() + rest)
 
     def _mark(self, ready: Ready) -> None:
         """A site whose noise is no protection makes the whole study non-private, and the ledger says so."""
@@ -271,10 +274,9 @@ class Coordinator:
         self._charge(ready, t)
         message = Round(self.experiment, t, dict(zip(agents, state.bases, strict=True)), w)
         data = wire.encode(message)
-        since = dict(exchange.present())
         replies = exchange.ask(data, ready, self.agreement.terms.answer_seconds)
         reaches = {site: self._reach(site, t, w) for site in ready}
-        uploads, going_on, rejected = self._sort(replies, reaches, t, since)
+        uploads, going_on, rejected = self._sort(replies, reaches, t)
         server, model = self._receive(t, w, server, uploads, going_on, rejected)
         if len(uploads) < self.agreement.terms.quorum:
             return going_on  # the same round, with the same w, is asked for again
@@ -334,6 +336,7 @@ class Coordinator:
             worst = max(uploads, key=lambda site: float(np.abs(uploads[site].z).max()))
             del uploads[worst]
             going_on.remove(worst)
+            self._leave_alone(worst)
             rejected[worst] = "with it the model would be beyond all bounds"
             self.note(event="rejected", site=worst, round=t, reason=rejected[worst])
             if len(uploads) < self.agreement.terms.quorum:
@@ -348,20 +351,19 @@ class Coordinator:
         return admissible(model) and admissible(server.z) and bool(np.isfinite(server.lam).all())
 
     def _sort(
-        self, replies: Mapping[str, bytes], reaches: Mapping[str, Reach], t: int, since: Mapping[str, float]
+        self, replies: Mapping[str, bytes], reaches: Mapping[str, Reach], t: int
     ) -> tuple[dict[str, Answer], list[str], dict[str, str]]:
         """The uploads that count, the sites to go on with, and the reasons of those that do not count."""
         uploads: dict[str, Answer] = {}
         going_on: list[str] = []
         rejected: dict[str, str] = {}
         for site, expected in reaches.items():
-            connected = since.get(site, 0.0)
             try:
                 found = read_answer(replies[site], site, self.experiment, t, self.agreement.zero)
                 if isinstance(found, Answer):
                     check_reach(found.z, expected)
             except KeyError:
-                self._miss(site, connected, t)
+                self._miss(site, t)
                 continue
             except Rejected as error:
                 rejected[site] = str(error)
@@ -370,11 +372,11 @@ class Coordinator:
                 if self.bad[site] < PATIENCE:
                     going_on.append(site)
                 else:
-                    self._leave_alone(site, connected)
+                    self._leave_alone(site)
                 continue
             if isinstance(found, Refusal):
                 rejected[site] = shown(found.reason)
-                self._refused(site, connected, found, round=t)
+                self._refused(site, found, round=t)
                 continue
             self.bad[site] = 0
             uploads[site] = found
