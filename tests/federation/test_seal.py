@@ -37,6 +37,7 @@ from tacit.federation.seal import (
     seal_question,
     verify_evidence,
 )
+from tacit.federation.terms import SITE_NAME
 from tacit.federation.uploads import Rejected, read_ready
 from tests.federation.helpers import EXPERIMENT, SITES, Federation, check_like_replay, make_federation
 
@@ -44,7 +45,7 @@ LIMIT = 1000
 TERMS, STUDY = bytes(range(32)), bytes.fromhex(EXPERIMENT)
 HEADER = Header(1, QUESTION, TERMS, STUDY, "north")
 BODY = b"round 7"
-NAMES = st.from_regex(seal.SITE_NAME, fullmatch=True)
+NAMES = st.from_regex(SITE_NAME, fullmatch=True)
 HEADERS = st.builds(
     Header,
     st.integers(0, 2**16 - 1),
