@@ -223,6 +223,14 @@ def test_bases_are_counts(bases: Any) -> None:
     assert decoded(raw(header | {"bases": bases}, body)) is None
 
 
+@pytest.mark.parametrize("speaks", [[], [1], [1, 2, 3], [2, 1], [0, 1], [-1, 1], [1, 2**16], [1, 10**40], [True, 2],
+                                    [1.0, 2], ["1", "2"], "12", {"1": 2}, 1, None, [[1], 2]])  # fmt: skip
+def test_versions_are_a_first_and_a_last(speaks: Any) -> None:
+    header, body = parts(Invitation("e", "t", (1, 2**16 - 1)))
+    assert decoded(raw(header, body)).speaks == (1, 2**16 - 1)
+    assert decoded(raw(header | {"speaks": speaks}, body)) is None
+
+
 class Bomb:
     def __reduce__(self) -> Any:
         raise AssertionError("nothing is ever executed to read a message")

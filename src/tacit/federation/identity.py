@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tacit.errors import InputError
 from tacit.results.files import make_once
-from tacit.results.keys import PublicKey, SigningKey, new_key, pem_of, read_secret
+from tacit.results.keys import PublicKey, SigningKey, new_key, pem_of, private_key, read_secret
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -31,7 +31,7 @@ ENCRYPTION_OVERHEAD = 48  # bytes: an encapsulated key of 32 and a tag of 16
 _END = b"-----END PRIVATE KEY-----\n"
 _RAW = 32 + 32 + 64  # bytes of both keys and the signature
 _PRIME = 2**255 - 19
-_ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303021885
+_ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022
 _SMALL_ORDER = (0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8)  # y of the points that one signature fits any text for
 
 
@@ -125,7 +125,7 @@ class Identity:
     @classmethod
     def open(cls, path: Path) -> Identity:
         """The identity in a file, which must be whole and readable for its owner alone."""
-        content = read_secret(path)
+        content = read_secret(path, "identity")
         _, _, pems = content.partition(b"\n")
         first, end, second = pems.partition(_END)
         found = _loaded(path, first + end, second)
@@ -160,15 +160,10 @@ class Identity:
 
 def _loaded(path: Path, signing: bytes, sealing: bytes) -> Identity | None:
     """The identity of two keys in PEM format; None where they are not that."""
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
 
-    try:
-        one, other = load_pem_private_key(signing, password=None), load_pem_private_key(sealing, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        return None
+    one, other = private_key(signing), private_key(sealing)
     if not isinstance(one, Ed25519PrivateKey) or not isinstance(other, X25519PrivateKey):
         return None
     return Identity(path, SigningKey(pem_of(one), path), other)

@@ -75,14 +75,9 @@ class SigningKey:
 
     @cached_property
     def _key(self) -> Ed25519PrivateKey:
-        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
 
-        try:
-            found = load_pem_private_key(self.pem, password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            found = None
+        found = private_key(self.pem)
         if not isinstance(found, Ed25519PrivateKey):
             raise InputError(f"{self.place} is not an Ed25519 private key in PEM format without a password")
         return found
@@ -121,10 +116,21 @@ def read_public_key(path: Path) -> PublicKey:
     return PublicKey(found.public_bytes_raw())
 
 
-def read_secret(place: Path) -> bytes:
+def private_key(pem: bytes) -> object:
+    """The private key in PEM format without a password; None where that is not what the bytes are."""
+    from cryptography.exceptions import InternalError, UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
+    try:
+        return load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError):  # the last: a key with another's length
+        return None
+
+
+def read_secret(place: Path, kind: str = "key") -> bytes:
     """The content of a file that only its owner may read."""
     if not place.is_file():
-        raise absent("key", place)
+        raise absent(kind, place)
     with place.open("rb") as file:
         if os.fstat(file.fileno()).st_mode & 0o077:
             raise InputError(f"others may read {place}: 'chmod 600 {place}', and think about who has read it")

@@ -1,0 +1,502 @@
+"""Envelopes: what one party sealed for another opens there, to the bit, and nothing else opens anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.errors import InputError
+from tacit.federation import SPEAKS, seal, wire
+from tacit.federation.agent import SiteAgent
+from tacit.federation.coordinator import FINISHED, WAITING, Coordinator, sites_file
+from tacit.federation.identity import Identity, PublicIdentity
+from tacit.federation.messages import Close, Invitation, Ready, highest_common
+from tacit.federation.seal import (
+    ANSWER,
+    HANDSHAKE,
+    HEAD_LIMIT,
+    OVERHEAD,
+    QUESTION,
+    Header,
+    Opened,
+    OtherTerms,
+    Unsealed,
+    open_answer,
+    open_question,
+    reply_header,
+    seal_answer,
+    seal_question,
+    verify_evidence,
+)
+from tacit.federation.terms import SITE_NAME
+from tacit.federation.uploads import Rejected, read_ready
+from tests.federation.helpers import EXPERIMENT, SITES, Federation, check_like_replay, make_federation
+
+LIMIT = 1000
+TERMS, STUDY = bytes(range(32)), bytes.fromhex(EXPERIMENT)
+HEADER = Header(1, QUESTION, TERMS, STUDY, "north")
+BODY = b"round 7"
+NAMES = st.from_regex(SITE_NAME, fullmatch=True)
+HEADERS = st.builds(
+    Header,
+    st.integers(0, 2**16 - 1),
+    st.just(QUESTION),
+    st.binary(min_size=32, max_size=32),
+    st.binary(min_size=16, max_size=16),
+    NAMES,
+    st.just(bytes(32)),
+)
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Who has which identity."""
+
+    center: Identity
+    north: Identity
+    south: Identity
+
+    def asked(self, body: bytes = BODY, header: Header = HEADER) -> bytes:
+        return seal_question(body, header, self.center, self.north.public)
+
+    def said(self, question: bytes, body: bytes = BODY) -> bytes:
+        return seal_answer(body, reply_header(question), self.north, self.center.public)
+
+    def read(self, data: Any, header: Header = HEADER, limit: int = LIMIT) -> Opened:
+        """What north reads."""
+        return open_question(
+            data,
+            self.north,
+            self.center.public,
+            limit,
+            site=header.site,
+            terms=header.terms,
+            experiment=header.experiment,
+            versions=(header.version,),
+        )
+
+    def heard(self, data: Any, question: bytes, limit: int = LIMIT) -> Opened:
+        """What the coordinator hears from north."""
+        return open_answer(data, self.center, self.north.public, limit, reply_header(question))
+
+
+@pytest.fixture(scope="module")
+def we(tmp_path_factory: pytest.TempPathFactory) -> Parties:
+    root = tmp_path_factory.mktemp("parties")
+    return Parties(*(Identity.create(root / name) for name in ("center", "north", "south")))
+
+
+def forged(header: Header, inside: bytes, receiver: PublicIdentity) -> bytes:
+    """What anybody can make who knows a public identity."""
+    head = seal._head(header)
+    return head + receiver.encrypt(inside, head)
+
+
+def inside(data: bytes, receiver: Identity) -> bytes:
+    """Signature and body of a message, for its receiver to do with as he likes."""
+    found = receiver.decrypt(data[seal._parse(data)[1] :], data[: seal._parse(data)[1]])
+    assert found is not None
+    return found
+
+
+def refused(what: Callable[..., object], *given: Any, match: str | None = None) -> None:
+    with pytest.raises(Unsealed, match=match):
+        what(*given)
+
+
+@given(st.binary(max_size=300), HEADERS)
+def test_what_is_sealed_comes_back_to_the_bit(we: Parties, body: bytes, header: Header) -> None:
+    question = we.asked(body, header)
+    found = we.read(question, header)
+    assert (found.header, found.body) == (header, body)
+    assert len(question) == len(body) + OVERHEAD - 41 + len(header.site) and OVERHEAD < 400
+    answer = we.said(question, body[::-1])
+    heard = we.heard(answer, question)
+    assert heard.body == body[::-1]
+    assert heard.header == header._replace(kind=ANSWER, answers=hashlib.sha256(question).digest())
+    assert len(answer) == len(question)
+
+
+def test_header_fields_at_their_limits(we: Parties) -> None:
+    for version in (0, 2**16 - 1):
+        for site in ("a", "0" + "-" * 40):
+            header = Header(version, QUESTION, b"\xff" * 32, b"\xff" * 16, site)
+            assert we.read(we.asked(b"", header), header).body == b""
+    assert len(seal._head(HEADER._replace(site="x" * 41))) == HEAD_LIMIT
+    bad: list[dict[str, Any]] = [
+        {"version": -1}, {"version": 2**16}, {"version": True}, {"version": 1.0}, {"kind": ""}, {"kind": "other"},
+        {"terms": b""}, {"terms": bytes(33)}, {"experiment": bytes(15)}, {"experiment": bytes(17)}, {"answers": b""},
+        {"site": ""}, {"site": "x" * 42}, {"site": "North"}, {"site": "nörth"}, {"site": "../x"}, {"site": "-x"},
+        {"answers": bytes([1] * 32)}, {"terms": bytes(31), "experiment": bytes(17)},
+    ]  # fmt: skip
+    for change in bad:
+        refused(we.asked, BODY, HEADER._replace(**change))
+    refused(seal_answer, BODY, HEADER._replace(kind=ANSWER), we.north, we.center.public, match="no message with")
+
+
+def test_every_changed_byte_is_refused(we: Parties) -> None:
+    """As the site would open it, and as it would were its expectations those of the changed head."""
+    whole = we.asked()
+    for at in range(len(whole)):
+        for other in range(256):
+            if other != whole[at]:
+                changed = whole[:at] + bytes([other]) + whole[at + 1 :]
+                refused(we.read, changed)
+
+
+def test_a_changed_head_is_refused_whatever_is_expected(we: Parties) -> None:
+    whole = we.asked()
+    start = seal._parse(whole)[1]
+    tried = 0
+    for bit in range(8 * start):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        try:
+            header, _ = seal._parse(bytes(changed))
+        except Unsealed:
+            continue
+        if header.kind == QUESTION:
+            tried += 1
+            refused(we.read, bytes(changed), header, match="changed on its way")
+    assert tried > 8 * (2 + 32 + 16)
+
+
+def test_every_changed_bit_of_an_answer_is_refused(we: Parties) -> None:
+    question = we.asked()
+    whole = we.said(question)
+    for bit in range(8 * len(whole)):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        refused(we.heard, bytes(changed), question)
+
+
+def test_what_is_cut_off_or_added_is_refused(we: Parties) -> None:
+    question = we.asked()
+    answer = we.said(question)
+    for whole, read in ((question, we.read), (answer, lambda data: we.heard(data, question))):
+        for at in range(len(whole)):
+            refused(read, whole[:at])
+            refused(read, whole[at + 1 :])
+        for more in (b"\0", b"x" * 16, whole):
+            for data in (whole + more, more + whole):
+                refused(read, data)
+    for end in range(len(question)):  # also where a header is read without the rest
+        if end < seal._parse(question)[1]:
+            refused(reply_header, question[:end])
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_refused(we: Parties, garbage: bytes) -> None:
+    head = seal._head(HEADER)
+    for data in (garbage, seal.MAGIC + garbage, head + garbage, head[:-1] + garbage):
+        refused(we.read, data)
+
+
+@pytest.mark.parametrize("data", [None, "TACIT", 3, bytearray(b"TACIT\x02"), memoryview(b"TACIT\x02"), [b"x"], b""])
+def test_what_is_not_bytes_is_refused(we: Parties, data: Any) -> None:
+    refused(we.read, data, match="no sealed message")
+    refused(we.heard, data, we.asked(), match="no sealed message")
+    refused(reply_header, data, match="no sealed message")
+
+
+def test_a_body_may_be_as_long_as_its_limit_and_no_longer(we: Parties) -> None:
+    for site in ("n", "n" * 41):
+        header = HEADER._replace(site=site)
+        question = we.asked(b"x" * 64, header)
+        assert we.read(question, header, 64).body == b"x" * 64
+        refused(we.read, question, header, 63, match="longer than|allowed")
+        answer = we.said(question, b"y" * 64)
+        assert we.heard(answer, question, 64).body == b"y" * 64
+        refused(we.heard, answer, question, 63, match="longer than|allowed")
+
+
+class Huge(bytes):
+    """Bytes that say how long they are, and must not be touched before somebody has asked."""
+
+    def __len__(self) -> int:
+        return 2**40
+
+    def __getitem__(self, key: Any) -> Any:
+        raise AssertionError("a message that is too long was copied")
+
+
+def test_a_giant_message_is_refused_before_it_is_touched(we: Parties) -> None:
+    question = we.asked()
+    refused(we.read, Huge(question), match=f"of {2**40} bytes is longer than")
+    refused(we.heard, Huge(we.said(question)), question, match=f"of {2**40} bytes is longer than")
+
+
+@pytest.mark.parametrize("length", [0, 4, 6, 42, 255])
+def test_the_length_of_a_name_is_not_believed(we: Parties, length: int) -> None:
+    data = bytearray(we.asked())
+    assert data[seal._FIXED - 1] == len("north")
+    data[seal._FIXED - 1] = length
+    refused(we.read, bytes(data))
+    refused(we.read, bytes(data[: seal._FIXED]))
+
+
+def test_a_message_of_another_site_study_terms_or_version_is_refused(we: Parties) -> None:
+    """Each was really sealed by the coordinator for north's identity: what it is about is what is wrong."""
+    others = {
+        "for the site south came to north": HEADER._replace(site="south"),
+        "about study": HEADER._replace(experiment=bytes(16)),
+        "copies of federation.toml differ": HEADER._replace(terms=bytes(32)),
+        "is of protocol 2, and here only 1": HEADER._replace(version=2),
+    }
+    for match, header in others.items():
+        data = we.asked(BODY, header)
+        assert we.read(data, header).body == BODY
+        refused(we.read, data, match=match)
+
+
+def test_before_a_study_is_at_work_any_study_and_every_known_version_is_read(we: Parties) -> None:
+    def read(version: int) -> Opened:
+        data = we.asked(BODY, HEADER._replace(version=version))
+        return open_question(data, we.north, we.center.public, LIMIT, site="north", terms=TERMS)
+
+    for version in (HANDSHAKE, *SPEAKS):
+        assert read(version).header == HEADER._replace(version=version)
+    for version in (SPEAKS[-1] + 1, 2**16 - 1):
+        refused(read, version, match=f"is of protocol {version}")
+
+
+def test_other_terms_are_told_apart_only_where_the_coordinator_signed_them(we: Parties) -> None:
+    """So that a site answers its coordinator's mistake with a sentence, and nobody else's with anything."""
+    other = HEADER._replace(terms=bytes(32))
+    with pytest.raises(OtherTerms):
+        we.read(we.asked(BODY, other))
+    by_south = seal_question(BODY, other, we.south, we.north.public)
+    for data in (by_south, forged(other, bytes(64) + BODY, we.north.public), seal._head(other) + bytes(200)):
+        with pytest.raises(Unsealed) as caught:
+            we.read(data)
+        assert not isinstance(caught.value, OtherTerms)
+
+
+def test_a_message_for_another_receiver_is_refused(we: Parties) -> None:
+    data = seal_question(BODY, HEADER, we.center, we.south.public)
+    refused(we.read, data, match="for somebody else")
+    question = we.asked()
+    answer = seal_answer(BODY, reply_header(question), we.north, we.south.public)
+    refused(we.heard, answer, question, match="for somebody else")
+
+
+def test_nobody_asks_or_answers_in_the_name_of_another(we: Parties) -> None:
+    question = we.asked()
+    for impostor in (we.south, we.north):
+        data = seal_question(BODY, HEADER, impostor, we.north.public)
+        refused(we.read, data, match="not signed by")
+    for impostor in (we.south, we.center):
+        data = seal_answer(BODY, reply_header(question), impostor, we.center.public)
+        refused(we.heard, data, question, match="not signed by")
+    for signature in (b"", bytes(63), bytes(64), inside(question, we.north)[:64]):
+        data = forged(HEADER, signature + b"another", we.north.public)
+        refused(we.read, data)
+
+
+def test_what_was_sealed_for_one_site_cannot_be_handed_to_another(we: Parties) -> None:
+    """South encrypts to north what the coordinator had signed for south, under either name and header."""
+    for site in ("south", "north"):
+        header = HEADER._replace(site=site)
+        received = seal_question(BODY, header, we.center, we.south.public)
+        passed_on = forged(header, inside(received, we.south), we.north.public)
+        refused(we.read, passed_on, header, match="not signed by")
+
+
+@pytest.mark.parametrize("change", [
+    {"version": 2}, {"terms": bytes(32)}, {"experiment": bytes(16)}, {"site": "south"},
+])  # fmt: skip
+def test_a_signature_is_for_its_header_alone(we: Parties, change: dict[str, Any]) -> None:
+    """Who can open a message puts its inside under another head, and the receiver expects that head."""
+    header = HEADER._replace(**change)
+    data = forged(header, inside(we.asked(), we.north), we.north.public)
+    refused(we.read, data, header, match="not signed by")
+    question, other = we.asked(), we.asked(BODY, header)
+    answer = forged(reply_header(other), inside(we.said(question), we.center), we.center.public)
+    refused(we.heard, answer, other, match="not signed by")
+
+
+def test_a_signature_is_for_its_body_alone(we: Parties) -> None:
+    """A round is in the body with its w: another of either needs another signature."""
+    signature = inside(we.asked(), we.north)[:64]
+    for body in (b"round 8", BODY + b"\0", b"", BODY[:-1]):
+        data = forged(HEADER, signature + body, we.north.public)
+        refused(we.read, data, match="not signed by")
+
+
+def test_an_answer_to_an_older_question_is_refused(we: Parties) -> None:
+    first, second = we.asked(), we.asked()
+    assert first != second  # though they ask the same
+    answer = we.said(first)
+    assert we.heard(answer, first).body == BODY
+    refused(we.heard, answer, second, match="another answers than")
+    moved = forged(reply_header(second), inside(answer, we.center), we.center.public)
+    refused(we.heard, moved, second, match="not signed by")
+
+
+def test_a_question_is_no_answer_and_an_answer_no_question(we: Parties) -> None:
+    question = we.asked()
+    answer = we.said(question)
+    refused(we.heard, question, question, match="another kind")
+    refused(we.read, answer, match="sealed answer, where a sealed question")
+    refused(reply_header, answer, match="sealed answer, where a sealed question")
+    refused(seal_answer, BODY, HEADER, we.north, we.center.public, match="sealed question, where a sealed answer")
+    refused(we.asked, BODY, reply_header(question), match="sealed answer, where a sealed question")
+    refused(open_answer, question, we.north, we.center.public, LIMIT, HEADER, match="where a sealed answer belongs")
+    # reflected: the inside of what the coordinator sent, as though north had answered with it
+    back = forged(reply_header(question), inside(question, we.north), we.center.public)
+    refused(we.heard, back, question, match="not signed by")
+    # and towards a coordinator that is a site of its own study
+    itself = seal_question(BODY, HEADER, we.center, we.center.public)
+    turned = forged(reply_header(itself), inside(itself, we.center), we.center.public)
+    refused(open_answer, turned, we.center, we.center.public, LIMIT, reply_header(itself), match="not signed by")
+
+
+def test_a_site_can_show_the_model_it_was_sent(we: Parties) -> None:
+    body = wire.encode(Close(EXPERIMENT, 40, np.ones((3, 1, 2))))
+    found = we.read(we.asked(body))
+    record = json.loads(json.dumps(found.signed.record()))
+    assert verify_evidence(record, body, we.center.public, we.north.public) == HEADER
+    other = wire.encode(Close(EXPERIMENT, 40, np.zeros((3, 1, 2))))
+    refused(verify_evidence, record, other, we.center.public, we.north.public, match="another message")
+    rewritten = record | {"body_sha256": hashlib.sha256(other).hexdigest()}
+    refused(verify_evidence, rewritten, other, we.center.public, we.north.public, match="did not sign")
+    for parties in ((we.south, we.north), (we.center, we.south), (we.north, we.center)):
+        refused(verify_evidence, record, body, *(i.public for i in parties), match="did not sign")
+    for header in (HEADER._replace(site="south"), HEADER._replace(terms=bytes(32)), HEADER._replace(version=2)):
+        changed = record | {"head": seal._head(header).hex()}
+        refused(verify_evidence, changed, body, we.center.public, we.north.public, match="did not sign")
+
+
+def test_a_coordinator_can_show_what_a_site_answered(we: Parties) -> None:
+    question = we.asked()
+    record = we.heard(we.said(question), question).signed.record()
+    assert verify_evidence(record, BODY, we.center.public, we.north.public) == reply_header(question)
+    refused(verify_evidence, record, BODY, we.north.public, we.center.public, match="did not sign")
+
+
+def test_what_is_no_record_shows_nothing(we: Parties) -> None:
+    record = we.read(we.asked()).signed.record()
+
+    def shown(thing: Any) -> None:
+        refused(verify_evidence, thing, BODY, we.center.public, we.north.public)
+
+    for thing in (None, 3, "record", [], list(record.values()), {}, record | {"more": "1"}):
+        shown(thing)
+    for name, value in record.items():
+        shown({key: kept for key, kept in record.items() if key != name})
+        other = "0" if value[0] != "0" else "1"
+        for bad in (
+            None,
+            3,
+            b"",
+            "",
+            value[:-1],
+            value[:-2],
+            value + "00",
+            value.upper(),
+            f" {value}",
+            other + value[1:],
+        ):
+            if bad != value:
+                shown(record | {name: bad})
+
+
+@dataclass
+class Sealed:
+    """An engine in one process that carries sealed messages, as coordinator and vault would use it."""
+
+    parties: dict[str, Identity]
+    agents: Mapping[str, SiteAgent]
+    coordinator: Coordinator
+    terms: bytes
+    seen: list[Header] = field(default_factory=list)  # what an engine can read
+
+    def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
+        first = isinstance(wire.question(data, 10**6), Invitation)
+        replies = {}
+        for site in sites:
+            version = HANDSHAKE if first else self.coordinator.versions[site]
+            header = Header(version, QUESTION, self.terms, bytes.fromhex(self.coordinator.experiment), site)
+            sent = seal_question(data, header, self.parties["center"], self.parties[site].public)
+            back = self._vault(site, sent)
+            self.seen += [seal._parse(sent)[0], seal._parse(back)[0]]
+            center, expected = self.parties["center"], reply_header(sent)
+            replies[site] = open_answer(back, center, self.parties[site].public, 10**6, expected).body
+        return replies
+
+    def _vault(self, site: str, data: bytes) -> bytes:
+        me, center, speaks = self.parties[site], self.parties["center"].public, self.agents[site].speaks
+        found = open_question(data, me, center, 10**6, site=site, terms=self.terms, versions=(HANDSHAKE, *speaks))
+        return seal_answer(self.agents[site].answer(found.body), reply_header(data), me, center)
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Federation:
+    return make_federation(tmp_path / "tiny")
+
+
+def conducted(federation: Federation, center: range, sites: Mapping[str, range]) -> tuple[str, Coordinator, Sealed]:
+    """A study among parties that speak these versions."""
+    parties = {name: Identity.create(federation.root / f"{name}.identity") for name in ("center", *SITES)}
+    coordinator = federation.coordinator()
+    coordinator.speaks = center
+    with federation.agents() as agents:
+        for site, speaks in sites.items():
+            agents[site].speaks = speaks
+        engine = Sealed(parties, agents, coordinator, bytes.fromhex(federation.terms.digest))
+        return coordinator.conduct(engine, SITES), coordinator, engine
+
+
+def release(n: int) -> range:
+    """What release n speaks: its own version and the one before."""
+    return range(n - 1, n + 1)
+
+
+@pytest.mark.parametrize(("center", "site"), [(5, 6), (6, 5)])
+def test_a_release_talks_to_the_next_one(federation: Federation, center: int, site: int) -> None:
+    """One site is of another release than the coordinator; every envelope after the first has the version of both."""
+    sites = dict.fromkeys(SITES, release(center)) | {"north": release(site)}
+    ended, coordinator, engine = conducted(federation, release(center), sites)
+    assert ended == FINISHED and coordinator.versions == {"north": 5, "south": center, "west": center}
+    check_like_replay(federation, coordinator)
+    north = [header.version for header in engine.seen if header.site == "north"]
+    assert north == [HANDSHAKE] * 2 + [5] * (len(north) - 2) and len(north) == 2 * (1 + 4 + 1)
+
+
+@pytest.mark.parametrize(("center", "site", "older"), [(5, 7, "the coordinator"), (7, 5, "this site")])
+def test_a_release_does_not_talk_to_the_next_but_one(
+    federation: Federation, center: int, site: int, older: str
+) -> None:
+    ended, coordinator, _ = conducted(federation, release(center), dict.fromkeys(SITES, release(site)))
+    assert ended == WAITING and not coordinator.versions
+    log = sites_file(coordinator.folder).read_text()
+    sentence = f"the coordinator speaks protocol {center - 1} to {center}, and this site {site - 1} to {site}: {older} "
+    assert log.count(sentence + "needs a newer Tacit") == len(SITES)
+
+
+def test_the_version_is_the_highest_that_both_speak() -> None:
+    assert highest_common((1, 1), range(1, 2)) == 1 and highest_common((1, 9), range(3, 6)) == 5
+    assert (
+        highest_common((3, 5), range(1, 9)) == 5
+        and highest_common((2**16 - 2, 2**16 - 1), range(1, 2**16)) == 2**16 - 1
+    )
+    for theirs, ours in (((1, 1), range(2, 3)), ((4, 9), range(1, 4))):
+        with pytest.raises(InputError, match="needs a newer Tacit"):
+            highest_common(theirs, ours)
+    assert len(SPEAKS) in (1, 2) and SPEAKS[0] > HANDSHAKE
+
+
+@pytest.mark.parametrize("version", [0, 3, 2**16, 10**400])
+def test_a_site_chooses_among_what_was_offered(version: int) -> None:
+    data = wire.encode(Ready(EXPERIMENT, "north", "", version))
+    with pytest.raises(Rejected, match="and 1 to 2 were offered"):
+        read_ready(data, "north", EXPERIMENT, np.zeros((1, 1, 1)), range(1, 3))
