@@ -20,11 +20,12 @@ from tacit.federation.confinement import probe
 from tacit.federation.confinement.start import launch
 
 SECONDS = 30.0  # that the attempts may take
-_REQUIRED = ("tracing", "signals", "buses")
+_REQUIRED = ("tracing", "signals", "buses", "code", "descriptors")
 _MEANING = {
     "tracing": "trace the site's process or read its memory",
     "signals": "signal or stop the site's process",
     "buses": "reach D-Bus or another program's socket",
+    "code": "change the code that the site runs",
     "processes": "see other processes",
     "writing": "write outside its own /tmp",
     "programs": "run a shell or another program",
@@ -46,7 +47,7 @@ class Barrier:
     Attributes
     ----------
     name
-        A name of a secret, or one of tracing, signals, buses, processes, writing, programs, privileges, ports and
+        A name of a secret, or one of tracing, signals, buses, code, processes, writing, programs, privileges, ports and
         descriptors.
     meaning
         What the program would do without it.
@@ -146,8 +147,12 @@ def holds(
             canary=str(given),
             content=given.read_text(),
             vault=os.getpid(),
-            buses=[*map(str, sockets), *_buses(), stack.enter_context(_listening(str(stage / "bus")))],
-            abstract=stack.enter_context(_listening(f"\0tacit-trial-{random.token_hex(8)}")),
+            buses=[
+                *map(str, sockets),
+                *_buses(),
+                *(stack.enter_context(_listening(each)) for each in _controls(stage)),
+            ],
+            code=[path for path in sys.path if Path(path).is_dir()],
             open_folder=str(stage),
             mark=f".tacit-trial-{random.token_hex(8)}",
             fds=[task.fileno(), answer.fileno()],
@@ -215,6 +220,12 @@ def _buses() -> Iterator[str]:
         keys = dict(part.partition("=")[::2] for part in rest.split(","))
         if kind == "unix" and "path" in keys:
             yield keys["path"]
+
+
+def _controls(folder: Path) -> list[str]:
+    """Addresses at which this process itself listens while the attempts run, so that they are never vain."""
+    abstract = [f"\0tacit-trial-{random.token_hex(8)}"] if sys.platform == "linux" else []
+    return [str(folder / "bus"), *abstract]
 
 
 @contextlib.contextmanager

@@ -104,12 +104,12 @@ def _become(order: Order, privileged: bool, alive: int) -> NoReturn:
         os.setsid()
         os.chdir("/")
         os.umask(0o022)  # of what is made on the way
-        _lower_limits(order)
         paths = (*_SYSTEM, *_SETTINGS, *order.readable)
         if "namespaces" in order.mechanisms:
             _enter_namespaces(order, paths, privileged)
-        elif order.user is not None:
+        elif order.user is not None and os.geteuid() == 0:
             _change_user(order)
+        _lower_limits(order)
         _give_up(order, paths, alive)
         os.umask(0o077)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -193,8 +193,8 @@ def _change_user(order: Order) -> None:
     uid, gid = _identity(order)
     try:
         os.setgroups([])
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
+        os.setgid(gid)
+        os.setuid(uid)
         needed = (os.path.realpath(order.command[0]), os.__file__)
         for path in needed:
             with open(path, "rb"):
@@ -277,9 +277,9 @@ def _watch(child: int, lifeline: int, keep: int) -> NoReturn:
         if lifeline in ready:
             os.kill(child, signal.SIGKILL)
             _end_as(os.waitpid(child, 0)[1])
-        for number in os.read(wake, 64):
-            if number != signal.SIGCHLD:
-                os.kill(child, number if _catches(child, number) else signal.SIGKILL)
+        for asked in os.read(wake, 64):
+            if asked != signal.SIGCHLD:
+                os.kill(child, asked if _catches(child, asked) else signal.SIGKILL)
 
 
 def _close_all_but(*kept: int) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import resource
 import sys
 
 LINUX = sys.platform == "linux"
-MACHINE = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}.get(platform.machine())
+MACHINE = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}.get(os.uname().machine)
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000
 NEWUSER, NEWPID, NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
@@ -127,5 +126,5 @@ def limit(kind: int, value: int) -> None:
 
 def _known(numbers: dict[str, int]) -> int:
     if MACHINE is None:
-        raise OSError(errno.ENOSYS, f"no system call numbers are known for {platform.machine()}")
+        raise OSError(errno.ENOSYS, f"no system call numbers are known for {os.uname().machine}")
     return numbers[MACHINE]

@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _SHELLS = ("/bin/sh", "/usr/bin/sh", "/bin/bash", "/usr/bin/env")
 _SETUID = ("/usr/bin/su", "/usr/bin/sudo", "/usr/bin/mount", "/usr/bin/passwd", "/usr/bin/pkexec", "/usr/bin/newuidmap")
@@ -31,8 +31,8 @@ class Task(NamedTuple):
     canary: str  # a file that was given, and must be readable
     content: str  # of the canary
     vault: int  # process that must be out of reach
-    buses: list[str]  # paths of Unix sockets
-    abstract: str  # name of an abstract Unix socket
+    buses: list[str]  # addresses of Unix sockets; an abstract one starts with a null character
+    code: list[str]  # folders from which the vault loads what it runs
     open_folder: str  # a folder in which every user may write
     mark: str  # name of the files to make
     fds: list[int]  # descriptors that were given
@@ -59,30 +59,32 @@ def main(arguments: list[str]) -> None:
 
 
 def _attempts(task: Task) -> Iterator[Attempt]:
-    yield _try("works", "read a file that was given", lambda: _reads(task.canary, task.content))
-    others = _others(task.vault)
+    yield _try("works", "read a file that was given", _reads, task.canary, task.content)
+    others = _doors(task.vault)
     for name, paths in task.secrets.items():
         for path in paths:
             yield from _secret(name, path, others, task)
     yield from _process(task.vault)
-    yield _try("processes", "see other processes", lambda: [pid for pid in others if pid != task.vault])
-    for path in task.buses:
-        yield _try("buses", f"connect to {path}", lambda path=path: _connect(path))
-    yield _try("buses", "connect to an abstract socket", lambda: _connect(task.abstract))
+    yield _try("processes", "see other processes", _sees)
+    for address in task.buses:
+        name = address if address.isprintable() else f"the abstract socket {address[1:]}"
+        yield _try("buses", f"connect to {name}", _connect, address)
     yield from _writes(task)
     for path in (*_SHELLS, *_SETUID):
-        yield _try("programs", f"run {path}", lambda path=path: _runs(path))
+        yield _try("programs", f"run {path}", _runs, path)
     yield from _privileges()
     yield _try("ports", "listen on a TCP port", _listens)
-    yield _try("descriptors", "use a descriptor that was not given", lambda: _descriptors(task.fds))
+    yield _try("descriptors", "use a descriptor that was not given", _descriptors, task.fds)
 
 
-def _try(barrier: str, what: str, attempt: Callable[[], Any]) -> Attempt:
+def _try(barrier: str, what: str, attempt: Callable[..., object], *arguments: object) -> Attempt:
     """It got through if it returned something true; the error says what stopped it otherwise."""
     try:
-        result = attempt()
+        result = attempt(*arguments)
     except OSError as error:
         return Attempt(barrier, what, False, errno.errorcode.get(error.errno or 0, str(error)))
+    except AttributeError:
+        return Attempt(barrier, what, False, "not on this system")
     return Attempt(barrier, what, bool(result), str(result) if result else "nothing there")
 
 
@@ -91,16 +93,16 @@ def _try(barrier: str, what: str, attempt: Callable[[], Any]) -> Attempt:
 
 def _secret(name: str, path: str, others: list[int], task: Task) -> Iterator[Attempt]:
     folder, base = os.path.split(path)
-    yield _try(name, f"read {path}", lambda: _opens(path, os.O_RDONLY))
-    yield _try(name, f"write {path}", lambda: _opens(path, os.O_WRONLY))
-    yield _try(name, f"find it in {folder}", lambda: base in os.listdir(folder))
+    yield _try(name, f"read {path}", _opens, path)
+    yield _try(name, f"write {path}", _opens, path, os.O_WRONLY)
+    yield _try(name, f"find it in {folder}", _finds, folder, base)
     yield _leave(name, folder, task.mark)
     for link, make in (("hard", os.link), ("symbolic", os.symlink)):
-        yield _try(name, f"read {path} by a {link} link", lambda make=make: _linked(path, make))
+        yield _try(name, f"read {path} by a {link} link", _linked, path, make)
     for pid in others:
         for door in ("root", "cwd"):
-            yield _try(name, f"read {path} by /proc/{pid}/{door}", lambda p=f"/proc/{pid}/{door}{path}": _opens(p))
-        yield _try(name, f"read {path} by /proc/{pid}/fd", lambda pid=pid: _descriptor_of(pid, path))
+            yield _try(name, f"read {path} by /proc/{pid}/{door}", _opens, f"/proc/{pid}/{door}{path}")
+        yield _try(name, f"read {path} by /proc/{pid}/fd", _descriptor_of, pid, path)
 
 
 def _reads(path: str, content: str) -> bool:
@@ -114,6 +116,10 @@ def _opens(path: str, flags: int = os.O_RDONLY) -> str:
         return f"lists {os.listdir(path)[:3]}"
     os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK))
     return "opened"
+
+
+def _finds(folder: str, name: str) -> bool:
+    return name in os.listdir(folder)
 
 
 def _leave(barrier: str, folder: str, mark: str) -> Attempt:
@@ -142,21 +148,29 @@ def _descriptor_of(pid: int, path: str) -> str:
 
 
 def _writes(task: Task) -> Iterator[Attempt]:
-    folders = {task.open_folder, "/", "/etc", "/usr", "/usr/lib", "/var/tmp", "/dev/shm", "/run", sys.prefix}
-    folders.add(os.path.dirname(os.path.abspath(__file__)))
-    for folder in sorted(folders):
+    for folder in (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.__file__), sys.prefix, *task.code):
+        yield _leave("code", folder, task.mark)
+    for folder in (task.open_folder, "/", "/etc", "/usr", "/usr/lib", "/var/tmp", "/dev/shm", "/run"):
         yield _leave("writing", folder, task.mark)
 
 
 # Processes
 
 
-def _others(vault: int) -> list[int]:
-    """Processes that can be seen or are known, but for this one."""
+def _seen() -> list[int]:
+    return sorted({int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()})
+
+
+def _sees() -> list[int] | str:
+    return _seen() if sys.platform == "linux" else "this system shows all"
+
+
+def _doors(vault: int) -> list[int]:
+    """Processes whose folders in /proc may lead to files: the vault, and some others that can be seen."""
+    seen: list[int] = []
     with contextlib.suppress(OSError):
-        seen = {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()}
-        return sorted(seen)[:32] + [vault] * (vault not in seen and vault != os.getpid())
-    return [vault] if vault != os.getpid() else []
+        seen = _seen()[:16]
+    return seen if vault in seen or vault == os.getpid() else [*seen, vault]
 
 
 def _process(pid: int) -> Iterator[Attempt]:
@@ -165,17 +179,22 @@ def _process(pid: int) -> Iterator[Attempt]:
             yield Attempt(barrier, f"find process {pid}", False, "another pid namespace")
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    yield _try("signals", f"signal process {pid}", lambda: os.kill(pid, 0) is None)
-    yield _try("signals", f"read and set limits of process {pid}", lambda: _limits(libc, pid))
-    yield _try("tracing", f"trace process {pid}", lambda: _traces(libc, pid))
-    yield _try("tracing", f"read memory of process {pid}", lambda: _reads_memory(libc, pid))
+    yield _try("signals", f"signal process {pid}", _signals, pid)
+    yield _try("signals", f"read and set limits of process {pid}", _limits, libc, pid)
+    yield _try("tracing", f"trace process {pid}", _traces, libc, pid)
+    yield _try("tracing", f"read memory of process {pid}", _reads_memory, libc, pid)
     for name in ("mem", "environ", "maps"):
-        yield _try("tracing", f"read /proc/{pid}/{name}", lambda name=name: _opens(f"/proc/{pid}/{name}"))
+        yield _try("tracing", f"read /proc/{pid}/{name}", _opens, f"/proc/{pid}/{name}")
 
 
 def _checked(result: int) -> bool:
     if result == -1:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return True
+
+
+def _signals(pid: int) -> bool:
+    os.kill(pid, 0)
     return True
 
 
@@ -237,11 +256,27 @@ def _runs(path: str) -> bool:
 
 def _privileges() -> Iterator[Attempt]:
     libc = ctypes.CDLL(None, use_errno=True)
-    yield _try("privileges", "gain privileges by running a program", lambda: libc.prctl(_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
-    yield _try("privileges", "keep a capability", lambda: any(libc.prctl(_CAPBSET_READ, c, 0, 0, 0) > 0 for c in range(41)))
-    yield _try("privileges", "become root", lambda: os.getuid() != 0 and os.setuid(0) is None)
+    yield _try("privileges", "gain privileges by running a program", _may_gain, libc)
+    yield _try("privileges", "keep a capability", _keeps, libc)
+    yield _try("privileges", "become root", _becomes_root)
     for name, flag in (("users", _NEWUSER), ("mounts", _NEWNS)):
-        yield _try("privileges", f"make a namespace of {name}", lambda flag=flag: _unshares(libc, flag))
+        yield _try("privileges", f"make a namespace of {name}", _unshares, libc, flag)
+
+
+def _may_gain(libc: ctypes.CDLL) -> bool:
+    return not hasattr(libc, "prctl") or libc.prctl(_NO_NEW_PRIVS, 0, 0, 0, 0) != 1
+
+
+def _keeps(libc: ctypes.CDLL) -> list[int]:
+    """Capabilities that a program could still gain."""
+    return [number for number in range(64) if libc.prctl(_CAPBSET_READ, number, 0, 0, 0) == 1]
+
+
+def _becomes_root() -> bool:
+    if os.getuid() == 0:
+        return False
+    os.setuid(0)
+    return True
 
 
 def _unshares(libc: ctypes.CDLL, flag: int) -> bool:

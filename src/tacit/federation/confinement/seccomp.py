@@ -10,8 +10,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
-import socket
 import struct
 
 from tacit.federation.confinement import kernel
@@ -90,14 +88,9 @@ _KILL, _TGKILL, _RT_SIGQUEUEINFO, _RT_TGSIGQUEUEINFO = (62, 129), (234, 131), (1
 _PRLIMIT64, _PRCTL, _IOCTL, _FCNTL = (302, 261), (157, 167), (16, 29), (72, 25)
 
 _NAMESPACES = (
-    kernel.NEWNS
-    | kernel.NEWCGROUP
-    | kernel.NEWUTS
-    | kernel.NEWIPC
-    | kernel.NEWUSER
-    | kernel.NEWPID
-    | kernel.NEWNET
+    kernel.NEWNS | kernel.NEWCGROUP | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWUSER | kernel.NEWPID | kernel.NEWNET
 )
+_INET, _INET6, _NETLINK = 2, 10, 16  # families of sockets; the socket module would take long to import
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX type into a terminal
 _OWNER = (0x8901, 0x8902)  # FIOSETOWN and SIOCSPGRP choose who gets a socket's signals, as do these of fcntl:
 _SET_OWNER = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX
@@ -124,13 +117,11 @@ def restrict(network: bool = True) -> None:
         Whether TCP and UDP sockets are allowed.
     """
     if kernel.MACHINE is None:
-        raise OSError(errno.ENOSYS, f"no system call numbers are known for {platform.machine()}")
+        raise OSError(errno.ENOSYS, f"no system call numbers are known for {os.uname().machine}")
     instructions = program(kernel.MACHINE, os.getpid(), network)
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
     filter_program = _Program(len(instructions), code)
-    kernel.call(
-        "prctl", ctypes.c_int(kernel.PR_SET_SECCOMP), ctypes.c_ulong(2), ctypes.byref(filter_program), 0, 0
-    )
+    kernel.call("prctl", ctypes.c_int(kernel.PR_SET_SECCOMP), ctypes.c_ulong(2), ctypes.byref(filter_program), 0, 0)
 
 
 def program(machine: str, pid: int, network: bool = True) -> list[Instruction]:
@@ -178,6 +169,6 @@ def _if_any(
 
 def _families(network: bool) -> list[Instruction]:
     """Sockets: of the internet, if allowed, and of the kernel's routing table, which name resolution asks."""
-    internet = (socket.AF_INET, socket.AF_INET6) if network else ()
+    internet = (_INET, _INET6) if network else ()
     tests: list[Instruction] = [(_EQUAL, len(internet) - i + 4, 0, each) for i, each in enumerate(internet)]
-    return [_argument(0), *tests, (_EQUAL, 0, 2, 16), _argument(2), (_EQUAL, 1, 0, 0), _REFUSE, _ALLOW]
+    return [_argument(0), *tests, (_EQUAL, 0, 2, _NETLINK), _argument(2), (_EQUAL, 1, 0, 0), _REFUSE, _ALLOW]

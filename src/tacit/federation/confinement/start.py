@@ -14,9 +14,9 @@ import site
 import subprocess
 import sys
 import sysconfig
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 import tacit
 from tacit.errors import InputError
@@ -39,6 +39,8 @@ _FOLDERS = [str(_PACKAGE), str(_PACKAGE / "federation"), str(_PACKAGE / "federat
 class Confined(subprocess.Popen[bytes]):
     """A program that runs confined: wait for it, ask how it ended, terminate or kill it as any other.
 
+    It is killed when this process ends, or when nothing refers to this object any more.
+
     Attributes
     ----------
     missing
@@ -46,7 +48,6 @@ class Confined(subprocess.Popen[bytes]):
     """
 
     missing: Mapping[str, str]
-    _lifeline: IO[bytes]  # the program ends when this closes
 
 
 def launch(
@@ -117,7 +118,9 @@ def launch(
         "memory": memory,
         "scratch": scratch,
     }
-    missing: dict[str, str] = {}
+    missing = (
+        {} if sys.platform == "linux" else {name: f"{name}: only on Linux" for name in MECHANISMS if name != "user"}
+    )
     while True:
         mechanisms = [name for name in MECHANISMS if name not in missing and name not in _without]
         process, failure = _try({**order, "mechanisms": mechanisms}, fds, log)
@@ -145,9 +148,7 @@ def _check_user(user: str) -> None:
     except KeyError:
         raise InputError(f"there is no system user '{user}': name one that this machine knows") from None
     if os.geteuid() not in (0, entry.pw_uid):
-        raise InputError(
-            f"only root can start a program as user '{user}': use the systemd unit, or leave the user out"
-        )
+        raise InputError(f"only root can start a program as user '{user}': use the systemd unit, or leave the user out")
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
@@ -164,8 +165,8 @@ def _python(program: str) -> list[str]:
     paths |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     paths |= {path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}
     for prefix in (sys.prefix, sys.base_prefix, sys.base_exec_prefix):
-        paths |= {os.path.join(prefix, name) for name in ("lib", "lib64", "pyvenv.cfg")}
-    return sorted(path for path in paths if os.path.isabs(path) and os.path.exists(path))
+        paths |= {str(Path(prefix, name)) for name in ("lib", "lib64", "pyvenv.cfg")}
+    return sorted(path for path in paths if Path(path).is_absolute() and Path(path).exists())
 
 
 def _try(order: Mapping[str, object], fds: Sequence[int], log: Path | int) -> tuple[Confined, tuple[str, str] | None]:
@@ -192,13 +193,13 @@ def _try(order: Mapping[str, object], fds: Sequence[int], log: Path | int) -> tu
         os.close(life)
         if output is not log:
             os.close(output)
-    process._lifeline = os.fdopen(lifeline, "wb", buffering=0)
+    hang_up = weakref.finalize(process, os.close, lifeline)
     with os.fdopen(report, "rb") as reports:
         _send(process, {**order, "report": reporter, "lifeline": life})
         said = reports.read().splitlines()
     if said == [READY]:
         return process, None
-    process._lifeline.close()
+    hang_up()
     process.wait()
     if not said:
         return process, ("program", f"{order['command']}: its log says why")
