@@ -19,19 +19,21 @@ from tacit.errors import InputError
 from tacit.federation.confinement import probe
 from tacit.federation.confinement.start import launch
 
+_SYSTEM_BUS = "/run/dbus/system_bus_socket"
 SECONDS = 30.0  # that the attempts may take
 _REQUIRED = ("tracing", "signals", "buses", "code", "descriptors")
 _MEANING = {
     "tracing": "trace the site's process or read its memory",
     "signals": "signal or stop the site's process",
-    "buses": "reach D-Bus or another program's socket",
+    "buses": "reach D-Bus or another program's socket as the site's user",
     "code": "change the code that the site runs",
+    "descriptors": "use a descriptor that it was not given",
+    "sockets": "reach sockets that are open to every user",
     "processes": "see other processes",
     "writing": "write outside its own /tmp",
     "programs": "run a shell or another program",
     "privileges": "keep or gain privileges, or make namespaces",
     "ports": "listen on a TCP port",
-    "descriptors": "use a descriptor that it was not given",
 }
 _CHOICES = (
     "run the site by its systemd unit, which gives the relay a system user of its own; allow user namespaces "
@@ -47,8 +49,8 @@ class Barrier:
     Attributes
     ----------
     name
-        A name of a secret, or one of tracing, signals, buses, code, processes, writing, programs, privileges, ports and
-        descriptors.
+        A name of a secret, or one of tracing, signals, buses, code, descriptors, sockets, processes, writing, programs,
+        privileges and ports.
     meaning
         What the program would do without it.
     holds
@@ -136,10 +138,11 @@ def holds(
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tacit-trial-")))
         folder.chmod(0o755)
-        given, stage = folder / "given", folder / "stage"
+        given, stage, private = folder / "given", folder / "stage", folder / "private"
         given.write_text(random.token_hex())
         stage.mkdir()
         stage.chmod(0o1777)
+        private.mkdir(mode=0o700)
         task = stack.enter_context(tempfile.TemporaryFile())
         answer = stack.enter_context(tempfile.TemporaryFile())
         what = probe.Task(
@@ -147,11 +150,9 @@ def holds(
             canary=str(given),
             content=given.read_text(),
             vault=os.getpid(),
-            buses=[
-                *map(str, sockets),
-                *_buses(),
-                *(stack.enter_context(_listening(each)) for each in _controls(stage)),
-            ],
+            user=os.getuid(),
+            buses=[*map(str, sockets), *_session_buses(), stack.enter_context(_listening(str(private / "bus")))],
+            sockets=[_SYSTEM_BUS, *(stack.enter_context(_listening(each)) for each in _open_sockets(stage))],
             code=[path for path in sys.path if Path(path).is_dir()],
             open_folder=str(stage),
             mark=f".tacit-trial-{random.token_hex(8)}",
@@ -164,7 +165,8 @@ def holds(
         attempts = _judged(_attempts(answer.read(), folder / "log"), what.mark)
     names = {**dict.fromkeys(secrets, ""), **_MEANING}
     barriers = tuple(_barrier(name, meaning or f"open the {name}", attempts) for name, meaning in names.items())
-    return Trial(barriers, missing, (*secrets, *_REQUIRED))
+    required = (*secrets, *_REQUIRED)
+    return Trial(tuple(each for each in barriers if each.attempts or each.name in required), missing, required)
 
 
 def _run(
@@ -211,19 +213,18 @@ def _barrier(name: str, meaning: str, attempts: Sequence[probe.Attempt]) -> Barr
     return Barrier(name, meaning, bool(mine) and not through, len(mine), through)
 
 
-def _buses() -> Iterator[str]:
-    """Where D-Bus listens: the system's, the user's, and what the environment names."""
-    yield "/run/dbus/system_bus_socket"
+def _session_buses() -> Iterator[str]:
+    """Where the D-Bus of this user listens."""
     yield f"/run/user/{os.getuid()}/bus"
     for address in os.environ.get("DBUS_SESSION_BUS_ADDRESS", "").split(";"):
         kind, _, rest = address.partition(":")
         keys = dict(part.partition("=")[::2] for part in rest.split(","))
-        if kind == "unix" and "path" in keys:
-            yield keys["path"]
+        if kind == "unix":
+            yield from (prefix + keys[key] for key, prefix in (("path", ""), ("abstract", "\0")) if key in keys)
 
 
-def _controls(folder: Path) -> list[str]:
-    """Addresses at which this process itself listens while the attempts run, so that they are never vain."""
+def _open_sockets(folder: Path) -> list[str]:
+    """Addresses at which this process itself listens while the attempts run, so that they are never in vain."""
     abstract = [f"\0tacit-trial-{random.token_hex(8)}"] if sys.platform == "linux" else []
     return [str(folder / "bus"), *abstract]
 

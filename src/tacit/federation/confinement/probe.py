@@ -19,7 +19,8 @@ from typing import NamedTuple
 _SHELLS = ("/bin/sh", "/usr/bin/sh", "/bin/bash", "/usr/bin/env")
 _SETUID = ("/usr/bin/su", "/usr/bin/sudo", "/usr/bin/mount", "/usr/bin/passwd", "/usr/bin/pkexec", "/usr/bin/newuidmap")
 _PTRACE_SEIZE = 0x4206
-_NO_NEW_PRIVS, _CAPBSET_READ = 39, 23  # of prctl: ask
+_NO_NEW_PRIVS = 39  # of prctl: ask
+_CAPABILITY_VERSION_3 = 0x2008_0522
 _NEWUSER, _NEWNS = 0x1000_0000, 0x0002_0000
 _FD_LIMIT = 4096
 
@@ -31,7 +32,11 @@ class Task(NamedTuple):
     canary: str  # a file that was given, and must be readable
     content: str  # of the canary
     vault: int  # process that must be out of reach
-    buses: list[str]  # addresses of Unix sockets; an abstract one starts with a null character
+    user: int  # of the vault
+    buses: list[
+        str
+    ]  # addresses of Unix sockets for the vault's user alone; an abstract one starts with a null character
+    sockets: list[str]  # of those for every user
     code: list[str]  # folders from which the vault loads what it runs
     open_folder: str  # a folder in which every user may write
     mark: str  # name of the files to make
@@ -67,8 +72,10 @@ def _attempts(task: Task) -> Iterator[Attempt]:
     yield from _process(task.vault)
     yield _try("processes", "see other processes", _sees)
     for address in task.buses:
-        name = address if address.isprintable() else f"the abstract socket {address[1:]}"
-        yield _try("buses", f"connect to {name}", _connect, address)
+        yield _try("buses", f"connect to {_legible(address)}", _connect, address)
+    for address in task.sockets:  # what serves every user serves the vault's user differently
+        barrier = "buses" if os.getuid() == task.user else "sockets"
+        yield _try(barrier, f"connect to {_legible(address)}", _connect, address)
     yield from _writes(task)
     for path in (*_SHELLS, *_SETUID):
         yield _try("programs", f"run {path}", _runs, path)
@@ -225,6 +232,10 @@ def _reads_memory(libc: ctypes.CDLL, pid: int) -> bool:
 # Sockets, programs, privileges
 
 
+def _legible(address: str) -> str:
+    return f"the abstract socket {address[1:]}" if address.startswith("\0") else address
+
+
 def _connect(address: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as each:
         each.settimeout(2)
@@ -267,9 +278,10 @@ def _may_gain(libc: ctypes.CDLL) -> bool:
     return not hasattr(libc, "prctl") or libc.prctl(_NO_NEW_PRIVS, 0, 0, 0, 0) != 1
 
 
-def _keeps(libc: ctypes.CDLL) -> list[int]:
-    """Capabilities that a program could still gain."""
-    return [number for number in range(64) if libc.prctl(_CAPBSET_READ, number, 0, 0, 0) == 1]
+def _keeps(libc: ctypes.CDLL) -> bool:
+    """Whether a capability is left, effective, permitted or inheritable."""
+    header, sets = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    return _checked(libc.capget(ctypes.byref(header), ctypes.byref(sets))) and any(sets)
 
 
 def _becomes_root() -> bool:
