@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tacit.federation.flare.local import LocalFederation, local_federation
 
 from tacit.federation.agreement import agree
-from tacit.federation.flare.local import LocalFederation, local_federation
 from tacit.federation.site_status import site_status
 from tacit.federation.terms import read_terms
 

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import psutil
-
 from tacit.federation.flare.local import local_federation
+
 from tacit.results.folder import read_lines
 
 RESULTS = Path(__file__).parent / "results" / "federation_many.json"

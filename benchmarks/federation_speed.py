@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tacit.federation.flare.local import LocalFederation, local_federation
 
 from tacit.data import load
 from tacit.engine.simulate import simulate, start
 from tacit.federation.agreement import agree
-from tacit.federation.flare.local import LocalFederation, local_federation
 from tacit.federation.journal import Journal
 from tacit.federation.policy import read_site
 from tacit.federation.terms import read_terms

@@ -13,12 +13,12 @@ import numpy as np
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
+from tacit.federation.flare.filter import ReleaseFilter, check_release
+from tacit.federation.flare.names import PAYLOAD, SITE_VARIABLE
 
 from tacit.federation import at_work, departures, wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.departures import KEPT_BACK, LEFT, PENDING
-from tacit.federation.flare.filter import ReleaseFilter, check_release
-from tacit.federation.flare.names import PAYLOAD, SITE_VARIABLE
 from tacit.federation.journal import Journal
 from tacit.federation.messages import Answer, Close, Closed, Invitation, Refusal
 from tacit.federation.transcript import transcript

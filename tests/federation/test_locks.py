@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tacit.errors import InputError
 from tacit.federation.flare.locks import check_locks, server_locks, site_locks, write_locks
 from tacit.federation.flare.names import CONTROLLER, EXECUTOR, FILTER
+
+from tacit.errors import InputError
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tacit.federation.flare import processes
 from tacit.federation.flare.job import write_job
 from tacit.federation.flare.local import LocalFederation, local_federation
 from tacit.federation.flare.names import ADMIN_KIT, EXECUTOR, SITE_VARIABLE
 from tacit.federation.flare.provision import provision
 from tacit.federation.flare.session import Server, connect
+
 from tacit.federation.journal import Journal
 from tacit.federation.policy import read_site
 from tacit.federation.terms import read_terms

@@ -20,7 +20,6 @@ from tacit.results.files import write_text
 from tacit.settings.rules import counts, integer, real
 from tacit.stopping import stop_signals
 
-
 IDENTITY = "coordinator.identity"
 
 
@@ -164,7 +163,9 @@ def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> 
 @click.option("--identity", type=click.Path(path_type=Path), help="the coordinator's [default: beside the terms]")
 @click.option("--without", multiple=True, metavar="SITE", help="go on without this site for good; may be repeated")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
-def run(terms: Path, kits: Path, out: Path | None, identity: Path | None, without: tuple[str, ...], as_json: bool) -> None:
+def run(
+    terms: Path, kits: Path, out: Path | None, identity: Path | None, without: tuple[str, ...], as_json: bool
+) -> None:
     """Run a study: wait for the sites, train, and go on after whatever happens.
 
     The same command takes a study up again that was stopped (Ctrl-C) or killed, from its last round; no budget is
@@ -178,8 +179,8 @@ def run(terms: Path, kits: Path, out: Path | None, identity: Path | None, withou
       tacit federation run federation.toml --kits kits --without west
     """
     needs_engine()
-    from tacit.federation.coordinator import FINISHED  # noqa: PLC0415
     from tacit.federation.conductor import conduct  # noqa: PLC0415
+    from tacit.federation.coordinator import FINISHED  # noqa: PLC0415
     from tacit.federation.summary import federated  # noqa: PLC0415
     from tacit.federation.terms import read_terms  # noqa: PLC0415
 

@@ -49,12 +49,18 @@ class Conductor:
         """The run folder."""
         return self.coordinator.folder
 
+    @property
+    def secrets(self) -> dict[str, list[Path]]:
+        """What the engine must not be able to open, by name."""
+        return {"run folder": [self.folder.path], "identity": [self.identity.place], "terms": [self.terms.path]}
+
     def run(self) -> str:
         """Conduct the study; a hub that falls is started again."""
         self.read = {path: path.stat().st_size for path in self._files() if path.exists()}
         with self.folder.locked():
             while True:
                 check_free(self.engine.address)
+                self.engine.try_barriers(self.secrets).require()
                 running = self.engine.start()
                 try:
                     return self._conduct(running)

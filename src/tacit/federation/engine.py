@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tacit.federation.kits import FILES, HUB
+from tacit.federation.confinement import Confined, Trial, holds, launch
+from tacit.federation.kits import ADDRESS, FILES, HUB
 from tacit.federation.link import Link, pair
 
 PROGRAM = "tacit.federation.nvflare.carrier"
 STOP_SECONDS = 5.0
+MEMORY = 1 << 30  # bytes an engine can have; it needs a tenth of that
+FILES_AT_HUB = 65536  # descriptors, as far as the system lets a process have them
 
 
 @dataclass(frozen=True)
@@ -36,18 +40,31 @@ class Engine:
     log: Path
 
     def start(self) -> Running:
-        """A new process, and the link to it."""
+        """A new process, confined, and the link to it."""
         link, theirs = pair(self.limit)
-        with theirs, self.log.open("ab") as log:
+        with theirs:
             command = [
                 *(sys.executable, "-m", PROGRAM, "--fd", str(theirs.fileno()), "--kit", str(self.kit.resolve())),
                 *("--address", self.address, "--limit", str(self.limit)),
                 *("--name", self.name, "--peers", ",".join(self.peers)),
             ]
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-            )
+            process = launch(command, fds=[theirs.fileno()], log=self.log, memory=MEMORY, **self._reach())
         return Running(link, process)
+
+    def try_barriers(self, secrets: Mapping[str, Sequence[Path]]) -> Trial:
+        """What this process could do if it were taken over; a program of ours tries it in its place."""
+        return holds(secrets, **self._reach())
+
+    def _reach(self) -> dict[str, Any]:
+        """What it is given: its kit, and one port."""
+        port = int(self.address.rpartition(":")[2])
+        at_hub = self.name == HUB
+        return {
+            "readable": [self.kit.resolve() / name for name in sorted(FILES - {ADDRESS})],
+            "listen": [port] if at_hub else [],
+            "connect": [port],
+            "files": FILES_AT_HUB if at_hub else 256,
+        }
 
 
 @dataclass
@@ -55,7 +72,7 @@ class Running:
     """A process that carries messages."""
 
     link: Link
-    process: subprocess.Popen[bytes]
+    process: Confined
 
     def stop(self) -> None:
         """Hang up; it ends by itself, or is ended."""

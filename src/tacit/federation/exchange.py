@@ -120,7 +120,9 @@ class SealedExchange:
         except Unsealed as error:
             self.dropped += 1
             if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th...
-                self.say(f"dropped {self.dropped} messages that no site sealed for us, the last in the name of {site}: {error}")
+                self.say(
+                    f"dropped {self.dropped} messages that no site sealed for us, the last in the name of {site}: {error}"
+                )
             return
         del self._pending[site]
         if pending.invitation:

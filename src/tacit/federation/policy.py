@@ -13,7 +13,13 @@ from tacit.settings.rules import integer, path, real, text
 
 ADVICE = "'tacit federation site init' writes one"
 LAYOUT: dict[str, dict[str, Key]] = {
-    "": {"protocol": Key(integer(1)), "site": Key(text), "kit": Key(path, "kit"), "identity": Key(path, "identity.key"), "study": Key(path, "federation.toml")},
+    "": {
+        "protocol": Key(integer(1)),
+        "site": Key(text),
+        "kit": Key(path, "kit"),
+        "identity": Key(path, "identity.key"),
+        "study": Key(path, "federation.toml"),
+    },
     "data": {
         "table": Key(path, ""),
         "published": Key(text, ""),

@@ -13,6 +13,7 @@ from tacit.federation.journal import Journal
 from tacit.federation.kits import Kit, check_address, read_kit
 from tacit.federation.policy import Site, read_site
 from tacit.federation.terms import read_terms
+from tacit.federation.vault import engine_of, secrets_of
 from tacit.results.account import Account
 
 
@@ -36,6 +37,7 @@ def check_site(path: Path) -> dict[str, Any]:
         "open_studies": f"{_open(site, terms.digest)} of these terms, of at most {site.accepts.open_studies_max}",
         "coordinator": f"identity {terms.coordinator.fingerprint}",
         "identity": f"{terms.identities[site.name].fingerprint}, as in the terms",
+        "engine": barriers(site),
         "certificate": f"valid until {kit.expires:%Y-%m-%d}" + (": renew it soon" if kit.expires_soon else ""),
     }
 
@@ -65,3 +67,17 @@ def check_own(path: Path) -> tuple[Site, Agreement, Kit]:
     kit = read_kit(site.kit, site.name)
     check_address(kit, agreement.terms)
     return site, agreement, kit
+
+
+def barriers(site: Site) -> str:
+    """What the program that talks to the network cannot do on this machine; where that is not enough, an error."""
+    trial = engine_of(site).try_barriers(secrets_of(site))
+    trial.require()
+    shut = ", ".join(barrier.name for barrier in trial.barriers if barrier.holds)
+    open_ = ", ".join(barrier.name for barrier in trial.barriers if not barrier.holds)
+    lacks = "; ".join(trial.missing.values())
+    return (
+        f"confined; tried from inside, shut: {shut}"
+        + (f"; OPEN: {open_}" if open_ else "")
+        + (f"; {lacks}" if lacks else "")
+    )

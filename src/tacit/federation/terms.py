@@ -89,7 +89,11 @@ class Terms:
         """The hash of everything two parties must have in common."""
         fields = dataclasses.asdict(self.settings)
         shared = {name: fields[name] for name in (*STUDY_KEYS, "total_records", "noise", "mode")}
-        who = [str(self.identity or ""), [[name, str(one)] for name, one in self.identities.items()], list(self.revoked)]
+        who = [
+            str(self.identity or ""),
+            [[name, str(one)] for name, one in self.identities.items()],
+            list(self.revoked),
+        ]
         parts = (PROTOCOL, self.name, list(self.sites.items()), self.schema_sha256, self.data, shared, who)
         return text_hash(to_json(parts))
 

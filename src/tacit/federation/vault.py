@@ -98,7 +98,9 @@ def run_vault(site: Site, seed: int | None, say: Callable[[str], None], stop: Ca
         vault = Vault(site.path, agent, identity, Release(journal), say)
         wait, told = 1.0, False
         while not stop():
-            running = _engine(site).start()
+            engine = engine_of(site)
+            engine.try_barriers(secrets_of(site)).require()
+            running = engine.start()
             if not told:
                 say(f"{site.name}: the agent is up; Ctrl-C stops it")
                 told = True
@@ -133,7 +135,14 @@ def _serve(vault: Vault, running: Running, say: Callable[[str], None], stop: Cal
             say("connected to the coordinator" if frame.kind is Kind.UP else "no longer connected to the coordinator")
 
 
-def _engine(site: Site) -> Engine:
+def secrets_of(site: Site) -> dict[str, list[Path]]:
+    """What the engine must not be able to open, by name."""
+    records = {"records": [Path(site.table)]} if site.table else {}
+    own = {"journal": [site.state], "ledger": [site.ledger], "identity": [site.identity]}
+    return records | own | {"policy": [site.path], "terms": [site.study]}
+
+
+def engine_of(site: Site) -> Engine:
     """The engine for this site's terms as they are now."""
     terms = read_terms(site.study)
     kit = read_kit(site.kit, site.name)

@@ -70,7 +70,11 @@ def configure(limit: int, certificates: Mapping[str, str]) -> None:
 
 def credentials(kit: Path, server: bool) -> dict[str, str]:
     """The kit's certificate, key and authority, as NVFlare names them."""
-    role = (DriverParams.SERVER_CERT, DriverParams.SERVER_KEY) if server else (DriverParams.CLIENT_CERT, DriverParams.CLIENT_KEY)
+    role = (
+        (DriverParams.SERVER_CERT, DriverParams.SERVER_KEY)
+        if server
+        else (DriverParams.CLIENT_CERT, DriverParams.CLIENT_KEY)
+    )
     files = dict(zip((DriverParams.CA_CERT, *role), ("ca.crt", "own.crt", "own.key"), strict=True))
     return {name.value: str(kit / file) for name, file in files.items()}
 
