@@ -9,6 +9,7 @@ import pytest
 
 from tacit.errors import InputError
 from tacit.federation.agreement import agree, objections
+from tacit.federation.kits import provision
 from tacit.federation.policy import LAYOUT, read_site
 from tacit.federation.site_draft import draft
 from tacit.federation.terms import read_terms
@@ -35,7 +36,7 @@ def test_a_site_is_read_and_its_paths_are_relative_to_its_file(tmp_path: Path) -
     assert (site.name, site.protocol, site.schema_sha256) == ("north", 1, HASH)
     assert (site.table, site.schema) == (str(tmp_path / "table.csv"), str(tmp_path / "schema.toml"))
     assert (site.total_records, site.records_max, site.published) == (60, 20, "")
-    assert site.study == tmp_path / "federation.toml" and site.state == tmp_path / "state" and site.kit == tmp_path
+    assert site.study == tmp_path / "federation.toml" and site.state == tmp_path / "state" and site.kit == tmp_path / "kit"
     assert site.ledger == tmp_path / "patients.ledger"
     assert site.accepts.mechanisms == ("gaussian", "laplace") and site.accepts.rounds_max == 10_000
     assert site.accepts.open_studies_max == 1
@@ -121,16 +122,18 @@ def test_files_that_are_no_site(tmp_path: Path) -> None:
 
 
 def test_a_draft_is_the_site_of_its_kit(tmp_path: Path) -> None:
-    kit = tmp_path / "north"
-    terms = read_terms(write_terms(kit))
-    write_table(tmp_path / "table.csv", 0)
-    (kit / "site.toml").write_text(draft(kit, str(tmp_path / "table.csv"), (1.0, 1e-6), ""))
-    site = read_site(kit / "site.toml")
+    place, table = write_terms(tmp_path), str(write_table(tmp_path / "table.csv", 0))
+    terms, budget = read_terms(place), (1.0, 1e-6)
+    kits = provision(terms, tmp_path / "kits")
+    site = read_site(draft(tmp_path / "north", kits["north"], place, table, budget, ""))
     assert (site.name, site.schema_sha256, site.records_max) == ("north", terms.schema_sha256, 20)
-    assert Path(site.table).resolve() == tmp_path / "table.csv" and site.schema == str(kit / "schema.toml")
+    assert Path(site.table).resolve() == tmp_path / "table.csv" and site.schema == str(tmp_path / "north/schema.toml")
+    assert site.kit.resolve() == kits["north"] and read_terms(site.study).digest == terms.digest
     assert objections(site, agree(terms)) == []
-    with pytest.raises(InputError, match="is not a kit of this federation"):
-        draft(write_terms(tmp_path / "east").parent, str(tmp_path / "table.csv"), (1.0, 1e-6), "")
-    for table, said in (("", "give --data"), ("none.csv", "there is no table none.csv")):
+    with pytest.raises(InputError, match="it is the site's to change"):
+        draft(tmp_path / "north", kits["north"], place, table, budget, "")
+    with pytest.raises(InputError, match="is the kit of server, which is no site of"):
+        draft(tmp_path / "east", kits["server"], place, table, budget, "")
+    for given, said in (("", "give --data"), ("none.csv", "there is no table none.csv")):
         with pytest.raises(InputError, match=said):
-            draft(kit, table, (1.0, 1e-6), "")
+            draft(tmp_path / "east", kits["north"], place, given, budget, "")

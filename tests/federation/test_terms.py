@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from tacit.data import read_schema
 from tacit.errors import InputError
 from tacit.federation.agreement import agree
-from tacit.federation.draft import draft_terms
+from tacit.federation.draft import draft_terms, with_identity
+from tacit.federation.identity import Identity
 from tacit.federation.terms import STUDY_KEYS, read_terms, schema_hash
 from tests.federation.helpers import SCHEMA, SITES, TERMS, merged, write_terms, write_toml
 
@@ -219,11 +221,22 @@ def test_the_hash_of_a_schema_is_of_its_meaning(tmp_path: Path) -> None:
 def test_a_draft_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "schema.toml").write_text(SCHEMA)
     schema = str(tmp_path / "schema.toml")
-    text = draft_terms("tiny", schema, "", dict.fromkeys(SITES, 20), 60, 1.0, 1e-6, "localhost", 8002, tmp_path)
-    (tmp_path / "federation.toml").write_text(text)
-    terms = read_terms(tmp_path / "federation.toml")
+    own, place = str(Identity.create(tmp_path / "own").public), tmp_path / "federation.toml"
+    place.write_text(
+        draft_terms("tiny", schema, "", dict.fromkeys(SITES, 20), 60, 1.0, 1e-6, "localhost", 8002, own, tmp_path)
+    )
+    terms = read_terms(place)
+    with pytest.raises(InputError, match="has no identity of north, south, west"):
+        terms.check_complete()
+    for site in (*SITES, "south"):  # the last of them anew
+        before = read_terms(place).digest
+        place.write_text(with_identity(read_terms(place), site, Identity.create(tmp_path / secrets.token_hex()).public))
+        assert read_terms(place).digest != before
+    terms = read_terms(place)
+    terms.check_complete()
+    assert tuple(sorted(terms.identities)) == SITES and str(terms.coordinator) == own
     assert terms.agents == SITES and terms.quorum == 2 and terms.settings.total_epsilon == (1.0,)
-    text = draft_terms("digits", "", "mnist14", dict.fromkeys(SITES, 20000), 60000, 1.0, 1e-6, "localhost", 8002)
+    text = draft_terms("digits", "", "mnist14", dict.fromkeys(SITES, 20000), 60000, 1.0, 1e-6, "localhost", 8002, own)
     (tmp_path / "federation.toml").write_text(text)
     assert read_terms(tmp_path / "federation.toml").data == "mnist14"
 

@@ -78,13 +78,13 @@ class SiteAgent:
         except (Refused, wire.Malformed) as refused:
             reason = str(refused)
         except PrivacyViolation as violation:
-            reason = self._break_off(experiment, violation)
+            reason = self.break_off(experiment, violation)
         except Exception as error:  # its words may tell of records
             lines.append(f"{type(error).__name__}: {error}")
             reason = OWN_AFFAIR
         return self._refuse(Refusal(experiment, name, reason[:LONGEST_REASON]), [*lines, f"refused: {reason}"])
 
-    def _break_off(self, experiment: str, violation: PrivacyViolation) -> str:
+    def break_off(self, experiment: str, violation: PrivacyViolation) -> str:
         """The study is over at this site, now and after a restart; its owner has to look."""
         self._at_work = None
         self.log(f"PRIVACY VIOLATION in study {experiment}: {violation}. Nothing more is answered in this study.")

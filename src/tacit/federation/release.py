@@ -57,7 +57,10 @@ class Release:
         sha256 = wire.digest(data)
         try:
             self._check(site, wire.reply(data, LIMIT), sha256)
-        except BaseException:
+        except wire.Malformed as error:
+            self.journal.departed(sha256, KEPT_BACK)
+            raise PrivacyViolation(f"these bytes are no answer of a site's: {error}") from error
+        except PrivacyViolation:
             self.journal.departed(sha256, KEPT_BACK)
             raise
         self.journal.departed(sha256, LEFT)

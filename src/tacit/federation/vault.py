@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tacit.errors import InputError
+from tacit.errors import InputError, PrivacyViolation
 from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import agree
@@ -73,7 +73,11 @@ class Vault:
             return None
         else:
             body = self.agent.answer(opened.body)
-        self.release.check(site, body)
+        try:
+            self.release.check(site, body)
+        except PrivacyViolation as violation:
+            self.agent.break_off(reply_header(sealed).experiment.hex(), violation)
+            return None
         self.answered = time.time()
         return seal_answer(body, reply_header(sealed), self.identity, terms.coordinator)
 

@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-pytest.importorskip("nvflare")
-
-import numpy as np
-from nvflare.apis.fl_constant import ReturnCode
-from nvflare.apis.fl_context import FLContext
-from nvflare.apis.shareable import Shareable, make_reply
-from tacit.federation.flare.filter import ReleaseFilter, check_release
-from tacit.federation.flare.names import PAYLOAD, SITE_VARIABLE
-
+from tacit.errors import PrivacyViolation
 from tacit.federation import at_work, departures, wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.departures import KEPT_BACK, LEFT, PENDING
 from tacit.federation.journal import Journal
 from tacit.federation.messages import Answer, Close, Closed, Invitation, Refusal
+from tacit.federation.release import Release
 from tacit.federation.transcript import transcript
+from tacit.results import growing
 from tests.federation.helpers import EXPERIMENT, Federation, closed, invite, make_federation, question
-
-pytestmark = pytest.mark.federation
 
 
 @pytest.fixture
@@ -45,8 +38,13 @@ def upload(federation: Federation, agent: SiteAgent) -> bytes:
     return agent.answer(wire.encode(question(federation, 1)))
 
 
+def check(federation: Federation, data: bytes) -> None:
+    """As the site's process does before bytes leave."""
+    with Journal.read(federation.site("north").state) as journal:
+        Release(journal).check(federation.site("north"), data)
+
+
 def test_what_an_agent_says_leaves(federation: Federation, agent: SiteAgent) -> None:
-    path = federation.file("north")
     for message in (
         Invitation(EXPERIMENT, federation.terms.digest),
         question(federation, 1),
@@ -55,20 +53,20 @@ def test_what_an_agent_says_leaves(federation: Federation, agent: SiteAgent) -> 
         question(federation, 2),
         Close(EXPERIMENT, 2, federation.agreement.zero),
     ):
-        check_release(path, agent.answer(wire.encode(message)))
-    check_release(path, agent.answer(b"garbage"))
+        check(federation, agent.answer(wire.encode(message)))
+    check(federation, agent.answer(b"garbage"))
 
 
 def test_what_was_tampered_with_stays(federation: Federation, upload: bytes) -> None:
     for place in (-1, len(upload) // 2, 20):
         changed = bytearray(upload)
         changed[place] ^= 1
-        with pytest.raises((PermissionError, wire.Malformed)):
-            check_release(federation.file("north"), bytes(changed))
+        with pytest.raises(PrivacyViolation):
+            check(federation, bytes(changed))
     for other in (upload + b"x", upload[:-1], b"", b"garbage"):
-        with pytest.raises(wire.Malformed):
-            check_release(federation.file("north"), other)
-    check_release(federation.file("north"), upload)
+        with pytest.raises(PrivacyViolation):
+            check(federation, other)
+    check(federation, upload)
 
 
 @pytest.mark.parametrize("site", ["north", "south"])
@@ -79,56 +77,32 @@ def test_what_is_not_in_the_journal_stays(federation: Federation, agent: SiteAge
         Refusal(EXPERIMENT, site, "42 records"),
         Closed(EXPERIMENT, site),
     ):
-        with pytest.raises(PermissionError, match="not in the journal"):
-            check_release(federation.file("north"), wire.encode(message))
+        with pytest.raises(PrivacyViolation, match="not in the journal"):
+            check(federation, wire.encode(message))
 
 
 def test_a_question_is_nothing_that_leaves_a_site(federation: Federation, agent: SiteAgent) -> None:
     data = wire.encode(question(federation, 1))
     agent.journal.depart(EXPERIMENT, "answer", 1, data)
-    with pytest.raises(wire.Malformed):
-        check_release(federation.file("north"), data)
+    with pytest.raises(PrivacyViolation):
+        check(federation, data)
 
 
 def test_an_upload_without_an_event_stays(federation: Federation, agent: SiteAgent) -> None:
     forged = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero))
     agent.journal.depart(EXPERIMENT, "answer", 1, forged)
-    with pytest.raises(PermissionError, match="has no event in the ledger"):
-        check_release(federation.file("north"), forged)
+    with pytest.raises(PrivacyViolation, match="has no event in the ledger"):
+        check(federation, forged)
 
 
 def test_an_upload_of_no_open_study_stays(federation: Federation, agent: SiteAgent, upload: bytes) -> None:
     other = wire.encode(Answer("f" * 32, "north", 1, federation.agreement.zero))
     agent.journal.depart("f" * 32, "answer", 1, other)
-    with pytest.raises(PermissionError, match="of no study that is open here"):
-        check_release(federation.file("north"), other)
+    with pytest.raises(PrivacyViolation, match="of no study that is open here"):
+        check(federation, other)
     closed(agent, federation, 1)
-    with pytest.raises(PermissionError, match="of no study that is open here"):
-        check_release(federation.file("north"), upload)
-
-
-def test_without_a_journal_nothing_leaves(federation: Federation) -> None:
-    with pytest.raises(ValueError, match="no journal"):
-        check_release(federation.file("north"), wire.encode(Closed(EXPERIMENT, "north")))
-
-
-def test_a_reply_is_rebuilt_from_its_bytes_alone(
-    federation: Federation, upload: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(SITE_VARIABLE, str(federation.file("north")))
-    reply = Shareable()
-    reply[PAYLOAD] = upload
-    reply["records"] = [1, 2, 3]
-    reply.set_header("note", "42 records")
-    found = ReleaseFilter().process(reply, FLContext())
-    assert found[PAYLOAD] == upload and "records" not in found and found.get_header("note") is None
-    reply[PAYLOAD] = upload + b"x"
-    with pytest.raises(ValueError, match="bytes"):
-        ReleaseFilter().process(reply, FLContext())
-    failed = make_reply(ReturnCode.EXECUTION_EXCEPTION)
-    failed["traceback"] = "a record of 42"
-    found = ReleaseFilter().process(failed, FLContext())
-    assert found.get_return_code() == ReturnCode.EXECUTION_EXCEPTION and "traceback" not in found
+    with pytest.raises(PrivacyViolation, match="of no study that is open here"):
+        check(federation, upload)
 
 
 def fates(agent: SiteAgent, kind: str = "answer") -> list[str]:
@@ -140,7 +114,7 @@ def test_the_filter_writes_nothing_but_what_became_of_the_bytes(
 ) -> None:
     before = agent.journal.departures(), federation.folder("north").ledger.read_bytes()
     assert fates(agent) == [PENDING]
-    check_release(federation.file("north"), upload)
+    check(federation, upload)
     after = [departure._replace(fate=PENDING) for departure in agent.journal.departures()]
     assert (after, federation.folder("north").ledger.read_bytes()) == before and fates(agent) == [LEFT]
     with Journal.read(federation.site("north").state) as journal:
@@ -154,15 +128,15 @@ def test_an_upload_that_is_not_finite_stays(federation: Federation, agent: SiteA
     agent.journal.depart(EXPERIMENT, "answer", 1, bad)
     chain = federation.folder("north").chain
     chain.append([{"kind": "release", "first": 1, "upload": wire.digest(bad)}])
-    with pytest.raises(PermissionError, match="not finite"):
-        check_release(federation.file("north"), bad)
+    with pytest.raises(PrivacyViolation, match="not finite"):
+        check(federation, bad)
     assert fates(agent) == [KEPT_BACK]
 
 
 def test_an_upload_of_a_broken_study_stays(federation: Federation, agent: SiteAgent, upload: bytes) -> None:
     agent.journal.break_off(EXPERIMENT)
-    with pytest.raises(PermissionError, match="of no study that is open here"):
-        check_release(federation.file("north"), upload)
+    with pytest.raises(PrivacyViolation, match="of no study that is open here"):
+        check(federation, upload)
 
 
 def test_what_was_kept_back_is_not_listed_as_having_left(federation: Federation, agent: SiteAgent) -> None:
@@ -170,8 +144,8 @@ def test_what_was_kept_back_is_not_listed_as_having_left(federation: Federation,
     forged = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero))
     agent.journal.depart(EXPERIMENT, "answer", 1, forged)
     assert transcript(federation.site("north")).faults  # it may have left
-    with pytest.raises(PermissionError, match="has no event in the ledger"):
-        check_release(federation.file("north"), forged)
+    with pytest.raises(PrivacyViolation, match="has no event in the ledger"):
+        check(federation, forged)
     found = transcript(federation.site("north"))
     assert found.faults == [] and found.lines[-1].kept_back and found.lines[-1].covered
 
@@ -179,11 +153,11 @@ def test_what_was_kept_back_is_not_listed_as_having_left(federation: Federation,
 def test_what_passed_once_stays_listed_when_it_is_kept_back_later(
     federation: Federation, agent: SiteAgent, upload: bytes
 ) -> None:
-    check_release(federation.file("north"), upload)
+    check(federation, upload)
     assert agent.answer(wire.encode(question(federation, 1))) == upload
     closed(agent, federation, 1)
-    with pytest.raises(PermissionError, match="of no study that is open here"):
-        check_release(federation.file("north"), upload)
+    with pytest.raises(PrivacyViolation, match="of no study that is open here"):
+        check(federation, upload)
     assert fates(agent) == [LEFT, KEPT_BACK]
 
 
@@ -197,8 +171,8 @@ def test_a_process_that_dies_before_it_could_tell_has_sent_it(federation: Federa
         invite(agent, federation)
         assert agent.answer(wire.encode(question(federation, 1))) == upload
         closed(agent, federation, 1)
-        with pytest.raises(PermissionError):
-            check_release(federation.file("north"), upload)
+        with pytest.raises(PrivacyViolation):
+            check(federation, upload)
         assert fates(agent) == [LEFT, KEPT_BACK]
 
 
@@ -207,5 +181,17 @@ def test_a_busy_journal_does_not_hold_up_what_may_leave(
 ) -> None:
     monkeypatch.setattr(departures, "BRIEFLY", 10)
     with agent.journal.alone():
-        check_release(federation.file("north"), upload)
+        check(federation, upload)
     assert fates(agent) == [PENDING]  # which counts as left
+
+
+def test_the_ledger_is_read_once_however_many_uploads_leave(
+    federation: Federation, agent: SiteAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look reads what was added since the last one, not the whole ledger."""
+    release, read = Release(agent.journal), []
+    whole = growing.Growing._parsed
+    monkeypatch.setattr(growing.Growing, "_parsed", lambda self, content: (read.append(len(content)), whole(self, content))[1])
+    for t in range(1, 5):
+        release.check(federation.site("north"), agent.answer(wire.encode(question(federation, t))))
+    assert sum(read) == federation.folder("north").ledger.stat().st_size
