@@ -32,6 +32,7 @@ for name, folder in zip(("tacit", "tacit.federation", "tacit.federation.confinem
 from tacit.federation.confinement import inside
 inside.main()
 """
+_ELF_64 = b"\x7fELF\x02"
 _PACKAGE = Path(tacit.__file__).resolve().parent
 _FOLDERS = [str(_PACKAGE), str(_PACKAGE / "federation"), str(_PACKAGE / "federation" / "confinement")]
 
@@ -104,13 +105,11 @@ def launch(
         If the program does not exist or cannot be run, if there is no such user, or if this process may not become it.
     """
     program = _program(command[0])
-    if user is not None:
-        _check_user(user)
     order = {
         "command": (program, *map(str, command[1:])),
         "environment": _environment(environment or {}),
         "readable": [*_python(program), *(str(Path(path).absolute()) for path in readable)],
-        "user": user,
+        "identity": None if user is None else _identity(user),
         "network": network,
         "connect": connect,
         "listen": listen,
@@ -137,10 +136,13 @@ def _program(given: str | Path) -> str:
     program = Path(given).absolute()
     if not os.access(program, os.X_OK) or not program.is_file():
         raise InputError(f"{program} is not a program that can be run")
+    with program.open("rb") as file:
+        if sys.platform == "linux" and file.read(5) != _ELF_64:
+            raise InputError(f"{program} is not a program for this machine but a script or something else")
     return str(program)
 
 
-def _check_user(user: str) -> None:
+def _identity(user: str) -> tuple[int, int]:
     import pwd  # noqa: PLC0415 - Unix only
 
     try:
@@ -149,6 +151,7 @@ def _check_user(user: str) -> None:
         raise InputError(f"there is no system user '{user}': name one that this machine knows") from None
     if os.geteuid() not in (0, entry.pw_uid):
         raise InputError(f"only root can start a program as user '{user}': use the systemd unit, or leave the user out")
+    return entry.pw_uid, entry.pw_gid
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
