@@ -71,22 +71,24 @@ def test_every_barrier_holds(site: dict[str, list[Path]]) -> None:
     trial = holds(site)
     assert not trial.missing
     assert [(each.name, each.through) for each in trial.barriers if not each.holds] == []
-    assert set(site) | {"tracing", "signals", "buses", "code", "descriptors"} == set(trial.required)
+    assert set(site) | {"damage", "tracing", "signals", "buses", "code", "descriptors"} == set(trial.required)
     assert all(each.attempts for each in trial.barriers)
     trial.require()
 
 
 ALONE = {
-    "namespaces": {"secrets", "tracing", "signals", "code", "processes", "writing", "programs"},
+    "namespaces": {"secrets", "damage", "tracing", "signals", "code", "processes", "writing", "programs"},
     "landlock": {"secrets", "tracing", "code", "processes", "writing", "programs", "ports"},
     "seccomp": {"signals", "buses"},
+    "landlock seccomp": {"secrets", "damage", "tracing", "signals", "buses"}
+    | {"code", "processes", "writing", "programs", "ports"},
 }
 
 
 @pytest.mark.parametrize("mechanism", [*ALONE, "none"])
 def test_each_mechanism_alone(mechanism: str, site: dict[str, list[Path]]) -> None:
     """Exactly its own barriers hold, so every barrier falls where its mechanisms are taken away."""
-    trial = holds(site, _without=others(mechanism))
+    trial = holds(site, _without=others(*mechanism.split()))
     expected = set().union(*(site if name == "secrets" else {name} for name in ALONE.get(mechanism, set())))
     uncertain = {"privileges", "tracing"} if mechanism != "none" else {"tracing"}  # Yama may forbid tracing everywhere
     assert kept(trial) - {"descriptors"} - uncertain == expected - uncertain
@@ -495,16 +497,26 @@ ARGUMENTS: dict[str, tuple[tuple[int, int], list[int]]] = {
     "vsock": (seccomp._SOCKET, [40, 1, 0]),
     "packet socket": (seccomp._SOCKET, [17, 3, 0]),
     "netlink audit": (seccomp._SOCKET, [16, 3, 9]),
+    "multipath TCP": (seccomp._SOCKET, [2, 1, 262]),
+    "pair for datagrams": (seccomp._SOCKETPAIR, [1, 2, 0, 0]),
+    "pair for datagrams, closed on exec": (seccomp._SOCKETPAIR, [1, 0x80002, 0, 0]),
+    "connect while sending": (seccomp._SENDTO, [-1, 0, 0, 0x2000_0000, 0, 0]),
+    "connect while sending a message": (seccomp._SENDMSG, [-1, 0, 0x2000_0000]),
+    "connect while sending messages": (seccomp._SENDMMSG, [-1, 0, 0, 0x2000_0000]),
 }
 ALLOWED: dict[str, tuple[tuple[int, int], list[int]]] = {
     "limit itself": (seccomp._PRLIMIT64, [0, 7, 0, 0]),
     "routing table": (seccomp._SOCKET, [16, 3, 0]),
-    "internet": (seccomp._SOCKET, [2, 1, 0]),
+    "TCP": (seccomp._SOCKET, [2, 1, 0]),
+    "UDP": (seccomp._SOCKET, [10, 2, 17]),
     "a descriptor's flags": (seccomp._FCNTL, [1, 1, 0]),
 }
 
 
-SPECIAL = "SOCKET CLONE CLONE3 KILL TGKILL RT_SIGQUEUEINFO RT_TGSIGQUEUEINFO PRLIMIT64 PRCTL IOCTL FCNTL"
+SPECIAL = """
+SOCKET SOCKETPAIR SENDTO SENDMSG SENDMMSG CLONE CLONE3 KILL TGKILL RT_SIGQUEUEINFO RT_TGSIGQUEUEINFO PRLIMIT64 PRCTL
+IOCTL FCNTL
+"""
 
 
 def column() -> int:
@@ -538,6 +550,8 @@ def answer(program: list[seccomp.Instruction], words: dict[int, int]) -> int:
         at += 1
         if code == seccomp._LOAD:
             loaded = words.get(constant, 0)
+        elif code == seccomp._AND:
+            loaded &= constant
         elif code == seccomp._RETURN:
             return constant
         else:
@@ -566,6 +580,7 @@ def test_the_filter_of_each_machine(machine: str) -> None:
     assert {call(numbers[which], *given) for numbers, given in ARGUMENTS.values()} == {refuse}
     assert {call(numbers[which], *given) for numbers, given in ALLOWED.values()} == {allow}
     assert call(seccomp._KILL[which], 77, 9) == call(seccomp._TGKILL[which], 77, 78, 6) == allow
+    assert call(seccomp._SOCKETPAIR[which], 1, 0x80001) == call(seccomp._SENDTO[which], 5, 0, 0, 0x4000) == allow
     assert call(seccomp._CLONE[which], 0x003D_0F00) == allow  # a thread
     assert (
         answer(

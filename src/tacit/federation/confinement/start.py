@@ -32,6 +32,7 @@ for name, folder in zip(("tacit", "tacit.federation", "tacit.federation.confinem
 from tacit.federation.confinement import inside
 inside.main()
 """
+_LOG_BYTES = 1 << 23  # a log that is longer is put aside when a program starts
 _ELF_64 = b"\x7fELF\x02"
 _PACKAGE = Path(tacit.__file__).resolve().parent
 _FOLDERS = [str(_PACKAGE), str(_PACKAGE / "federation"), str(_PACKAGE / "federation" / "confinement")]
@@ -85,7 +86,8 @@ def launch(
     environment
         All of its environment, but for `HOME`, `LANG`, `PYTHONPATH` and `TMPDIR`, which have defaults.
     log
-        File to which its standard output and error are appended, or a descriptor.
+        File to which its standard output and error are appended, or a descriptor. A file of more than 8 MB is first
+        renamed, with `.1` at its end; the program cannot make it longer than 64 MB.
     user
         System user to run as; only root can choose one. Without it root's programs run as `nobody`.
     network
@@ -211,6 +213,8 @@ def _try(order: Mapping[str, object], fds: Sequence[int], log: Path | int) -> tu
 
 
 def _open_log(path: Path) -> int:
+    if not path.is_symlink() and path.is_file() and path.stat().st_size > _LOG_BYTES:
+        path.replace(path.with_name(path.name + ".1"))
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
