@@ -191,6 +191,20 @@ def test_every_barrier_holds_without_privileges(open_folder: Path) -> None:
 
 
 @needs_root
+def test_a_shielded_process_cannot_be_traced_by_its_own_user(open_folder: Path) -> None:
+    python = reachable_python()
+    if python is None:
+        pytest.skip("no Python that nobody can run")
+    records = open_folder / "records.csv"
+    records.write_text("1")
+    before = "from tacit.federation.confinement import shield; shield()"
+    bare = {"as_user": NOBODY, "_without": tuple(MECHANISMS)}
+    assert "tracing" in elsewhere(python, records, **bare)[1]  # type: ignore[arg-type]
+    assert "tracing" not in elsewhere(python, records, before, **bare)[1]  # type: ignore[arg-type]
+    assert elsewhere(python, records, before, as_user=NOBODY) == ({}, [], [])
+
+
+@needs_root
 def test_another_user_alone_is_enough(open_folder: Path) -> None:
     """As on macOS: files, processes and the user's bus are out of reach; what is open to all users is not."""
     python = reachable_python()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import site
 import subprocess
 import sys
@@ -18,8 +19,8 @@ import weakref
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-import tacit
 from tacit.errors import InputError
+from tacit.federation.confinement import kernel
 from tacit.federation.confinement.inside import MECHANISMS, READY
 
 # `tacit` and `tacit.federation` import much that the small process does not need and, without site packages, has not
@@ -34,7 +35,7 @@ inside.main()
 """
 _LOG_BYTES = 1 << 23  # a log that is longer is put aside when a program starts
 _ELF_64 = b"\x7fELF\x02"
-_PACKAGE = Path(tacit.__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[2]
 _FOLDERS = [str(_PACKAGE), str(_PACKAGE / "federation"), str(_PACKAGE / "federation" / "confinement")]
 
 
@@ -132,6 +133,16 @@ def launch(
         if mechanism not in mechanisms or (mechanism == "user" and user is not None):
             raise InputError(f"a confined program did not start: {why}")
         missing[mechanism] = why
+
+
+def shield() -> None:
+    """Close this process's memory to all other processes of its user, and keep it out of core dumps (Linux).
+
+    For a process that holds keys: programs of the same user that are not confined could trace it otherwise.
+    """
+    if sys.platform == "linux":
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        kernel.limit(resource.RLIMIT_CORE, 0)
 
 
 def _program(given: str | Path) -> str:
