@@ -156,7 +156,7 @@ def holds(
             buses=[*map(str, sockets), *_session_buses(), stack.enter_context(_listening(str(private / "bus")))],
             sockets=[_SYSTEM_BUS, *(stack.enter_context(_listening(each)) for each in _open_sockets(stage / "bus"))],
             mailboxes=[stack.enter_context(_listening(each, False)) for each in _open_sockets(stage / "mailbox")],
-            code=[path for path in sys.path if Path(path).is_dir()],
+            code=[str(Path(path).absolute()) for path in sys.path if Path(path).is_dir()],
             control=str(private / "control"),
             open_folder=str(stage),
             mark=f".tacit-trial-{random.token_hex(8)}",

@@ -114,7 +114,8 @@ def _secret(name: str, path: str, others: list[int], task: Task) -> Iterator[Att
         yield _try(name, f"read {path} by a {link} link", _linked, path, make)
     for pid in others:
         for door in ("root", "cwd"):
-            yield _try(name, f"read {path} by /proc/{pid}/{door}", _opens, f"/proc/{pid}/{door}{path}")
+            way = f"/proc/{pid}/{door}/{'../' * 40}{path}"  # up to the root of that process, whose parent is itself
+            yield _try(name, f"read {path} by /proc/{pid}/{door}", _opens, way)
         yield _try(name, f"read {path} by /proc/{pid}/fd", _descriptor_of, pid, path)
 
 
