@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -199,6 +200,7 @@ def test_garbage_is_refused(we: Parties, garbage: bytes) -> None:
     head = seal._head(HEADER)
     for data in (garbage, seal.MAGIC + garbage, head + garbage, head[:-1] + garbage):
         refused(we.read, data)
+    refused(we.read, wire.MAGIC + head[len(wire.MAGIC) :] + garbage, match="no sealed message of Tacit's")
 
 
 @pytest.mark.parametrize("data", [None, "TACIT", 3, bytearray(b"TACIT\x02"), memoryview(b"TACIT\x02"), [b"x"], b""])
@@ -300,6 +302,15 @@ def test_nobody_asks_or_answers_in_the_name_of_another(we: Parties) -> None:
     for signature in (b"", bytes(63), bytes(64), inside(question, we.north)[:64]):
         data = forged(HEADER, signature + b"another", we.north.public)
         refused(we.read, data)
+
+
+def test_a_signature_is_for_both_keys_of_its_sender(we: Parties) -> None:
+    """A party that takes another X25519 key is another one, though it signs with the same key."""
+    renewed = replace(we.center, _sealing=X25519PrivateKey.generate())
+    assert renewed.public.signing == we.center.public.signing
+    data = seal_question(BODY, HEADER, renewed, we.north.public)
+    refused(we.read, data, match="not signed by")
+    assert open_question(data, we.north, renewed.public, LIMIT, site="north", terms=TERMS).body == BODY
 
 
 def test_what_was_sealed_for_one_site_cannot_be_handed_to_another(we: Parties) -> None:

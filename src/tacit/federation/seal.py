@@ -210,7 +210,7 @@ def _sealed(kind: str, body: bytes, header: Header, sender: Identity, receiver: 
 def _opened(data: bytes, header: Header, start: int, receiver: Identity, sender: PublicIdentity) -> Opened:
     """The inside of a message, where receiver and sender are who they should be."""
     inside = receiver.decrypt(data[start:], data[:start])
-    if inside is None or len(inside) < _SIGNATURE:
+    if inside is None:
         raise Unsealed("a message was changed on its way, or it is for somebody else")
     signature, body = inside[:_SIGNATURE], inside[_SIGNATURE:]
     signed = Signed(header, hashlib.sha256(body).digest(), signature)
@@ -262,8 +262,8 @@ def _measured(data: bytes, limit: int) -> tuple[Header, int]:
         raise Unsealed(f"a sealed message of {len(data)} bytes is longer than the {limit + OVERHEAD} it may have")
     header, start = _parse(data)
     size = len(data) - start - ENCRYPTION_OVERHEAD - _SIGNATURE
-    if not 0 <= size <= limit:
-        raise Unsealed(f"a sealed message has a body of {size} bytes, and 0 to {limit} are allowed")
+    if size > limit:
+        raise Unsealed(f"a sealed message has a body of {size} bytes, and at most {limit} are allowed")
     return header, start
 
 

@@ -2,11 +2,12 @@
 
 `launch` starts one. `holds` has a program of ours try to break out of the same confinement; the trial's `require`
 refuses to go on unless the records, the journal and the keys stayed shut and the site's own process out of reach.
+`shield` closes the memory of the process that keeps them.
 """
 
 from __future__ import annotations
 
 from tacit.federation.confinement.barriers import Barrier, Trial, holds
-from tacit.federation.confinement.start import Confined, launch
+from tacit.federation.confinement.start import Confined, launch, shield
 
-__all__ = ["Barrier", "Confined", "Trial", "holds", "launch"]
+__all__ = ["Barrier", "Confined", "Trial", "holds", "launch", "shield"]

@@ -21,8 +21,9 @@ from tacit.federation.confinement.start import launch
 
 _SYSTEM_BUS = "/run/dbus/system_bus_socket"
 SECONDS = 30.0  # that the attempts may take
-_REQUIRED = ("tracing", "signals", "buses", "code", "descriptors")
+_REQUIRED = ("damage", "tracing", "signals", "buses", "code", "descriptors")
 _MEANING = {
+    "damage": "truncate, remove or change the rights of the site's files",
     "tracing": "trace the site's process or read its memory",
     "signals": "signal or stop the site's process",
     "buses": "reach D-Bus or another program's socket as the site's user",
@@ -49,8 +50,8 @@ class Barrier:
     Attributes
     ----------
     name
-        A name of a secret, or one of tracing, signals, buses, code, descriptors, sockets, processes, writing, programs,
-        privileges and ports.
+        A name of a secret, or one of damage, tracing, signals, buses, code, descriptors, sockets, processes, writing,
+        programs, privileges and ports.
     meaning
         What the program would do without it.
     holds
@@ -143,6 +144,7 @@ def holds(
         stage.mkdir()
         stage.chmod(0o1777)
         private.mkdir(mode=0o700)
+        (private / "control").write_text("")
         task = stack.enter_context(tempfile.TemporaryFile())
         answer = stack.enter_context(tempfile.TemporaryFile())
         what = probe.Task(
@@ -152,8 +154,10 @@ def holds(
             vault=os.getpid(),
             user=os.getuid(),
             buses=[*map(str, sockets), *_session_buses(), stack.enter_context(_listening(str(private / "bus")))],
-            sockets=[_SYSTEM_BUS, *(stack.enter_context(_listening(each)) for each in _open_sockets(stage))],
-            code=[path for path in sys.path if Path(path).is_dir()],
+            sockets=[_SYSTEM_BUS, *(stack.enter_context(_listening(each)) for each in _open_sockets(stage / "bus"))],
+            mailboxes=[stack.enter_context(_listening(each, False)) for each in _open_sockets(stage / "mailbox")],
+            code=[str(Path(path).absolute()) for path in sys.path if Path(path).is_dir()],
+            control=str(private / "control"),
             open_folder=str(stage),
             mark=f".tacit-trial-{random.token_hex(8)}",
             fds=[task.fileno(), answer.fileno()],
@@ -223,18 +227,19 @@ def _session_buses() -> Iterator[str]:
             yield from (prefix + keys[key] for key, prefix in (("path", ""), ("abstract", "\0")) if key in keys)
 
 
-def _open_sockets(folder: Path) -> list[str]:
+def _open_sockets(path: Path) -> list[str]:
     """Addresses at which this process itself listens while the attempts run, so that they are never in vain."""
     abstract = [f"\0tacit-trial-{random.token_hex(8)}"] if sys.platform == "linux" else []
-    return [str(folder / "bus"), *abstract]
+    return [str(path), *abstract]
 
 
 @contextlib.contextmanager
-def _listening(address: str) -> Iterator[str]:
-    """A socket that every user of this machine may connect to, as that of the system's bus."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as each:
+def _listening(address: str, stream: bool = True) -> Iterator[str]:
+    """A socket that every user of this machine may connect to, if they reach it, as that of the system's bus."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM if stream else socket.SOCK_DGRAM) as each:
         each.bind(address)
         if not address.startswith("\0"):
             Path(address).chmod(0o666)
-        each.listen(16)
+        if stream:
+            each.listen(16)
         yield address

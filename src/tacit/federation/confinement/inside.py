@@ -8,10 +8,8 @@ is started: whoever asked may ask again without it.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import pwd
 import resource
 import select
 import signal
@@ -51,7 +49,7 @@ class Order(NamedTuple):
     environment: dict[str, str]
     readable: tuple[str, ...]
     mechanisms: tuple[str, ...]
-    user: str | None
+    identity: tuple[int, int] | None  # user and group to become
     network: bool
     connect: tuple[int, ...] | None
     listen: tuple[int, ...]
@@ -107,7 +105,7 @@ def _become(order: Order, privileged: bool, alive: int) -> NoReturn:
         paths = (*_SYSTEM, *_SETTINGS, *order.readable)
         if "namespaces" in order.mechanisms:
             _enter_namespaces(order, paths, privileged)
-        elif order.user is not None and os.geteuid() == 0:
+        elif order.identity is not None and os.geteuid() == 0:
             _change_user(order)
         _lower_limits(order)
         _give_up(order, paths, alive)
@@ -144,7 +142,7 @@ def _leave_pids(order: Order) -> bool:
                 pass
             else:
                 return True
-            if order.user is not None:
+            if order.identity is not None:
                 _change_user(order)
         uid, gid = os.geteuid(), os.getegid()
         kernel.unshare(kernel.NEWUSER | kernel.NEWPID)
@@ -158,7 +156,7 @@ def _enter_namespaces(order: Order, paths: tuple[str, ...], privileged: bool) ->
     """Own mounts, processes, IPC, host name and users; a root with nothing in it but the paths."""
     network = 0 if order.network else kernel.NEWNET
     change = privileged and "user" in order.mechanisms
-    owner = _identity(order) if change else (os.geteuid(), os.getegid())
+    owner = order.identity or (NOBODY, NOBODY) if change else (os.geteuid(), os.getegid())
     try:
         contents = root.copies(paths)
         proc = _own_folder()
@@ -182,15 +180,8 @@ def _own_folder() -> int:
     return os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _identity(order: Order) -> tuple[int, int]:
-    if order.user is None:
-        return NOBODY, NOBODY
-    entry = pwd.getpwnam(order.user)
-    return entry.pw_uid, entry.pw_gid
-
-
 def _change_user(order: Order) -> None:
-    uid, gid = _identity(order)
+    uid, gid = order.identity or (NOBODY, NOBODY)
     try:
         os.setgroups([])
         os.setgid(gid)
@@ -243,8 +234,6 @@ def _interpreter(program: str) -> str | None:
     """The loader of shared libraries that a 64-bit ELF program names, which the kernel runs in its place."""
     with open(program, "rb") as file:
         head = file.read(64)
-        if head[:5] != b"\x7fELF\x02":
-            raise OSError(errno.ENOEXEC, f"{program} is not a 64-bit program")
         start, size, count = struct.unpack_from("<Q", head, 32) + struct.unpack_from("<HH", head, 54)
         file.seek(start)
         headers = file.read(size * count)

@@ -37,7 +37,9 @@ class Task(NamedTuple):
         str
     ]  # addresses of Unix sockets for the vault's user alone; an abstract one starts with a null character
     sockets: list[str]  # of those for every user
+    mailboxes: list[str]  # of those that take datagrams
     code: list[str]  # folders from which the vault loads what it runs
+    control: str  # a file of the vault's user that may be damaged
     open_folder: str  # a folder in which every user may write
     mark: str  # name of the files to make
     fds: list[int]  # descriptors that were given
@@ -69,10 +71,14 @@ def _attempts(task: Task) -> Iterator[Attempt]:
     for name, paths in task.secrets.items():
         for path in paths:
             yield from _secret(name, path, others, task)
+    yield from _damage(task.control)
     yield from _process(task.vault)
     yield _try("processes", "see other processes", _sees)
     for address in task.buses:
         yield _try("buses", f"connect to {_legible(address)}", _connect, address)
+    for address in task.mailboxes:
+        barrier = "buses" if os.getuid() == task.user else "sockets"
+        yield _try(barrier, f"send to {_legible(address)}", _sends, address)
     for address in task.sockets:  # what serves every user serves the vault's user differently
         barrier = "buses" if os.getuid() == task.user else "sockets"
         yield _try(barrier, f"connect to {_legible(address)}", _connect, address)
@@ -108,7 +114,8 @@ def _secret(name: str, path: str, others: list[int], task: Task) -> Iterator[Att
         yield _try(name, f"read {path} by a {link} link", _linked, path, make)
     for pid in others:
         for door in ("root", "cwd"):
-            yield _try(name, f"read {path} by /proc/{pid}/{door}", _opens, f"/proc/{pid}/{door}{path}")
+            way = f"/proc/{pid}/{door}/{'../' * 40}{path}"  # up to the root of that process, whose parent is itself
+            yield _try(name, f"read {path} by /proc/{pid}/{door}", _opens, way)
         yield _try(name, f"read {path} by /proc/{pid}/fd", _descriptor_of, pid, path)
 
 
@@ -159,6 +166,28 @@ def _writes(task: Task) -> Iterator[Attempt]:
         yield _leave("code", folder, task.mark)
     for folder in (task.open_folder, "/", "/etc", "/usr", "/usr/lib", "/var/tmp", "/dev/shm", "/run"):
         yield _leave("writing", folder, task.mark)
+
+
+def _damage(path: str) -> Iterator[Attempt]:
+    """What destroys or exposes a file without opening it, tried on one that nobody needs."""
+    for what, change, arguments in (
+        ("change the rights of", os.chmod, (0o666,)),
+        ("change the owner of", os.chown, (os.getuid(), os.getgid())),
+        ("truncate", os.truncate, (0,)),
+        ("label", _labels, ()),
+        ("rename", os.rename, (path + "-renamed",)),
+        ("remove", os.unlink, ()),
+    ):
+        yield _try("damage", f"{what} a file", _does, change, path, *arguments)
+
+
+def _does(change: Callable[..., None], *arguments: object) -> bool:
+    change(*arguments)
+    return True
+
+
+def _labels(path: str) -> None:
+    os.setxattr(path, "user.probe", b"1")
 
 
 # Processes
@@ -240,6 +269,14 @@ def _connect(address: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as each:
         each.settimeout(2)
         each.connect(address)
+    return True
+
+
+def _sends(address: str) -> bool:
+    """Half of a pair of datagram sockets can send to any other socket: no socket needs to be opened for it."""
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with one, other:
+        one.sendto(b"probe", address)
     return True
 
 

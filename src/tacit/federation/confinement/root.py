@@ -129,6 +129,7 @@ class _View:
         with open(self._new + path, "wb") as file:
             file.write(self._contents[path])
         os.chown(self._new + path, *self._owner)
+        kernel.mount(self._new + path, self._new + path, None, kernel.MS_BIND)  # read-only even beneath /tmp
 
     def _bind(self, path: str) -> None:
         kernel.mount(self._old + path, self._new + path, None, kernel.MS_BIND | kernel.MS_REC)

@@ -1,8 +1,9 @@
 """A seccomp filter: system calls that a program which only carries messages never needs answer EPERM.
 
 The filter is a program in the kernel's packet filter language. It refuses to trace or read other processes, to
-mount, to make namespaces, to use keys, BPF or kernel modules; it refuses signals to any process but the own, and all
-sockets but TCP, UDP and the query of the routing table: a session bus cannot be reached, whatever its address.
+mount, to make namespaces, to use keys, BPF or kernel modules, to change the rights of files; it refuses signals to any
+process but the own, and all sockets but TCP, UDP and the query of the routing table: a session bus cannot be reached,
+whatever its address.
 """
 
 from __future__ import annotations
@@ -29,9 +30,35 @@ _REFUSED: dict[str, tuple[int, int | None]] = {
     "pidfd_send_signal": (424, 424),
     "kcmp": (312, 272),
     "tkill": (200, 130),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
     "migrate_pages": (256, 238),
     "move_pages": (279, 239),
     "perf_event_open": (298, 241),
+    # what Landlock does not refuse on files, or not yet in its first versions
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "truncate": (76, 45),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "setxattrat": (463, 463),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
+    "inotify_add_watch": (254, 27),
     # mounts and namespaces
     "mount": (165, 40),
     "umount2": (166, 39),
@@ -83,7 +110,8 @@ _REFUSED: dict[str, tuple[int, int | None]] = {
     "sethostname": (170, 161),
     "setdomainname": (171, 162),
 }
-_SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
+_SOCKET, _SOCKETPAIR, _CLONE, _CLONE3 = (41, 198), (53, 199), (56, 220), (435, 435)
+_SENDTO, _SENDMSG, _SENDMMSG = (44, 206), (46, 211), (307, 269)
 _KILL, _TGKILL, _RT_SIGQUEUEINFO, _RT_TGSIGQUEUEINFO = (62, 129), (234, 131), (129, 138), (297, 240)
 _PRLIMIT64, _PRCTL, _IOCTL, _FCNTL = (302, 261), (157, 167), (16, 29), (72, 25)
 
@@ -91,11 +119,14 @@ _NAMESPACES = (
     kernel.NEWNS | kernel.NEWCGROUP | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWUSER | kernel.NEWPID | kernel.NEWNET
 )
 _INET, _INET6, _NETLINK = 2, 10, 16  # families of sockets; the socket module would take long to import
+_STREAM, _TYPES = 1, 0xF  # of socketpair; the other bits are flags
+_UNNAMED, _TCP, _UDP = 0, 6, 17  # protocols
+_FAST_OPEN = 0x2000_0000  # flag that connects while sending, past Landlock's ports
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX type into a terminal
 _OWNER = (0x8901, 0x8902)  # FIOSETOWN and SIOCSPGRP choose who gets a socket's signals, as do these of fcntl:
 _SET_OWNER = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _ALLOW = (_RETURN, 0, 0, 0x7FFF_0000)
 _REFUSE = (_RETURN, 0, 0, 0x0005_0000 | errno.EPERM)
 _ABSENT = (_RETURN, 0, 0, 0x0005_0000 | errno.ENOSYS)
@@ -136,6 +167,10 @@ def program(machine: str, pid: int, network: bool = True) -> list[Instruction]:
     code += _case(_EQUAL, _CLONE3[column], [_ABSENT])  # its flags lie in memory; the C library falls back to clone
     code += _case(_EQUAL, _CLONE[column], _if_any(0, _ANY_BIT, (_NAMESPACES,), _REFUSE, _ALLOW))
     code += _case(_EQUAL, _SOCKET[column], _families(network))
+    stream_only = [_argument(1), (_AND, 0, 0, _TYPES), (_EQUAL, 1, 0, _STREAM), _REFUSE, _ALLOW]
+    code += _case(_EQUAL, _SOCKETPAIR[column], stream_only)  # one for datagrams could send to any other socket
+    for numbers, flags in ((_SENDTO, 3), (_SENDMSG, 2), (_SENDMMSG, 3)):
+        code += _case(_EQUAL, numbers[column], _if_any(flags, _ANY_BIT, (_FAST_OPEN,), _REFUSE, _ALLOW))
     for numbers in (_KILL, _TGKILL, _RT_SIGQUEUEINFO, _RT_TGSIGQUEUEINFO):
         code += _case(_EQUAL, numbers[column], _if_any(0, _EQUAL, (pid,), _ALLOW, _REFUSE))
     code += _case(_EQUAL, _PRLIMIT64[column], _if_any(0, _EQUAL, (0, pid), _ALLOW, _REFUSE))
@@ -155,7 +190,7 @@ def _argument(index: int) -> Instruction:
 
 
 def _case(test: int, constant: int, body: list[Instruction]) -> list[Instruction]:
-    """Run `body`, which returns in every case, if the call's number passes the test; go on behind it otherwise."""
+    """Run `body`, which returns in every case, if the word that was loaded passes the test; else go on behind it."""
     return [(test, 0, len(body), constant), *body]
 
 
@@ -168,7 +203,10 @@ def _if_any(
 
 
 def _families(network: bool) -> list[Instruction]:
-    """Sockets: of the internet, if allowed, and of the kernel's routing table, which name resolution asks."""
-    internet = (_INET, _INET6) if network else ()
-    tests: list[Instruction] = [(_EQUAL, len(internet) - i + 4, 0, each) for i, each in enumerate(internet)]
-    return [_argument(0), *tests, (_EQUAL, 0, 2, _NETLINK), _argument(2), (_EQUAL, 1, 0, 0), _REFUSE, _ALLOW]
+    """Sockets: TCP and UDP, if allowed, and the kernel's routing table, which name resolution asks."""
+    internet = _if_any(2, _EQUAL, (_UNNAMED, _TCP, _UDP), _ALLOW, _REFUSE)
+    routes = _if_any(2, _EQUAL, (_UNNAMED,), _ALLOW, _REFUSE)
+    code = [_argument(0), *_case(_EQUAL, _NETLINK, routes)]
+    for family in (_INET, _INET6) if network else ():
+        code += _case(_EQUAL, family, internet)
+    return [*code, _REFUSE]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import site
 import subprocess
 import sys
@@ -18,8 +19,8 @@ import weakref
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-import tacit
 from tacit.errors import InputError
+from tacit.federation.confinement import kernel
 from tacit.federation.confinement.inside import MECHANISMS, READY
 
 # `tacit` and `tacit.federation` import much that the small process does not need and, without site packages, has not
@@ -32,7 +33,9 @@ for name, folder in zip(("tacit", "tacit.federation", "tacit.federation.confinem
 from tacit.federation.confinement import inside
 inside.main()
 """
-_PACKAGE = Path(tacit.__file__).resolve().parent
+_LOG_BYTES = 1 << 23  # a log that is longer is put aside when a program starts
+_ELF_64 = b"\x7fELF\x02"
+_PACKAGE = Path(__file__).resolve().parents[2]
 _FOLDERS = [str(_PACKAGE), str(_PACKAGE / "federation"), str(_PACKAGE / "federation" / "confinement")]
 
 
@@ -84,7 +87,8 @@ def launch(
     environment
         All of its environment, but for `HOME`, `LANG`, `PYTHONPATH` and `TMPDIR`, which have defaults.
     log
-        File to which its standard output and error are appended, or a descriptor.
+        File to which its standard output and error are appended, or a descriptor. A file of more than 8 MB is first
+        renamed, with `.1` at its end; the program cannot make it longer than 64 MB.
     user
         System user to run as; only root can choose one. Without it root's programs run as `nobody`.
     network
@@ -104,13 +108,11 @@ def launch(
         If the program does not exist or cannot be run, if there is no such user, or if this process may not become it.
     """
     program = _program(command[0])
-    if user is not None:
-        _check_user(user)
     order = {
         "command": (program, *map(str, command[1:])),
         "environment": _environment(environment or {}),
         "readable": [*_python(program), *(str(Path(path).absolute()) for path in readable)],
-        "user": user,
+        "identity": None if user is None else _identity(user),
         "network": network,
         "connect": connect,
         "listen": listen,
@@ -133,14 +135,27 @@ def launch(
         missing[mechanism] = why
 
 
+def shield() -> None:
+    """Close this process's memory to all other processes of its user, and keep it out of core dumps (Linux).
+
+    For a process that holds keys: programs of the same user that are not confined could trace it otherwise.
+    """
+    if sys.platform == "linux":
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        kernel.limit(resource.RLIMIT_CORE, 0)
+
+
 def _program(given: str | Path) -> str:
     program = Path(given).absolute()
     if not os.access(program, os.X_OK) or not program.is_file():
         raise InputError(f"{program} is not a program that can be run")
+    with program.open("rb") as file:
+        if sys.platform == "linux" and file.read(5) != _ELF_64:
+            raise InputError(f"{program} is not a program for this machine but a script or something else")
     return str(program)
 
 
-def _check_user(user: str) -> None:
+def _identity(user: str) -> tuple[int, int]:
     import pwd  # noqa: PLC0415 - Unix only
 
     try:
@@ -149,6 +164,7 @@ def _check_user(user: str) -> None:
         raise InputError(f"there is no system user '{user}': name one that this machine knows") from None
     if os.geteuid() not in (0, entry.pw_uid):
         raise InputError(f"only root can start a program as user '{user}': use the systemd unit, or leave the user out")
+    return entry.pw_uid, entry.pw_gid
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
@@ -208,6 +224,8 @@ def _try(order: Mapping[str, object], fds: Sequence[int], log: Path | int) -> tu
 
 
 def _open_log(path: Path) -> int:
+    if not path.is_symlink() and path.is_file() and path.stat().st_size > _LOG_BYTES:
+        path.replace(path.with_name(path.name + ".1"))
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
