@@ -10,13 +10,16 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+from dp_accounting import ZCDpEvent
+from dp_accounting.gaussian_mechanism import get_epsilon_gaussian
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
 from tacit.errors import InputError
 from tacit.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, pure_mu
-from tacit.privacy.accountants.zcdp import zcdp_epsilon
+from tacit.privacy.accountants.zcdp import ORDERS, zcdp_epsilon
 from tacit.privacy.accounting import tightest
 from tacit.privacy.calibration import calibrate
 from tacit.privacy.composition import FREE, ROOMS, Cost, Filter, composed_epsilon, cost_of, largest, together
@@ -188,3 +191,16 @@ def test_a_record_that_moves_to_another_agent_has_the_slack_of_two() -> None:
     )
     assert isinstance(one, Discrete) and isinstance(two, Discrete)
     assert two.coordinates == 2 * one.coordinates
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2, 0.9])
+def test_closed_forms_are_dp_accountings(delta: float) -> None:
+    """A second implementation of both; its solver of the first stops at 1e-12."""
+    accountant = RdpAccountant(ORDERS)
+    for mu in np.geomspace(1e-5, 100.0, 29):
+        with np.errstate(divide="ignore"):
+            theirs = float(get_epsilon_gaussian(1.0 / mu, delta))
+        assert theirs - 2e-12 <= gdp_epsilon(mu * mu, NO_SLACK, delta) <= theirs * (1.0 + 1e-9) + 1e-10
+        by_orders = accountant.compose(ZCDpEvent(mu)).get_epsilon(delta)
+        assert zcdp_epsilon(mu, delta) == pytest.approx(by_orders, rel=1e-12) or by_orders == 0.0
+        accountant = RdpAccountant(ORDERS)

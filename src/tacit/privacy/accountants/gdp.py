@@ -7,6 +7,7 @@ and that of what other noise is worth as Gaussian noise, is docs/explanation/dis
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,7 +20,7 @@ from tacit.privacy.hidden import hidden_factor
 
 REACH = 12.0  # B: noise beyond so many sigma is left to delta
 FINEST = 0.25  # of a discrete Gaussian's sigma, for which the normaliser's bound holds
-SOLVED = 1e-11  # what dp-accounting's solver may be below the root it looks for; it stops at 1e-12
+SOLVED = 1e-11  # what rounding in delta's formula may take away from an epsilon, with room to spare
 
 
 @dataclass(frozen=True)
@@ -82,32 +83,60 @@ def gdp_epsilon(mu_squared: float, slack: Slack, delta: float) -> float:
 
     It is rounded up, and infinite for what is not a number.
     """
-    from dp_accounting.gaussian_mechanism import get_epsilon_gaussian  # noqa: PLC0415  a second to import
-
     if mu_squared == 0.0 and slack == NO_SLACK:
         return 0.0
     inner = (delta - slack.outside) * math.exp(-slack.above)
     if not (inner > 0.0 and mu_squared >= 0.0 and slack.below >= 0.0):
         return math.inf
     mu = math.sqrt(mu_squared)
-    with np.errstate(divide="ignore", over="ignore"):  # of budgets far from any use
-        epsilon = float(get_epsilon_gaussian(1.0 / mu, inner)) * (1.0 + 2.0**-50) + SOLVED if mu > 0.0 else 0.0
+    epsilon = _epsilon(mu, inner) * (1.0 + 2.0**-50) + SOLVED if mu > 0.0 else 0.0
     return epsilon + slack.above + slack.below
 
 
 @lru_cache(maxsize=256)
 def gdp_budget(epsilon: float, slack: Slack, delta: float) -> float:
     """The largest mu^2 that (epsilon, delta) allows beside this slack, from the safe side."""
-    from dp_accounting.gaussian_mechanism import get_sigma_gaussian  # noqa: PLC0415
-
     if gdp_epsilon(0.0, slack, delta) >= epsilon:
         return 0.0
     inner = (delta - slack.outside) * math.exp(-slack.above)
-    found = 1.0 / square(float(get_sigma_gaussian(epsilon - slack.above - slack.below, inner)))
+    room = epsilon - slack.above - slack.below
+    found = square(_first(lambda mu: _log_delta(mu, room) > math.log(inner)))
     step = 2.0**-50
     while gdp_epsilon(found, slack, delta) > epsilon:
         found, step = found * (1.0 - step), 2.0 * step
     return found
+
+
+def _epsilon(mu: float, delta: float) -> float:
+    """The smallest epsilon of one Gaussian release, to the last bits."""
+    if not math.isfinite(mu):
+        return math.inf
+    if delta >= 1.0 or _log_delta(mu, 0.0) <= math.log(delta):
+        return 0.0
+    return _first(lambda epsilon: _log_delta(mu, epsilon) <= math.log(delta))
+
+
+def _log_delta(mu: float, epsilon: float) -> float:
+    """log(Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)), after Balle and Wang (2018)."""
+    from scipy.special import log_ndtr  # noqa: PLC0415
+
+    first = float(log_ndtr(mu / 2.0 - epsilon / mu))
+    second = epsilon + float(log_ndtr(-mu / 2.0 - epsilon / mu))
+    return first + math.log(-math.expm1(second - first)) if second < first else -math.inf
+
+
+def _first(reached: Callable[[float], bool]) -> float:
+    """The smallest positive number at which this holds, where it holds for every larger one too; infinite: for none."""
+    low, high = 0.0, 1.0
+    while not reached(high):
+        low, high = high, 2.0 * high
+        if math.isinf(high):
+            return math.inf
+    while True:
+        middle = low + (high - low) / 2.0 if high < 1e-3 or low > 0.0 else high / 1024.0
+        if not low < middle < high or high - low <= 2.0**-52 * high:
+            return high
+        low, high = (low, middle) if reached(middle) else (middle, high)
 
 
 def mu_squared(event: Event) -> float | None:
