@@ -36,7 +36,9 @@ def test_a_site_is_read_and_its_paths_are_relative_to_its_file(tmp_path: Path) -
     assert (site.name, site.protocol, site.schema_sha256) == ("north", 1, HASH)
     assert (site.table, site.schema) == (str(tmp_path / "table.csv"), str(tmp_path / "schema.toml"))
     assert (site.total_records, site.records_max, site.published) == (60, 20, "")
-    assert site.study == tmp_path / "federation.toml" and site.state == tmp_path / "state" and site.kit == tmp_path / "kit"
+    assert (
+        site.study == tmp_path / "federation.toml" and site.state == tmp_path / "state" and site.kit == tmp_path / "kit"
+    )
     assert site.ledger == tmp_path / "patients.ledger"
     assert site.accepts.mechanisms == ("gaussian", "laplace") and site.accepts.rounds_max == 10_000
     assert site.accepts.open_studies_max == 1

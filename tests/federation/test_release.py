@@ -191,7 +191,9 @@ def test_the_ledger_is_read_once_however_many_uploads_leave(
     """Each look reads what was added since the last one, not the whole ledger."""
     release, read = Release(agent.journal), []
     whole = growing.Growing._parsed
-    monkeypatch.setattr(growing.Growing, "_parsed", lambda self, content: (read.append(len(content)), whole(self, content))[1])
+    monkeypatch.setattr(
+        growing.Growing, "_parsed", lambda self, content: (read.append(len(content)), whole(self, content))[1]
+    )
     for t in range(1, 5):
         release.check(federation.site("north"), agent.answer(wire.encode(question(federation, t))))
     assert sum(read) == federation.folder("north").ledger.stat().st_size

@@ -94,8 +94,8 @@ def init(file: Path, name: str, schema: str, data: str, **given: Any) -> None:
         file.unlink()
         raise
     stdout.print(
-        f"{file}: read it; 'tacit federation enrol' puts each site's identity into it, then 'tacit federation provision "
-        f"{file}' makes the kits",
+        f"{file}: read it; 'tacit federation enrol' puts each site's identity into it, then "
+        f"'tacit federation provision {file}' makes the kits",
         soft_wrap=True,
         highlight=False,
     )

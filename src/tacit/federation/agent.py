@@ -185,7 +185,7 @@ class SiteAgent:
         return begun is not None and (begun.closed is not None or finish_closing(site, self.journal, begun))
 
     def refuse(self, experiment: str, reason: str) -> bytes:
-        """The refusal of a question that is not even considered, because its sender and this site do not agree on terms."""
+        """The refusal of a question that is not considered: its sender and this site do not agree on the terms."""
         with self._lock:
             name = read_site(self.path).name
             return self._refuse(Refusal(experiment, name, reason[:LONGEST_REASON]), [f"refused: {reason}"])

@@ -124,10 +124,20 @@ def conduct(
 
     Parameters
     ----------
+    terms
+        The study's terms, with everybody's identity.
     kits
         The folder that `provision` wrote.
     identity
         The coordinator's own, of which the public half stands in the terms.
+    out
+        The run folder.
+    say, watch
+        Get sentences, and the lines of rounds.jsonl and sites.jsonl.
+    stop
+        Whether somebody has asked to stop.
+    without
+        Sites that the study goes on without.
     """
     terms.check_complete()
     own = Identity.open(identity)

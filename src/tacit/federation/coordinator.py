@@ -254,7 +254,7 @@ class Coordinator:
         self.resting[site] = Rest(self.asked[site], math.inf, reason)
 
     def _leave_alone(self, site: str) -> None:
-        """Longer each time, so that a slow site does not hold up every round; one that connects again is asked at once."""
+        """Longer each time: a slow site must not hold up every round. One that connects again is asked at once."""
         self.losses[site] += 1
         rest = min(LONGEST_REST, REST * 2.0 ** (self.losses[site] - 1))
         self.resting[site] = Rest(self.asked[site], time.monotonic() + rest)

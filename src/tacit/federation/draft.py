@@ -80,7 +80,7 @@ port = {port}
 [coordinator]
 identity = "{identity}"  # signs every question and the model
 
-[identities]           # each site makes its own ('tacit federation site identity'); 'tacit federation enrol' puts it here
+[identities]           # made by each site ('tacit federation site identity'), put here by 'tacit federation enrol'
 
 [sites]                # each with the most records it may bring: declared by the parties, not counted
 {sites}

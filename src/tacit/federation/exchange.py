@@ -121,7 +121,7 @@ class SealedExchange:
             self.dropped += 1
             if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th...
                 self.say(
-                    f"dropped {self.dropped} messages that no site sealed for us, the last in the name of {site}: {error}"
+                    f"dropped {self.dropped} messages that no site sealed for us, the last as if from {site}: {error}"
                 )
             return
         del self._pending[site]

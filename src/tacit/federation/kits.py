@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -81,7 +80,7 @@ def read_kit(path: Path, owner: str | None = None) -> Kit:
     """
     if not path.is_dir():
         raise InputError(f"there is no kit {path}: 'tacit federation provision' makes the kits")
-    found = set(os.listdir(path))
+    found = {entry.name for entry in path.iterdir()}
     if extra := sorted(found - FILES):
         raise InputError(f"{path} has {', '.join(extra)}, which no kit has: take it out, or ask for a new kit")
     if missing := sorted(FILES - found):

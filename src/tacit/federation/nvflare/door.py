@@ -1,4 +1,4 @@
-"""A cell with one door: messages of one topic, between the hub and the sites, of a bounded size. All else is dropped."""
+"""A cell with one door: messages of one topic between hub and sites, of a bounded size. All else is dropped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nvflare.fuel.f3 import comm_config
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
@@ -140,11 +140,11 @@ def _head(origin: str, destination: str) -> dict[str, str]:
 class OneStream(grpc_driver.Servicer):  # type: ignore[misc]
     """A site has one stream: a second one ends the first. A certificate that is not a site's present one gets none."""
 
-    certificates: Mapping[str, str] = {}
-    _open: dict[str, Any] = {}
+    certificates: ClassVar[Mapping[str, str]] = {}
+    _open: ClassVar[dict[str, Any]] = {}
     _lock = threading.Lock()
 
-    def Stream(self, request_iterator: Any, context: Any) -> Iterator[Any]:
+    def Stream(self, request_iterator: Any, context: Any) -> Iterator[Any]:  # noqa: N802  gRPC's name
         """One connection of a site."""
         found = context.auth_context()
         site = (found.get("x509_common_name") or [b""])[0].decode("utf-8", "replace")
