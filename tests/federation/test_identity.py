@@ -205,6 +205,7 @@ def test_every_other_text_is_refused(north: Identity) -> None:
 @given(st.binary(max_size=140))
 def test_random_bytes_are_no_identity(raw: bytes) -> None:
     refused(line(raw))
+    assert "damaged" in refused(line(raw[:100]))
     refused(line(raw.ljust(128, b"\0")))
 
 
