@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -152,6 +154,23 @@ def test_a_new_coordinator_in_the_terms_is_the_only_one(parties: Parties) -> Non
     assert parties.vaults["north"].answer(parties.seal(question(parties.federation, 1))) is None
 
 
+@pytest.fixture
+def linked() -> Iterator[Callable[[int], tuple[Link, socket.socket]]]:
+    """Pairs that are closed in the end."""
+    with contextlib.ExitStack() as stack:
+
+        def make(limit: int) -> tuple[Link, socket.socket]:
+            link, theirs = pair(limit)
+            stack.callback(link.close)
+            stack.callback(theirs.close)
+            return link, theirs
+
+        yield make
+
+
+Linked = Callable[[int], tuple[Link, socket.socket]]
+
+
 @dataclass
 class Wires:
     """An engine in this process between the coordinator's link and the vaults; it may do what it likes."""
@@ -195,11 +214,11 @@ class Stepping(SealedExchange):
 
 
 @pytest.mark.parametrize("evil", [False, True])
-def test_a_study_over_any_engine_is_the_study_in_one_process(parties: Parties, evil: bool) -> None:
+def test_a_study_over_any_engine_is_the_study_in_one_process(parties: Parties, linked: Linked, evil: bool) -> None:
     """An engine that replays, changes, mixes up and makes up messages changes nothing, and sees no number."""
     terms = parties.federation.terms
     study = parties.federation.coordinator()
-    link, theirs = pair(LIMIT)
+    link, theirs = linked(LIMIT)
     wires = Wires(parties, Link(theirs, LIMIT), evil)
     exchange = Stepping(link, terms, parties.coordinator, study.experiment, LIMIT)
     exchange.wires = wires
@@ -213,8 +232,8 @@ def test_a_study_over_any_engine_is_the_study_in_one_process(parties: Parties, e
     assert (exchange.dropped > 100) == evil
 
 
-def test_a_frame_is_no_longer_than_agreed() -> None:
-    link, theirs = pair(1000)
+def test_a_frame_is_no_longer_than_agreed(linked: Linked) -> None:
+    link, theirs = linked(1000)
     other = Link(theirs, 1 << 20)
     other.send(Frame(Kind.MESSAGE, "north", bytes(1000)))
     found = link.receive(1.0)
@@ -235,27 +254,25 @@ def test_a_frame_is_no_longer_than_agreed() -> None:
         b"\x03\x00\xff\xff\xff\xff",
     ],
 )
-def test_a_frame_of_another_kind_or_name_breaks_the_link(data: bytes) -> None:
-    link, theirs = pair(1000)
+def test_a_frame_of_another_kind_or_name_breaks_the_link(linked: Linked, data: bytes) -> None:
+    link, theirs = linked(1000)
     theirs.send(data)
     with pytest.raises(BrokenLink):
         link.receive(1.0)
 
 
-def test_a_link_takes_any_bytes_without_harm() -> None:
+def test_a_link_takes_any_bytes_without_harm(linked: Linked) -> None:
     rng = random.Random(1)
     for _ in range(300):
-        link, theirs = pair(1000)
+        link, theirs = linked(1000)
         theirs.send(rng.randbytes(rng.randrange(1, 60)))
         theirs.close()
         with pytest.raises(BrokenLink):
             for _ in range(60):
                 link.receive(0.1)
-        link.close()
 
 
-def test_an_end_that_does_not_read_breaks_the_link() -> None:
-    link, theirs = pair(1 << 24)
+def test_an_end_that_does_not_read_breaks_the_link(linked: Linked) -> None:
+    link, theirs = linked(1 << 24)
     with pytest.raises(BrokenLink, match="does not read"):
         link.send(Frame(Kind.MESSAGE, "north", bytes(1 << 23)), patience=0.1)
-    theirs.close()
