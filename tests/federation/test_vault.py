@@ -273,6 +273,6 @@ def test_a_link_takes_any_bytes_without_harm(linked: Linked) -> None:
 
 
 def test_an_end_that_does_not_read_breaks_the_link(linked: Linked) -> None:
-    link, theirs = linked(1 << 24)
+    link, _ = linked(1 << 24)
     with pytest.raises(BrokenLink, match="does not read"):
         link.send(Frame(Kind.MESSAGE, "north", bytes(1 << 23)), patience=0.1)
