@@ -45,6 +45,11 @@ class Machine:
     def refused(self, *args: str | Path) -> str:
         return self.tacit(*args, code=2)
 
+    def request(self, name: str) -> Path:
+        """What it asks for a ledger with."""
+        self.tacit("ledger", "request", "--out", name)
+        return self.home / name
+
     def key(self, name: str) -> Path:
         """The public half of its key, as a file that can be carried about."""
         self.tacit("ledger", "key", "--out", name)
@@ -231,18 +236,22 @@ def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine,
     assert "has grown since the organisation signed it: 4 lines are signed" in said
 
 
+RESERVE = ("run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.3", "--noise", "hardened", "--ledger", "l")
+
+
 def test_a_ledger_moves_and_is_never_in_two_places(tmp_path: Path) -> None:
     old, new, third = (Machine(tmp_path / name) for name in ("old", "new", "third"))
-    reserve = ("run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.3", "--noise", "hardened", "--ledger", "l")
     old.tacit("ledger", "init", "l", "--total-epsilon", "2")
-    old.tacit(*reserve, "--out", "a")
+    old.tacit(*RESERVE, "--out", "a")
     shutil.copy(old.home / "l", new.home / "l")
     assert "was not handed over" in new.refused("ledger", "adopt", "l")  # a copy from before
-    assert "is this machine's own" in old.refused("ledger", "hand-over", "l", "--to", old.key("old.pub"))
-    old.tacit("ledger", "hand-over", "l", "--to", new.key("new.pub"))
+    assert "is this one" in old.refused("ledger", "hand-over", "l", "--to", old.request("old.request"))
+    assert "is not a request" in old.refused("ledger", "hand-over", "l", "--to", old.key("old.pub"))
+    asked = new.request("new.request")
+    old.tacit("ledger", "hand-over", "l", "--to", asked)
     assert "handed over to key" in old.tacit("ledger", "l")
-    for use in (reserve, ("ledger", "hand-over", "l", "--to", new.home / "new.pub")):
-        assert "it goes on there, not here" in old.refused(*use, *(("--out", "b") if use is reserve else ()))
+    for use in (RESERVE, ("ledger", "hand-over", "l", "--to", asked)):
+        assert "it goes on there, not here" in old.refused(*use, *(("--out", "b") if use is RESERVE else ()))
     assert "from this machine" in old.refused("ledger", "adopt", "l")
     for machine in (new, third):
         shutil.copy(old.home / "l", machine.home / "l")
@@ -250,17 +259,80 @@ def test_a_ledger_moves_and_is_never_in_two_places(tmp_path: Path) -> None:
     assert "was handed over to key" in third.refused("ledger", "adopt", "l")
     assert "and not by" in new.refused("ledger", "adopt", "l", "--key", third.key("third.pub"))
     new.tacit("ledger", "adopt", "l", "--key", old.home / "old.pub")
-    new.tacit(*reserve, "--out", "b")
+    new.tacit(*RESERVE, "--out", "b")
     shutil.copy(old.home / "l", new.home / "again")
     assert "tail was cut off" in new.refused("ledger", "adopt", "again")  # the same hand-over, a second time
     shutil.copy(new.home / "l", old.home / "l")  # it goes on over there: this is a copy
-    assert "is at home there" in old.refused(*reserve, "--out", "c")
-    new.tacit("ledger", "hand-over", "l", "--to", old.home / "old.pub")
+    assert "is at home on machine" in old.refused(*RESERVE, "--out", "c")
+    new.tacit("ledger", "hand-over", "l", "--to", old.home / "old.request")
     shutil.copy(new.home / "l", old.home / "l")
     old.tacit("ledger", "adopt", "l")
-    old.tacit(*reserve, "--out", "c")
+    old.tacit(*RESERVE, "--out", "c")
     state = json.loads(old.tacit("ledger", "l", "--json"))
     assert len(state["studies"]) == 3 and len(state["adopted"]) == 2 and state["lost_machines"] == []
+
+
+def test_two_machines_with_one_key_do_not_both_adopt_a_hand_over(tmp_path: Path) -> None:
+    old, new, twin = (Machine(tmp_path / name) for name in ("old", "new", "twin"))
+    old.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    asked = new.request("new.request")
+    private = Path("keys") / "ledger.key"
+    (twin.state / "keys").mkdir(parents=True, mode=0o700)
+    shutil.copy2(new.state / private, twin.state / private)
+    assert twin.key("t.pub").read_bytes() == new.key("n.pub").read_bytes()
+    old.tacit("ledger", "hand-over", "l", "--to", asked)
+    for machine in (new, twin):
+        shutil.copy(old.home / "l", machine.home / "l")
+    said = twin.refused("ledger", "adopt", "l")
+    assert "was handed over to machine" in said and "a key that was copied does not make two machines one" in said
+    new.tacit("ledger", "adopt", "l")
+    assert "was handed over to machine" in twin.refused("ledger", "adopt", "l")
+    (head,) = (new.state / "ledgers").glob("*.json")
+    head.unlink()  # even so, one hand-over is adopted once
+    shutil.copy(old.home / "l", new.home / "l")
+    assert "a hand-over is adopted once" in new.refused("ledger", "adopt", "l")
+
+
+def test_a_copied_state_folder_is_another_machine(tmp_path: Path) -> None:
+    """Neither before nor after an adoption does the copy have a budget of its own."""
+    old, new = (Machine(tmp_path / name) for name in ("old", "new"))
+    old.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    asked = new.request("new.request")
+    before = Machine.__new__(Machine)
+    before.home = Path(shutil.copytree(new.home, tmp_path / "before"))
+    old.tacit("ledger", "hand-over", "l", "--to", asked)
+    for machine in (new, before):
+        shutil.copy(old.home / "l", machine.home / "l")
+    new.tacit("ledger", "adopt", "l")
+    assert "neither does a copied state folder" in before.refused("ledger", "adopt", "l")
+    after = Machine.__new__(Machine)
+    after.home = Path(shutil.copytree(new.home, tmp_path / "after"))
+    new.tacit(*RESERVE, "--out", "a")
+    for use in ((*RESERVE, "--out", "a"), ("ledger", "hand-over", "l", "--to", old.request("old.request"))):
+        assert "is at home on machine" in after.refused(*use)
+    assert "WARNING: taken over from a lost machine" in after.tacit("ledger", "adopt", "l", "--lost-machine")
+    secret = list((new.state / "keys").glob("machine-*.key"))
+    assert [stat.S_IMODE(path.stat().st_mode) for path in secret] == [0o600]
+    name = json.loads(asked.read_text())["machine"]
+    assert name in new.tacit("ledger", "machine") and name not in after.tacit("ledger", "machine")
+    assert secret[0].read_bytes().hex()[:8] not in asked.read_text()
+
+
+def test_a_state_folder_that_machines_share_has_one_name(tmp_path: Path) -> None:
+    """As a folder on a network has: another path is what another machine looks like."""
+    one = Machine(tmp_path / "one")
+    one.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    shown = Machine.__new__(Machine)
+    shown.home = tmp_path / "shown"
+    one.home.rename(shown.home)
+    said = shown.refused("ledger", "l")
+    assert "is at home on machine" in said and "'tacit ledger machine --shared' at its home" in said
+    shown.home.rename(one.home)
+    name = one.tacit("ledger", "machine")
+    assert name.strip() in one.tacit("ledger", "machine", "--shared")
+    one.home.rename(shown.home)
+    assert shown.tacit("ledger", "machine") == name
+    shown.tacit("ledger", "l")
 
 
 def test_a_lost_machine_is_said_for_ever(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tacit.errors import InputError
 from tacit.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
 from tacit.privacy.composition import Cost
+from tacit.results import moves
 from tacit.results.account import Account, Hold, is_held
 from tacit.state import state_folder
 
@@ -190,3 +192,39 @@ def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
     for opening in (Account.open, Account.adopt):
         with pytest.raises(InputError, match="is not a ledger over studies"):
             opening(tmp_path / "f")
+
+
+def test_an_adoption_that_was_cut_short_is_finished(account: Account, tmp_path: Path) -> None:
+    """The line is there, its head is not: as a power cut leaves it."""
+    head = state_folder() / "ledgers" / f"{account.identity}.json"
+    head.unlink()
+    Account.adopt(account.path, lost_machine=True)
+    head.unlink()
+    for mark in (state_folder() / "ledgers").glob(f"{account.identity}.*.adopted"):
+        mark.unlink()
+    Account.adopt(account.path)
+    assert len(Account.open(account.path).state()["adopted"]) == 1
+
+
+def test_a_state_folder_on_another_system_is_another_machine(
+    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same path with the same files, as a copied home folder has, and another machine-id."""
+    other = tmp_path / "machine-id"
+    other.write_text("9" * 32 + "\n")
+    monkeypatch.setattr(moves, "SYSTEM_NAMES", (tmp_path / "none", other))
+    for use in (lambda: Account.open(account.path), lambda: account.reserve("one", gaussian(0.01))):
+        with pytest.raises(InputError, match=r"is at home on machine [0-9a-f]{32}, and this is machine"):
+            use()
+    monkeypatch.undo()
+    Account.open(account.path).reserve("one", gaussian(0.01))
+
+
+@pytest.mark.parametrize("change", [{"machine": "0" * 32}, {"machine": "../x"}, {"key": "1" * 64}, {"kind": "other"}])
+def test_a_request_that_was_changed_is_refused(tmp_path: Path, change: dict[str, str]) -> None:
+    asked = tmp_path / "new.request"
+    asked.write_text(moves.Request.own().text)
+    assert moves.read_request(asked) == moves.Request.own()
+    asked.write_text(json.dumps(json.loads(asked.read_text()) | change))
+    with pytest.raises(InputError, match="is not a request"):
+        moves.read_request(asked)

@@ -1,4 +1,4 @@
-"""`tacit ledger key`, `sign`, `verify` and `countersign`: who stands by a ledger, for those on another machine."""
+"""`tacit ledger key`, `machine`, `request`, `sign`, `verify` and `countersign`: what other machines must know."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from tacit.cli.ledger import account_words, print_totals
 from tacit.cli.output import print_json, stdout
 from tacit.errors import InputError, absent
 from tacit.privacy.totals import ledger_totals
-from tacit.results.account import Account, account_state, identity_of
+from tacit.results.account import Account, identity_of
 from tacit.results.files import write_text
 from tacit.results.folder import RunFolder
 from tacit.results.keys import own_key, read_public_key, read_signing_key
+from tacit.results.moves import Request, machine_id, share_machine
 from tacit.results.signing import Signable
+from tacit.results.studies import account_state
 from tacit.study.close import signable
 
 PATH = click.Path(path_type=Path)
@@ -56,6 +58,50 @@ def key(out: Path | None) -> None:
         return
     _say(f"key {own.public.id}, its private half in {own.place}")
     stdout.print(own.public.pem.strip(), highlight=False)
+
+
+@click.command()
+@click.option("--shared", is_flag=True, help="the state folder is one that several machines share over a network")
+def machine(shared: bool) -> None:
+    """Show the name of this machine, which ledgers over studies are at home on.
+
+    The name is random. It belongs to the state folder at its path on this system: a copy of the folder, on this machine
+    or on another one, has another name, and cannot go on with the ledgers in it. Two places are taken for one only
+    where the path is the same and the system has no /etc/machine-id, or the same one, as a cloned disk has.
+
+    --shared gives all machines that see this folder the name of this one, from now on. Use it where the state folder is
+    on a network file system with locks, on the machine that the ledgers are at home on. A copy of the folder is not
+    noticed any more then.
+
+    \b
+    Examples:
+      tacit ledger machine
+      tacit ledger machine --shared
+    """
+    name = share_machine() if shared else machine_id()
+    _say(f"machine {name}{', wherever this state folder is seen' if shared else ''}")
+
+
+@click.command()
+@click.option("--out", type=PATH, metavar="FILE", help="write it here, to be carried to the old machine")
+def request(out: Path | None) -> None:
+    """Ask for a ledger over studies that is at home on another machine: the first step of a move.
+
+    The request names this machine and its key, and is no secret. 'tacit ledger hand-over' on the old machine takes it,
+    and then nobody but this machine can adopt the ledger.
+
+    \b
+    Examples:
+      tacit ledger request --out new-machine.request
+    """
+    own = Request.own()
+    if out is None:
+        stdout.print(own.text.strip(), soft_wrap=True, highlight=False)
+        return
+    if out.exists():
+        raise InputError(f"{out} exists: choose another --out")
+    write_text(out, own.text)
+    _say(f"{out}: machine {own.machine} with key {own.key_id} asks; 'tacit ledger hand-over FILE --to {out.name}' next")
 
 
 @click.command()

@@ -27,8 +27,9 @@ from tacit.privacy.events import Event
 from tacit.privacy.ledger import entries, releases
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from tacit.problems.limits import LARGEST_PARAMETER, admissible
-from tacit.results.account import OPEN, Account, Hold
+from tacit.results.account import Account, Hold
 from tacit.results.folder import RunFolder
+from tacit.results.studies import OPEN
 from tacit.study.build import Study
 from tacit.study.close import sign
 from tacit.types import Array, Shard

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +22,6 @@ from tacit.state import state_folder
 from tacit.version import VERSION
 
 HEAD_DOMAIN = b"tacit: head of a ledger, version 1\n"
-HAND_OVER_DOMAIN = b"tacit: hand-over of a ledger, version 1\n"
 ORGANISATION, OFFICER = "organisation", "officer"
 HEX = {name: re.compile(rf"[0-9a-f]{{{digits}}}") for name, digits in (("key", 64), ("signature", 128), ("head", 64))}
 NAME = re.compile(r"[0-9a-f]{32}")  # it becomes part of a file's name
@@ -44,7 +42,7 @@ class Statement(NamedTuple):
     @property
     def message(self) -> bytes:
         """The bytes that are signed."""
-        return HEAD_DOMAIN + _canonical(self._asdict())
+        return HEAD_DOMAIN + canonical(self._asdict())
 
 
 class Signature(NamedTuple):
@@ -177,62 +175,6 @@ class Signable:
             )
 
 
-class HandOver(NamedTuple):
-    """The line that closes a ledger on one machine for another to go on with."""
-
-    nonce: str
-    lines: int  # before it
-    head: str  # of those
-    to: str  # the id of the other machine's key
-    key: str  # of the machine that hands it over, in hexadecimal digits
-    signature: str
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> HandOver:
-        """The line as it was read."""
-        return cls(*(row.get(name, "") for name in cls._fields))
-
-    def row(self) -> dict[str, Any]:
-        """The line as it is written."""
-        return {"kind": "handed-over", **self._asdict()}
-
-    def message(self, ledger: str) -> bytes:
-        """The bytes that are signed."""
-        stated = self._asdict() | {"ledger": ledger}
-        return HAND_OVER_DOMAIN + _canonical({name: stated[name] for name in stated if name != "signature"})
-
-
-def signed_hand_over(ledger: str, hashes: Sequence[str], to: str) -> HandOver:
-    """The line that hands a ledger with these hashes over to the machine whose key has this id."""
-    key = own_key()
-    if key.public.id == to:
-        raise InputError(f"key {to} is this machine's own: give the key of the machine that the ledger moves to")
-    bare = HandOver(secrets.token_hex(16), len(hashes) - 1, hashes[-1], to, key.public.raw.hex(), "")
-    return bare._replace(signature=key.sign(bare.message(ledger)).hex())
-
-
-def check_hand_over(path: Path, ledger: str, given: HandOver | None, hashes: Sequence[str], key: str) -> None:
-    """Refuse a ledger that was not handed over to this machine in its last line."""
-    if given is None:
-        raise InputError(
-            f"{path} was not handed over: 'tacit ledger hand-over {path.name} --to KEY.pub' on the machine it is at "
-            "home on; where that machine is lost, 'adopt --lost-machine'"
-        )
-    own = own_key().public.id
-    if given.to != own:
-        raise InputError(f"{path} was handed over to key {given.to}, and this machine's is {own}")
-    if not (
-        NAME.fullmatch(given.nonce) and HEX["key"].fullmatch(given.key) and HEX["signature"].fullmatch(given.signature)
-    ):
-        raise InputError(f"{path}: its hand-over is damaged")
-    giver = PublicKey(bytes.fromhex(given.key))
-    true = giver.signed(given.message(ledger), bytes.fromhex(given.signature))
-    if not true or (given.lines, given.head) != (len(hashes) - 2, hashes[-2]):
-        raise InputError(f"{path}: its hand-over was not signed by key {giver.id}, or is of other lines")
-    if key not in ("", giver.id):
-        raise InputError(f"{path} was handed over by key {giver.id}, and not by {key}")
-
-
 def _parsed(path: Path, number: int, line: bytes) -> Signature:
     try:
         row = json.loads(line)
@@ -247,5 +189,6 @@ def _parsed(path: Path, number: int, line: bytes) -> Signature:
         raise InputError(f"line {number} of {path} is not a signature: it was damaged or changed") from None
 
 
-def _canonical(value: Mapping[str, Any]) -> bytes:
+def canonical(value: Mapping[str, Any]) -> bytes:
+    """The one way to write what is signed."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
