@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tacit.errors import InputError
+from tacit.errors import InputError, PrivacyViolation
 from tacit.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
 from tacit.privacy.composition import Cost
 from tacit.results import moves
@@ -119,6 +124,47 @@ def test_a_reservation_is_settled_once_and_by_one_folder(account: Account) -> No
     with pytest.raises(InputError, match="has no reservation nobody"):
         account.settle("nobody", gaussian(0.01))
     assert account.state()["used"]["gdp"] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("cost", "counted"),
+    [
+        (Cost(0.03, 0.005), Cost(0.03, 0.01)),
+        (Cost(0.0, 0.0, above=1e-9), Cost(0.02, 0.01, above=1e-9)),
+        (Cost(math.inf, math.inf), Cost(math.inf, math.inf)),
+        (Cost(math.nan, 0.01), Cost(math.inf, 0.01)),
+        (Cost(-1.0, 0.01), Cost(math.inf, 0.01)),
+    ],
+)
+def test_more_than_was_set_aside_is_a_violation_and_counts(account: Account, cost: Cost, counted: Cost) -> None:
+    name, other = account.reserve("one", gaussian(0.02)), account.reserve("two", gaussian(0.01))
+    account.start(name)
+    with pytest.raises(PrivacyViolation, match=f"reservation {name} .* spent more than was set aside"):
+        account.settle(name, cost, head="a" * 64)
+    first, second = Account.open(account.path).state()["studies"]
+    assert (first["state"], Cost.read(first["cost"]), second["state"]) == ("violated", counted, "reserved")
+    with pytest.raises(PrivacyViolation, match="nothing of the study may be shown"):
+        account.settled_from(name, "a" * 64)  # after a crash it is said again
+    for again in (lambda: account.settle(name, gaussian(0.0)), lambda: account.check_open(name)):
+        with pytest.raises(InputError, match="is violated already"):
+            again()
+    if not counted.finite and counted.gdp == math.inf:
+        assert math.isinf(account.state()["epsilon_used"]) and account.state()["epsilon_next"] == 0.0
+        with pytest.raises(InputError, match="is exhausted"):
+            account.reserve("three", gaussian(1e-9))
+    account.settle(other, gaussian(0.01 * (1.0 + 1e-12)))  # the same, added up in another order
+
+
+@settings(max_examples=8)
+@given(st.lists(st.floats(0.0, 0.1), min_size=1, max_size=6))
+def test_a_ledger_never_counts_less_than_what_was_settled(costs: list[float]) -> None:
+    with TemporaryDirectory() as folder:
+        account = Account.create(Path(folder) / "l", "patients", 8.0, DELTA)
+        for cost in costs:
+            name = account.reserve("one", gaussian(0.05))
+            with suppress(PrivacyViolation):
+                account.settle(name, gaussian(cost))
+        assert account.state()["used"]["gdp"] >= math.fsum(costs) * (1.0 - 1e-12)
 
 
 def test_two_reservations_of_one_name_are_refused(account: Account) -> None:

@@ -19,7 +19,7 @@ from tacit.results.account import Account, folder_of, is_held
 from tacit.results.folder import RunFolder
 from tacit.results.keys import read_public_key
 from tacit.results.moves import read_request
-from tacit.results.studies import OPEN, RESERVED, STARTED
+from tacit.results.studies import OPEN, RESERVED, STARTED, VIOLATED
 from tacit.settings.rules import one_of, real
 from tacit.views.tables import format_epsilon
 
@@ -253,6 +253,12 @@ def account_words(path: Path, state: Mapping[str, Any]) -> None:
     for when in state["adopted"]:
         _say(f"adopted on {when}" + (f": WARNING: {LOST}" if when in state["lost_machines"] else ", handed over"))
     for study in state["studies"]:
+        if study["state"] == VIOLATED:
+            _say(
+                f"WARNING: {_study(study['study'])} ({study['reservation'][:12]}) is violated: it spent more than was "
+                "set aside for it, or released what its plan does not cover; all that it spent is counted, and its "
+                "whole plan at least"
+            )
         if "non_private" in study:
             _say(
                 f"{_study(study['study'])} is non_private: {study['non_private']}; its noise protected nobody, "

@@ -159,6 +159,7 @@ class AtWork:
         """The round's events in the study's ledger, once, even where others charge at the same time."""
         with self.journal.alone():
             self.charged.charge(row)
+            self.charged.refuse_overdrawn()
 
     def _start(self) -> None:
         """The ledger over studies knows that noise is drawn before it is."""
@@ -226,8 +227,12 @@ def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFold
     spent = [cost_of(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
     sign(folder)
     account, head = Account.open(site.ledger), folder.chain.hashes()[-1]
-    if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
-        account.settle(experiment.reservation, together(spent), head)
+    try:
+        if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
+            account.settle(experiment.reservation, together(spent), head)
+    except PrivacyViolation:
+        journal.close(experiment.id)  # it is in the ledger over studies, in full: nothing more is answered
+        raise
     journal.close(experiment.id)
 
 

@@ -259,10 +259,14 @@ class Account:
             raise self._violation(reservation)
 
     def violated(self, reservation: str, cost: Cost, head: str = "") -> None:
-        """End the reservation of a study that a privacy violation stopped: it counts with its whole plan at least."""
+        """End the reservation of a study that a privacy violation stopped: it counts with its whole plan at least.
+
+        Done again, it changes nothing.
+        """
         with self._locked():
-            planned = Cost.read(self._entry(self._writable(), reservation, OPEN)["cost"])
-            self._end("violation", reservation, largest([planned, cost]), head)
+            study = self._entry(self._writable(), reservation, (*OPEN, VIOLATED))
+            if study["state"] in OPEN:
+                self._end("violation", reservation, largest([Cost.read(study["cost"]), cost]), head)
 
     def _end(self, kind: str, reservation: str, cost: Cost, head: str) -> None:
         row = {"kind": kind, "reservation": reservation, "cost": asdict(cost), "time": _now()}

@@ -57,7 +57,8 @@ def account_state(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             if study["state"] not in FROM[row["kind"]]:
                 raise InputError(f"the ledger has a line '{row['kind']}' for reservation {row['reservation']} too many")
             study["state"] = STATES[row["kind"]]
-            study |= {name: row[name] for name in ("cost", "head") if name in row}
+            study |= {"cost": asdict(Cost.read(row["cost"]))} if "cost" in row else {}
+            study |= {"head": row["head"]} if "head" in row else {}
             study |= {"started": row["time"]} if study["state"] == STARTED else {}
             study |= {"settled": row["time"]} if study["state"] not in OPEN else {}
     used = together(Cost.read(study["cost"]) for study in studies.values())
