@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tacit
+from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.results.keys import own_key
 from tacit.study import Interrupted
@@ -197,22 +198,94 @@ def test_a_countersignature_by_a_key_in_a_file(signed: tuple[Machine, Path, Path
     assert "was begun on another machine" in other.refused("ledger", "sign", run)
 
 
-def test_a_run_that_pauses_is_signed_as_far_as_it_is(tmp_path: Path) -> None:
-    given: dict[str, Any] = {
-        "data": TABLE[1],
-        "schema": TABLE[3],
-        "total_records": 600,
-        "agents": 3,
-        "rounds": 5,
-        "noise": "hardened",
-    }
+LEDGER = ("ledger.jsonl", "ledger.head", "ledger.sig")
+
+
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> tuple[Path, Path, Path]:
+    """A run that paused and went on to its end, the same cut back to its pause, and the public key."""
+    folder = tmp_path_factory.mktemp("paused")
+    given: dict[str, Any] = {"data": TABLE[1], "schema": TABLE[3], "total_records": 600, "agents": 3, "rounds": 5}
     with pytest.raises(Interrupted):
-        tacit.run(out=str(tmp_path / "r"), stop=lambda: True, **given)
-    assert signable(RunFolder.open(tmp_path / "r")).verify(own_key().public, None) == "paused"
-    done = tacit.resume(tmp_path / "r")
-    assert signable(done.folder).verify(own_key().public, None) == "ended"
-    lines = [json.loads(line)["lines"] for line in (tmp_path / "r" / "ledger.sig").read_text().splitlines()]
-    assert len(lines) == 2 and lines[0] < lines[1] == len(done.folder.chain.hashes()) - 1
+        tacit.run(out=str(folder / "whole"), stop=lambda: True, **given)
+    at_pause = {name: (folder / "whole" / name).read_bytes() for name in LEDGER}
+    tacit.resume(folder / "whole")
+    shutil.copytree(folder / "whole", folder / "cut", ignore=shutil.ignore_patterns("local-only", "checkpoint"))
+    for name, content in at_pause.items():
+        (folder / "cut" / name).write_bytes(content)
+    (folder / "key.pub").write_text(own_key().public.pem)
+    return folder / "whole", folder / "cut", folder / "key.pub"
+
+
+def test_a_run_that_pauses_is_signed_as_far_as_it_is(paused: tuple[Path, Path, Path]) -> None:
+    whole, cut, _ = paused
+    assert signable(RunFolder.open(whole)).verify(own_key().public, None) == "ended"
+    signed = [json.loads(line) for line in (whole / "ledger.sig").read_text().splitlines()]
+    assert [one["state"] for one in signed] == ["paused", "ended"]
+    assert signed[0]["lines"] < signed[1]["lines"] == len(RunFolder.open(whole).chain.hashes()) - 1
+    with pytest.raises(InputError, match="its tail was cut off"):
+        RunFolder.open(cut).read_ledger()  # on the machine that made it, the head kept apart knows
+
+
+def test_a_ledger_cut_back_to_its_pause_is_no_clean_pass(paused: tuple[Path, Path, Path], officer: Machine) -> None:
+    whole, cut, key = paused
+    said = officer.tacit("ledger", "verify", cut, "--key", key, code=1)
+    assert said.startswith("NOT AT ITS END: this was signed before the run had ended") and "verified: all" not in said
+    found = officer.tacit("ledger", "verify", cut, "--key", key, "--json", code=1)
+    assert json.loads(found)["verified"]["at_end"] is False
+    said = officer.tacit("ledger", "verify", cut, "--key", key, "--unfinished")
+    assert "NOT AT ITS END" in said and "verified so far: the first" in said
+    assert "NOT AT ITS END" in officer.tacit("ledger", "countersign", cut, "--key", key)
+    states = [json.loads(line)["state"] for line in (cut / "ledger.sig").read_text().splitlines()]
+    assert states == ["paused", "paused"]  # there is a summary beside it, and still nobody says that it had ended
+    (cut / "ledger.sig").write_text((cut / "ledger.sig").read_text().splitlines(keepends=True)[0])
+    said = officer.tacit("ledger", "verify", whole, "--key", key)
+    assert "verified: all" in said and "NOT AT ITS END" not in said
+
+
+def test_an_officer_who_saw_more_of_a_run_notices_that_it_was_cut(
+    paused: tuple[Path, Path, Path], officer: Machine
+) -> None:
+    whole, cut, key = paused
+    assert "This machine remembers these" in officer.tacit("ledger", "verify", whole, "--key", key)
+    for use in (("verify", cut, "--unfinished"), ("countersign", cut)):
+        said = officer.refused("ledger", *use, "--key", key)
+        assert "this machine has verified or countersigned" in said and "its tail was cut off" in said
+    assert stat.S_IMODE((officer.state / "verified").stat().st_mode) == 0o700
+    officer.tacit("ledger", "verify", whole, "--key", key)
+
+
+def test_signatures_of_more_lines_give_a_cut_away(
+    paused: tuple[Path, Path, Path], officer: Machine, tmp_path: Path
+) -> None:
+    whole, cut, key = paused
+    forged = Path(shutil.copytree(cut, tmp_path / "forged"))
+    shutil.copy(whole / "ledger.sig", forged / "ledger.sig")
+    said = officer.refused("ledger", "verify", forged, "--key", key, "--unfinished")
+    assert "was cut off: it has" in said and "the organisation signed" in said
+
+
+def test_a_ledger_over_studies_cut_back_to_an_older_signature(officer: Machine, tmp_path: Path) -> None:
+    """Its first reader cannot know; the operator's machine does, and an officer who saw more of it does."""
+    hospital, stranger = Machine(tmp_path / "hospital"), Machine(tmp_path / "stranger")
+    files, key = ("l", "l.sig"), hospital.key("hospital.pub")
+    hospital.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    hospital.tacit("ledger", "sign", "l")
+    early = {name: (hospital.home / name).read_bytes() for name in files}
+    hospital.tacit(*RESERVE, "--out", "a")
+    hospital.tacit("ledger", "sign", "l")
+    for name in files:
+        shutil.copy(hospital.home / name, officer.home / name)
+    said = officer.tacit("ledger", "verify", "l", "--key", key)
+    assert "a ledger over studies has no end" in said and "This machine remembers these 4 lines" in said
+    for machine in (hospital, officer, stranger):
+        for name, content in early.items():
+            (machine.home / name).write_bytes(content)
+    assert "tail was cut off" in hospital.refused("ledger", "verify", "l", "--key", key)
+    for use in ("verify", "countersign"):
+        assert "verified or countersigned 4 of it before" in officer.refused("ledger", use, "l", "--key", key)
+    said = stranger.tacit("ledger", "verify", "l", "--key", key)
+    assert "can have been cut off, and a first look cannot tell" in said
 
 
 def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:

@@ -1,21 +1,22 @@
 """Signatures of a ledger's head, so that somebody on another machine can tell whose lines they are.
 
 A signature shows that the key's holder stood by these lines. It does not show that the run did what the lines say, nor
-that there is no other ledger: its holder can write another one and sign that. What an officer countersigned, or
-remembers, he would have to sign again.
+that there is no other ledger: its holder can write another one and sign that. Nor does it show that these are all
+lines: anybody can cut a ledger back to an older signature. A machine that verifies or countersigns remembers how far
+each ledger went, and refuses what is shorter, or does not go on from there.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.errors import InputError
-from tacit.results.chain import Chain
+from tacit.results.chain import Chain, read_head
 from tacit.results.files import make_folder, write_text
 from tacit.results.keys import PublicKey, SigningKey, own_key
 from tacit.state import state_folder
@@ -100,22 +101,25 @@ class Signable:
     def countersign(self, officer: SigningKey, organisation: PublicKey | None) -> Signature:
         """Sign, as an officer, what the organisation has signed, and remember it on this machine."""
         signed = self.check(ORGANISATION, organisation)
-        self._check_remembered()
+        self.check_remembered()
         if officer.public == signed.key:
             raise InputError(f"key {officer.public.id} signed it for the organisation: an officer needs another key")
-        added = self._add(self.statement(OFFICER), officer)
-        self._remember()
+        added = self._add(self.statement(OFFICER, signed.statement), officer)
+        self.remember()
         return added
 
     def verify(self, organisation: PublicKey, officer: PublicKey | None) -> str:
         """Refuse a ledger that is not, to its last line, what the holders of these keys signed; the state it had then.
 
-        One that was signed when its run had paused may have been cut back to that line: the run can have gone on.
+        One that was signed when its run had paused may have been cut back to that line: the run can have gone on. A
+        ledger over studies has no end, and may have been cut back to any signature. So this machine remembers how far
+        it went, and refuses a shorter one afterwards.
         """
         signed = self.check(ORGANISATION, organisation)
         if officer is not None:
             self.check(OFFICER, officer)
-        self._check_remembered()
+        self.check_remembered()
+        self.remember()
         return signed.statement.state
 
     def check(self, role: str, key: PublicKey | None) -> Signature:
@@ -130,6 +134,7 @@ class Signable:
         if key is not None and not mine:
             others = ", ".join(dict.fromkeys(s.key.id for s in found))
             raise InputError(f"{path} is signed by key {others}, and not by the {role}'s key {key.id}")
+        self._refuse_cut(role, mine)
         for one in reversed(mine):
             if one.valid and one.statement == self.statement(role, one.statement):
                 return one
@@ -146,6 +151,16 @@ class Signable:
             f"that end with {last.head[:12]}…, and there are {count} that end with {self.chain.hashes()[-1][:12]}…"
         )
 
+    def _refuse_cut(self, role: str, found: Sequence[Signature]) -> None:
+        """Refuse a ledger of which more lines were signed than there are."""
+        count = len(self.chain.hashes()) - 1
+        longer = [s for s in found if s.statement.lines > count and s.statement[1:3] == (self.ledger, self.id)]
+        if cut := next((s for s in longer if s.valid), None):
+            raise InputError(
+                f"{self.chain.path} was cut off: it has {count} lines, and the {role} signed {cut.statement.lines} of "
+                f"it with key {cut.key.id}"
+            )
+
     def _add(self, statement: Statement, key: SigningKey) -> Signature:
         added = Signature(statement, key.public, key.sign(statement.message))
         known = self.signatures()
@@ -154,24 +169,31 @@ class Signable:
         return added
 
     @property
-    def _memory(self) -> Path:
-        return state_folder() / "countersigned" / f"{self.id}.json"
+    def memory(self) -> Path:
+        """Where this machine remembers how far it has seen the ledger."""
+        return state_folder() / "verified" / f"{self.id}.json"
 
-    def _remember(self) -> None:
+    def remember(self) -> None:
+        """Keep the ledger's head, of a ledger that has a name; a run with seeded noise has none."""
         if self.id:
-            make_folder(self._memory.parent, exist_ok=True)
-            now = self.statement(OFFICER)
-            write_text(self._memory, json.dumps({"lines": now.lines, "head": now.head}) + "\n")
+            make_folder(self.memory.parent, exist_ok=True)
+            hashes = self.chain.hashes()
+            write_text(self.memory, json.dumps({"lines": len(hashes) - 1, "head": hashes[-1]}) + "\n")
 
-    def _check_remembered(self) -> None:
-        """Refuse a ledger that does not go on from what was countersigned on this machine."""
-        if not (self.id and self._memory.is_file()):
+    def check_remembered(self) -> None:
+        """Refuse a ledger that is shorter than what was verified or countersigned on this machine, or another one."""
+        if not (self.id and self.memory.is_file()):
             return
-        kept, hashes = json.loads(self._memory.read_text(encoding="utf-8")), self.chain.hashes()
-        if len(hashes) <= kept["lines"] or hashes[kept["lines"]] != kept["head"]:
+        (count, head), hashes = read_head(self.memory), self.chain.hashes()
+        if len(hashes) <= count:
             raise InputError(
-                f"{self.chain.path} is not the ledger that was countersigned on this machine: its first "
-                f"{kept['lines']} lines are others now, no matter who signed them"
+                f"{self.chain.path} has {len(hashes) - 1} lines, and this machine has verified or countersigned "
+                f"{count} of it before ({self.memory}): its tail was cut off, or it is an old copy, whoever signed it"
+            )
+        if hashes[count] != head:
+            raise InputError(
+                f"{self.chain.path} is not the ledger that was verified or countersigned on this machine "
+                f"({self.memory}): its first {count} lines are others now, no matter who signed them"
             )
 
 
