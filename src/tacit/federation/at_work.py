@@ -142,6 +142,8 @@ class AtWork:
             f"{self.experiment.id}): its ledger has what this site released, and the model is the common one.",
             f"It answered {len(self.charged.uploads)} of {self.agreement.part.rounds} rounds; "
             "'tacit federation site transcript' lists every byte string that left.",
+            f"It is charged to the site's ledger over studies {self.site.ledger.name}, as reservation "
+            f"{self.experiment.reservation}.",
             "Beside this folder lies journal.sqlite, the site's private state: it must stay in the house.",
         ]
 

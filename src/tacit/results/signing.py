@@ -94,6 +94,12 @@ class Signable:
             lines = [file.readline(LONGEST_LINE) for _ in range(MOST_LINES)]
         return [_parsed(self.file, number, line) for number, line in enumerate(filter(None, lines), 1)]
 
+    def at_the_end(self) -> list[Signature]:
+        """The signatures of the last line, by whichever keys; what is not one of ours, or is false, is left out."""
+        end = self.statement(ORGANISATION)[1:5]
+        found = [one for one in self.signatures() if one.statement.role in (ORGANISATION, OFFICER)]
+        return [one for one in found if one.statement[1:5] == end and one.valid]
+
     def sign(self) -> Signature:
         """Sign the ledger as it stands with this machine's key; once is enough."""
         return self._add(self.statement(ORGANISATION), own_key())
