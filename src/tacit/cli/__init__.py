@@ -62,7 +62,7 @@ def cli() -> None:
     \b
     Exit codes:
       0    done
-      1    the answer is no: a claim is refuted, something must be mended
+      1    the answer is no: a claim is refuted, something must be mended, a ledger is not at its end
       2    something given is wrong, or cannot be done; a sentence says what
       3    privacy violation: all stops, and nothing of the run may be shown
       130  stopped by Ctrl-C or a signal
