@@ -219,7 +219,16 @@ ALGORITHMS.register("cheat")(Method("less noise than planned", "z", build, modes
 @pytest.mark.parametrize("noise", ["seeded", "hardened"])
 def test_less_noise_than_planned_is_a_violation(tmp_path: Path, noise: str) -> None:
     (tmp_path / "cheat.py").write_text(CHEAT)
-    given = ["--rounds", "3", "--noise", noise, "--plugins", tmp_path / "cheat.py", "--algorithm", "cheat"]
+    given: list[str | Path] = [
+        "--rounds",
+        "3",
+        "--noise",
+        noise,
+        "--plugins",
+        tmp_path / "cheat.py",
+        "--algorithm",
+        "cheat",
+    ]
     account = Account.create(tmp_path / "l", "patients", 2.0, 1e-6)
     given += ["--ledger", account.path] if noise == "hardened" else []
     done = command("run", *CERTIFIED, *given, "--out", tmp_path / "r", code=3)

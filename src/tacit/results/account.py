@@ -143,7 +143,7 @@ class Account:
                 account._chain.read()  # an older copy than the one known here is refused
             if known and home_of(rows) == here:
                 raise InputError(f"{path} {_handed_over(rows) or 'is known here already'}: there is nothing to adopt")
-            row = {"kind": "adopted", "machine": here, "time": _now(), "lost_machine": lost_machine}
+            row: dict[str, Any] = {"kind": "adopted", "machine": here, "time": _now(), "lost_machine": lost_machine}
             if lost_machine:
                 row["nonce"], added = uuid.uuid4().hex, [row]
             elif rows[-1]["kind"] == "adopted" and home_of(rows) == here:
