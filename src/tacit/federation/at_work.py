@@ -27,8 +27,9 @@ from tacit.privacy.events import Event
 from tacit.privacy.ledger import entries, releases
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from tacit.problems.limits import LARGEST_PARAMETER, admissible
-from tacit.results.account import OPEN, Account, Hold
+from tacit.results.account import Account, Hold
 from tacit.results.folder import RunFolder
+from tacit.results.studies import OPEN
 from tacit.study.build import Study
 from tacit.study.close import sign
 from tacit.types import Array, Shard
@@ -141,6 +142,8 @@ class AtWork:
             f"{self.experiment.id}): its ledger has what this site released, and the model is the common one.",
             f"It answered {len(self.charged.uploads)} of {self.agreement.part.rounds} rounds; "
             "'tacit federation site transcript' lists every byte string that left.",
+            f"It is charged to the site's ledger over studies {self.site.ledger.name}, as reservation "
+            f"{self.experiment.reservation}.",
             "Beside this folder lies journal.sqlite, the site's private state: it must stay in the house.",
         ]
 
@@ -158,6 +161,7 @@ class AtWork:
         """The round's events in the study's ledger, once, even where others charge at the same time."""
         with self.journal.alone():
             self.charged.charge(row)
+            self.charged.refuse_overdrawn()
 
     def _start(self) -> None:
         """The ledger over studies knows that noise is drawn before it is."""
@@ -225,8 +229,12 @@ def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFold
     spent = [cost_of(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
     sign(folder)
     account, head = Account.open(site.ledger), folder.chain.hashes()[-1]
-    if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
-        account.settle(experiment.reservation, together(spent), head)
+    try:
+        if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
+            account.settle(experiment.reservation, together(spent), head)
+    except PrivacyViolation:
+        journal.close(experiment.id)  # it is in the ledger over studies, in full: nothing more is answered
+        raise
     journal.close(experiment.id)
 
 

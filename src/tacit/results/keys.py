@@ -88,7 +88,7 @@ class SigningKey:
 def own_key() -> SigningKey:
     """The key of this machine, which stands for its organisation; made the first time it is asked for."""
     place = state_folder() / "keys" / "ledger.key"
-    return SigningKey(_kept_secret(place, _new_key), place)
+    return SigningKey(kept_secret(place, _new_key), place)
 
 
 def read_signing_key(path: Path) -> SigningKey:
@@ -120,7 +120,7 @@ def read_public_key(path: Path) -> PublicKey:
 
 def records_key() -> bytes:
     """32 random bytes for digests of records, which mean nothing to those who have not the key."""
-    return _kept_secret(state_folder() / "keys" / "records.key", lambda: secrets.token_bytes(32))
+    return kept_secret(state_folder() / "keys" / "records.key", lambda: secrets.token_bytes(32))
 
 
 def _new_key() -> bytes:
@@ -137,7 +137,7 @@ def _content(path: Path) -> bytes:
         return file.read(LARGEST)
 
 
-def _kept_secret(place: Path, make: Callable[[], bytes]) -> bytes:
+def kept_secret(place: Path, make: Callable[[], bytes]) -> bytes:
     """The content of a file that only its owner reads; the first who asks makes it."""
     if not place.exists():
         make_folder(place.parent, exist_ok=True)
