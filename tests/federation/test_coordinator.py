@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -41,17 +40,6 @@ from tests.federation.helpers import (
 
 class Crash(BaseException):
     """The process is gone."""
-
-
-@pytest.fixture
-def federation(tmp_path: Path) -> Federation:
-    return make_federation(tmp_path)
-
-
-@pytest.fixture
-def agents(federation: Federation) -> Iterator[dict[str, SiteAgent]]:
-    with federation.agents() as found:
-        yield found
 
 
 def check(federation: Federation, study: Coordinator, exchange: Local) -> None:

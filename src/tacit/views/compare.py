@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from tacit.data import SOURCES
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.views.tables import by_label
@@ -31,6 +34,44 @@ def errors_side_by_side(folders: Sequence[RunFolder]) -> dict[str, list[float | 
     found = [_errors(folder) for folder in folders]
     labels = dict.fromkeys(label for errors in found for label in errors)
     return {label: [errors.get(label) for errors in found] for label in labels}
+
+
+def other_test_records(folders: Sequence[RunFolder]) -> list[str]:
+    """Why runs were tested on different records: what decided about them and differs; empty where they were not.
+
+    Runs without a test error are passed over.
+    """
+    tested = [folder for folder in folders if any(error is not None for error in _errors(folder).values())]
+    found = [_test_records(folder) for folder in tested]
+    names = dict.fromkeys(name for facts in found for name in facts)
+    return [name for name in names if any(facts.get(name) != found[0].get(name) for facts in found)]
+
+
+def _test_records(folder: RunFolder) -> dict[str, Any]:
+    """What decides which records a run is tested on, and how many they were."""
+    config, described = folder.read_config(), folder.read_start()["data"]
+    data = config.get("data", "")
+    counted = {"number of test records": (described.get("test_records"), described.get("test_classes"))}
+    if config.get("test"):
+        return {"test": _place(config["test"])} | counted
+    drawn = {"data": data if data in SOURCES else _place(data)}
+    if config.get("test_share") or (data in SOURCES and "train_share" in SOURCES[data].takes):
+        given, kept = config.get("partition_key", "auto"), folder.read_key()
+        shares = {name.replace("_", "-"): config.get(name) for name in ("test_share", "train_share", "sample_fraction")}
+        drawn |= shares | {"partition-key": kept or (0 if given == "auto" else given)}
+    return drawn | _schema(folder) | counted
+
+
+def _place(data: str) -> str:
+    return str(Path(data).resolve())
+
+
+def _schema(folder: RunFolder) -> Mapping[str, Any]:
+    """The parts of a schema that say what a record is: which are held out goes by that."""
+    if not folder.schema.is_file():
+        return {}
+    read = tomllib.loads(folder.schema.read_text(encoding="utf-8"))
+    return {"schema": [read.get(part) for part in ("scale", "label", "unit", "columns")]}
 
 
 def predicts_numbers(folders: Sequence[RunFolder]) -> bool:
