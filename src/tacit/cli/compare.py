@@ -116,11 +116,19 @@ def _print_side_by_side(folders: Sequence[RunFolder], regression: bool, as_markd
         return "" if value is None else format_share(value, regression, sign)
 
     table = [(label, *map(shown, values)) for label, values in errors.items()]
-    if len(folders) == 2:
+    differ = [_difference(found) for found in errors.values()]
+    if any(value is not None for value in differ):
         headings = (*headings, "difference")
-        differ = [None if x is None or y is None else y - x for x, y in errors.values()]
         table = [(*row, shown(value, "+")) for row, value in zip(table, differ, strict=True)]
     _print(headings, table, as_markdown)
+
+
+def _difference(found: Sequence[float | None]) -> float | None:
+    """Of two errors that are known, how much larger the second is."""
+    match found:
+        case [float(first), float(second)]:
+            return second - first
+    return None
 
 
 def _print(headings: Sequence[str], rows: Sequence[Sequence[str]], as_markdown: bool, wrap: bool = False) -> None:

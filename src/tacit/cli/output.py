@@ -63,3 +63,8 @@ def print_result(run: api.Run) -> None:
     if done is not None and done < planned:
         stdout.print(f"{'stopped':{wide}}after {done} of {planned} rounds: the budget allows no more", highlight=False)
     stdout.print(f"{'report':{wide}}{run.folder.report}", soft_wrap=True, highlight=False)
+    if run.folder.has_local:
+        words = "for the owner of the records alone: test error, cells that do not fit the schema"
+        stdout.print(
+            f"{'':{wide}}{run.folder.local / run.folder.report.name} ({words})", soft_wrap=True, highlight=False
+        )

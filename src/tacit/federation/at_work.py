@@ -141,7 +141,7 @@ class AtWork:
             f"{self.experiment.id}): its ledger has what this site released, and the model is the common one.",
             f"It answered {len(self.charged.uploads)} of {self.agreement.part.rounds} rounds; "
             "'tacit federation site transcript' lists every byte string that left.",
-            "Beside this folder lies journal.sqlite, the site's private state: it must stay in the house.",
+            "Beside this folder lies journal.sqlite, the site's private state: it must not leave the site.",
         ]
 
     def _again(self, last: Answered, t: int, w: str, base: int) -> bytes:

@@ -1,8 +1,8 @@
 """Signatures of a ledger's head, so that somebody on another machine can tell whose lines they are.
 
 A signature shows that the key's holder stood by these lines. It does not show that the run did what the lines say, nor
-that there is no other ledger: its holder can write another one and sign that. What an officer countersigned, or
-remembers, he would have to sign again.
+that there is no other ledger: its holder can write another one and sign that. But an officer who countersigned the
+first one would have to countersign the other too, and their machine remembers the first.
 """
 
 from __future__ import annotations
