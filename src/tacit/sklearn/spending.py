@@ -76,9 +76,7 @@ class Spendings:
         return self.process != os.getpid() or _HERE.get(self.name) is not self
 
 
-_HERE: dict[
-    str, Spendings
-] = {}  # the spendings of this process, by name; a child process inherits them, but for its id
+_HERE: dict[str, Spendings] = {}  # those of this process, by name; a child process inherits them, but for its id
 
 
 def _restored(name: str, process: int, *fields: Any) -> Spendings:
