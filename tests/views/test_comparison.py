@@ -117,7 +117,7 @@ def test_runs_are_told_apart_where_they_have_the_same(tmp_path: Path) -> None:
         ranking([a, made(tmp_path / "n", {("objp", 1.0): (3.0,)}, numbers=True)])
 
 
-TABLE = {"data": "t.csv", "test_share": 0.2, "test": "", "partition_key": 3}
+TABLE: dict[str, Any] = {"data": "t.csv", "test_share": 0.2, "test": "", "partition_key": 3}
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,9 @@ def test_what_decides_about_test_records(
 ) -> None:
     folders = [made(tmp_path / str(i), {("objp", 1.0): (0.3,)}, **config) for i, config in enumerate((one, other))]
     assert other_test_records(folders) == reasons
+    assert ("partition_key" in differences(folders)) == (
+        one.get("partition_key") not in {other.get("partition_key"), 0}
+    )
     untested = made(tmp_path / "untested", {("objp", 1.0): (None,)}, **TABLE, rounds=2)
     assert other_test_records([folders[0], untested]) == []
 

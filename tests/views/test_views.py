@@ -89,7 +89,7 @@ def test_what_is_said_of_a_picture_is_not_printed_over_its_legend(tmp_path: Path
     drawn.canvas.draw()
     said = next(text for text in drawn.texts if text.get_text().endswith("for the owner of the records alone"))
     boxes = [said.get_window_extent(), drawn.legends[0].get_window_extent()]
-    boxes += [axes.get_tightbbox() for axes in drawn.axes]
+    boxes += [box for axes in drawn.axes if (box := axes.get_tightbbox())]
     assert not any(a.overlaps(b) for i, a in enumerate(boxes[:2]) for b in boxes[i + 1 :])
 
 

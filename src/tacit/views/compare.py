@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -21,10 +21,15 @@ def folder_names(folders: Sequence[RunFolder]) -> list[str]:
 
 
 def differences(folders: Sequence[RunFolder]) -> dict[str, list[Any]]:
-    """The settings in which runs differ, with every run's value; None where an older run has no such setting."""
+    """The settings in which runs differ, with every run's value; None where a run has no such setting.
+
+    A key of private records is not among the settings: where all have the same one, "auto" is no difference.
+    """
     configs = [folder.read_config() for folder in folders]
     keys = dict.fromkeys(key for config in configs for key in config)
     values = {key: [config.get(key) for config in configs] for key in keys}
+    if len({_partition_key(folder) for folder in folders}) == 1:
+        values.pop("partition_key", None)
     return {key: found for key, found in values.items() if any(value != found[0] for value in found)}
 
 
@@ -54,19 +59,24 @@ def _test_records(folder: RunFolder) -> dict[str, Any]:
     counted = {"number of test records": (described.get("test_records"), described.get("test_classes"))}
     if config.get("test"):
         return {"test": _place(config["test"])} | counted
-    drawn = {"data": data if data in SOURCES else _place(data)}
+    drawn: dict[str, Any] = {"data": data if data in SOURCES else _place(data)}
     if config.get("test_share") or (data in SOURCES and "train_share" in SOURCES[data].takes):
-        given, kept = config.get("partition_key", "auto"), folder.read_key()
         shares = {name.replace("_", "-"): config.get(name) for name in ("test_share", "train_share", "sample_fraction")}
-        drawn |= shares | {"partition-key": kept or (0 if given == "auto" else given)}
+        drawn |= shares | {"partition-key": _partition_key(folder)}
     return drawn | _schema(folder) | counted
+
+
+def _partition_key(folder: RunFolder) -> int:
+    """By which records were dealt out and held out."""
+    given, kept = folder.read_config().get("partition_key", "auto"), folder.read_key()
+    return kept or (0 if given == "auto" else int(given))
 
 
 def _place(data: str) -> str:
     return str(Path(data).resolve())
 
 
-def _schema(folder: RunFolder) -> Mapping[str, Any]:
+def _schema(folder: RunFolder) -> dict[str, Any]:
     """The parts of a schema that say what a record is: which are held out goes by that."""
     if not folder.schema.is_file():
         return {}
