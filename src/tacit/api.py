@@ -296,9 +296,8 @@ def _check_free(settings: Settings) -> None:
 def _place(settings: Settings) -> Path:
     if settings.out:
         return Path(settings.out)
-    name = settings.name or f"{Path(settings.data).stem}-{'-'.join(settings.algorithm)}"
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return _free(Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}")
+    return _free(Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', settings.called)}")
 
 
 def _free(path: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from tacit.federation.messages import Close, Invitation, Question, Round
 from tacit.federation.replay import participation, replay
 from tacit.federation.server_state import journal_w
 from tacit.federation.summary import federated
-from tacit.privacy.guarantee import headline
+from tacit.privacy.guarantee import DOUBTS, guarantee, headline
 from tacit.privacy.totals import ledger_totals
 from tacit.results.folder import read_lines
 from tacit.views.report import write_report
@@ -43,21 +42,21 @@ class Crash(BaseException):
     """The process is gone."""
 
 
-@pytest.fixture
-def federation(tmp_path: Path) -> Federation:
-    return make_federation(tmp_path)
-
-
-@pytest.fixture
-def agents(federation: Federation) -> Iterator[dict[str, SiteAgent]]:
-    with federation.agents() as found:
-        yield found
-
-
 def check(federation: Federation, study: Coordinator, exchange: Local) -> None:
     check_like_replay(federation, study)
     check_duals(federation, study)
     check_covered(federation, exchange, study.experiment)
+
+
+def test_reports_say_who_is_trusted_with_the_records(tmp_path: Path) -> None:
+    """At the coordinator and at a site, until the engine no longer shares a process with the records."""
+    federation = make_federation(tmp_path, {"study": {"rounds": 1}})
+    with federation.agents() as agents:
+        made = federation.coordinator()
+        assert made.conduct(Local(agents, keep_open), SITES) == FINISHED
+    for folder in (made.folder, federation.folder("north", made.experiment)):
+        ledger = folder.read_ledger()
+        assert DOUBTS["engine"] in guarantee(ledger, ledger_totals(ledger))["unprotected"]
 
 
 @pytest.mark.parametrize(

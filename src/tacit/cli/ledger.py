@@ -34,8 +34,8 @@ LOST = (
 )
 COUNTED = {"gdp": "mu^2", "zcdp": "zCDP"}
 ADDED = {
-    "gdp": "budgets add up as Gaussian DP, by which two halves are less than a whole",
-    "zcdp": "budgets add up as zCDP, by which two halves are less than a whole",
+    "gdp": "added up as Gaussian DP: two budgets cost less than their sum",
+    "zcdp": "added up as zCDP: two budgets cost less than their sum",
 }
 
 

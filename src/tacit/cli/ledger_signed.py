@@ -192,7 +192,7 @@ def verify(path: Path, public: Path, officer: Path | None, unfinished: bool, as_
 def countersign(path: Path, private: Path | None, public: Path | None) -> None:
     """Sign, as an officer, what the organisation has signed, and remember it on this machine.
 
-    An operator can write another ledger and sign it again with the organisation's key. He cannot countersign it, and
+    An operator can write another ledger and sign it again with the organisation's key. They cannot countersign it, and
     this machine refuses to countersign or verify a ledger that is shorter than what it has seen, or does not go on from
     there.
 

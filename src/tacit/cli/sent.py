@@ -57,7 +57,7 @@ def _checked(found: Sent) -> str:
 
 
 def own_place(folder: RunFolder) -> Path:
-    """The folder for what must not leave the house; a run in mode paper gets one here."""
+    """The folder for the owner of the records alone; a run in mode paper gets one here."""
     if not folder.local.is_dir():
         make_folder(folder.local)
         write_text(folder.local / "README.txt", LOCAL_ONLY)

@@ -144,7 +144,7 @@ class AtWork:
             "'tacit federation site transcript' lists every byte string that left.",
             f"It is charged to the site's ledger over studies {self.site.ledger.name}, as reservation "
             f"{self.experiment.reservation}.",
-            "Beside this folder lies journal.sqlite, the site's private state: it must stay in the house.",
+            "Beside this folder lies journal.sqlite, the site's private state: it must not leave the site.",
         ]
 
     def _again(self, last: Answered, t: int, w: str, base: int) -> bytes:

@@ -43,7 +43,9 @@ def begin_books(
     """A new run folder, whole or not at all: it is made beside its place."""
     begun, aside = beginning(study, reservation), path.with_name(f".{path.name}.new")
     begun["files"] |= files or {}
-    begun["ledger"] += map(dict, ledger)
+    opening, *plans = begun["ledger"]
+    doubts = [*opening.get("doubts", ()), "engine"]  # its process has the records, and others reach it
+    begun["ledger"] = [opening | {"doubts": doubts}, *plans, *map(dict, ledger)]
     shutil.rmtree(aside, ignore_errors=True)  # what a crash left
     RunFolder.create(aside, **begun)
     move_folder(aside, path)

@@ -193,11 +193,11 @@ class Chain:
     def _check_head(self, head: Path, count: int, kept: str, hashes: list[str]) -> None:
         if len(hashes) <= count:
             raise InputError(
-                f"{self.path} has {len(hashes) - 1} lines, but {head} knows of {count}: "
+                f"{self.path} has {len(hashes) - 1} lines, but {head} counts {count}: "
                 "its tail was cut off, or an old copy was put back"
             )
         if hashes[count] != kept:
-            raise InputError(f"{self.path} is not the ledger that {head} knows: it was replaced or changed")
+            raise InputError(f"{self.path} is not the ledger that {head} belongs to: it was replaced or changed")
 
     def _heads(self) -> list[Path]:
         """The heads to check against; on another machine there is only the one beside the chain."""

@@ -47,7 +47,7 @@ class RunFolder:
     ) -> RunFolder:
         """A new folder with what the run begins with; one that exists is never touched.
 
-        `ledger` are the first lines of the ledger, `local` the files that must not leave the house.
+        `ledger` are the first lines of the ledger, `local` the files for the owner of the records alone.
         """
         try:
             make_folder(path)
@@ -261,7 +261,7 @@ class RunFolder:
 
 
 LOCAL_ONLY = """LOCAL ONLY. The files in this folder are computed from private records without noise, or without enough.
-No privacy budget covers them. They are for the owner of the records and must not leave the house.
+No privacy budget covers them. They are for the owner of the records and must not leave your organisation.
 What the rest of the run folder tells, and to whom, is said in its report.html.
 """
 
