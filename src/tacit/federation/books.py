@@ -84,6 +84,7 @@ def close_books(study: Study, folder: RunFolder, w: Array, title: str, lines: Se
     finish(study, folder, federation={"title": title, "lines": list(lines)})
     sign(folder)
     write_report(folder)
+    folder.hide_times()
 
 
 def _magnitude(algorithm: Any) -> float:
