@@ -258,6 +258,7 @@ def _work(
         except Interrupted:
             if team.leads and study.settings.mode == "certified":
                 sign(folder)
+                folder.hide_times()
             raise
         except PrivacyViolation:
             if reservation:
@@ -278,6 +279,8 @@ def _close(study: Study, folder: RunFolder) -> None:
     finish(study, folder)
     _settle(study.settings, folder)
     write_report(folder)
+    if study.settings.mode == "certified":
+        folder.hide_times()
 
 
 def _settle(settings: Settings, folder: RunFolder) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,16 @@ import pytest
 from tacit.errors import InputError
 from tacit.federation import books, coordinator
 from tacit.federation.agent import SiteAgent
-from tacit.federation.coordinator import FINISHED, REGROUP, STOPPED, WAITING, Coordinator, request, sites_file
+from tacit.federation.coordinator import (
+    FINISHED,
+    REGROUP,
+    STOPPED,
+    WAITING,
+    Coordinator,
+    request,
+    round_times,
+    sites_file,
+)
 from tacit.federation.messages import Close, Invitation, Question, Round
 from tacit.federation.replay import participation, replay
 from tacit.federation.server_state import journal_w
@@ -354,3 +365,20 @@ def test_the_books_of_a_study_that_has_ended(tmp_path: Path, monkeypatch: pytest
         assert "No guarantee" in folder.report.read_text()
         assert np.array_equal(folder.read_model()["w"], study.state.w[:, 0])
     assert all(row["test_error"] is None for row in federation.folder("north", study.experiment).read_metrics())
+
+
+def test_no_public_file_tells_how_long_a_round_took(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the coordinator's nor a site's; the coordinator's own clock is in a private file."""
+    clock = iter(range(0, 10**9, 7919))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    with federation.agents(None) as agents:
+        study = federation.coordinator()
+        assert conducted(study, Local(agents)) == FINISHED
+    took = round_times(study.folder)
+    assert len(took) == federation.agreement.part.rounds and min(took) >= 7919e3
+    assert sites_file(study.folder).stat().st_mode & 0o077 == 0
+    today = str(int(time.time()))[:6]
+    for folder in (study.folder, *(federation.folder(site, study.experiment) for site in SITES)):
+        for path in (path for path in folder.path.iterdir() if path.suffix in {".json", ".jsonl", ".toml"}):
+            told = path.read_text()
+            assert not re.search(rf'7919|"(ms|time|seconds)": [0-9]|{today}| ms\b', told), path

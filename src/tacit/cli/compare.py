@@ -81,7 +81,7 @@ def _draw(rows: Sequence[Ranked], regression: bool, out: Path) -> None:
     from tacit.views.ranking_picture import ranking_figure  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
     from tacit.views.style import save  # noqa: PLC0415
 
-    save(ranking_figure(rows, regression), out)
+    save(ranking_figure(rows, regression), out, private=any(row.own for row in rows))
 
 
 def _print_ranking(rows: Sequence[Ranked], regression: bool, as_markdown: bool) -> None:

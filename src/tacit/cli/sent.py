@@ -34,7 +34,7 @@ def draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path 
     weights = Weights(found.clean, found.noisy, found.model, found.features, found.classes)
     title = f"What {found.agent} sends in round {found.round} of {found.last}"
     path = out or own_place(folder) / "sent.png"
-    save(sent_figure(weights, image, title, caption(found)), path)
+    save(sent_figure(weights, image, title, caption(found)), path, private=True)
     return path
 
 

@@ -86,7 +86,7 @@ class AtWork:
         size = message.w.nbytes * len(self.charged.uploads)
         record_round(
             self.folder,
-            round_row(self.books, t, message.w, residual, None, (size, size), None),
+            round_row(self.books, t, message.w, residual, (size, size), None),
         )
         return row.upload
 
@@ -130,7 +130,7 @@ class AtWork:
         self._check(w)
         if self.charged.uploads and not self.folder.finished:
             if not self.folder.read_metrics():  # a crash took the only line
-                row = round_row(self.books, max(self.charged.rounds), w, math.nan, None, (w.nbytes, w.nbytes), None)
+                row = round_row(self.books, max(self.charged.rounds), w, math.nan, (w.nbytes, w.nbytes), None)
                 record_round(self.folder, row)
             close_books(self.books, self.folder, w, f"{self.experiment.study} at {self.site.name}", self._lines())
         settle(self.site, self.journal, self.experiment, self.folder)
