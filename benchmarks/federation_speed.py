@@ -22,11 +22,13 @@ from tacit.federation.flare.local import LocalFederation, local_federation
 from tacit.data import load
 from tacit.engine.simulate import simulate, start
 from tacit.federation.agreement import agree
+from tacit.federation.coordinator import round_times
 from tacit.federation.journal import Journal
+from tacit.federation.local_cluster import LocalFederation, local_federation
 from tacit.federation.policy import read_site
 from tacit.federation.terms import read_terms
 from tacit.privacy.noise import SeededNoise
-from tacit.results.folder import read_lines
+from tacit.results.folder import RunFolder
 
 SITES = dict.fromkeys(("north", "south", "west"), 20_000)
 RESULTS = Path(__file__).parent / "results" / "federation_speed.json"
@@ -40,8 +42,7 @@ def network(rounds: int, precision: str, root: Path) -> tuple[dict[str, Any], Lo
             federation.start_agent(site)
         federation.start_coordinator()
         federation.finish()
-        rows = list(read_lines(federation.run / "rounds.jsonl"))
-        times = sorted(row["ms"] for row in rows)
+        times = sorted(round_times(RunFolder(federation.run)))
         body = 784 * 10 * np.dtype(precision).itemsize
         upload = uploads(federation)
         return {

@@ -1,4 +1,4 @@
-"""Small random problems, for the laws."""
+"""Small random problems, for the laws, and every way to pass over their records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tacit.algorithms import ALGORITHMS, Algorithm, Recipe
 from tacit.algorithms.releases import Release
@@ -15,16 +16,29 @@ from tacit.algorithms.releases.paper import PaperRelease
 from tacit.algorithms.schedules import NonsmoothEta
 from tacit.arrays import namespace
 from tacit.engine.simulate import Round, simulate, start
+from tacit.kernels import library, rows
 from tacit.privacy.events import NON_PRIVATE, Noise
 from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.noise import SeededNoise
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
+from tacit.problems import passes as passes_module
 from tacit.problems.limits import BoundRecords, ClipGradients
+from tacit.problems.passes import COMPILED, PLAIN, Passes
 from tacit.types import Array, Shard
 
 J, K = 4, 3
+LEVELS = [each for each in library.LEVELS if each <= library.level()]  # none without the compiled library
+
+
+def passes_with(level: int | str, monkeypatch: pytest.MonkeyPatch) -> Passes:
+    """The pass of "numpy", or the compiled one with the instructions of a level."""
+    if level == "numpy":
+        return PLAIN
+    monkeypatch.setattr(rows, "level", lambda: level)
+    monkeypatch.setattr(passes_module, "level", lambda: level)
+    return COMPILED
 
 
 def shards(seed: int, sizes: tuple[int, ...] = (7, 5, 9), dtype: Any = np.float64) -> list[Shard]:

@@ -15,7 +15,7 @@ from typing import Any
 from tacit.data import fingerprint
 from tacit.engine.ranks import team_here
 from tacit.engine.team import ALONE, Team
-from tacit.errors import InputError, absent
+from tacit.errors import InputError, PrivacyViolation, absent
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder, taken
 from tacit.settings import Settings, resolve, resolve_given
@@ -23,7 +23,7 @@ from tacit.settings.plugins import digests
 from tacit.study import Interrupted, Progress, Study, finish, train
 from tacit.study.begin import Reservation, beginning, digest, own_part, prepare, reserved
 from tacit.study.certified import drawn_key
-from tacit.study.close import settle, sign
+from tacit.study.close import settle, settle_violated, sign
 from tacit.study.forecast import forecast
 from tacit.study.recorder import refuse_stopped
 from tacit.study.sent import Sent, replay
@@ -193,8 +193,10 @@ def _begun(folder: RunFolder) -> tuple[dict[str, Any], str, int | None] | None:
             write_report(folder)
         return None
     config, begun = folder.read_config(), folder.read_start()
-    refuse_stopped(folder)
     settings = resolve(config)
+    if folder.at_home:  # a crash may have come before the ledger over studies knew
+        settle_violated(settings.ledger, folder)
+    refuse_stopped(folder)
     _check_unchanged(folder, begun)
     if settings.ledger:
         Account.open(Path(settings.ledger)).check_open(begun["reservation"])
@@ -252,11 +254,16 @@ def _work(
         team.told(lambda: _start(folder, held, reservation))
         try:
             train(study, folder, watch, stop, team)
+            team.told(lambda: _close(study, folder))
         except Interrupted:
             if team.leads and study.settings.mode == "certified":
                 sign(folder)
+                folder.hide_times()
             raise
-        team.told(lambda: _close(study, folder))
+        except PrivacyViolation:
+            if reservation:
+                settle_violated(study.settings.ledger, folder)
+            raise
     return Run(folder)
 
 
@@ -272,6 +279,8 @@ def _close(study: Study, folder: RunFolder) -> None:
     finish(study, folder)
     _settle(study.settings, folder)
     write_report(folder)
+    if study.settings.mode == "certified":
+        folder.hide_times()
 
 
 def _settle(settings: Settings, folder: RunFolder) -> None:
@@ -290,9 +299,8 @@ def _check_free(settings: Settings) -> None:
 def _place(settings: Settings) -> Path:
     if settings.out:
         return Path(settings.out)
-    name = settings.name or f"{Path(settings.data).stem}-{'-'.join(settings.algorithm)}"
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return _free(Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}")
+    return _free(Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', settings.called)}")
 
 
 def _free(path: Path) -> Path:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from dp_accounting.gaussian_mechanism import get_epsilon_gaussian
 
+from tacit.results.keys import own_key
 from tests.cli.helpers import (
     CERTIFIED,
     COMMAND,
@@ -45,6 +46,9 @@ def test_a_table_of_ones_own_needs_no_word_to_be_protected(tmp_path: Path) -> No
     assert "cannot be made again: hardened noise" in said and "a simulation (--seed N)" in said
     tacit("resume", tmp_path / "r")
 
+    tacit("plan", *asked, "--out", tmp_path / "plan.toml")
+    assert tomllib.loads((tmp_path / "plan.toml").read_text())["noise"] == "hardened"
+    assert "# A run of it has noise from the operating system (hardened)" in (tmp_path / "plan.toml").read_text()
     simulated = tacit("run", *asked, "--seed", "1", "--rounds", "3", "--out", tmp_path / "s").stdout
     assert "privacy  Simulated: nobody is protected, because the noise comes from a known seed." in simulated
 
@@ -58,6 +62,7 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     assert "noise to signal" in planned.stdout
     assert (tmp_path / "plan.png").read_bytes()[1:4] == b"PNG"
     config = tomllib.loads((tmp_path / "plan.toml").read_text())
+    assert config["noise"] == "seeded" and "# A run of it has noise from seed 1" in (tmp_path / "plan.toml").read_text()
     assert {"rounds", "clip", "rho", "eta", "eta_scale", "total_epsilon", "delta", "total_records"} <= set(config)
 
     done = tacit("run", "plan.toml", "--out", "r", cwd=tmp_path)
@@ -96,6 +101,13 @@ def test_the_ledger_over_studies(tmp_path: Path) -> None:
     run = ("run", *CERTIFIED, "--rounds", "3", "--noise", "hardened", "--ledger", "l")
     tacit("ledger", "init", "l", "--total-epsilon", "1.3", cwd=tmp_path)
     tacit(*run, "--out", "a", cwd=tmp_path)
+    report, reservation = (
+        (tmp_path / "a" / "report.html").read_text(),
+        tacit_json("ledger", "l", cwd=tmp_path)["studies"],
+    )
+    assert f"Charged to the ledger over studies l, as reservation {reservation[0]['reservation']}." in report
+    assert f"signed for the organisation by key {own_key().public.id}." in report
+    assert "tacit ledger verify a --key KEY.pub" in report and str(tmp_path) not in report
     assert "used or set aside" in tacit("ledger", "l", cwd=tmp_path).stdout
     assert "is exhausted" in refused(*run, "--out", "b", cwd=tmp_path)
     state = tacit_json("ledger", "l", cwd=tmp_path)

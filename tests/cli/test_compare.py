@@ -66,3 +66,15 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence(runs: Path, tmp_path: 
     assert "picture's format" in refused("compare", runs / "a", "--out", tmp_path / "p.xyz")
     (tmp_path / "config.toml").write_text("")
     assert "has not ended: continue it with" in refused("compare", runs / "a", tmp_path)
+
+
+def test_runs_that_were_tested_on_other_records_are_said_to_be(runs: Path, tmp_path: Path) -> None:
+    words = "not tested on the same records"
+    same = tacit("compare", runs / "a", runs / "b")  # another mode, the same records held out
+    assert words not in same.stderr and tacit_json("compare", runs / "a", runs / "b")["other_test_records"] == []
+    swapped = [word if word != "0" else "1" for word in CERTIFIED]
+    tacit("run", *swapped, "--rounds", "2", "--out", tmp_path / "other")
+    done = tacit("compare", runs / "a", tmp_path / "other")
+    assert words in done.stderr and "partition-key, number of test records differ" in done.stderr
+    assert words in tacit("compare", runs / "a", tmp_path / "other", "--ranked").stderr
+    assert words in tacit("compare", runs / "a", tmp_path / "other", "--markdown").stderr

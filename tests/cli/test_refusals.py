@@ -77,6 +77,7 @@ def test_bad_cells_of_a_table_stop_no_run_and_are_shown_to_their_owner(tmp_path:
         words = ("run", "--data", "t.csv", *schema, *DECLARED, "--rounds", "1", "--total-epsilon", "1")
         done = tacit(*words, "--out", f"run-{number}", cwd=tmp_path)
         said.add(done.stderr)
+        assert f"run-{number}/local-only/report.html (for the owner of the records alone" in done.stdout
         assert "line 2" not in done.stdout + done.stderr and "left out" not in done.stdout + done.stderr
     assert len(said) == 1
     tacit("run", "--data", "t.csv", *schema, *PAPER, "--rounds", "1", "--out", tmp_path / "paper", cwd=tmp_path)

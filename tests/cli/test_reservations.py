@@ -73,7 +73,7 @@ def test_a_run_killed_before_it_started_gives_its_budget_back(ledger: Path, tmp_
     assert (one["state"], one["cost"]["gdp"]) == ("given back", 0.0)
     assert "is given back already" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
     tacit("run", *CERTIFIED, "--rounds", "3", *HARDENED, "--out", "s", cwd=tmp_path)
-    assert [study["state"] for study in studies(tmp_path)] == ["given back", "settled"]
+    assert [(study["study"], study["state"]) for study in studies(tmp_path)] == [("r", "given back"), ("s", "settled")]
 
 
 def test_a_run_killed_after_it_started_is_never_given_back(ledger: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tacit
+from tacit.errors import InputError
 from tacit.results.folder import RunFolder
 from tacit.results.keys import own_key
 from tacit.study import Interrupted
@@ -44,6 +45,11 @@ class Machine:
 
     def refused(self, *args: str | Path) -> str:
         return self.tacit(*args, code=2)
+
+    def request(self, name: str) -> Path:
+        """What it asks for a ledger with."""
+        self.tacit("ledger", "request", "--out", name)
+        return self.home / name
 
     def key(self, name: str) -> Path:
         """The public half of its key, as a file that can be carried about."""
@@ -192,22 +198,94 @@ def test_a_countersignature_by_a_key_in_a_file(signed: tuple[Machine, Path, Path
     assert "was begun on another machine" in other.refused("ledger", "sign", run)
 
 
-def test_a_run_that_pauses_is_signed_as_far_as_it_is(tmp_path: Path) -> None:
-    given: dict[str, Any] = {
-        "data": TABLE[1],
-        "schema": TABLE[3],
-        "total_records": 600,
-        "agents": 3,
-        "rounds": 5,
-        "noise": "hardened",
-    }
+LEDGER = ("ledger.jsonl", "ledger.head", "ledger.sig")
+
+
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> tuple[Path, Path, Path]:
+    """A run that paused and went on to its end, the same cut back to its pause, and the public key."""
+    folder = tmp_path_factory.mktemp("paused")
+    given: dict[str, Any] = {"data": TABLE[1], "schema": TABLE[3], "total_records": 600, "agents": 3, "rounds": 5}
     with pytest.raises(Interrupted):
-        tacit.run(out=str(tmp_path / "r"), stop=lambda: True, **given)
-    assert signable(RunFolder.open(tmp_path / "r")).verify(own_key().public, None) == "paused"
-    done = tacit.resume(tmp_path / "r")
-    assert signable(done.folder).verify(own_key().public, None) == "ended"
-    lines = [json.loads(line)["lines"] for line in (tmp_path / "r" / "ledger.sig").read_text().splitlines()]
-    assert len(lines) == 2 and lines[0] < lines[1] == len(done.folder.chain.hashes()) - 1
+        tacit.run(out=str(folder / "whole"), stop=lambda: True, **given)
+    at_pause = {name: (folder / "whole" / name).read_bytes() for name in LEDGER}
+    tacit.resume(folder / "whole")
+    shutil.copytree(folder / "whole", folder / "cut", ignore=shutil.ignore_patterns("local-only", "checkpoint"))
+    for name, content in at_pause.items():
+        (folder / "cut" / name).write_bytes(content)
+    (folder / "key.pub").write_text(own_key().public.pem)
+    return folder / "whole", folder / "cut", folder / "key.pub"
+
+
+def test_a_run_that_pauses_is_signed_as_far_as_it_is(paused: tuple[Path, Path, Path]) -> None:
+    whole, cut, _ = paused
+    assert signable(RunFolder.open(whole)).verify(own_key().public, None) == "ended"
+    signed = [json.loads(line) for line in (whole / "ledger.sig").read_text().splitlines()]
+    assert [one["state"] for one in signed] == ["paused", "ended"]
+    assert signed[0]["lines"] < signed[1]["lines"] == len(RunFolder.open(whole).chain.hashes()) - 1
+    with pytest.raises(InputError, match="its tail was cut off"):
+        RunFolder.open(cut).read_ledger()  # on the machine that made it, the head kept apart knows
+
+
+def test_a_ledger_cut_back_to_its_pause_is_no_clean_pass(paused: tuple[Path, Path, Path], officer: Machine) -> None:
+    whole, cut, key = paused
+    said = officer.tacit("ledger", "verify", cut, "--key", key, code=1)
+    assert said.startswith("NOT AT ITS END: this was signed before the run had ended") and "verified: all" not in said
+    found = officer.tacit("ledger", "verify", cut, "--key", key, "--json", code=1)
+    assert json.loads(found)["verified"]["at_end"] is False
+    said = officer.tacit("ledger", "verify", cut, "--key", key, "--unfinished")
+    assert "NOT AT ITS END" in said and "verified so far: the first" in said
+    assert "NOT AT ITS END" in officer.tacit("ledger", "countersign", cut, "--key", key)
+    states = [json.loads(line)["state"] for line in (cut / "ledger.sig").read_text().splitlines()]
+    assert states == ["paused", "paused"]  # there is a summary beside it, and still nobody says that it had ended
+    (cut / "ledger.sig").write_text((cut / "ledger.sig").read_text().splitlines(keepends=True)[0])
+    said = officer.tacit("ledger", "verify", whole, "--key", key)
+    assert "verified: all" in said and "NOT AT ITS END" not in said
+
+
+def test_an_officer_who_saw_more_of_a_run_notices_that_it_was_cut(
+    paused: tuple[Path, Path, Path], officer: Machine
+) -> None:
+    whole, cut, key = paused
+    assert "This machine remembers these" in officer.tacit("ledger", "verify", whole, "--key", key)
+    for use in (("verify", cut, "--unfinished"), ("countersign", cut)):
+        said = officer.refused("ledger", *use, "--key", key)
+        assert "this machine has verified or countersigned" in said and "its tail was cut off" in said
+    assert stat.S_IMODE((officer.state / "verified").stat().st_mode) == 0o700
+    officer.tacit("ledger", "verify", whole, "--key", key)
+
+
+def test_signatures_of_more_lines_give_a_cut_away(
+    paused: tuple[Path, Path, Path], officer: Machine, tmp_path: Path
+) -> None:
+    whole, cut, key = paused
+    forged = Path(shutil.copytree(cut, tmp_path / "forged"))
+    shutil.copy(whole / "ledger.sig", forged / "ledger.sig")
+    said = officer.refused("ledger", "verify", forged, "--key", key, "--unfinished")
+    assert "was cut off: it has" in said and "the organisation signed" in said
+
+
+def test_a_ledger_over_studies_cut_back_to_an_older_signature(officer: Machine, tmp_path: Path) -> None:
+    """Its first reader cannot know; the operator's machine does, and an officer who saw more of it does."""
+    hospital, stranger = Machine(tmp_path / "hospital"), Machine(tmp_path / "stranger")
+    files, key = ("l", "l.sig"), hospital.key("hospital.pub")
+    hospital.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    hospital.tacit("ledger", "sign", "l")
+    early = {name: (hospital.home / name).read_bytes() for name in files}
+    hospital.tacit(*RESERVE, "--out", "a")
+    hospital.tacit("ledger", "sign", "l")
+    for name in files:
+        shutil.copy(hospital.home / name, officer.home / name)
+    said = officer.tacit("ledger", "verify", "l", "--key", key)
+    assert "a ledger over studies has no end" in said and "This machine remembers these 4 lines" in said
+    for machine in (hospital, officer, stranger):
+        for name, content in early.items():
+            (machine.home / name).write_bytes(content)
+    assert "tail was cut off" in hospital.refused("ledger", "verify", "l", "--key", key)
+    for use in ("verify", "countersign"):
+        assert "verified or countersigned 4 of it before" in officer.refused("ledger", use, "l", "--key", key)
+    said = stranger.tacit("ledger", "verify", "l", "--key", key)
+    assert "can have been cut off, and a first look cannot tell" in said
 
 
 def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:
@@ -231,18 +309,22 @@ def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine,
     assert "has grown since the organisation signed it: 4 lines are signed" in said
 
 
+RESERVE = ("run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.3", "--noise", "hardened", "--ledger", "l")
+
+
 def test_a_ledger_moves_and_is_never_in_two_places(tmp_path: Path) -> None:
     old, new, third = (Machine(tmp_path / name) for name in ("old", "new", "third"))
-    reserve = ("run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.3", "--noise", "hardened", "--ledger", "l")
     old.tacit("ledger", "init", "l", "--total-epsilon", "2")
-    old.tacit(*reserve, "--out", "a")
+    old.tacit(*RESERVE, "--out", "a")
     shutil.copy(old.home / "l", new.home / "l")
     assert "was not handed over" in new.refused("ledger", "adopt", "l")  # a copy from before
-    assert "is this machine's own" in old.refused("ledger", "hand-over", "l", "--to", old.key("old.pub"))
-    old.tacit("ledger", "hand-over", "l", "--to", new.key("new.pub"))
+    assert "is this one" in old.refused("ledger", "hand-over", "l", "--to", old.request("old.request"))
+    assert "is not a request" in old.refused("ledger", "hand-over", "l", "--to", old.key("old.pub"))
+    asked = new.request("new.request")
+    old.tacit("ledger", "hand-over", "l", "--to", asked)
     assert "handed over to key" in old.tacit("ledger", "l")
-    for use in (reserve, ("ledger", "hand-over", "l", "--to", new.home / "new.pub")):
-        assert "it goes on there, not here" in old.refused(*use, *(("--out", "b") if use is reserve else ()))
+    for use in (RESERVE, ("ledger", "hand-over", "l", "--to", asked)):
+        assert "it goes on there, not here" in old.refused(*use, *(("--out", "b") if use is RESERVE else ()))
     assert "from this machine" in old.refused("ledger", "adopt", "l")
     for machine in (new, third):
         shutil.copy(old.home / "l", machine.home / "l")
@@ -250,17 +332,80 @@ def test_a_ledger_moves_and_is_never_in_two_places(tmp_path: Path) -> None:
     assert "was handed over to key" in third.refused("ledger", "adopt", "l")
     assert "and not by" in new.refused("ledger", "adopt", "l", "--key", third.key("third.pub"))
     new.tacit("ledger", "adopt", "l", "--key", old.home / "old.pub")
-    new.tacit(*reserve, "--out", "b")
+    new.tacit(*RESERVE, "--out", "b")
     shutil.copy(old.home / "l", new.home / "again")
     assert "tail was cut off" in new.refused("ledger", "adopt", "again")  # the same hand-over, a second time
     shutil.copy(new.home / "l", old.home / "l")  # it goes on over there: this is a copy
-    assert "is at home there" in old.refused(*reserve, "--out", "c")
-    new.tacit("ledger", "hand-over", "l", "--to", old.home / "old.pub")
+    assert "is at home on machine" in old.refused(*RESERVE, "--out", "c")
+    new.tacit("ledger", "hand-over", "l", "--to", old.home / "old.request")
     shutil.copy(new.home / "l", old.home / "l")
     old.tacit("ledger", "adopt", "l")
-    old.tacit(*reserve, "--out", "c")
+    old.tacit(*RESERVE, "--out", "c")
     state = json.loads(old.tacit("ledger", "l", "--json"))
     assert len(state["studies"]) == 3 and len(state["adopted"]) == 2 and state["lost_machines"] == []
+
+
+def test_two_machines_with_one_key_do_not_both_adopt_a_hand_over(tmp_path: Path) -> None:
+    old, new, twin = (Machine(tmp_path / name) for name in ("old", "new", "twin"))
+    old.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    asked = new.request("new.request")
+    private = Path("keys") / "ledger.key"
+    (twin.state / "keys").mkdir(parents=True, mode=0o700)
+    shutil.copy2(new.state / private, twin.state / private)
+    assert twin.key("t.pub").read_bytes() == new.key("n.pub").read_bytes()
+    old.tacit("ledger", "hand-over", "l", "--to", asked)
+    for machine in (new, twin):
+        shutil.copy(old.home / "l", machine.home / "l")
+    said = twin.refused("ledger", "adopt", "l")
+    assert "was handed over to machine" in said and "a key that was copied does not make two machines one" in said
+    new.tacit("ledger", "adopt", "l")
+    assert "was handed over to machine" in twin.refused("ledger", "adopt", "l")
+    (head,) = (new.state / "ledgers").glob("*.json")
+    head.unlink()  # even so, one hand-over is adopted once
+    shutil.copy(old.home / "l", new.home / "l")
+    assert "a hand-over is adopted once" in new.refused("ledger", "adopt", "l")
+
+
+def test_a_copied_state_folder_is_another_machine(tmp_path: Path) -> None:
+    """Neither before nor after an adoption does the copy have a budget of its own."""
+    old, new = (Machine(tmp_path / name) for name in ("old", "new"))
+    old.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    asked = new.request("new.request")
+    before = Machine.__new__(Machine)
+    before.home = Path(shutil.copytree(new.home, tmp_path / "before"))
+    old.tacit("ledger", "hand-over", "l", "--to", asked)
+    for machine in (new, before):
+        shutil.copy(old.home / "l", machine.home / "l")
+    new.tacit("ledger", "adopt", "l")
+    assert "neither does a copied state folder" in before.refused("ledger", "adopt", "l")
+    after = Machine.__new__(Machine)
+    after.home = Path(shutil.copytree(new.home, tmp_path / "after"))
+    new.tacit(*RESERVE, "--out", "a")
+    for use in ((*RESERVE, "--out", "a"), ("ledger", "hand-over", "l", "--to", old.request("old.request"))):
+        assert "is at home on machine" in after.refused(*use)
+    assert "WARNING: taken over from a lost machine" in after.tacit("ledger", "adopt", "l", "--lost-machine")
+    secret = list((new.state / "keys").glob("machine-*.key"))
+    assert [stat.S_IMODE(path.stat().st_mode) for path in secret] == [0o600]
+    name = json.loads(asked.read_text())["machine"]
+    assert name in new.tacit("ledger", "machine") and name not in after.tacit("ledger", "machine")
+    assert secret[0].read_bytes().hex()[:8] not in asked.read_text()
+
+
+def test_a_state_folder_that_machines_share_has_one_name(tmp_path: Path) -> None:
+    """As a folder on a network has: another path is what another machine looks like."""
+    one = Machine(tmp_path / "one")
+    one.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    shown = Machine.__new__(Machine)
+    shown.home = tmp_path / "shown"
+    one.home.rename(shown.home)
+    said = shown.refused("ledger", "l")
+    assert "is at home on machine" in said and "'tacit ledger machine --shared' at its home" in said
+    shown.home.rename(one.home)
+    name = one.tacit("ledger", "machine")
+    assert name.strip() in one.tacit("ledger", "machine", "--shared")
+    one.home.rename(shown.home)
+    assert shown.tacit("ledger", "machine") == name
+    shown.tacit("ledger", "l")
 
 
 def test_a_lost_machine_is_said_for_ever(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from tacit import study
 from tacit.errors import Diverged, Everywhere, InputError, PrivacyViolation
 from tacit.privacy.guarantee import headline
 from tacit.privacy.totals import ledger_totals
+from tacit.results.account import Account
 from tacit.results.folder import RunFolder
 from tests.cli.helpers import CERTIFIED
 from tests.cli.helpers import tacit as command
@@ -96,11 +99,24 @@ def test_run_and_resume_end_with_3_and_leave_no_model(tmp_path: Path, noise: str
     assert (tmp_path / "r" / "ledger.jsonl").read_bytes() == before
 
 
-def test_the_whole_plan_stays_set_aside_in_a_ledger_over_studies(tmp_path: Path) -> None:
-    command("ledger", "init", "l", "--total-epsilon", "1.1", "--delta", "1e-6", cwd=tmp_path)
+def test_the_ledger_over_studies_counts_what_no_plan_covered(tmp_path: Path) -> None:
+    """Without noise there is no finite cost: nothing more fits."""
+    command("ledger", "init", "l", "--total-epsilon", "3", "--delta", "1e-6", cwd=tmp_path)
     violated("run", *asked(tmp_path, noise="hardened", ledger="l"), "--out", "r", cwd=tmp_path)
     state = json.loads(command("ledger", "l", "--json", cwd=tmp_path).stdout)
-    assert state["epsilon_used"] == pytest.approx(1.0, rel=2e-3)
+    assert [study["state"] for study in state["studies"]] == ["violated"]
+    assert state["epsilon_used"] == "inf" and state["epsilon_next"] == 0.0
+    assert "is violated: it spent more" in command("ledger", "l", cwd=tmp_path).stdout
+    more = command("run", *CERTIFIED[:-2], "--rounds", "2", "--ledger", "l", "--out", "s", code=2, cwd=tmp_path)
+    assert "is exhausted" in more.stderr
+    assert "cannot go on" in violated("resume", "r", cwd=tmp_path)
+    assert json.loads(command("ledger", "l", "--json", cwd=tmp_path).stdout) == state
+    *whole, _ = (tmp_path / "l").read_text().splitlines(keepends=True)  # a crash came before its last line
+    (tmp_path / "l").write_text("".join(whole))
+    head = Path(os.environ["XDG_STATE_HOME"]) / "tacit" / "ledgers" / f"{json.loads(whole[0])['id']}.json"
+    head.write_text(json.dumps({"lines": len(whole), "head": hashlib.sha256(whole[-1].strip().encode()).hexdigest()}))
+    assert "cannot go on" in violated("resume", "r", cwd=tmp_path)
+    assert json.loads(command("ledger", "l", "--json", cwd=tmp_path).stdout) == state
 
 
 def test_a_sweep_ends_with_3_at_the_first_point(tmp_path: Path) -> None:
@@ -203,10 +219,24 @@ ALGORITHMS.register("cheat")(Method("less noise than planned", "z", build, modes
 @pytest.mark.parametrize("noise", ["seeded", "hardened"])
 def test_less_noise_than_planned_is_a_violation(tmp_path: Path, noise: str) -> None:
     (tmp_path / "cheat.py").write_text(CHEAT)
-    given = ("--rounds", "3", "--noise", noise, "--plugins", tmp_path / "cheat.py", "--algorithm", "cheat")
+    given: list[str | Path] = [
+        "--rounds",
+        "3",
+        "--noise",
+        noise,
+        "--plugins",
+        tmp_path / "cheat.py",
+        "--algorithm",
+        "cheat",
+    ]
+    account = Account.create(tmp_path / "l", "patients", 2.0, 1e-6)
+    given += ["--ledger", account.path] if noise == "hardened" else []
     done = command("run", *CERTIFIED, *given, "--out", tmp_path / "r", code=3)
     assert "in round 1 with less noise than any release of its plan" in done.stderr
     assert not (tmp_path / "r" / "model.npz").exists()
+    if noise == "hardened":  # it stopped in round 1 of 3, and its whole plan stays spent
+        assert [one["state"] for one in account.state()["studies"]] == ["violated"]
+        assert account.state()["epsilon_used"] >= 0.999
 
 
 def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,8 +244,13 @@ def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeyp
     monkeypatch.setattr(study.protect.Plan, "covers", lambda plan, event: True)
     (tmp_path / "cheat.py").write_text(CHEAT.replace('"cheat"', '"cheater"'))
     table: dict[str, Any] = {"data": CERTIFIED[1], "schema": CERTIFIED[3], "total_records": 600, "agents": 3}
+    account = Account.create(tmp_path / "l", "patients", 2.0, 1e-6)
+    table |= {"plugins": [tmp_path / "cheat.py"], "algorithm": "cheater", "ledger": str(account.path)}
     with pytest.raises(PrivacyViolation, match=r"adds up to epsilon .*, more than its budget of 1"):
-        tacit.run(**table, rounds=3, plugins=[tmp_path / "cheat.py"], algorithm="cheater", out=str(tmp_path / "r"))
+        tacit.run(**table, rounds=3, out=str(tmp_path / "r"))
     assert not (tmp_path / "r" / "model.npz").exists() and not (tmp_path / "r" / "summary.json").exists()
     with pytest.raises(PrivacyViolation, match="cannot go on"):
         tacit.resume(tmp_path / "r")
+    state, spent = account.state(), ledger_totals(RunFolder(tmp_path / "r").read_ledger())["total_epsilon"]
+    assert [one["state"] for one in state["studies"]] == ["violated"]
+    assert spent > 1.0 and state["epsilon_used"] == pytest.approx(spent, rel=1e-6)  # the ledger has what was spent

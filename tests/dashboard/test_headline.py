@@ -69,7 +69,7 @@ def test_a_run_that_spent_more_than_its_budget_is_called_one(finished: tuple[str
     releases = [entry for entry in ledger if entry["kind"] == "release"]
     sentence, good = read([*ledger, *releases, *releases])
     if finished[0] != "without noise":
-        assert sentence.startswith("No guarantee as planned: the ledger comes to epsilon") and not good
+        assert sentence.startswith("No guarantee as planned: the ledger adds up to epsilon") and not good
 
 
 def test_marks_in_the_ledger_take_the_promise_back(made: Path) -> None:

@@ -185,6 +185,13 @@ def test_a_paper_run_with_a_picture_in_local_only_is_not_private(runs: Path) -> 
     assert found["paper"]["duration"] is not None
 
 
+def test_how_long_a_run_without_local_only_took_is_not_told(runs: Path) -> None:
+    """As that of a federation's coordinator: it promises something, and its times tell of records all the same."""
+    shutil.rmtree(runs / "budgets" / "local-only")
+    for local in (False, True):
+        assert rows(dashboard(runs, local=local))["budgets"]["duration"] is None
+
+
 def test_only_local_names_are_answered_to_on_loopback(runs: Path) -> None:
     app = dashboard(runs)
     for host in ("localhost", "127.0.0.1:8321", "[::1]:8321", "LOCALHOST:99"):

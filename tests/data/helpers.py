@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from pathlib import Path
@@ -23,6 +24,15 @@ kind = "categorical"
 categories = ["f", "m"]
 """
 AGENT = '[agent]\ncolumn = "site"\n'
+
+
+def schema_text(label: str, classes: list[str], **columns: list[Any]) -> str:
+    """A schema with columns of categories (texts) or bounds (two numbers), and no rule for what is missing."""
+    text = f'[label]\ncolumn = "{label}"\nclasses = {json.dumps(classes)}\n'
+    for name, known in columns.items():
+        kind, key = ("categorical", "categories") if isinstance(known[0], str) else ("numeric", "bounds")
+        text += f'[columns.{name}]\nkind = "{kind}"\n{key} = {json.dumps(known)}\n'
+    return text
 
 
 def real_data(*parts: str) -> Path:

@@ -62,10 +62,10 @@ KEPT: dict[str, tuple[list[float], str]] = {  # line -> its features, and what i
     "inf,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),
     "1e999,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),
     "\udcff,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),  # a byte that is no UTF-8
-    "5,d,p,a,no": ([0.05, 0, 0, 0], "sex: 1 value that is no category became no category"),
-    "5,F,p,a,no": ([0.05, 0, 0, 0], "sex: 1 value that is no category became no category"),
+    "5,d,p,a,no": ([0.05, 0, 0, 0], "sex: 1 unknown category became no category"),
+    "5,F,p,a,no": ([0.05, 0, 0, 0], "sex: 1 unknown category became no category"),
     "5,NA,p,a,no": ([0.05, 0, 0, 0], "sex: 1 missing value became no category"),
-    f"5,{'f' * 200_000},p,a,no": ([0.05, 0, 0, 0], "sex: 1 value that is no category became no category"),
+    f"5,{'f' * 200_000},p,a,no": ([0.05, 0, 0, 0], "sex: 1 unknown category became no category"),
 }
 LEFT_OUT = {
     "5,f,p,a,perhaps": "y: 1 record without a label that the schema allows was left out",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,20 @@ def test_the_command(run: RunFolder) -> None:
     assert (run.path / "coefficients.csv").read_text().startswith("feature,low,high,encoded:benign")
     nothing = refused("export", run.path, "--to", "csv", "--experiment", "a")
     assert nothing == "experiment means nothing to an export to csv: leave it out"
+
+
+def test_what_is_the_owners_alone_is_private_wherever_it_is_put(run: RunFolder, tmp_path: Path) -> None:
+    """Event files and pictures with figures that have no noise; what anybody may see follows the umask."""
+    pytest.importorskip("tensorboard")
+    before = os.umask(0o022)
+    try:
+        for name, local in (("own", True), ("all", False)):
+            TARGETS["tensorboard"].write(Request(run, tmp_path / name, with_local=local))
+        for words in (("plot", run.path), ("plot", run.path, "--what", "sent"), ("compare", run.path)):
+            command(*words, "--out", tmp_path / "own" / f"{'-'.join(map(str, words[2:]))}{words[0]}.png")
+    finally:
+        os.umask(before)
+    own, public = (list((tmp_path / name).rglob("*")) for name in ("own", "all"))
+    assert sum(path.suffix == ".png" for path in own) == 3
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "own", *own))
+    assert all(path.stat().st_mode & 0o044 == 0o044 for path in (tmp_path / "all", *public))

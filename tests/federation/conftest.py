@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tacit.data import Facts
 from tacit.federation import agreement, books
+from tacit.federation.agent import SiteAgent
 from tacit.privacy import composition
 from tacit.privacy.accountants import zcdp
 from tacit.registry import Registry
 from tacit.settings import Settings
 from tacit.study.certified import Outline, outline_of
+from tests.federation.helpers import Federation, make_federation
 
 EPSILON, DISCOVER = cache(zcdp.zcdp_epsilon), cache(Registry._discover)
 OUTLINES: dict[str, Outline] = {}
@@ -41,3 +45,16 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(agreement, "outline_of", _outline)
     monkeypatch.setattr(books, "write_report", lambda folder: None)
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # no test takes the power away
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Federation:
+    """Three sites, as far apart as folders are."""
+    return make_federation(tmp_path)
+
+
+@pytest.fixture
+def agents(federation: Federation) -> Iterator[dict[str, SiteAgent]]:
+    """The agent of each of them."""
+    with federation.agents() as found:
+        yield found

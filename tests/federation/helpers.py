@@ -29,22 +29,13 @@ from tacit.results.account import Account
 from tacit.results.files import read_arrays
 from tacit.results.folder import RunFolder
 from tacit.types import Array, Shard
+from tests.data.helpers import schema_text
 
 SITES = ("north", "south", "west")
 SEED = 7
 LIMIT = 1 << 20
 EXPERIMENT = "0123456789abcdef0123456789abcdef"
-SCHEMA = """\
-[label]
-column = "ill"
-classes = ["no", "yes"]
-[columns.age]
-kind = "numeric"
-bounds = [0, 100]
-[columns.weight]
-kind = "numeric"
-bounds = [0, 200]
-"""
+SCHEMA = schema_text("ill", ["no", "yes"], age=[0, 100], weight=[0, 200])
 STUDY: dict[str, Any] = {
     "schema": "schema.toml", "total_records": 60, "algorithm": "objp", "rounds": 4, "total_epsilon": 1.0,
     "noise_multiplier": 20.0, "precision": "float64",

@@ -34,11 +34,6 @@ from tests.federation.helpers import (
 
 
 @pytest.fixture
-def federation(tmp_path: Path) -> Federation:
-    return make_federation(tmp_path)
-
-
-@pytest.fixture
 def agent(federation: Federation) -> Iterator[SiteAgent]:
     """North, ready for the first round."""
     with federation.agent("north") as found:

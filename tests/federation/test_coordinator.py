@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+import re
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,12 @@ import pytest
 from tacit.errors import InputError
 from tacit.federation import books, coordinator
 from tacit.federation.agent import SiteAgent
-from tacit.federation.coordinator import FINISHED, STOPPED, WAITING, Coordinator, sites_file
+from tacit.federation.coordinator import FINISHED, STOPPED, WAITING, Coordinator, round_times, sites_file
 from tacit.federation.messages import Close, Invitation, Question, Round
 from tacit.federation.replay import participation, replay
 from tacit.federation.server_state import journal_w
 from tacit.federation.summary import federated
-from tacit.privacy.guarantee import headline
+from tacit.privacy.guarantee import DOUBTS, guarantee, headline
 from tacit.privacy.totals import ledger_totals
 from tacit.results.folder import read_lines
 from tacit.views.report import write_report
@@ -43,21 +45,21 @@ class Crash(BaseException):
     """The process is gone."""
 
 
-@pytest.fixture
-def federation(tmp_path: Path) -> Federation:
-    return make_federation(tmp_path)
-
-
-@pytest.fixture
-def agents(federation: Federation) -> Iterator[dict[str, SiteAgent]]:
-    with federation.agents() as found:
-        yield found
-
-
 def check(federation: Federation, study: Coordinator, exchange: Local) -> None:
     check_like_replay(federation, study)
     check_duals(federation, study)
     check_covered(federation, exchange, study.experiment)
+
+
+def test_reports_say_who_is_trusted_with_the_records(tmp_path: Path) -> None:
+    """At the coordinator and at a site, until the engine no longer shares a process with the records."""
+    federation = make_federation(tmp_path, {"study": {"rounds": 1}})
+    with federation.agents() as agents:
+        made = federation.coordinator()
+        assert made.conduct(Local(agents, keep_open), SITES) == FINISHED
+    for folder in (made.folder, federation.folder("north", made.experiment)):
+        ledger = folder.read_ledger()
+        assert DOUBTS["engine"] in guarantee(ledger, ledger_totals(ledger))["unprotected"]
 
 
 @pytest.mark.parametrize(
@@ -349,3 +351,20 @@ def test_the_books_of_a_study_that_has_ended(tmp_path: Path, monkeypatch: pytest
         assert "No guarantee" in folder.report.read_text()
         assert np.array_equal(folder.read_model()["w"], study.state.w[:, 0])
     assert all(row["test_error"] is None for row in federation.folder("north", study.experiment).read_metrics())
+
+
+def test_no_public_file_tells_how_long_a_round_took(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the coordinator's nor a site's; the coordinator's own clock is in a private file."""
+    clock = iter(range(0, 10**9, 7919))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    with federation.agents(None) as agents:
+        study = federation.coordinator()
+        assert conducted(study, Local(agents)) == FINISHED
+    took = round_times(study.folder)
+    assert len(took) == federation.agreement.part.rounds and min(took) >= 7919e3
+    assert sites_file(study.folder).stat().st_mode & 0o077 == 0
+    today = str(int(time.time()))[:6]
+    for folder in (study.folder, *(federation.folder(site, study.experiment) for site in SITES)):
+        for path in (path for path in folder.path.iterdir() if path.suffix in {".json", ".jsonl", ".toml"}):
+            told = path.read_text()
+            assert not re.search(rf'7919|"(ms|time|seconds)": [0-9]|{today}| ms\b', told), path

@@ -44,11 +44,6 @@ ACCEPT = {"algorithms": ["dpgd", "objw", "objp", "objpm", "objt"], "mechanisms":
 
 
 @pytest.fixture
-def federation(tmp_path: Path) -> Federation:
-    return make_federation(tmp_path)
-
-
-@pytest.fixture
 def agents(federation: Federation) -> Iterator[dict[str, SiteAgent]]:
     with federation.agents(None) as found:
         yield found

@@ -34,11 +34,6 @@ from tests.federation.helpers import (
 )
 
 
-@pytest.fixture
-def federation(tmp_path: Path) -> Federation:
-    return make_federation(tmp_path)
-
-
 @contextmanager
 def no_trace(federation: Federation) -> Iterator[SiteAgent]:
     """An agent that is asked, refuses, and has nothing to show for it."""

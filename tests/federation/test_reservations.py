@@ -7,13 +7,23 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import InputError
+from tacit.errors import InputError, PrivacyViolation
 from tacit.federation.at_work import settle
 from tacit.federation.messages import Closed, Ready
+from tacit.privacy.composition import Cost
 from tacit.results.account import is_held
 from tacit.results.keys import own_key
 from tacit.study.close import signable
-from tests.federation.helpers import EXPERIMENT, Federation, answered, closed, invite, make_federation, question
+from tests.federation.helpers import (
+    EXPERIMENT,
+    Federation,
+    answered,
+    closed,
+    invite,
+    make_federation,
+    question,
+    refused,
+)
 
 
 @pytest.fixture
@@ -68,3 +78,26 @@ def test_a_site_signs_its_ledger_when_it_closes_and_settles_once(federation: Fed
         folder.chain.append(federation.released("north"))  # a second folder's ledger ends otherwise
         with pytest.raises(InputError, match="is settled already"):
             settle(federation.site("north"), agent.journal, experiment, folder)
+
+
+def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Federation) -> None:
+    """Whatever made it: nothing more leaves, and the ledger over studies counts all of it."""
+    with federation.agent("north", None) as agent:
+        invite(agent, federation)
+        answered(agent, question(federation, 1))
+        folder = federation.folder("north")
+        (row,) = federation.released("north")
+        planned = next(entry for entry in folder.read_ledger() if entry["kind"] == "plan")
+        count = sum(event["count"] for event in planned["events"])
+        folder.chain.append([row | {"count": count, "upload": "f" * 64}])
+        reserved = Cost.read(the_study(federation)["cost"])
+        assert "more than was set aside" in refused(agent, question(federation, 2))
+        refused(agent, question(federation, 1))  # what it answered before does not leave again either
+        experiment = agent.journal.experiment(EXPERIMENT)
+        assert experiment is not None
+        for _ in range(2):  # and after a crash again
+            with pytest.raises(PrivacyViolation, match="spent more than was set aside"):
+                settle(federation.site("north"), agent.journal, experiment, folder)
+        study = the_study(federation)
+        assert study["state"] == "violated"
+        assert study["cost"]["gdp"] == pytest.approx(reserved.gdp * (count + 1) / count)

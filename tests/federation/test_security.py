@@ -61,7 +61,7 @@ def server(federation: LocalFederation) -> Iterator[Server]:
 
 
 def events(federation: LocalFederation, site: str) -> list[dict[str, Any]]:
-    lines = list(read_lines(federation.run / "sites.jsonl"))
+    lines = list(read_lines(federation.run / "checkpoint" / "sites.jsonl"))
     return [line for line in lines if line.get("site") == site]
 
 

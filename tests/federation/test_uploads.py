@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +61,6 @@ BAD: dict[str, tuple[Callable[[Answer], bytes], str]] = {
     "ready": (lambda a: wire.encode(Ready(a.experiment, a.site, "", 1)), "it is not an answer to a round"),
     "closed": (lambda a: wire.encode(Closed(a.experiment, a.site)), "it is not an answer to a round"),
 }
-
-
-@pytest.fixture
-def federation(tmp_path: Path) -> Federation:
-    return make_federation(tmp_path)
-
-
-@pytest.fixture
-def agents(federation: Federation) -> Iterator[dict[str, SiteAgent]]:
-    with federation.agents() as found:
-        yield found
 
 
 def test_an_upload_is_read() -> None:

@@ -6,13 +6,11 @@ The numbers sit on the edge of a cut, where the last bit of a rounded norm decid
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from tacit.algorithms.releases.hardened import BELOW, HardenedRelease, on_grid
-from tacit.kernels import library, rows
 from tacit.kernels.layout import Dense, Sparse
 from tacit.kernels.threads import threads
 from tacit.privacy.events import NON_PRIVATE
@@ -20,22 +18,17 @@ from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
 from tacit.problems import passes as passes_module
 from tacit.problems.limits import ClipGradients
-from tacit.problems.passes import COMPILED, PLAIN, Passes, scores
+from tacit.problems.passes import COMPILED, Passes, scores
 from tacit.types import GRID, Array, Shard
+from tests.random_problems import LEVELS, passes_with
 
 J, BITS, ULPS = 20, 20, 10
-LEVELS = [each for each in library.LEVELS if each <= library.level()]
 
 
 @pytest.fixture(params=["numpy", *LEVELS])
-def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Passes]:
+def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Passes:
     """numpy, and the compiled pass with every set of instructions that this processor has."""
-    if request.param == "numpy":
-        yield PLAIN
-        return
-    monkeypatch.setattr(rows, "level", lambda: request.param)
-    monkeypatch.setattr(passes_module, "level", lambda: request.param)
-    yield COMPILED
+    return passes_with(request.param, monkeypatch)
 
 
 def tipping(loss: str, classes: int, n: int) -> tuple[Shard, Shard]:

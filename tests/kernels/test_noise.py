@@ -9,6 +9,7 @@ from numpy.random import Generator, Philox
 from tacit.kernels import library
 from tacit.kernels import noise as noise_module
 from tacit.kernels.noise import KINDS, fill
+from tests.random_problems import LEVELS
 
 pytestmark = pytest.mark.skipif(library.library() is None, reason="Tacit was installed without a C compiler")
 
@@ -20,7 +21,7 @@ def expected(kind: str, key: np.ndarray, counter: np.ndarray, size: int) -> np.n
     return generator.standard_normal(size) if kind == "gaussian" else generator.laplace(size=size)
 
 
-@pytest.mark.parametrize("level", [each for each in library.LEVELS if each <= library.level()])
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", range(len(KEYS)))
 def test_it_draws_what_numpy_draws(kind: str, place: int, level: int, monkeypatch: pytest.MonkeyPatch) -> None:

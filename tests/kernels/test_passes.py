@@ -20,6 +20,7 @@ from tacit.problems import passes as passes_module
 from tacit.problems.limits import NO_LIMIT, BoundRecords, ClipGradients, Limit
 from tacit.problems.passes import COMPILED, PLAIN
 from tacit.types import Array, Shard
+from tests.random_problems import LEVELS
 
 pytestmark = pytest.mark.skipif(library.library() is None, reason="Tacit was installed without a C compiler")
 
@@ -27,7 +28,7 @@ PRECISIONS = {"float32": 3e-5, "float64": 1e-13}
 LIMITS = ("none", "l2", "l2 and l1", "records", "whole")
 
 
-@pytest.fixture(params=[each for each in library.LEVELS if each <= library.level()])
+@pytest.fixture(params=LEVELS)
 def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Every set of instructions that this processor has."""
     monkeypatch.setattr(rows, "level", lambda: request.param)

@@ -6,7 +6,6 @@ A run of a batch is a w of its own, with its own grid: every sum below meets som
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,18 @@ from tacit.algorithms import ALGORITHMS, Agent, Recipe
 from tacit.algorithms.releases.hardened import EXACT, HardenedRelease, on_grid
 from tacit.algorithms.schedules import Constant
 from tacit.arrays import to_numpy
-from tacit.kernels import library, rows
 from tacit.kernels.layout import Sparse
 from tacit.privacy.events import NON_PRIVATE, Noise
 from tacit.privacy.mechanisms.calibrated import Calibrated
 from tacit.privacy.noise import SeededNoise
 from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.problems import passes as passes_module
 from tacit.problems.limits import LARGEST_PARAMETER, BoundRecords, ClipGradients, Limit, admissible
 from tacit.problems.passes import COMPILED, PLAIN, Passes
 from tacit.types import GRID, Array, Shard
+from tests.random_problems import LEVELS, passes_with
 
 J, K, RECORDS = 12, 3, 14
 RUNS = 800  # different w in one sum
-LEVELS = [each for each in library.LEVELS if each <= library.level()]  # none without the compiled library
 FEDERATED = [name for name in ALGORITHMS if ALGORITHMS[name].federated]
 SPECIAL = [
     math.nan, -math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, -5e-324, 1e-310, 2.0**-1022, 1e-300, -1e-300, 1e306,
@@ -98,15 +95,10 @@ def release(runs: int, l1: float = math.inf, noise: Any = NON_PRIVATE, dtype: An
 
 
 @pytest.fixture(params=["numpy", *LEVELS])
-def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Passes]:
+def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Passes:
     """numpy, and the compiled pass with every set of instructions that this processor has."""
     monkeypatch.setattr(mapped, "BLOCK", 5 * (J + K) * 8)
-    if request.param == "numpy":
-        yield PLAIN
-        return
-    monkeypatch.setattr(rows, "level", lambda: request.param)
-    monkeypatch.setattr(passes_module, "level", lambda: request.param)
-    yield COMPILED
+    return passes_with(request.param, monkeypatch)
 
 
 def lengths(total: Array) -> tuple[Array, Array]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tacit.errors import InputError
+from tacit.errors import InputError, PrivacyViolation
 from tacit.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
 from tacit.privacy.composition import Cost
+from tacit.results import moves
 from tacit.results.account import Account, Hold, is_held
 from tacit.state import state_folder
 
@@ -119,6 +126,48 @@ def test_a_reservation_is_settled_once_and_by_one_folder(account: Account) -> No
     assert account.state()["used"]["gdp"] == pytest.approx(0.02)
 
 
+@pytest.mark.parametrize(
+    ("cost", "counted"),
+    [
+        (Cost(0.03, 0.005), Cost(0.03, 0.01)),
+        (Cost(0.0, 0.0, above=1e-9), Cost(0.02, 0.01, above=1e-9)),
+        (Cost(math.inf, math.inf), Cost(math.inf, math.inf)),
+        (Cost(math.nan, 0.01), Cost(math.inf, 0.01)),
+        (Cost(-1.0, 0.01), Cost(math.inf, 0.01)),
+    ],
+)
+def test_more_than_was_set_aside_is_a_violation_and_counts(account: Account, cost: Cost, counted: Cost) -> None:
+    name, other = account.reserve("one", gaussian(0.02)), account.reserve("two", gaussian(0.01))
+    account.start(name)
+    with pytest.raises(PrivacyViolation, match=f"reservation {name} .* spent more than was set aside"):
+        account.settle(name, cost, head="a" * 64)
+    first, second = Account.open(account.path).state()["studies"]
+    assert (first["state"], Cost.read(first["cost"]), second["state"]) == ("violated", counted, "reserved")
+    with pytest.raises(PrivacyViolation, match="nothing of the study may be shown"):
+        account.settled_from(name, "a" * 64)  # after a crash it is said again
+    with pytest.raises(InputError, match="is violated already"):
+        account.settle(name, gaussian(0.0))
+    with pytest.raises(InputError, match="is violated already"):
+        account.check_open(name)
+    if not counted.finite and counted.gdp == math.inf:
+        assert math.isinf(account.state()["epsilon_used"]) and account.state()["epsilon_next"] == 0.0
+        with pytest.raises(InputError, match="is exhausted"):
+            account.reserve("three", gaussian(1e-9))
+    account.settle(other, gaussian(0.01 * (1.0 + 1e-12)))  # the same, added up in another order
+
+
+@settings(max_examples=8)
+@given(st.lists(st.floats(0.0, 0.1), min_size=1, max_size=6))
+def test_a_ledger_never_counts_less_than_what_was_settled(costs: list[float]) -> None:
+    with TemporaryDirectory() as folder:
+        account = Account.create(Path(folder) / "l", "patients", 8.0, DELTA)
+        for cost in costs:
+            name = account.reserve("one", gaussian(0.05))
+            with suppress(PrivacyViolation):
+                account.settle(name, gaussian(cost))
+        assert account.state()["used"]["gdp"] >= math.fsum(costs) * (1.0 - 1e-12)
+
+
 def test_two_reservations_of_one_name_are_refused(account: Account) -> None:
     account.reserve("one", gaussian(0.02), name="n")
     with pytest.raises(InputError, match="has a reservation n already"):
@@ -190,3 +239,39 @@ def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
     for opening in (Account.open, Account.adopt):
         with pytest.raises(InputError, match="is not a ledger over studies"):
             opening(tmp_path / "f")
+
+
+def test_an_adoption_that_was_cut_short_is_finished(account: Account, tmp_path: Path) -> None:
+    """The line is there, its head is not: as a power cut leaves it."""
+    head = state_folder() / "ledgers" / f"{account.identity}.json"
+    head.unlink()
+    Account.adopt(account.path, lost_machine=True)
+    head.unlink()
+    for mark in (state_folder() / "ledgers").glob(f"{account.identity}.*.adopted"):
+        mark.unlink()
+    Account.adopt(account.path)
+    assert len(Account.open(account.path).state()["adopted"]) == 1
+
+
+def test_a_state_folder_on_another_system_is_another_machine(
+    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same path with the same files, as a copied home folder has, and another machine-id."""
+    other = tmp_path / "machine-id"
+    other.write_text("9" * 32 + "\n")
+    monkeypatch.setattr(moves, "SYSTEM_NAMES", (tmp_path / "none", other))
+    for use in (lambda: Account.open(account.path), lambda: account.reserve("one", gaussian(0.01))):
+        with pytest.raises(InputError, match=r"is at home on machine [0-9a-f]{32}, and this is machine"):
+            use()
+    monkeypatch.undo()
+    Account.open(account.path).reserve("one", gaussian(0.01))
+
+
+@pytest.mark.parametrize("change", [{"machine": "0" * 32}, {"machine": "../x"}, {"key": "1" * 64}, {"kind": "other"}])
+def test_a_request_that_was_changed_is_refused(tmp_path: Path, change: dict[str, str]) -> None:
+    asked = tmp_path / "new.request"
+    asked.write_text(moves.Request.own().text)
+    assert moves.read_request(asked) == moves.Request.own()
+    asked.write_text(json.dumps(json.loads(asked.read_text()) | change))
+    with pytest.raises(InputError, match="is not a request"):
+        moves.read_request(asked)

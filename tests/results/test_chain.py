@@ -64,7 +64,7 @@ def test_a_cut_tail_and_a_restored_backup_are_found(chain: Chain) -> None:
     chain.append(ROWS)
     whole = chain.path.read_text()
     chain.path.write_text("".join(whole.splitlines(keepends=True)[:-1]))
-    with pytest.raises(InputError, match=r"has 3 lines, but .*ledger.head knows of 5: its tail was cut off"):
+    with pytest.raises(InputError, match=r"has 3 lines, but .*ledger.head counts 5: its tail was cut off"):
         reopened(chain).read()
     chain.path.write_text(backup)
     with pytest.raises(InputError, match="an old copy was put back"):

@@ -20,18 +20,9 @@ from tacit.results.folder import RunFolder
 from tacit.settings import resolve
 from tacit.study import Interrupted
 from tacit.types import Shard
+from tests.data.helpers import schema_text
 
-SCHEMA = """
-[label]
-column = "y"
-classes = ["a", "b"]
-[columns.v]
-kind = "numeric"
-bounds = [0, 10]
-[columns.c]
-kind = "categorical"
-categories = ["1", "2", "3", "4", "5", "6"]
-"""
+SCHEMA = schema_text("y", ["a", "b"], v=[0, 10], c=["1", "2", "3", "4", "5", "6"])
 METHODS = sorted(name for name in ALGORITHMS if ALGORITHMS[name].noisy and "certified" in ALGORITHMS[name].modes)
 
 

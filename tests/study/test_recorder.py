@@ -82,6 +82,22 @@ def test_how_long_a_certified_run_took_is_for_its_owner(tmp_path: Path) -> None:
     made = tacit.run(**CLINICS | {"rounds": 2}, out=str(tmp_path / "r"))
     assert "ended" not in made.folder.read_summary(local=False)
     assert made.folder.read_summary()["ended"].startswith("20")
+    assert made.folder.local_metrics.stat().st_mtime_ns > files_time(made.folder)
+
+
+def files_time(folder: RunFolder) -> int:
+    """The time that all files of a folder carry, and the folder itself."""
+    (found,) = {path.stat().st_mtime_ns for path in (folder.path, *folder.path.iterdir())}
+    return found
+
+
+def test_no_time_of_a_file_tells_how_long_a_stopped_run_took(tmp_path: Path) -> None:
+    seen: list[int] = []
+    with pytest.raises(study.Interrupted):
+        tacit.run(**CLINICS, out=str(tmp_path / "r"), watch=lambda p: seen.append(p.t), stop=lambda: max(seen) >= 3)
+    began = files_time(RunFolder(tmp_path / "r"))
+    tacit.resume(tmp_path / "r")
+    assert files_time(RunFolder(tmp_path / "r")) == began
 
 
 def test_nothing_of_a_fresh_round_is_seen_before_it_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tacit.algorithms import ALGORITHMS
 from tacit.errors import InputError
 from tacit.results.folder import RunFolder
-from tacit.views.compare import differences, errors_side_by_side, folder_names
+from tacit.views.compare import differences, errors_side_by_side, folder_names, other_test_records
 from tacit.views.ranking import HEADINGS, Ranked, cells, facts, promises, ranking, repeated
 from tacit.views.ranking_picture import MARKS, kind, ranking_figure
 from tacit.views.style import save
@@ -115,6 +115,44 @@ def test_runs_are_told_apart_where_they_have_the_same(tmp_path: Path) -> None:
     }  # fmt: skip
     with pytest.raises(InputError, match="cannot be compared"):
         ranking([a, made(tmp_path / "n", {("objp", 1.0): (3.0,)}, numbers=True)])
+
+
+TABLE: dict[str, Any] = {"data": "t.csv", "test_share": 0.2, "test": "", "partition_key": 3}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reasons"),
+    [
+        (TABLE, TABLE | {"rounds": 7, "data": "./t.csv"}, []),
+        (TABLE | {"partition_key": 0}, TABLE | {"partition_key": "auto"}, []),
+        (TABLE, TABLE | {"partition_key": 4}, ["partition-key"]),
+        (TABLE, TABLE | {"test_share": 0.3, "data": "u.csv"}, ["data", "test-share"]),
+        (TABLE | {"test": "v.csv"}, TABLE | {"test": "v.csv", "data": "u.csv", "partition_key": 4}, []),
+        (TABLE | {"test": "v.csv"}, TABLE | {"test": "w.csv"}, ["test"]),
+        ({"data": "mnist14", "partition_key": 1}, {"data": "mnist14", "partition_key": 2}, []),
+        ({"data": "mnist14"}, {"data": "mnist"}, ["data"]),
+        ({"data": "femnist", "partition_key": 1}, {"data": "femnist", "partition_key": 2}, ["partition-key"]),
+    ],
+)
+def test_what_decides_about_test_records(
+    tmp_path: Path, one: dict[str, Any], other: dict[str, Any], reasons: list[str]
+) -> None:
+    folders = [made(tmp_path / str(i), {("objp", 1.0): (0.3,)}, **config) for i, config in enumerate((one, other))]
+    assert other_test_records(folders) == reasons
+    assert ("partition_key" in differences(folders)) == (
+        one.get("partition_key") not in {other.get("partition_key"), 0}
+    )
+    untested = made(tmp_path / "untested", {("objp", 1.0): (None,)}, **TABLE, rounds=2)
+    assert other_test_records([folders[0], untested]) == []
+
+
+def test_other_schemas_hold_out_other_records(tmp_path: Path) -> None:
+    a, b, c = (made(tmp_path / name, {("objp", 1.0): (0.3,)}, **TABLE) for name in "abc")
+    column = '[columns.age]\nkind = "numeric"\nbounds = [0, {}]\n'
+    for folder, most in ((a, 100), (b, 100), (c, 120)):
+        folder.schema.write_text(f"# of {folder.path.name}\n" + column.format(most))
+    assert other_test_records([a, b]) == []
+    assert other_test_records([a, b, c]) == ["schema"]
 
 
 def test_the_picture_has_a_row_for_each_algorithm_and_budget(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_what_was_spent_beyond_the_budget_is_the_headline(tmp_path: Path) -> Non
     run = tacit.run(**(CLINICS | {"out": str(tmp_path / "r")}))
     totals = run.summary["privacy"]
     over = totals | {"runs": [totals["runs"][0] | {"spent_epsilon": 3.3}]}
-    assert headline(over).startswith("No guarantee as planned: the ledger comes to epsilon 3.3, more than the budget 1")
+    words = "No guarantee as planned: the ledger adds up to epsilon 3.3, more than the budget 1"
+    assert headline(over).startswith(words)
     assert not guarantee(run.folder.read_ledger(), over | {"noise": "hardened"})["good"]
     assert guarantee(run.folder.read_ledger(), totals | {"noise": "hardened"})["good"]

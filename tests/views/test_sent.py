@@ -117,7 +117,7 @@ def test_digits_as_images_in_mode_paper_too(tmp_path: Path) -> None:
     done = command("plot", run.path, "--what", "sent")
     assert done.stdout.strip() == str(run.folder.local / "sent.png")
     assert (run.folder.local / "sent.png").read_bytes()[:4] == b"\x89PNG"
-    assert "must not leave the house" in (run.folder.local / "README.txt").read_text()
+    assert "must not leave your organisation" in (run.folder.local / "README.txt").read_text()
 
 
 def test_images_are_the_weights_row_by_row_on_one_scale() -> None:

@@ -72,13 +72,25 @@ def test_private_curves_say_whose_they_are(run: tacit.Run, tmp_path: Path) -> No
     words = "computed without noise, for the owner of the records alone"
     asked = {**CLINICS, "mode": "certified", "algorithm": "objp", "total_records": 600, "agents": 3, "rounds": 3}
     own = tacit.run(**(asked | {"out": str(tmp_path / "own")}))
-    assert figure([own.folder]).get_supxlabel() == f"Test error and Training objective F(w): {words}"
-    assert figure([own.folder], local=False).get_supxlabel() == ""
-    assert figure([run.folder]).get_supxlabel() == ""  # mode paper keeps nothing back
+    assert figure([own.folder]).get_suptitle() == f"Test error and Training objective F(w): {words}"
+    assert figure([own.folder], local=False).get_suptitle() == ""
+    assert figure([run.folder]).get_suptitle() == ""  # mode paper keeps nothing back
     assert owners_alone([run.folder, own.folder]) == owners_alone([own.folder]) != []  # whatever stands beside it
     assert words.split(",", maxsplit=1)[0] in helpers.tacit("plot", own.path, "--out", tmp_path / "p.svg").stderr
     assert words in (tmp_path / "p.svg").read_text()
     assert helpers.tacit("plot", own.path).stderr == ""  # in local-only, where it belongs
+
+
+def test_what_is_said_of_a_picture_is_not_printed_over_its_legend(tmp_path: Path) -> None:
+    """Ten lines have a legend below the panels."""
+    asked = {**CLINICS, "mode": "certified", "total_records": 600, "agents": 3, "rounds": 2, "noise": "seeded"}
+    many = {"algorithm": "objp,objpm", "total_epsilon": "1,2,3,4,5", "out": str(tmp_path / "many")}
+    drawn = figure([tacit.run(**(asked | many)).folder])
+    drawn.canvas.draw()
+    said = next(text for text in drawn.texts if text.get_text().endswith("for the owner of the records alone"))
+    boxes = [said.get_window_extent(), drawn.legends[0].get_window_extent()]
+    boxes += [box for axes in drawn.axes if (box := axes.get_tightbbox())]
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes[:2]) for b in boxes[i + 1 :])
 
 
 class Page(HTMLParser):

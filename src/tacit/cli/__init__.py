@@ -22,7 +22,7 @@ from tacit.cli.federation import federation
 from tacit.cli.frontier import frontier
 from tacit.cli.group import NearestGroup
 from tacit.cli.ledger import ledger
-from tacit.cli.ledger_signed import countersign, key, sign, verify
+from tacit.cli.ledger_signed import countersign, key, machine, request, sign, verify
 from tacit.cli.look import plot, report, show
 from tacit.cli.output import stderr, stdout
 from tacit.cli.plan import plan
@@ -62,7 +62,7 @@ def cli() -> None:
     \b
     Exit codes:
       0    done
-      1    the answer is no: a claim is refuted, something must be mended
+      1    the answer is no: a claim is refuted, something must be mended, a ledger is not at its end
       2    something given is wrong, or cannot be done; a sentence says what
       3    privacy violation: all stops, and nothing of the run may be shown
       130  stopped by Ctrl-C or a signal
@@ -82,7 +82,7 @@ COMMANDS = {
 for commands in COMMANDS.values():
     for command in commands:
         cli.add_command(command)
-for command in (key, sign, verify, countersign):
+for command in (key, machine, request, sign, verify, countersign):
     ledger.add_command(command)
 click.rich_click.COMMAND_GROUPS = {
     "tacit": [

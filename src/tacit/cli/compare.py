@@ -12,12 +12,17 @@ from tacit.cli.output import print_json, print_table, stderr, stdout
 from tacit.errors import InputError
 from tacit.privacy.guarantee import SIMULATED
 from tacit.results.folder import RunFolder
-from tacit.views.compare import differences, errors_side_by_side, folder_names, predicts_numbers
+from tacit.views.compare import differences, errors_side_by_side, folder_names, other_test_records, predicts_numbers
 from tacit.views.ranking import HEADINGS, WORDS, Ranked, cells, facts, promises, ranking, repeated
 from tacit.views.tables import format_setting, format_share, markdown_table
 
 TERMINAL = HEADINGS[:3] + HEADINGS[4:-1]  # 80 columns
 NOTE = "the test errors were computed from private records without noise: this is for the owner of the records alone"
+
+OTHERS = (
+    "these runs were not tested on the same records ({} differ): part of the difference of their errors is chance. "
+    "Train them with one --test file, or with the same --test-share and --partition-key"
+)
 
 
 @click.command()
@@ -30,7 +35,7 @@ def compare(runs: tuple[Path, ...], ranked: bool, out: Path | None, as_markdown:
     """The algorithms and budgets of a run, best first; of several runs which settings differ, and how the errors do.
 
     Means are over seeds, with Student-t intervals of 95 %. They tell what other seeds would give; whether a difference
-    of two is more than chance, 'tacit sweep' says.
+    of two is more than chance, 'tacit sweep' says. A note says where runs were tested on different records.
 
     \b
     Examples:
@@ -54,6 +59,8 @@ def compare(runs: tuple[Path, ...], ranked: bool, out: Path | None, as_markdown:
         _print_side_by_side(folders, regression, as_markdown)
     if out is not None and not as_markdown:
         stdout.print(f"\npicture  {out}", soft_wrap=True, highlight=False)
+    if differ := other_test_records(folders):
+        stderr.print(f"note: {OTHERS.format(', '.join(differ))}", soft_wrap=True, highlight=False)
     if any(row.own for row in rows):
         stderr.print(f"note: {NOTE}", soft_wrap=True, highlight=False)
 
@@ -64,6 +71,7 @@ def _document(folders: Sequence[RunFolder], rows: Sequence[Ranked], out: Path | 
         "settings": differences(folders),
         "test_error": errors_side_by_side(folders),
         "ranking": [facts(row) for row in rows],
+        "other_test_records": other_test_records(folders),
         "local_only": any(row.own for row in rows),
         "picture": None if out is None else str(out),
     }
@@ -73,7 +81,7 @@ def _draw(rows: Sequence[Ranked], regression: bool, out: Path) -> None:
     from tacit.views.ranking_picture import ranking_figure  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
     from tacit.views.style import save  # noqa: PLC0415
 
-    save(ranking_figure(rows, regression), out)
+    save(ranking_figure(rows, regression), out, private=any(row.own for row in rows))
 
 
 def _print_ranking(rows: Sequence[Ranked], regression: bool, as_markdown: bool) -> None:
@@ -108,11 +116,19 @@ def _print_side_by_side(folders: Sequence[RunFolder], regression: bool, as_markd
         return "" if value is None else format_share(value, regression, sign)
 
     table = [(label, *map(shown, values)) for label, values in errors.items()]
-    if len(folders) == 2:
+    differ = [_difference(found) for found in errors.values()]
+    if any(value is not None for value in differ):
         headings = (*headings, "difference")
-        differ = [None if x is None or y is None else y - x for x, y in errors.values()]
         table = [(*row, shown(value, "+")) for row, value in zip(table, differ, strict=True)]
     _print(headings, table, as_markdown)
+
+
+def _difference(found: Sequence[float | None]) -> float | None:
+    """Of two errors that are known, how much larger the second is."""
+    match found:
+        case [float(first), float(second)]:
+            return second - first
+    return None
 
 
 def _print(headings: Sequence[str], rows: Sequence[Sequence[str]], as_markdown: bool, wrap: bool = False) -> None:

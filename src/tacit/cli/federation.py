@@ -27,8 +27,9 @@ IDENTITY = "coordinator.identity"
 def federation() -> None:
     """Train together over a network: one coordinator, an agent at every site.
 
-    Nothing but noisy parameters leaves a site, and each site decides for itself what it takes part in. The page
-    docs/howto/federate-three-sites.md goes through all of it.
+    A study's messages hold nothing of a site's records but noisy parameters, and each site decides for itself what it
+    takes part in. Until the engine is replaced, the sites and the coordinator are trusted with the records all the
+    same (docs/howto/deployment.md). The page docs/howto/federate-three-sites.md goes through all of it.
 
     \b
     Examples:

@@ -22,6 +22,7 @@ class FederationWatch:
         columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
         self._bars = Progress(*columns, "left", TimeRemainingColumn(), console=console, disable=not console.is_terminal)
         self._task: TaskID | None = None
+        self._took = ""
         self._bytes, self._spoke, self._first, self._began = 0, 0.0, 0, time.monotonic()
 
     def __enter__(self) -> Self:
@@ -44,6 +45,8 @@ class FederationWatch:
             return
         rounds = f" in round {line['round']}" if line.get("round") else ""
         match line["event"]:
+            case "round":
+                self._took = f", {line['ms']:.0f} ms"
             case "ready":
                 self.say(f"{line['site']} takes part")
             case "missing":
@@ -69,8 +72,8 @@ class FederationWatch:
         if not self._first:
             self._first, self._began = line["round"], time.monotonic()
         self._bytes += line["bytes_up"] + line["bytes_down"]
-        said = f"{len(line['answered'])} of {len(line['answered']) + len(line['missing'])} sites, {line['ms']:.0f} ms"
-        said += f", {format_bytes(self._bytes)}"
+        said = f"{len(line['answered'])} of {len(line['answered']) + len(line['missing'])} sites"
+        said += f"{self._took}, {format_bytes(self._bytes)}"
         if self._task is not None:
             self._bars.update(self._task, completed=line["round"], said=said)
         if not self._console.is_terminal and (

@@ -15,9 +15,11 @@ from tacit.privacy.guarantee import headline
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.privacy.statement import PAPER_HEADLINE
 from tacit.privacy.totals import ledger_totals
-from tacit.results.account import OPEN, RESERVED, STARTED, Account, folder_of, is_held
+from tacit.results.account import Account, folder_of, is_held
 from tacit.results.folder import RunFolder
 from tacit.results.keys import read_public_key
+from tacit.results.moves import read_request
+from tacit.results.studies import OPEN, RESERVED, STARTED, VIOLATED
 from tacit.settings.rules import one_of, real
 from tacit.views.tables import format_epsilon
 
@@ -32,8 +34,8 @@ LOST = (
 )
 COUNTED = {"gdp": "mu^2", "zcdp": "zCDP"}
 ADDED = {
-    "gdp": "budgets add up as Gaussian DP, by which two halves are less than a whole",
-    "zcdp": "budgets add up as zCDP, by which two halves are less than a whole",
+    "gdp": "added up as Gaussian DP: two budgets cost less than their sum",
+    "zcdp": "added up as zCDP: two budgets cost less than their sum",
 }
 
 
@@ -156,23 +158,23 @@ def give_back(file: Path, reservation: str | None, every: bool) -> None:
 
 @ledger.command("hand-over")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--to", "to", type=click.Path(path_type=Path), required=True, metavar="KEY.pub", help="its new machine's")
+@click.option("--to", "to", type=click.Path(path_type=Path), required=True, metavar="REQUEST", help="its new machine's")
 def hand_over(file: Path, to: Path) -> None:
-    """Close a ledger on this machine for another one to go on with; only the machine with that key can adopt it.
+    """Close a ledger on this machine for another one to go on with; only the machine that asked for it can adopt it.
 
-    KEY.pub is what 'tacit ledger key --out KEY.pub' writes on the new machine. Then copy FILE there, and adopt it. Runs
-    that have started and not ended stay at their whole plan: they cannot go on after this.
+    REQUEST is what 'tacit ledger request --out REQUEST' writes on the new machine. Then copy FILE there, and adopt it.
+    Runs that have started and not ended stay at their whole plan: they cannot go on after this.
 
     \b
     Examples:
-      tacit ledger hand-over patients.ledger --to new-machine.pub
+      tacit ledger hand-over patients.ledger --to new-machine.request
     """
-    account, key = Account.open(file), read_public_key(to)
+    account, request = Account.open(file), read_request(to)
     left = [s for s in account.state()["studies"] if s["state"] == STARTED]
-    account.hand_over(key.id)
+    account.hand_over(request)
     for study in left:
         _say(f"{_study(study['study'])} has started and not ended: its whole plan stays spent, and it cannot go on")
-    _say(f"{file}: closed here; copy it to the machine with key {key.id}, and 'tacit ledger adopt' it there")
+    _say(f"{file}: closed here; copy it to machine {request.machine}, and 'tacit ledger adopt' it there")
 
 
 @ledger.command()
@@ -182,12 +184,14 @@ def hand_over(file: Path, to: Path) -> None:
 def adopt(file: Path, key: Path | None, lost_machine: bool) -> None:
     """Go on with a ledger that another machine handed over to this one.
 
-    It is a move: the old machine closed the ledger (tacit ledger hand-over), a copy from before that is refused, and so
-    is a second adoption. --lost-machine takes a copy as it is. What was spent after the copy was made is not known
-    then, and another copy may be in use; the ledger says so from then on.
+    It is a move, in three steps: 'tacit ledger request' here, 'tacit ledger hand-over' on the old machine, this. A copy
+    from before the hand-over is refused, so is a second adoption, and so is any other machine, also one with a copy of
+    this machine's keys or of its whole state folder. --lost-machine takes a copy as it is. What was spent after the
+    copy was made is not known then, and another copy may be in use; the ledger says so from then on.
 
     \b
     Examples:
+      tacit ledger request --out new-machine.request
       tacit ledger adopt patients.ledger
       tacit ledger adopt patients.ledger --key old-machine.pub
       tacit ledger adopt patients.ledger --lost-machine
@@ -249,6 +253,12 @@ def account_words(path: Path, state: Mapping[str, Any]) -> None:
     for when in state["adopted"]:
         _say(f"adopted on {when}" + (f": WARNING: {LOST}" if when in state["lost_machines"] else ", handed over"))
     for study in state["studies"]:
+        if study["state"] == VIOLATED:
+            _say(
+                f"WARNING: {_study(study['study'])} ({study['reservation'][:12]}) is violated: it spent more than was "
+                "set aside for it, or released what its plan does not cover; all that it spent is counted, and its "
+                "whole plan at least"
+            )
         if "non_private" in study:
             _say(
                 f"{_study(study['study'])} is non_private: {study['non_private']}; its noise protected nobody, "

@@ -102,8 +102,9 @@ def _curves(folders: list[RunFolder], out: Path | None) -> Path:
     from tacit.views.style import check_place, save  # noqa: PLC0415
 
     check_place(path)
-    save(figure(folders), path)
-    if out is not None and (own := owners_alone(folders)):
+    own = owners_alone(folders)
+    save(figure(folders), path, private=bool(own))
+    if out is not None and own:
         words = (
             f"note: {' and '.join(own)} were computed without noise: the picture is for the owner of the records alone"
         )

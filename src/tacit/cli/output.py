@@ -63,3 +63,9 @@ def print_result(run: api.Run) -> None:
     if done is not None and done < planned:
         stdout.print(f"{'stopped':{wide}}after {done} of {planned} rounds: the budget allows no more", highlight=False)
     stdout.print(f"{'report':{wide}}{run.folder.report}", soft_wrap=True, highlight=False)
+    declared = run.folder.read_start(local=False)["data"].get("declared")
+    if declared and not declared["published"] and run.folder.has_local:
+        words = "for the owner of the records alone: figures without noise, cells that do not fit the schema"
+        stdout.print(
+            f"{'':{wide}}{run.folder.local / run.folder.report.name} ({words})", soft_wrap=True, highlight=False
+        )

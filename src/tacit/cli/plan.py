@@ -15,6 +15,7 @@ from tacit.cli.output import map_words, print_json, print_table, stdout
 from tacit.errors import InputError
 from tacit.privacy.trust import AGENTS
 from tacit.results.files import write_text
+from tacit.study.certified import noise_meaning
 from tacit.study.tradeoff import PlanView, plan_facts, planned_settings
 from tacit.views.tables import format_bytes, format_epsilon
 
@@ -60,7 +61,10 @@ def plan(config: Path | None, out: Path | None, plot: Path | None, as_json: bool
 
 def _config(view: PlanView, config: Path | None, given: dict[str, Any]) -> str:
     names = {*given, *(api.read_config(config) if config else {})}
-    return "# Written by tacit plan, from public facts alone.\n" + tomli_w.dumps(planned_settings(view, names))
+    says = (
+        f"# Written by tacit plan, from public facts alone.\n# A run of it has {noise_meaning(view.study.settings)}.\n"
+    )
+    return says + tomli_w.dumps(planned_settings(view, names))
 
 
 def _print(view: PlanView, facts: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ def draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path 
     weights = Weights(found.clean, found.noisy, found.model, found.features, found.classes)
     title = f"What {found.agent} sends in round {found.round} of {found.last}"
     path = out or own_place(folder) / "sent.png"
-    save(sent_figure(weights, image, title, caption(found)), path)
+    save(sent_figure(weights, image, title, caption(found)), path, private=True)
     return path
 
 
@@ -57,7 +57,7 @@ def _checked(found: Sent) -> str:
 
 
 def own_place(folder: RunFolder) -> Path:
-    """The folder for what must not leave the house; a run in mode paper gets one here."""
+    """The folder for the owner of the records alone; a run in mode paper gets one here."""
     if not folder.local.is_dir():
         make_folder(folder.local)
         write_text(folder.local / "README.txt", LOCAL_ONLY)

@@ -126,7 +126,7 @@ def _on_run(run: Path, gamma: float | None, out: Path | None, as_json: bool) -> 
         steps = {part.batch.algorithm: watch(part.batch.algorithm) for part in study.parts}
         checked = check_run(study, gamma, lambda part, t: steps[part.batch.algorithm](t))
     path = out or own_place(folder) / "theory.png"
-    save(run_figure(checked, f"{OWNER[0].upper()}{OWNER[1:]}."), path)
+    save(run_figure(checked, f"{OWNER[0].upper()}{OWNER[1:]}."), path, private=True)
     if as_json:
         found = [{"algorithm": one.algorithm, **summary(one.result)} for one in checked]
         print_json({"picture": str(path), "note": OWNER, "theorems": found})

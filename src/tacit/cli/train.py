@@ -80,7 +80,8 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
 def resume(run: Path, as_json: bool) -> None:
     """Go on with a run that was interrupted or killed; it ends as if nothing had happened.
 
-    With hardened noise, rounds that were drawn and lost stay charged, so that it may end some rounds earlier.
+    With hardened noise, lost rounds are drawn again. Those that the ledger has stay charged: if an old checkpoint was
+    put back, the run ends that many rounds earlier.
 
     \b
     Examples:

@@ -46,7 +46,7 @@ def predict(run: Path, table: Path, run_index: int, keep: tuple[str, ...], out: 
         click.echo(text.getvalue(), nl=False)
     else:
         write_text(out, text.getvalue())
-        stderr.print(f"{len(rows)} predictions in {out}", soft_wrap=True, highlight=False)
+        stderr.print(f"{len(rows):,} predictions in {out}", soft_wrap=True, highlight=False)
 
 
 @click.command()
@@ -68,7 +68,7 @@ def evaluate(run: Path, data: str, run_index: int, as_json: bool) -> None:
         return
     for key, value in quality.items():
         if value is not None and key not in {"recall", "confusion"}:
-            shown = f"{100.0 * value:.2f} %" if key == "error" else f"{value:.6g}"
+            shown = f"{100.0 * value:.2f} %" if key == "error" else f"{value:,}" if key == "records" else f"{value:.6g}"
             stdout.print(f"[bold]{key:9}[/] {shown}", highlight=False)
     if "confusion" in quality:
         stdout.print(

@@ -15,6 +15,7 @@ from tacit.dashboard.damage import WRONG, reason, sendable
 from tacit.dashboard.find import Found
 from tacit.dashboard.wire import shown
 from tacit.errors import InputError
+from tacit.results.files import LOCAL_FOLDER
 from tacit.results.folder import RunFolder
 from tacit.views.tables import by_label, format_setting, rounds_done
 
@@ -57,20 +58,26 @@ def _progress(folder: RunFolder, made: Mapping[str, Any], local: bool, busy: boo
     private = folder.has_local  # a folder local-only may hold a picture alone
     if folder.finished:
         summary = folder.read_summary(local=False)
-        entries, ended = summary["runs"], folder.summary.stat().st_mtime
+        entries, ended = summary["runs"], _written(folder.summary, private)
         state: dict[str, Any] = {"state": "finished", "share": 1.0, "done": rounds_done(entries) or made["planned"]}
         if when := folder.read_summary(local).get("ended"):  # of a certified run it is for the owner alone
             state["started"] = min(made["started"], datetime.fromisoformat(when).timestamp())  # of a copy
     else:
-        entries, ended = _last_rows(folder, local=False), folder.metrics.stat().st_mtime
+        entries, ended = _last_rows(folder, local=False), _written(folder.metrics, private)
         state = {"state": "running"} if busy else _stopped(folder, private, str(folder.path) if local else made["name"])
         state |= _how_far(entries, made)
-    duration = max(0.0, ended - float(made["started"]))
+    duration, told = max(0.0, ended - float(made["started"])), made["mode"] == "paper" or (local and private)
     return state | {
         **_tested(folder, entries, local and private),
-        "duration": duration if local or not private else None,  # how long training took may tell of the records
+        "duration": duration if told else None,  # how long training took may tell of the records
         "duration_local": private,
     }
+
+
+def _written(path: Path, private: bool) -> float:
+    """When a file was last written: of a certified run only the one in local-only tells."""
+    own = path.parent / LOCAL_FOLDER / path.name
+    return (own if private and own.is_file() else path).stat().st_mtime
 
 
 def _tested(folder: RunFolder, entries: Sequence[Mapping[str, Any]], local: bool) -> dict[str, Any]:

@@ -52,8 +52,8 @@ class Tally:
             if isinstance(rule, Numeric):
                 found += self._clipped(rule.name, rule)
             became = f"became {_became(rule)}"
-            wrong = "text where a number belongs" if isinstance(rule, Numeric) else "value that is no category"
-            plural = "texts where a number belongs" if isinstance(rule, Numeric) else "values that are no category"
+            wrong = "text where a number belongs" if isinstance(rule, Numeric) else "unknown category"
+            plural = "texts where a number belongs" if isinstance(rule, Numeric) else "unknown categories"
             found += self._note(rule.name, MISSING, "missing value", "missing values", became, became)
             found += self._note(rule.name, WRONG, wrong, plural, became, became)
         if isinstance(schema.target, Range):

@@ -27,8 +27,9 @@ from tacit.privacy.events import Event
 from tacit.privacy.ledger import entries, releases
 from tacit.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from tacit.problems.limits import LARGEST_PARAMETER, admissible
-from tacit.results.account import OPEN, Account, Hold
+from tacit.results.account import Account, Hold
 from tacit.results.folder import RunFolder
+from tacit.results.studies import OPEN
 from tacit.study.build import Study
 from tacit.study.close import sign
 from tacit.types import Array, Shard
@@ -85,7 +86,7 @@ class AtWork:
         size = message.w.nbytes * len(self.charged.uploads)
         record_round(
             self.folder,
-            round_row(self.books, t, message.w, residual, None, (size, size), None),
+            round_row(self.books, t, message.w, residual, (size, size), None),
         )
         return row.upload
 
@@ -129,7 +130,7 @@ class AtWork:
         self._check(w)
         if self.charged.uploads and not self.folder.finished:
             if not self.folder.read_metrics():  # a crash took the only line
-                row = round_row(self.books, max(self.charged.rounds), w, math.nan, None, (w.nbytes, w.nbytes), None)
+                row = round_row(self.books, max(self.charged.rounds), w, math.nan, (w.nbytes, w.nbytes), None)
                 record_round(self.folder, row)
             close_books(self.books, self.folder, w, f"{self.experiment.study} at {self.site.name}", self._lines())
         settle(self.site, self.journal, self.experiment, self.folder)
@@ -141,7 +142,9 @@ class AtWork:
             f"{self.experiment.id}): its ledger has what this site released, and the model is the common one.",
             f"It answered {len(self.charged.uploads)} of {self.agreement.part.rounds} rounds; "
             "'tacit federation site transcript' lists every byte string that left.",
-            "Beside this folder lies journal.sqlite, the site's private state: it must stay in the house.",
+            f"It is charged to the site's ledger over studies {self.site.ledger.name}, as reservation "
+            f"{self.experiment.reservation}.",
+            "Beside this folder lies journal.sqlite, the site's private state: it must not leave the site.",
         ]
 
     def _again(self, last: Answered, t: int, w: str, base: int) -> bytes:
@@ -158,6 +161,7 @@ class AtWork:
         """The round's events in the study's ledger, once, even where others charge at the same time."""
         with self.journal.alone():
             self.charged.charge(row)
+            self.charged.refuse_overdrawn()
 
     def _start(self) -> None:
         """The ledger over studies knows that noise is drawn before it is."""
@@ -225,8 +229,12 @@ def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFold
     spent = [cost_of(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
     sign(folder)
     account, head = Account.open(site.ledger), folder.chain.hashes()[-1]
-    if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
-        account.settle(experiment.reservation, together(spent), head)
+    try:
+        if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
+            account.settle(experiment.reservation, together(spent), head)
+    except PrivacyViolation:
+        journal.close(experiment.id)  # it is in the ledger over studies, in full: nothing more is answered
+        raise
     journal.close(experiment.id)
 
 

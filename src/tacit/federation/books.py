@@ -43,7 +43,9 @@ def begin_books(
     """A new run folder, whole or not at all: it is made beside its place."""
     begun, aside = beginning(study, reservation), path.with_name(f".{path.name}.new")
     begun["files"] |= files or {}
-    begun["ledger"] += map(dict, ledger)
+    opening, *plans = begun["ledger"]
+    doubts = [*opening.get("doubts", ()), "engine"]  # its process has the records, and others reach it
+    begun["ledger"] = [opening | {"doubts": doubts}, *plans, *map(dict, ledger)]
     shutil.rmtree(aside, ignore_errors=True)  # what a crash left
     RunFolder.create(aside, **begun)
     move_folder(aside, path)
@@ -51,9 +53,9 @@ def begin_books(
 
 
 def round_row(
-    study: Study, t: int, w: Array, residual: float, seconds: float | None, sent: tuple[int, int], test: Shard | None
+    study: Study, t: int, w: Array, residual: float, sent: tuple[int, int], test: Shard | None
 ) -> dict[str, Any]:
-    """One round's line of metrics; `sent`: bytes up and down so far; `seconds`: None where they tell of records."""
+    """One round's line of metrics; `sent`: bytes up and down so far. It is public, so it tells no time."""
     part = study.parts[0]
     algorithm = part.algorithm
     return {
@@ -65,7 +67,7 @@ def round_row(
         "noise": float(_magnitude(algorithm)),
         "rho": float(algorithm.rho(t)[0, 0]),
         "eta": float(part.eta(t)[0, 0]),
-        "seconds": None if seconds is None else round(seconds, 4),
+        "seconds": None,
         "bytes_up": sent[0],
         "bytes_down": sent[1],
     }
@@ -84,6 +86,7 @@ def close_books(study: Study, folder: RunFolder, w: Array, title: str, lines: Se
     finish(study, folder, federation={"title": title, "lines": list(lines)})
     sign(folder)
     write_report(folder)
+    folder.hide_times()
 
 
 def _magnitude(algorithm: Any) -> float:

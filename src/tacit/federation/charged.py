@@ -64,6 +64,12 @@ class Charged:
         self.drawn += _counted(row.events)
         self._size = self.chain.path.stat().st_size
 
+    def refuse_overdrawn(self) -> None:
+        """Refuse to let anything leave of a study that drew more than was set aside; the ledger has all of it."""
+        self.refresh()
+        if not self.drawn <= self.planned:
+            raise PrivacyViolation("the ledger of the study has more than was set aside for it: nothing more leaves")
+
     def catch_up(self, rows: Iterable[Answered]) -> None:
         """Bring the ledger up to the journal; a journal that knows less is an old one."""
         self.refresh()

@@ -281,13 +281,11 @@ class Coordinator:
         if len(uploads) < self.agreement.terms.quorum:
             return going_on  # the same round, with the same w, is asked for again
         by_number = {agents.index(site): Upload(answer.z) for site, answer in uploads.items()}  # in the agents' order
-        seconds = state.seconds + time.perf_counter() - began
         up, down = sum(map(len, replies.values())), len(data) * len(ready)
         sent = state.sent[0] + up, state.sent[1] + down
         bases = tuple(t if p in by_number else base for p, base in enumerate(state.bases))
         residual = float(consensus_residual(model, [upload.z for upload in by_number.values()])[0])
-        record_round(self.folder, round_row(self.study, t, model, residual, seconds, sent, self.study.dataset.test))
-        took = {"ms": round(1000.0 * (time.perf_counter() - began), 1), "bytes_up": up, "bytes_down": down}
+        record_round(self.folder, round_row(self.study, t, model, residual, sent, self.study.dataset.test))
         missing = [site for site in agents if site not in uploads]
         line = {
             "round": t,
@@ -295,14 +293,16 @@ class Coordinator:
             "answered": list(uploads),
             "missing": missing,
             "rejected": rejected,
-            **took,
+            "bytes_up": up,
+            "bytes_down": down,
         }
+        self.note(event="round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
         append_lines(lines_of(self.folder)[1], [line])
         last = tuple(
             self._after(reaches[site], uploads[site]) if site in uploads else before
             for site, before in zip(agents, state.last, strict=True)
         )
-        self.state = ServerState(t, server, bases, model, seconds, sent, agents, last)
+        self.state = ServerState(t, server, bases, model, sent, agents, last)
         save(self.folder, self._name, self.state)
         return going_on
 
@@ -418,8 +418,7 @@ class Coordinator:
         return [
             f"Rounds answered, of {figures['rounds']}: {answered}; answers rejected: {figures['rejected']}.",
             *(left_out if self.without else []),
-            f"Half of the rounds took at most {figures['ms_per_round']:.0f} ms; sites sent "
-            f"{figures['bytes_up']:,} bytes in all and got {figures['bytes_down']:,}.",
+            f"Sites sent {figures['bytes_up']:,} bytes in all and got {figures['bytes_down']:,}.",
             "The ledger of this folder has every round a site was asked for: at least what it spent. "
             "What a site did spend is in its own ledger.",
         ]
@@ -430,8 +429,13 @@ class Coordinator:
 
 
 def sites_file(folder: RunFolder) -> Path:
-    """What happened with the sites: one line each."""
-    return folder.path / "sites.jsonl"
+    """What happened with the sites, and when: private, for times tell of records."""
+    return folder.checkpoints / "sites.jsonl"
+
+
+def round_times(folder: RunFolder) -> list[float]:
+    """How long each round took at the coordinator, in milliseconds: for its own eyes alone."""
+    return [float(line["ms"]) for line in read_lines(sites_file(folder)) if line["event"] == "round"]
 
 
 def untold(folder: RunFolder) -> list[str]:

@@ -25,7 +25,6 @@ class ServerState(NamedTuple):
     server: Full
     bases: tuple[int, ...]  # [P]  the last round accepted from each site
     w: Array  # [J, 1, K]  the model so far
-    seconds: float
     sent: tuple[int, int]  # bytes of messages, up and down
     sites: tuple[str, ...]  # [P]  those whose z and dual these are
     last: tuple[Iterate, ...]  # [P]  the iterate that each goes on from, as far as the server knows it
@@ -53,7 +52,7 @@ def fresh(zero: Array, sites: tuple[str, ...]) -> ServerState:
     if not isinstance(server, Full):
         raise TypeError("a federation keeps every site's z and dual")
     none, start = (0,) * len(sites), (Iterate(zero, 0.0),) * len(sites)
-    return ServerState(0, server, none, zero, 0.0, (0, 0), sites, start)
+    return ServerState(0, server, none, zero, (0, 0), sites, start)
 
 
 def save(folder: RunFolder, name: str, state: ServerState) -> None:
@@ -65,7 +64,6 @@ def save(folder: RunFolder, name: str, state: ServerState) -> None:
         "server_lam": state.server.lam,
         "bases": np.array(state.bases),
         "w": state.w,
-        "seconds": np.array(state.seconds),
         "sent": np.array(state.sent),
         "place": np.array(place),
         "sites": np.array(state.sites),
@@ -89,7 +87,7 @@ def restore(folder: RunFolder, name: str, start: ServerState) -> ServerState:
         sites = tuple(map(str, found.get("sites", start.sites)))
         iterates = found.get("last", server.z), found.get("stray", np.zeros(len(sites)))
         last = tuple(Iterate(z, float(stray)) for z, stray in zip(*iterates, strict=True))
-        start = ServerState(int(found["round"]), server, bases, found["w"], float(found["seconds"]), sent, sites, last)
+        start = ServerState(int(found["round"]), server, bases, found["w"], sent, sites, last)
     for path, size in zip(lines_of(folder), places, strict=True):
         make_file(path)
         if path.stat().st_size < size:

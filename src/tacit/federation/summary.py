@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 from tacit.results.folder import RunFolder, read_lines
 
 
 def federated(folder: RunFolder) -> dict[str, Any]:
-    """Rounds, sites, time and bytes, from the run folder alone."""
+    """Rounds, sites and bytes, from the public files of the run folder."""
     rows = list(read_lines(folder.path / "rounds.jsonl"))
     answered: dict[str, int] = {}
     for row in rows:
@@ -19,7 +18,6 @@ def federated(folder: RunFolder) -> dict[str, Any]:
         "rounds": len(rows),
         "answered": answered,
         "rejected": sum(len(row["rejected"]) for row in rows),
-        "ms_per_round": statistics.median(row["ms"] for row in rows) if rows else None,
         "bytes_up": sum(row["bytes_up"] for row in rows),
         "bytes_down": sum(row["bytes_down"] for row in rows),
     }

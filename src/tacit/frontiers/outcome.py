@@ -46,7 +46,7 @@ class Frontier(Ended):
         from tacit.frontiers.picture import frontier_figure  # noqa: PLC0415  matplotlib takes its time
         from tacit.views.style import save  # noqa: PLC0415
 
-        save(frontier_figure(self.points, self.regression, self.private), Path(path))
+        save(frontier_figure(self.points, self.regression, self.private), Path(path), self.private)
 
     @property
     def place(self) -> Path:

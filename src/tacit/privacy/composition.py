@@ -18,6 +18,7 @@ from tacit.privacy.accountants import Counts
 from tacit.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, slack_of
 from tacit.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon, zcdp_rho
 
+ROUNDING = 1e-9  # relative: the same events, added up in another order
 ROOMS = (1e-6, 1e-8, 1e-10, 1e-12)  # of epsilon and of delta, that studies after the first may use up as slack
 
 
@@ -46,6 +47,10 @@ class Cost:
         """Whether a ledger over studies can hold it: every field is a number of at least 0."""
         return all(0.0 <= part < math.inf for part in astuple(self))
 
+    def covers(self, other: Cost) -> bool:
+        """Whether another cost is no more than this one in any field, but for rounding; what is no cost is more."""
+        return all(0.0 <= b <= a * (1.0 + ROUNDING) for a, b in zip(astuple(self), astuple(other), strict=True))
+
 
 FREE = Cost()
 
@@ -69,8 +74,12 @@ def together(costs: Iterable[Cost]) -> Cost:
 
 
 def largest(costs: Iterable[Cost]) -> Cost:
-    """At least each of them, in every field."""
-    return reduce(lambda one, other: Cost(*map(max, astuple(one), astuple(other))), costs, FREE)
+    """At least each of them, in every field; infinite in one where a cost is not a number of at least 0."""
+    return reduce(lambda one, other: Cost(*map(_larger, astuple(one), astuple(other))), costs, FREE)
+
+
+def _larger(one: float, other: float) -> float:
+    return max(one, other) if one >= 0.0 and other >= 0.0 else math.inf
 
 
 def accountant_for(first: Cost, delta: float) -> str:

@@ -22,13 +22,15 @@ NEIGHBOURS = {
     "replace-one": "two data sets are neighbours when one {unit} of one of them is another one in the other",
 }
 
-DOUBTS = {  # about the schema, and the ledger over studies that a study is in
+DOUBTS = {  # about the schema, the ledger over studies that a study is in, and what carries its messages
     "drafted": "What the schema was read off: it still has bounds or categories that were drafted from the records "
     "themselves. They tell of single records, and no budget covers that.",
     "lost-machine": "What studies spent before on a machine that was lost: the ledger of these records was taken over "
     "from an old copy without a hand-over, and does not know.",
     "further": "What studies spent in another ledger: these records may have one beside the ledger of this study, and "
     "what both allow adds up.",
+    "engine": "Against those who use the federation's engine itself instead of its messages: the coordinator, the "
+    "other sites and the local users of a site's machine are trusted with its records (docs/howto/deployment.md).",
 }
 
 
@@ -71,7 +73,7 @@ def headline(totals: Mapping[str, Any]) -> str:
     if over:
         worst = max(float(run["spent_epsilon"]) for run in over)
         return (
-            f"No guarantee as planned: the ledger comes to epsilon {worst:.4g}, more than the budget "
+            f"No guarantee as planned: the ledger adds up to epsilon {worst:.4g}, more than the budget "
             f"{float(over[0]['total_epsilon']):g}; what was released is not what was planned."
         )
     each = " in each run by itself" if len(budgets) > 1 else ""
@@ -258,8 +260,9 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
         "What is true of the population: a model is made to learn that, and it may be unwelcome news about a person.",
         "That a party takes part, and the public facts above.",
         "Which party holds which record: that is taken as given, except where a private table is dealt out among "
-        "simulated parties. There it follows from each record and a key, and one record changes one party's uploads.",
-        "The folders local-only, which is computed without noise, and checkpoint: they must stay in the house.",
+        "simulated parties. There it follows from each record and a key, and a record more or less changes one party's "
+        "uploads.",
+        "The folders local-only, which is computed without noise, and checkpoint: do not let them out of your hands.",
     ]
     if study.get("plugins"):
         lines.insert(

@@ -4,7 +4,7 @@ It adds up Gaussian or zero-concentrated DP, whichever is better for its first s
 when later studies are chosen after seeing what earlier ones released; the smaller of both is not known to be one.
 
 A reservation is `reserved` until noise is about to be drawn, then `started`, and ends `settled` or `given back`. Only
-what never started can be given back: a missing folder or journal proves nothing.
+what never started can be given back: a missing folder or journal proves nothing. The ledger is at home on one machine.
 """
 
 from __future__ import annotations
@@ -20,20 +20,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InputError, absent
-from tacit.privacy.accountants.gdp import Slack
-from tacit.privacy.composition import FREE, Cost, Filter, together
+from tacit.errors import InputError, PrivacyViolation, absent
+from tacit.privacy.composition import FREE, Cost, largest, together
 from tacit.results.chain import Chain, head_elsewhere
 from tacit.results.files import make_folder, open_file, write_text
 from tacit.results.locks import is_locked, locked
-from tacit.results.signing import NAME, HandOver, check_hand_over, signed_hand_over
+from tacit.results.moves import HandOver, Request, check_hand_over, machine_id, signed_hand_over
+from tacit.results.signing import NAME
+from tacit.results.studies import (
+    OPEN,
+    RESERVED,
+    STARTED,
+    VIOLATED,
+    account_state,
+    filter_of,
+    home_of,
+    rule_of,
+)
 from tacit.state import state_folder
 
 KIND = "tacit data ledger"
-RESERVED, STARTED, SETTLED, GIVEN_BACK = "reserved", "started", "settled", "given back"
-OPEN = (RESERVED, STARTED)
-STATES = {"reserve": RESERVED, "started": STARTED, "settle": SETTLED, "given-back": GIVEN_BACK}  # by kind of row
-FROM = {"reserve": ("",), "started": (RESERVED,), "settle": OPEN, "given-back": (RESERVED,)}  # the states it may follow
 
 
 class Hold:
@@ -109,7 +115,8 @@ class Account:
         make_folder(account._chain.head.parent, exist_ok=True)
         account._chain.create()
         first = {"kind": KIND, "id": account.identity, "data": name, "total_epsilon": total_epsilon, "delta": delta}
-        first |= {"adjacency": adjacency, "unit": unit, "time": _now()} | ({"further": True} if further else {})
+        first |= {"adjacency": adjacency, "unit": unit, "machine": machine_id(), "time": _now()}
+        first |= {"further": True} if further else {}
         account._chain.append([first])
         return account
 
@@ -119,12 +126,7 @@ class Account:
         if not path.is_file():
             raise absent("ledger", path, f"'tacit ledger init {path}' begins one")
         account = cls(path, identity_of(path))
-        rows = account._chain.read()
-        adopted = next((row for row in reversed(rows) if row["kind"] == "adopted"), None)
-        if adopted is not None and not account._mark(adopted["nonce"]).exists():
-            raise InputError(
-                f"{path} was adopted on another machine and is at home there: have it handed over, then adopt it"
-            )
+        account._check_home(account._chain.read())
         return account
 
     @classmethod
@@ -134,32 +136,44 @@ class Account:
         `lost_machine`: there was no hand-over, because there is no machine left to make one. `key`: the id of the key
         that must have signed the hand-over.
         """
-        account = cls(path, identity_of(path))
+        account, here = cls(path, identity_of(path)), machine_id()
         with account._locked():
             rows, known = account._chain.rows(), account._chain.head.exists()
             if known:
                 account._chain.read()  # an older copy than the one known here is refused
-            given = HandOver.of(rows[-1]) if rows[-1]["kind"] == "handed-over" else None
+            if known and home_of(rows) == here:
+                raise InputError(f"{path} {_handed_over(rows) or 'is known here already'}: there is nothing to adopt")
+            row: dict[str, Any] = {"kind": "adopted", "machine": here, "time": _now(), "lost_machine": lost_machine}
             if lost_machine:
-                nonce = account._taken(known, None)
+                row["nonce"], added = uuid.uuid4().hex, [row]
+            elif rows[-1]["kind"] == "adopted" and home_of(rows) == here:
+                row, added = dict(rows[-1]), []  # it was cut short before the head was kept
+                if not row["lost_machine"]:
+                    account._check_given(rows[-2], account._chain.hashes()[:-1], key)
             else:
-                nonce = account._taken(known, given)
-                check_hand_over(path, account.identity, given, account._chain.hashes(), key)
-            write_text(account._mark(nonce), "")
-            row = {"kind": "adopted", "nonce": nonce, "time": _now(), "lost_machine": lost_machine}
-            account._chain.append([row]) if known else account._chain.adopt([row])
+                row["nonce"], added = account._check_given(rows[-1], account._chain.hashes(), key).nonce, [row]
+            account._chain.append(added) if known else account._chain.adopt(added)
+            write_text(account._mark(row["nonce"]), "")
         return account
 
-    def _taken(self, known: bool, given: HandOver | None) -> str:
-        """The nonce to adopt it under; what this machine may not adopt is refused."""
-        count = len(self._chain.hashes()) - 1
-        if known and (given is None or self._chain.kept()[0] == count):
-            made_here = f"was handed over from this machine to key {given.to}" if given else "is known here already"
-            raise InputError(f"{self.path} {made_here}: there is nothing to adopt")
-        return uuid.uuid4().hex if given is None else given.nonce
+    def _check_given(self, row: Mapping[str, Any], hashes: Sequence[str], key: str) -> HandOver:
+        """The hand-over to this machine that a row is, which was not adopted yet."""
+        given = check_hand_over(self.path, self.identity, row, hashes, key)
+        if self._mark(given.nonce).exists():
+            raise InputError(f"{self.path} was adopted on this machine already: a hand-over is adopted once")
+        return given
 
-    def hand_over(self, to: str) -> None:
-        """Close the ledger on this machine, for the one whose key is `to` (its id) to go on with."""
+    def _check_home(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse a ledger that is at home on another machine, or that a copy of the state folder claims to be."""
+        if (home := home_of(rows)) != machine_id():
+            raise InputError(
+                f"{self.path} is at home on machine {home}, and this is machine {machine_id()}: have it handed over, "
+                "then adopt it; a state folder that was copied or moved is another machine, and one that several "
+                "machines share needs 'tacit ledger machine --shared' at its home"
+            )
+
+    def hand_over(self, to: Request) -> None:
+        """Close the ledger on this machine, for the one that asked for it to go on with."""
         with self._locked():
             state = self._writable()
             for study in state["studies"]:
@@ -193,7 +207,7 @@ class Account:
             name = name or uuid.uuid4().hex
             row = {"kind": "reserve", "reservation": name, "study": study, "cost": asdict(cost), "time": _now()}
             if state["rule"] is None:
-                row["rule"] = _rule(state, cost)
+                row["rule"] = rule_of(state, cost)
             self._chain.append([row | ({"non_private": non_private} if non_private else {})])
             return name
 
@@ -204,7 +218,7 @@ class Account:
                 raise InputError(f"{self.path} counts for {what} {state[what]}, and the study's is {given}")
         if not cost.finite:
             raise InputError(f"{self.path} holds finite costs only, and this study's is {cost}")
-        after = _filter(state, cost).epsilon(together([Cost.read(state["used"]), cost]))
+        after = filter_of(state, cost).epsilon(together([Cost.read(state["used"]), cost]))
         if not self.has_room(state, cost):
             raise InputError(
                 f"the budget of {self.path} is exhausted: it allows epsilon {state['total_epsilon']:g} at delta "
@@ -215,7 +229,7 @@ class Account:
 
     def has_room(self, state: Mapping[str, Any], cost: Cost) -> bool:
         """Whether one more study of this cost fits."""
-        return _filter(state, cost).allows(together([Cost.read(state["used"]), cost]))
+        return filter_of(state, cost).allows(together([Cost.read(state["used"]), cost]))
 
     def start(self, reservation: str) -> None:
         """Note that noise is about to be drawn, on the disk before it is: what started is never given back.
@@ -231,15 +245,45 @@ class Account:
 
         `head` is the hash of the last line of the study's own ledger, by which a caller that was interrupted knows its
         own work again (`settled_from`); a second folder under the same reservation has another one, and is refused.
+
+        Raises
+        ------
+        PrivacyViolation
+            Where more was spent than was set aside: it is in the ledger then, in full.
         """
         with self._locked():
-            self._entry(self._writable(), reservation, OPEN)
-            row = {"kind": "settle", "reservation": reservation, "cost": asdict(cost), "time": _now()}
-            self._chain.append([row | ({"head": head} if head else {})])
+            planned = Cost.read(self._entry(self._writable(), reservation, OPEN)["cost"])
+            kind = "settle" if planned.covers(cost) else "violation"
+            self._end(kind, reservation, cost if kind == "settle" else largest([planned, cost]), head)
+        if kind == "violation":
+            raise self._violation(reservation)
+
+    def violated(self, reservation: str, cost: Cost, head: str = "") -> None:
+        """End the reservation of a study that a privacy violation stopped: it counts with its whole plan at least.
+
+        Done again, it changes nothing.
+        """
+        with self._locked():
+            study = self._entry(self._writable(), reservation, (*OPEN, VIOLATED))
+            if study["state"] in OPEN:
+                self._end("violation", reservation, largest([Cost.read(study["cost"]), cost]), head)
+
+    def _end(self, kind: str, reservation: str, cost: Cost, head: str) -> None:
+        row = {"kind": kind, "reservation": reservation, "cost": asdict(cost), "time": _now()}
+        self._chain.append([row | ({"head": head} if head else {})])
+
+    def _violation(self, reservation: str) -> PrivacyViolation:
+        return PrivacyViolation(
+            f"the study under reservation {reservation} of {self.path} spent more than was set aside for it, or was "
+            "stopped by a violation; the ledger counts what it spent, and nothing of the study may be shown"
+        )
 
     def settled_from(self, reservation: str, head: str) -> bool:
-        """Whether a reservation was settled by the study whose ledger ends with this hash."""
-        return any(s["reservation"] == reservation and s.get("head") == head for s in self.state()["studies"])
+        """Whether a reservation was settled by the study whose ledger ends with this hash; a violation is raised."""
+        found = [s for s in self.state()["studies"] if s["reservation"] == reservation and s.get("head") == head]
+        if any(study["state"] == VIOLATED for study in found):
+            raise self._violation(reservation)
+        return bool(found)
 
     def give_back(self, reservation: str) -> None:
         """Give a reservation back that never started; while a process works under it, or once it started, refuse."""
@@ -278,7 +322,9 @@ class Account:
 
     def _writable(self) -> dict[str, Any]:
         """The state of a ledger that goes on here."""
-        state = self.state()
+        rows = self._chain.read()
+        self._check_home(rows)
+        state = account_state(rows)
         if state["handed_over"]:
             raise InputError(f"{self.path} was handed over to key {state['handed_over']}: it goes on there, not here")
         return state
@@ -318,54 +364,6 @@ class Account:
             os.close(handle)
 
 
-def _filter(state: Mapping[str, Any], first: Cost) -> Filter:
-    """The stop rule that the first reservation fixed; where there is none yet, the one that `first` would fix."""
-    budget, rule = (state["total_epsilon"], state["delta"]), state["rule"]
-    if rule is None:
-        return Filter.begin(*budget, first)
-    return Filter(*budget, rule["accountant"], Slack(rule["above"], rule["below"], rule["outside"]))
-
-
-def _rule(state: Mapping[str, Any], first: Cost) -> dict[str, Any]:
-    """What the first reservation fixes, as its row says it."""
-    rule = _filter(state, first)
-    return {"accountant": rule.accountant, **asdict(rule.room)}
-
-
-def account_state(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the lines of a ledger over studies say: its budget, what is used or set aside or left, and the studies."""
-    first = rows[0]
-    studies: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        if row["kind"] in FROM:
-            study = studies.setdefault(row["reservation"], dict(row) | {"state": ""})
-            if study["state"] not in FROM[row["kind"]]:
-                raise InputError(f"the ledger has a line '{row['kind']}' for reservation {row['reservation']} too many")
-            study["state"] = STATES[row["kind"]]
-            study |= {name: row[name] for name in ("cost", "head") if name in row}
-            study |= {"started": row["time"]} if study["state"] == STARTED else {}
-            study |= {"settled": row["time"]} if study["state"] not in OPEN else {}
-    used = together(Cost.read(study["cost"]) for study in studies.values())
-    known = {name: first[name] for name in ("total_epsilon", "delta")}
-    known["rule"] = next((row["rule"] for row in rows if "rule" in row), None)
-    rule = _filter(known, FREE)
-    adopted = [row for row in rows if row["kind"] == "adopted"]
-    return {
-        "data": first["data"],
-        "adjacency": first["adjacency"],
-        "unit": first["unit"],
-        "further": first.get("further", False),
-        **known,
-        "used": asdict(used),
-        "epsilon_used": rule.epsilon(used),
-        "epsilon_next": rule.next_epsilon(used),  # of one more study that uses all that is left
-        "adopted": [row["time"] for row in adopted],
-        "lost_machines": [row["time"] for row in adopted if row["lost_machine"]],
-        "handed_over": rows[-1]["to"] if rows[-1]["kind"] == "handed-over" else "",
-        "studies": list(studies.values()),
-    }
-
-
 def identity_of(path: Path) -> str:
     """The name in the first line of a ledger over studies."""
     try:
@@ -376,6 +374,12 @@ def identity_of(path: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     raise InputError(f"{path} is not a ledger over studies: 'tacit ledger init' begins one")
+
+
+def _handed_over(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Where a ledger went from here, if it did."""
+    to = rows[-1]["to"] if rows[-1]["kind"] == "handed-over" else ""
+    return f"was handed over from this machine to key {to}" if to else ""
 
 
 def _now() -> str:

@@ -128,7 +128,7 @@ class Chain:
                 "and it cannot be added to"
             )
         own = self._tip
-        self._known = {head: _read_head(head) for head in self._heads()}
+        self._known = {head: read_head(head) for head in self._heads()}
         if own and all(known == own[:2] for known in self._known.values()) and self._size() == own.seen:
             return own
         found = self._verified()
@@ -156,10 +156,6 @@ class Chain:
         """The hash of every line after the beginning's; they are held against no head that was kept."""
         return self._found()[1]
 
-    def kept(self) -> tuple[int, str]:
-        """The number of lines and the last one's hash, as they were kept."""
-        return _read_head(self.head)
-
     def _lines(self) -> list[bytes]:
         content = self._content()
         return content[: _whole_appends(content)].splitlines()
@@ -172,7 +168,7 @@ class Chain:
 
     def _verified(self) -> Tip:
         """Where the chain ends; lines beyond the kept head were written just before a crash."""
-        heads = [(head, *_read_head(head)) for head in self._heads()]  # first, so that another's append does no harm
+        heads = [(head, *read_head(head)) for head in self._heads()]  # first, so that another's append does no harm
         tip, hashes = self._found()
         for head in heads:
             self._check_head(*head, hashes)
@@ -197,11 +193,11 @@ class Chain:
     def _check_head(self, head: Path, count: int, kept: str, hashes: list[str]) -> None:
         if len(hashes) <= count:
             raise InputError(
-                f"{self.path} has {len(hashes) - 1} lines, but {head} knows of {count}: "
+                f"{self.path} has {len(hashes) - 1} lines, but {head} counts {count}: "
                 "its tail was cut off, or an old copy was put back"
             )
         if hashes[count] != kept:
-            raise InputError(f"{self.path} is not the ledger that {head} knows: it was replaced or changed")
+            raise InputError(f"{self.path} is not the ledger that {head} belongs to: it was replaced or changed")
 
     def _heads(self) -> list[Path]:
         """The heads to check against; on another machine there is only the one beside the chain."""
@@ -217,7 +213,7 @@ class Chain:
 
     def _check_kept(self, head: Path) -> None:
         """Refuse to write over a head that somebody else has kept since this append began, while we slept."""
-        if head in self._known and _read_head(head) != self._known[head]:
+        if head in self._known and read_head(head) != self._known[head]:
             raise InputError(f"{head} has moved on while {self.path} was added to: a copy of it has gone on")
 
 
@@ -225,7 +221,8 @@ def _without_links(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in {"line", "previous", "more"}}
 
 
-def _read_head(head: Path) -> tuple[int, str]:
+def read_head(head: Path) -> tuple[int, str]:
+    """The number of lines and the last one's hash that a file keeps."""
     try:
         kept = json.loads(head.read_text(encoding="utf-8"))
         return int(kept["lines"]), str(kept["head"])

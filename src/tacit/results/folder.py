@@ -7,7 +7,7 @@ import os
 import shutil
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ class RunFolder:
     ) -> RunFolder:
         """A new folder with what the run begins with; one that exists is never touched.
 
-        `ledger` are the first lines of the ledger, `local` the files that must not leave the house.
+        `ledger` are the first lines of the ledger, `local` the files for the owner of the records alone.
         """
         try:
             make_folder(path)
@@ -234,6 +234,13 @@ class RunFolder:
         self.read_summary()
         return read_arrays(self.model)
 
+    def hide_times(self) -> None:
+        """Give all files the time the run began at: when they were last written tells how long its rounds took."""
+        began = self.config.stat().st_mtime_ns
+        for path in (*self.path.iterdir(), self.path):
+            with suppress(PermissionError):  # of a file that another user put there
+                os.utime(path, ns=(began, began))
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Only one process works in a folder, and at a run with fresh noise only one in all copies of its folder.
@@ -261,7 +268,7 @@ class RunFolder:
 
 
 LOCAL_ONLY = """LOCAL ONLY. The files in this folder are computed from private records without noise, or without enough.
-No privacy budget covers them. They are for the owner of the records and must not leave the house.
+No privacy budget covers them. They are for the owner of the records and must not leave your organisation.
 What the rest of the run folder tells, and to whom, is said in its report.html.
 """
 

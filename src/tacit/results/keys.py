@@ -86,7 +86,7 @@ class SigningKey:
 def own_key() -> SigningKey:
     """The key of this machine, which stands for its organisation; made the first time it is asked for."""
     place = state_folder() / "keys" / "ledger.key"
-    return SigningKey(_kept_secret(place, new_key), place)
+    return SigningKey(kept_secret(place, new_key), place)
 
 
 def read_signing_key(path: Path) -> SigningKey:
@@ -139,7 +139,7 @@ def read_secret(place: Path, kind: str = "key") -> bytes:
 
 def records_key() -> bytes:
     """32 random bytes for digests of records, which mean nothing to those who have not the key."""
-    return _kept_secret(state_folder() / "keys" / "records.key", lambda: secrets.token_bytes(32))
+    return kept_secret(state_folder() / "keys" / "records.key", lambda: secrets.token_bytes(32))
 
 
 def new_key() -> bytes:
@@ -163,7 +163,7 @@ def _content(path: Path) -> bytes:
         return file.read(LARGEST)
 
 
-def _kept_secret(place: Path, make: Callable[[], bytes]) -> bytes:
+def kept_secret(place: Path, make: Callable[[], bytes]) -> bytes:
     """The content of a file that only its owner reads; the first who asks makes it."""
     if not place.exists():
         make_folder(place.parent, exist_ok=True)

@@ -1,29 +1,28 @@
 """Signatures of a ledger's head, so that somebody on another machine can tell whose lines they are.
 
 A signature shows that the key's holder stood by these lines. It does not show that the run did what the lines say, nor
-that there is no other ledger: its holder can write another one and sign that. What an officer countersigned, or
-remembers, he would have to sign again.
+that there is no other ledger: its holder can write another one and sign that. Nor does it show that these are all
+lines: anybody can cut a ledger back to an older signature. A machine that verifies or countersigns remembers how far
+each ledger went, and refuses what is shorter, or does not go on from there.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.errors import InputError
-from tacit.results.chain import Chain
+from tacit.results.chain import Chain, read_head
 from tacit.results.files import make_folder, write_text
 from tacit.results.keys import PublicKey, SigningKey, own_key
 from tacit.state import state_folder
 from tacit.version import VERSION
 
 HEAD_DOMAIN = b"tacit: head of a ledger, version 1\n"
-HAND_OVER_DOMAIN = b"tacit: hand-over of a ledger, version 1\n"
 ORGANISATION, OFFICER = "organisation", "officer"
 HEX = {name: re.compile(rf"[0-9a-f]{{{digits}}}") for name, digits in (("key", 64), ("signature", 128), ("head", 64))}
 NAME = re.compile(r"[0-9a-f]{32}")  # it becomes part of a file's name
@@ -44,7 +43,7 @@ class Statement(NamedTuple):
     @property
     def message(self) -> bytes:
         """The bytes that are signed."""
-        return HEAD_DOMAIN + _canonical(self._asdict())
+        return HEAD_DOMAIN + canonical(self._asdict())
 
 
 class Signature(NamedTuple):
@@ -95,6 +94,12 @@ class Signable:
             lines = [file.readline(LONGEST_LINE) for _ in range(MOST_LINES)]
         return [_parsed(self.file, number, line) for number, line in enumerate(filter(None, lines), 1)]
 
+    def at_the_end(self) -> list[Signature]:
+        """The signatures of the last line, by whichever keys; what is not one of ours, or is false, is left out."""
+        end = self.statement(ORGANISATION)[1:5]
+        found = [one for one in self.signatures() if one.statement.role in (ORGANISATION, OFFICER)]
+        return [one for one in found if one.statement[1:5] == end and one.valid]
+
     def sign(self) -> Signature:
         """Sign the ledger as it stands with this machine's key; once is enough."""
         return self._add(self.statement(ORGANISATION), own_key())
@@ -102,22 +107,25 @@ class Signable:
     def countersign(self, officer: SigningKey, organisation: PublicKey | None) -> Signature:
         """Sign, as an officer, what the organisation has signed, and remember it on this machine."""
         signed = self.check(ORGANISATION, organisation)
-        self._check_remembered()
+        self.check_remembered()
         if officer.public == signed.key:
             raise InputError(f"key {officer.public.id} signed it for the organisation: an officer needs another key")
-        added = self._add(self.statement(OFFICER), officer)
-        self._remember()
+        added = self._add(self.statement(OFFICER, signed.statement), officer)
+        self.remember()
         return added
 
     def verify(self, organisation: PublicKey, officer: PublicKey | None) -> str:
         """Refuse a ledger that is not, to its last line, what the holders of these keys signed; the state it had then.
 
-        One that was signed when its run had paused may have been cut back to that line: the run can have gone on.
+        One that was signed when its run had paused may have been cut back to that line: the run can have gone on. A
+        ledger over studies has no end, and may have been cut back to any signature. So this machine remembers how far
+        it went, and refuses a shorter one afterwards.
         """
         signed = self.check(ORGANISATION, organisation)
         if officer is not None:
             self.check(OFFICER, officer)
-        self._check_remembered()
+        self.check_remembered()
+        self.remember()
         return signed.statement.state
 
     def check(self, role: str, key: PublicKey | None) -> Signature:
@@ -132,6 +140,7 @@ class Signable:
         if key is not None and not mine:
             others = ", ".join(dict.fromkeys(s.key.id for s in found))
             raise InputError(f"{path} is signed by key {others}, and not by the {role}'s key {key.id}")
+        self._refuse_cut(role, mine)
         for one in reversed(mine):
             if one.valid and one.statement == self.statement(role, one.statement):
                 return one
@@ -148,6 +157,16 @@ class Signable:
             f"that end with {last.head[:12]}…, and there are {count} that end with {self.chain.hashes()[-1][:12]}…"
         )
 
+    def _refuse_cut(self, role: str, found: Sequence[Signature]) -> None:
+        """Refuse a ledger of which more lines were signed than there are."""
+        count = len(self.chain.hashes()) - 1
+        longer = [s for s in found if s.statement.lines > count and s.statement[1:3] == (self.ledger, self.id)]
+        if cut := next((s for s in longer if s.valid), None):
+            raise InputError(
+                f"{self.chain.path} was cut off: it has {count} lines, and the {role} signed {cut.statement.lines} of "
+                f"it with key {cut.key.id}"
+            )
+
     def _add(self, statement: Statement, key: SigningKey) -> Signature:
         added = Signature(statement, key.public, key.sign(statement.message))
         known = self.signatures()
@@ -156,81 +175,32 @@ class Signable:
         return added
 
     @property
-    def _memory(self) -> Path:
-        return state_folder() / "countersigned" / f"{self.id}.json"
+    def memory(self) -> Path:
+        """Where this machine remembers how far it has seen the ledger."""
+        return state_folder() / "verified" / f"{self.id}.json"
 
-    def _remember(self) -> None:
+    def remember(self) -> None:
+        """Keep the ledger's head, of a ledger that has a name; a run with seeded noise has none."""
         if self.id:
-            make_folder(self._memory.parent, exist_ok=True)
-            now = self.statement(OFFICER)
-            write_text(self._memory, json.dumps({"lines": now.lines, "head": now.head}) + "\n")
+            make_folder(self.memory.parent, exist_ok=True)
+            hashes = self.chain.hashes()
+            write_text(self.memory, json.dumps({"lines": len(hashes) - 1, "head": hashes[-1]}) + "\n")
 
-    def _check_remembered(self) -> None:
-        """Refuse a ledger that does not go on from what was countersigned on this machine."""
-        if not (self.id and self._memory.is_file()):
+    def check_remembered(self) -> None:
+        """Refuse a ledger that is shorter than what was verified or countersigned on this machine, or another one."""
+        if not (self.id and self.memory.is_file()):
             return
-        kept, hashes = json.loads(self._memory.read_text(encoding="utf-8")), self.chain.hashes()
-        if len(hashes) <= kept["lines"] or hashes[kept["lines"]] != kept["head"]:
+        (count, head), hashes = read_head(self.memory), self.chain.hashes()
+        if len(hashes) <= count:
             raise InputError(
-                f"{self.chain.path} is not the ledger that was countersigned on this machine: its first "
-                f"{kept['lines']} lines are others now, no matter who signed them"
+                f"{self.chain.path} has {len(hashes) - 1} lines, and this machine has verified or countersigned "
+                f"{count} of it before ({self.memory}): its tail was cut off, or it is an old copy, whoever signed it"
             )
-
-
-class HandOver(NamedTuple):
-    """The line that closes a ledger on one machine for another to go on with."""
-
-    nonce: str
-    lines: int  # before it
-    head: str  # of those
-    to: str  # the id of the other machine's key
-    key: str  # of the machine that hands it over, in hexadecimal digits
-    signature: str
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> HandOver:
-        """The line as it was read."""
-        return cls(*(row.get(name, "") for name in cls._fields))
-
-    def row(self) -> dict[str, Any]:
-        """The line as it is written."""
-        return {"kind": "handed-over", **self._asdict()}
-
-    def message(self, ledger: str) -> bytes:
-        """The bytes that are signed."""
-        stated = self._asdict() | {"ledger": ledger}
-        return HAND_OVER_DOMAIN + _canonical({name: stated[name] for name in stated if name != "signature"})
-
-
-def signed_hand_over(ledger: str, hashes: Sequence[str], to: str) -> HandOver:
-    """The line that hands a ledger with these hashes over to the machine whose key has this id."""
-    key = own_key()
-    if key.public.id == to:
-        raise InputError(f"key {to} is this machine's own: give the key of the machine that the ledger moves to")
-    bare = HandOver(secrets.token_hex(16), len(hashes) - 1, hashes[-1], to, key.public.raw.hex(), "")
-    return bare._replace(signature=key.sign(bare.message(ledger)).hex())
-
-
-def check_hand_over(path: Path, ledger: str, given: HandOver | None, hashes: Sequence[str], key: str) -> None:
-    """Refuse a ledger that was not handed over to this machine in its last line."""
-    if given is None:
-        raise InputError(
-            f"{path} was not handed over: 'tacit ledger hand-over {path.name} --to KEY.pub' on the machine it is at "
-            "home on; where that machine is lost, 'adopt --lost-machine'"
-        )
-    own = own_key().public.id
-    if given.to != own:
-        raise InputError(f"{path} was handed over to key {given.to}, and this machine's is {own}")
-    if not (
-        NAME.fullmatch(given.nonce) and HEX["key"].fullmatch(given.key) and HEX["signature"].fullmatch(given.signature)
-    ):
-        raise InputError(f"{path}: its hand-over is damaged")
-    giver = PublicKey(bytes.fromhex(given.key))
-    true = giver.signed(given.message(ledger), bytes.fromhex(given.signature))
-    if not true or (given.lines, given.head) != (len(hashes) - 2, hashes[-2]):
-        raise InputError(f"{path}: its hand-over was not signed by key {giver.id}, or is of other lines")
-    if key not in ("", giver.id):
-        raise InputError(f"{path} was handed over by key {giver.id}, and not by {key}")
+        if hashes[count] != head:
+            raise InputError(
+                f"{self.chain.path} is not the ledger that was verified or countersigned on this machine "
+                f"({self.memory}): its first {count} lines are others now, no matter who signed them"
+            )
 
 
 def _parsed(path: Path, number: int, line: bytes) -> Signature:
@@ -247,5 +217,6 @@ def _parsed(path: Path, number: int, line: bytes) -> Signature:
         raise InputError(f"line {number} of {path} is not a signature: it was damaged or changed") from None
 
 
-def _canonical(value: Mapping[str, Any]) -> bytes:
+def canonical(value: Mapping[str, Any]) -> bytes:
+    """The one way to write what is signed."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()

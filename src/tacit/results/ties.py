@@ -50,7 +50,7 @@ def array_digest(x: NDArray[Any], labels: NDArray[Any]) -> str:
 
 
 def tie_of(digest: str) -> Tie | None:
-    """The ledger that the records with this digest have, where this machine knows of one."""
+    """The ledger that the records with this digest have, where this machine has noted one."""
     place = _folder() / f"{digest}.json"
     return Tie(**json.loads(place.read_text(encoding="utf-8"))) if place.is_file() else None
 
@@ -62,8 +62,8 @@ def check_tie(digest: str, account: Account) -> None:
         return
     raise InputError(
         f"these records have a ledger already, {known.data} ({known.path}), and {account.path} is another one: budgets "
-        "of two ledgers add up and neither knows of the other; use the first, or begin one with 'tacit ledger init "
-        "--further' if a budget beside it is meant"
+        "of two ledgers add up, and neither counts what the other allows; use the first, or begin one with 'tacit "
+        "ledger init --further' if a budget beside it is meant"
     )
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tacit.algorithms import ALGORITHMS
@@ -316,6 +317,11 @@ class Settings:
     def private(self) -> bool:
         """Whether its records are private: a table in certified mode."""
         return self.mode == "certified" and not source_for(self.data).published
+
+    @property
+    def called(self) -> str:
+        """What its run is called: the name it was given, that of its folder, or its data and algorithms."""
+        return self.name or Path(self.out).name or f"{Path(self.data).stem}-{'-'.join(self.algorithm)}"
 
     def data_options(self, key: int | None = None) -> DataOptions:
         """The part the data layer asks for; `key`: the partition's, where it was drawn."""

@@ -1,4 +1,4 @@
-"""What both estimators share: parameters into settings, records into a study, and the purse that clones spend from."""
+"""What both estimators share: parameters into settings, records into a study, and the spendings that clones share."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         whose = whose_rows(groups, len(x), self.max_records)
         seen = seen_bounds(x) if bounds is None else bounds
         given = Given(settings, x, labels, seen, target, held, whose if self._private else None)
-        purse = self._purse()
-        self._warn(purse)
+        spendings = self._shared_spendings()
+        self._warn(spendings)
         trained, account = train(given)
         self._tell_left_out(given)
-        purse.costs.append(ledger_cost(trained.ledger))
-        purse.units.append(given.facts.unit)
+        spendings.costs.append(ledger_cost(trained.ledger))
+        spendings.units.append(given.facts.unit)
         if self._private and settings.noise == "seeded":
-            purse.noises.append((settings.seed, settings.algorithm, settings.total_epsilon))
+            spendings.noises.append((settings.seed, settings.algorithm, settings.total_epsilon))
         self.ledger_ = ledger_totals(trained.ledger)
-        self.privacy_spent_ = spent(self.ledger_, purse, account)
+        self.privacy_spent_ = spent(self.ledger_, spendings, account)
         self.bounds_, self.n_iter_ = bounds, trained.rounds
-        self._spendings, self._cloned = purse, False
+        self._spendings, self._cloned = spendings, False
         return np.column_stack(in_user_units(trained.w, given))
 
     def _settings(self, x: NDArray[np.float64], loss: str, agents: int) -> Settings:
@@ -128,18 +128,18 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 "leave random_state None, or ledger"
             )
 
-    def _warn(self, purse: Spendings) -> None:
+    def _warn(self, spendings: Spendings) -> None:
         """Say once that fits add up; refuse one whose cost would be forgotten."""
         if not self._private:
             return
-        if purse.away and self.ledger is None:
+        if spendings.away and self.ledger is None:
             raise InputError(
                 "this estimator comes from another process, or from a file, and what it spends would be forgotten "
                 "there, as what others spend would be here: give ledger=PATH, or n_jobs=1 in a search; a new estimator "
                 "begins at nothing"
             )
-        if (self._cloned or purse.costs) and not purse.told:
-            purse.told = True
+        if (self._cloned or spendings.costs) and not spendings.told:
+            spendings.told = True
             warnings.warn(
                 "every fit of a search, of cross-validation or of the same estimator spends a budget of its own, "
                 f"total_epsilon={self.total_epsilon:g} here, and they add up: see privacy_spent_.all_fits_epsilon; "
@@ -160,21 +160,21 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         of_one = f"of the rows of one {given.facts.unit} max_records={self.max_records} are used"
         warnings.warn(rows + (of_one if given.whose and given.whose.of is not None else repeated), stacklevel=4)
 
-    def _purse(self) -> Spendings:
-        """The purse of this estimator, its clones and its copies."""
-        purse: Spendings = vars(self).get("_spendings") or Spendings.begun()
-        return purse
+    def _shared_spendings(self) -> Spendings:
+        """The spendings of this estimator, its clones and its copies."""
+        spendings: Spendings = vars(self).get("_spendings") or Spendings.begun()
+        return spendings
 
     def __getstate__(self) -> dict[str, Any]:
-        """With its purse, so that what is read back by this process spends from the same."""
-        self._spendings = self._purse()
+        """With its spendings, so that what this process reads back shares them."""
+        self._spendings = self._shared_spendings()
         state: dict[str, Any] = super().__getstate__()
         return state
 
     def __sklearn_clone__(self) -> Self:
-        """A clone that spends from the same purse, and knows where its noise was to come from."""
+        """A clone that shares its spendings, and knows where its noise was to come from."""
         copy: Self = super().__sklearn_clone__()
-        self._spendings = copy._spendings = self._purse()
+        self._spendings = copy._spendings = self._shared_spendings()
         copy._cloned, copy._system_noise = True, self._system_noise or self.random_state is None
         return copy
 

@@ -41,7 +41,7 @@ class PrivacySpent:
 class Spendings:
     """What an estimator, its clones and its copies have spent in one process.
 
-    A copy made in the same process, by clone, deepcopy or pickle, has the same purse. In another process there is only
+    A copy made in the same process, by clone, deepcopy or pickle, shares them. In another process there is only
     an old picture of it, which is `away`.
     """
 
@@ -54,8 +54,8 @@ class Spendings:
 
     @classmethod
     def begun(cls) -> Spendings:
-        """A new purse of this process."""
-        return _HERE.setdefault((purse := cls()).name, purse)
+        """New ones, of this process."""
+        return _HERE.setdefault((made := cls()).name, made)
 
     @property
     def shared(self) -> bool:
@@ -63,7 +63,7 @@ class Spendings:
         return len(set(self.noises)) < len(self.noises)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Spendings:
-        """A copy of an estimator spends from the same purse."""
+        """A copy of an estimator shares its spendings."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ class Spendings:
         return self.process != os.getpid() or _HERE.get(self.name) is not self
 
 
-_HERE: dict[str, Spendings] = {}  # the purses of this process, by name; a child process inherits them, but for its id
+_HERE: dict[str, Spendings] = {}  # those of this process, by name; a child process inherits them, but for its id
 
 
 def _restored(name: str, process: int, *fields: Any) -> Spendings:

@@ -135,7 +135,7 @@ def set_aside(plan: Outline) -> Iterator[Reservation]:
     It is held before it is made, so that nobody gives it back meanwhile; who takes it has to release it.
     """
     settings, cost = plan.settings, reservation_cost(plan)
-    account, study = Account.open(Path(settings.ledger)), settings.name or Path(settings.data).stem
+    account, study = Account.open(Path(settings.ledger)), settings.called
     reservation = Reservation(account, uuid.uuid4().hex)
     try:
         account.reserve(study, cost, settings.adjacency, plan.facts.unit, name=reservation.name)
@@ -202,7 +202,7 @@ def first_lines(study: Study) -> list[dict[str, Any]]:
 
 
 def _private(study: Study) -> dict[str, Any]:
-    """What the records themselves say: for the house alone."""
+    """What the records themselves say: for their owner alone."""
     return {"records": fingerprint(study.dataset), "data": describe(study.dataset) | _target(study.dataset)}
 
 

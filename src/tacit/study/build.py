@@ -45,7 +45,7 @@ class Study(NamedTuple):
 
     @property
     def private_metrics(self) -> tuple[str, ...]:
-        """What no noise covers, and must stay in the house in certified mode."""
+        """What no noise covers, and is for the owner of the records alone in certified mode."""
         if self.facts is None or not self.dataset.train:  # a coordinator computes nothing from records
             return ()
         own: tuple[str, ...] = ("train_objective", "seconds")  # how long it took tells how many records there are

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.errors import InputError, LedgerWarning
 from tacit.privacy.composition import Cost, cost_of, largest, together
-from tacit.privacy.ledger import releases
+from tacit.privacy.ledger import VIOLATION, releases
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder
 from tacit.results.signing import NAME, Signable
@@ -26,6 +26,17 @@ def settle(ledger: str, folder: RunFolder) -> None:
     account, reservation = Account.open(Path(ledger)), folder.read_start()["reservation"]
     if not account.settled_from(reservation, head):
         account.settle(reservation, cost, head)
+
+
+def settle_violated(ledger: str, folder: RunFolder) -> None:
+    """End the reservation of a study that a privacy violation stopped: what it drew beyond its plan is not forgotten.
+
+    It cannot go on, and its ledger may not know everything: the whole plan stays spent, or more if its ledger has more.
+    """
+    rows = folder.read_ledger() if ledger else []
+    if any(row["kind"] == VIOLATION for row in rows):
+        account, reservation = Account.open(Path(ledger)), folder.read_start()["reservation"]
+        account.violated(reservation, ledger_cost(rows), folder.chain.hashes()[-1])
 
 
 def sign(folder: RunFolder) -> None:

@@ -42,10 +42,7 @@ def _certified(asked: Settings) -> dict[str, Any]:
     return {
         "mode": "certified",
         "reads_records": facts.published,
-        "data": {
-            name: getattr(facts, name)
-            for name in ("name", "agents", "features", "features_by", "outputs", "published", "unit")
-        }
+        "data": {name: getattr(facts, name) for name in OF_THE_DATA}
         | {"records": facts.total_records, "classes": facts.classes},
         "noise": {"source": settings.noise, "mechanism": settings.mechanism, **_limits(settings)}
         | {"meaning": noise_meaning(settings)},

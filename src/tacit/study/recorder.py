@@ -90,7 +90,7 @@ class Span(NamedTuple):
 class Recorder:
     """Ledger and checkpoints of one batch.
 
-    The ledger only grows, and its lines do not tell when they were written: of noise that is drawn anew they have one
+    The ledger only grows, and its lines do not tell when they were written: of noise that is drawn again they have one
     round each, of noise from seeds as many as the number of rounds says. Noise from seeds is the same when a round is
     made again after a crash, so a round that was charged is not charged twice; fresh noise is another release, and is.
     So nothing of a fresh round may be seen before `write_ledger`; a crash before it loses rounds that nobody saw.
@@ -102,7 +102,7 @@ class Recorder:
     batch: Batch
     agents: tuple[str, ...]
     every: float  # seconds between two checkpoints
-    fresh: bool  # whether noise is drawn anew when a round is made again
+    fresh: bool  # whether a round that is made again has other noise
     team: Team
     plans: Sequence[Plan] = ()  # what every run means to spend; none in mode paper
     seconds: float = 0.0

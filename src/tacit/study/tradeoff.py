@@ -122,7 +122,8 @@ RHO_STAYS = ("falling", "explicit", "constant", "exact", "central")  # paces tha
 def planned_settings(view: PlanView, given: Iterable[str]) -> dict[str, Any]:
     """A config file's settings: those that were given, and every one the planner chose."""
     settings, part = kept(view.study.settings), view.part
-    names = {"mode", "data", "algorithm", "delta", "mechanism", "adjacency", "clip", "rounds", *given} - {"out", "name"}
+    own = {"mode", "data", "algorithm", "delta", "mechanism", "adjacency", "clip", "rounds", "noise"}
+    names = {*own, *given} - {"out", "name"}
     chosen = {name: getattr(settings, name) for name in sorted(names)}
     chosen |= {"total_epsilon": list(settings.total_epsilon[:1]), "algorithm": list(settings.algorithm[:1])}
     method = ALGORITHMS[settings.algorithm[0]]

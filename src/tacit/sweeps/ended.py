@@ -32,7 +32,7 @@ class Ended:
 
     @cached_property
     def private(self) -> bool:
-        """Whether test errors are computed from private records, and stay in the house."""
+        """Whether test errors are computed from private records, and are for their owner alone."""
         return any(private_test(folder) for _, folder in self.ended)
 
     @cached_property

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 OWNERS_ONLY = (
     "**For the owner of the records alone.** These test errors are computed from private records without noise. "
-    "This file must not leave the house."
+    "This file must not leave your organisation."
 )
 ELSEWHERE = (
     "Test errors, means and comparisons are computed from private records without noise. They are for the owner of the "

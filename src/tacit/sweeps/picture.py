@@ -59,7 +59,8 @@ def sweep_figure(sweep: Sweep) -> Figure:
             empty.remove()
         _within_reason(places[0], regression)
         owners = "; for the owner of the records alone" if sweep.private else ""
-        drawn.supxlabel(_explained(means, sweep.unit, len(panels)) + owners, fontsize=8, color=GREY)
+        words = _explained(means, sweep.unit, len(panels)) + owners
+        drawn.suptitle(words, x=0.01, ha="left", fontsize=8, color=GREY)  # below may be a legend
         if scale.name == "algorithm":  # the axis names them
             label_lines(drawn, panels=[])
         else:

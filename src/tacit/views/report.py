@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,6 +15,7 @@ from tacit.privacy.trust import AGENTS
 from tacit.results.files import write_text
 from tacit.results.folder import RunFolder
 from tacit.results.public import public_config
+from tacit.results.signing import OFFICER, ORGANISATION, Signable
 from tacit.views.curves import full_label, run_label
 from tacit.views.sentences import is_declared, result_sentences
 from tacit.views.tables import (
@@ -46,6 +48,7 @@ def render(folder: RunFolder, local: bool) -> str:
     environment.filters |= {"epsilon": format_epsilon}
     return environment.get_template("report.html").render(
         name=summary["federation"]["title"] if "federation" in summary else folder.path.resolve().name,
+        folder_name=folder.path.resolve().name,
         federation=summary.get("federation"),
         local=local and folder.has_local,
         seeded=folder.read_config()["noise"] == "seeded",
@@ -60,6 +63,7 @@ def render(folder: RunFolder, local: bool) -> str:
         group_headings=GROUP_HEADINGS,
         groups=group_rows(summary["runs"]) if has_seeds(summary["runs"]) else [],
         picture=to_svg(figure([folder], local), "Training, round by round", in_words([folder], local)),
+        evidence=_evidence(folder, "federation" in summary),
         privacy=_certified(folder, summary) if summary["mode"] == "certified" else _paper(folder, summary),
         quality=_quality(summary),
         config=_config(folder, local),
@@ -81,6 +85,18 @@ def _certified(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:
         "unprotected": [*own, *made["unprotected"]],
         "audits": audits,
     }
+
+
+def _evidence(folder: RunFolder, federated: bool) -> list[str]:
+    """Where the run's cost was charged, and who signed its ledger; the page itself proves neither."""
+    ledger, started = folder.read_config().get("ledger", ""), folder.read_start(local=False)
+    charged = f"Charged to the ledger over studies {Path(ledger).name}, as reservation {started.get('reservation')}."
+    apart = "Charged to no ledger over studies: what other studies spend on these records comes on top."
+    signed = Signable(folder.chain, "run", started.get("id", ""), "").at_the_end()
+    roles = {ORGANISATION: "signed for the organisation by key", OFFICER: "countersigned by the officer's key"}
+    by = ", ".join(dict.fromkeys(f"{roles[one.statement.role]} {one.key.id}" for one in signed))
+    whose = f"ledger.jsonl is {by or 'not signed; `tacit ledger sign` signs it'}."
+    return [*([] if federated else [charged if ledger else apart]), whose]
 
 
 def _paper(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:

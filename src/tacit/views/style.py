@@ -86,8 +86,11 @@ def check_place(path: Path) -> None:
         raise InputError(f"there is no folder {path.parent} to put {path.name} into")
 
 
-def save(drawn: Figure, path: Path) -> None:
-    """Write the picture in the format its name ends with; the same picture gives the same bytes."""
+def save(drawn: Figure, path: Path, private: bool = False) -> None:
+    """Write the picture in the format its name ends with; the same picture gives the same bytes.
+
+    `private`: it shows what was computed from private records without noise, and is for its owner's eyes (0600).
+    """
     check_place(path)
     if path.suffix == ".svg":
         content = _svg(drawn).encode()
@@ -97,7 +100,7 @@ def save(drawn: Figure, path: Path) -> None:
         with rc_context(STYLE):
             drawn.savefig(buffer, format=path.suffix.lstrip("."), dpi=RESOLUTION, **png)
         content = buffer.getvalue()
-    with replacing(path) as file:
+    with replacing(path, private) as file:
         file.write(content)
 
 

@@ -130,7 +130,7 @@ def _tags(request: Request, run: Metrics, last: int) -> list[Any]:
 
 
 def _add_files(client: Any, number: str, folder: RunFolder, run: Metrics) -> None:
-    """What may leave the house of the run folder, and the model as a table."""
+    """What of the run folder may be shared, and the model as a table."""
     client.log_text(number, tomli_w.dumps(public_config(folder.read_config())), folder.config.name)
     for path in (folder.ledger, folder.report):
         if path.is_file():

@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.export.base import TARGETS, Request, Target, needed
 from tacit.export.metrics import Metrics, private_names, read_metrics, said_about
+from tacit.results.files import make_folder, replacing
 from tacit.results.public import public_config
 from tacit.views.tables import format_setting
 
@@ -25,9 +26,10 @@ def write_events(request: Request) -> list[str]:
     private = request.with_local and bool(private_names(request))
     place = request.place("tensorboard", private)
     settings = public_config(request.folder.read_config())
+    make_folder(place, private=private)
     for run in runs:
-        (place / run.folder_name).mkdir(parents=True)
-        _write(place / run.folder_name, _events(run, settings, event, summary))
+        make_folder(place / run.folder_name, private=private)
+        _write(place / run.folder_name, _events(run, settings, event, summary), private)
     shown = f"{len(runs)} run{'s' * (len(runs) > 1)}"
     return [*said_about(request), f"{shown} in {place}", f"look at it with 'tensorboard --logdir {place}'"]
 
@@ -58,9 +60,9 @@ def _session(settings: dict[str, Any], now: float, summary: Any) -> Any:
     return summary.Summary.Value(tag=SESSION, metadata=summary.SummaryMetadata(plugin_data=kept))
 
 
-def _write(folder: Path, events: Iterable[Any]) -> None:
+def _write(folder: Path, events: Iterable[Any], private: bool) -> None:
     record_writer = needed("tensorboard.summary.writer.record_writer", EXTRA).RecordWriter
-    with (folder / f"events.out.tfevents.{int(time.time())}.tacit").open("wb") as file:
+    with replacing(folder / f"events.out.tfevents.{int(time.time())}.tacit", private) as file:
         writer = record_writer(file)
         for event in events:
             writer.write(event.SerializeToString())
