@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tacit.federation.flare.local import LocalFederation, local_federation
 
 from tacit.data import load
 from tacit.engine.simulate import simulate, start

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tacit.federation.flare.local import free_port
 
+from tacit.federation.local_cluster import free_port
 from tacit.federation.policy import read_site
 from tacit.federation.site_status import site_status
 from tacit.federation.transcript import transcript
