@@ -310,24 +310,21 @@ def test_a_second_stream_of_a_site_ends_its_first_and_nobody_elses(study: Tables
 # ---------------------------------------------------------------------------------------------- an outsider
 
 
-def foreign(study: Tables, place: Path) -> Path:
-    return provision(read_terms(study.terms), place)["south"]
+def _forged(name: str, signer: str, days: int = 90) -> Callable[[Tables, Path], Path]:
+    def make(study: Tables, place: Path) -> Path:
+        return forged_kit(place / "kit", study.kits / "south", name, study.kits / signer if signer else None, days)
+
+    return make
 
 
 KITS: dict[str, Callable[[Tables, Path], Path]] = {
-    "self-signed": lambda study, place: forged_kit(place / "k", study.kits / "south", "south", None),
-    "foreign authority": foreign,
-    "signed by a site": lambda study, place: forged_kit(
-        place / "k", study.kits / "south", "north", study.kits / "south"
-    ),
-    "expired": lambda study, place: forged_kit(
-        place / "k", study.kits / "south", "south", study.kits / "authority", -1
-    ),
+    "self-signed": _forged("south", ""),
+    "foreign authority": lambda study, place: provision(read_terms(study.terms), place)["south"],
+    "signed by a site": _forged("north", "south"),
+    "expired": _forged("south", "authority", -1),
     "retired": lambda study, place: study.root / "retired",
-    "not issued here": lambda study, place: forged_kit(
-        place / "k", study.kits / "south", "south", study.kits / "authority"
-    ),
-    "of no site": lambda study, place: forged_kit(place / "k", study.kits / "south", "venus", study.kits / "authority"),
+    "not issued here": _forged("south", "authority"),
+    "of no site": _forged("venus", "authority"),
     "of the hub": lambda study, place: study.kits / "server",
 }
 

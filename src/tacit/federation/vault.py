@@ -32,6 +32,7 @@ from tacit.federation.terms import Terms, read_terms
 LOOK = 0.5  # seconds between two looks at what else there is to do
 LONGEST = 30.0  # seconds to wait before an engine that keeps falling is started again
 SILENT = 15.0  # seconds without a sign of life, after which an engine is started again
+CALM = 1.0  # seconds between two words on coming and going: an engine may say that without end
 
 
 @dataclass
@@ -123,7 +124,7 @@ def run_vault(site: Site, seed: int | None, say: Callable[[str], None], stop: Ca
 
 def _serve(vault: Vault, running: Running, say: Callable[[str], None], stop: Callable[[], bool]) -> None:
     """Answer what comes over one link, until it breaks."""
-    heard = time.monotonic()
+    heard, told = time.monotonic(), -CALM
     while not stop():
         frame = running.link.receive(LOOK)
         if frame is None:
@@ -135,7 +136,8 @@ def _serve(vault: Vault, running: Running, say: Callable[[str], None], stop: Cal
             sealed = vault.answer(frame.data)
             if sealed is not None:
                 running.link.send(Frame(Kind.MESSAGE, HUB, sealed))
-        elif frame.kind in (Kind.UP, Kind.DOWN):
+        elif frame.kind in (Kind.UP, Kind.DOWN) and heard - told > CALM:
+            told = heard
             say("connected to the coordinator" if frame.kind is Kind.UP else "no longer connected to the coordinator")
 
 
