@@ -20,9 +20,10 @@ from typing import Any
 
 import pytest
 
+from tacit.errors import InputError
 from tacit.federation import conductor, engine, vault, wire
 from tacit.federation.conductor import conduct
-from tacit.federation.confinement import Confined
+from tacit.federation.confinement import Barrier, Confined, Trial
 from tacit.federation.coordinator import STOPPED
 from tacit.federation.identity import Identity
 from tacit.federation.kits import provision
@@ -314,6 +315,24 @@ def test_a_coordinator_whose_engine_was_taken_over_believes_nothing_and_can_be_s
     assert not (folder.path / "rounds.jsonl").exists() or not list(read_lines(folder.path / "rounds.jsonl"))
     assert not any("takes part" in line for line in said)
     assert sum(path.stat().st_size for path in folder.path.rglob("*") if path.name != "engine.log") < 200_000
+
+
+@pytest.mark.parametrize("role", ["site", "coordinator"])
+def test_no_engine_starts_that_could_reach_more(
+    party: Party, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    """Where the trial finds an open way to the journal, nothing is started."""
+    taken = Taken(["garbage"], {})
+    taken.install(monkeypatch)
+    way = Barrier("journal", "open the journal", False, 1, ("read it: x",))
+    monkeypatch.setattr(engine, "holds", lambda secrets, **options: Trial((way,), {}, ("journal",)))
+    with pytest.raises(InputError, match="could open the journal"):
+        if role == "site":
+            vault.run_vault(read_site(party.federation.file("north")), 7, lambda line: None, lambda: False)
+        else:
+            terms, place = party.federation.terms, party.coordinator.place
+            conduct(terms, tmp_path / "kits", place, tmp_path / "run", lambda s: None, lambda: False, lambda line: None)
+    assert taken.started == []
 
 
 def test_a_link_sets_no_memory_aside_for_what_is_announced() -> None:
