@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -271,7 +272,8 @@ for change, *more in ((open, "a"), (os.chmod, 0o666), (os.unlink,), (os.rename, 
         pass
 print(os.listdir(os.path.dirname(path)))
 """
-    assert run(code, tmp_path, readable=[key]) == (0, "secret\n['client.key']\n")
+    for without in (set(), {"landlock", "seccomp"}):
+        assert run(code, tmp_path, readable=[key], _without=without) == (0, "secret\n['client.key']\n")
     assert key.read_text() == "secret"
     status, said = run(f"print(open({str(key)!r}).read())", tmp_path)
     assert status == 1
@@ -419,6 +421,16 @@ def test_it_ends_as_any_program(without: set[str], tmp_path: Path) -> None:
         assert process.wait(10) == 5
 
 
+def test_a_signal_that_the_starter_blocks_still_ends_it() -> None:
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        with alive("READY; time.sleep(60)") as (process, _):
+            process.terminate()
+            assert process.wait(10) < 0
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
 def test_killing_the_watcher_kills_the_program() -> None:
     with alive("READY; time.sleep(60)") as (process, rest):
         process.kill()
@@ -554,6 +566,37 @@ def test_system_calls_that_are_refused(tmp_path: Path) -> None:
     assert {name: found.pop(name) for name in ALLOWED} == dict.fromkeys(ALLOWED, "done")
     assert found.pop("clone3") == "ENOSYS"
     assert set(found.values()) == {"EPERM"}, found
+
+
+REFUSED = """
+ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd pidfd_send_signal kcmp tkill setpriority
+ioprio_set sched_setscheduler sched_setparam sched_setattr sched_setaffinity migrate_pages move_pages perf_event_open
+chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat truncate setxattr lsetxattr fsetxattr setxattrat
+removexattr lremovexattr fremovexattr removexattrat file_setattr inotify_add_watch
+mount umount2 pivot_root chroot open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr
+unshare setns name_to_handle_at open_by_handle_at bpf add_key request_key keyctl userfaultfd io_uring_setup
+io_uring_enter io_uring_register fanotify_init kexec_load kexec_file_load init_module finit_module delete_module
+"""
+
+
+def test_no_call_is_missing_from_the_list() -> None:
+    assert set(REFUSED.split()) <= set(seccomp._REFUSED)
+
+
+HEADERS = ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm-generic/unistd.h")
+
+
+@pytest.mark.parametrize(("which", "header"), list(enumerate(HEADERS)))
+def test_numbers_are_the_kernels(which: int, header: str) -> None:
+    if not Path(header).exists():
+        pytest.skip(f"{header} is not installed")
+    found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", Path(header).read_text())
+    known = {name: int(number) for name, number in found}
+    ours = {name: numbers[which] for name, numbers in seccomp._REFUSED.items()}
+    ours |= {name.lower(): getattr(seccomp, f"_{name}")[which] for name in SPECIAL.split()}
+    assert {name: number for name, number in ours.items() if name in known} == {
+        name: known[name] for name in ours if name in known
+    }
 
 
 def answer(program: list[seccomp.Instruction], words: dict[int, int]) -> int:
