@@ -233,6 +233,30 @@ def test_root_without_privileges_falls_back_to_the_rest(open_folder: Path) -> No
     assert (broken, required) == ([], [])
 
 
+LESS = """
+import sys
+from tacit.errors import InputError
+from tacit.federation.confinement import kernel, launch
+kernel.drop_capabilities()
+for may_lack in (("namespaces",), ()):
+    try:
+        print(launch([sys.executable, "-c", ""], log=2, may_lack=may_lack).wait())
+    except InputError as error:
+        print(error)
+"""
+
+
+@needs_root
+def test_nothing_starts_with_less_than_was_tried() -> None:
+    """A mechanism that held when it was tried may fail later, by itself or because somebody used up what it needs."""
+    said = subprocess.run(
+        [sys.executable, "-c", LESS], check=True, env={"PYTHONPATH": SOURCES}, capture_output=True, text=True
+    )
+    first, second = said.stdout.splitlines()
+    assert first == "0"
+    assert second.startswith("a program was not started, since it would be confined less than was tried: namespaces")
+
+
 @needs_root
 def test_roots_programs_run_as_nobody(tmp_path: Path) -> None:
     code = "import os; print(os.getuid(), os.getgid(), os.getgroups())"
