@@ -19,6 +19,7 @@ from tacit.errors import InputError, PrivacyViolation
 from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import agree
+from tacit.federation.confinement import shield
 from tacit.federation.engine import HUB, Engine, Running
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
@@ -96,15 +97,14 @@ class Vault:
 
 def run_vault(site: Site, seed: int | None, say: Callable[[str], None], stop: Callable[[], bool]) -> None:
     """Work until somebody asks to stop; an engine that falls is started again."""
+    shield()
     identity = Identity.open(site.identity)
     with _alone(site.state), Journal.open(site.state) as journal:
         agent = SiteAgent(site.path, journal, seed, say)
         vault = Vault(site.path, agent, identity, Release(journal), say)
         wait, told = 1.0, False
         while not stop():
-            engine = engine_of(site)
-            engine.try_barriers(secrets_of(site)).require()
-            running = engine.start()
+            running = engine_of(site).start(secrets_of(site))
             if not told:
                 say(f"{site.name}: the agent is up; Ctrl-C stops it")
                 told = True
