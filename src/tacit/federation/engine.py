@@ -61,8 +61,14 @@ class Engine:
                 *("--address", self.address, "--limit", str(self.limit)),
                 *("--name", self.name, "--peers", ",".join(self.peers)),
             ]
-            given = {"fds": [theirs.fileno()], "log": self.log, "memory": MEMORY, "may_lack": trial.missing}
-            process = launch(command, **given, **self._reach())
+            process = launch(
+                command,
+                fds=[theirs.fileno()],
+                log=self.log,
+                memory=MEMORY,
+                may_lack=list(trial.missing),
+                **self._reach(),
+            )
         return Running(link, process)
 
     def try_barriers(self, secrets: Mapping[str, Sequence[Path]]) -> Trial:
