@@ -26,7 +26,7 @@ def open_parquet(path: Path, strict: bool) -> TableFile:
     for number, name in enumerate(names):
         if name in names[:number]:
             raise InputError(f"{path}: two columns are named '{name}'")
-    if not count:
+    if strict and not count:
         raise InputError(f"{path} has columns but no records")
     return TableFile(path.name, names, count, partial(_chunks, path, count))
 
