@@ -50,7 +50,9 @@ class DataOptions:
 
 PARTITION_OPTIONS = frozenset({"agents", "partition", "dirichlet_alpha", "partition_key"})
 UNSAID = frozenset({"data", "precision", "private", "agent_names", "one_owner"})  # in the list of what may be given
-COMMON_OPTIONS = frozenset({"data", "data_dir", "intercept", "features", "precision", "memory", "private", "agent_names"})
+COMMON_OPTIONS = frozenset(
+    {"data", "data_dir", "intercept", "features", "precision", "memory", "private", "agent_names"}
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,9 @@ class Source:
     preset: Mapping[str, object] = field(default_factory=dict)  # the settings it wants unless the user says otherwise
     paper: Mapping[str, object] = field(default_factory=dict)  # those it wants beside them in the paper's mode only
     find: Callable[[Path], Path] | None = None  # its files in the data folder; refuses where they are not complete
-    known: Callable[[Path], bool] | None = None  # whether its files in the data folder are the published ones, or absent
+    known: Callable[[Path], bool] | None = (
+        None  # whether its files in the data folder are the published ones, or absent
+    )
     fetch: Fetch | None = None  # puts the files in a folder, where they can be downloaded
     takes: frozenset[str] = PARTITION_OPTIONS  # the options it heeds, beside those every data set does
     published: bool = False  # a research data set whose sizes are public

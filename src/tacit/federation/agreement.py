@@ -73,6 +73,11 @@ def own_records(site: Site, agreement: Agreement, published: Dataset | None = No
 
     `published`: the data set of a trial, where it is at hand.
     """
+    return own_dataset(site, agreement, published).train[0]
+
+
+def own_dataset(site: Site, agreement: Agreement, published: Dataset | None = None) -> Dataset:
+    """The same with its notes, for the site alone: which cells did not fit, and which records were left out."""
     terms, s = agreement.terms, agreement.terms.settings
     if site.published:
         dataset = published or load_unmapped(terms.options())
@@ -88,7 +93,7 @@ def own_records(site: Site, agreement: Agreement, published: Dataset | None = No
     dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(own,), test=None)
     dataset = dataset if site.published else within_sizes(facts, dataset)
     check_facts(facts, dataset)
-    return dataset.train[0]
+    return dataset
 
 
 def objections(site: Site, agreement: Agreement, reserved: bool = False) -> list[str]:

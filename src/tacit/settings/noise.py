@@ -74,8 +74,8 @@ def check_exact(settings: Settings) -> None:
         )
     if settings.seeds > 1:
         raise InputError(
-            f"seeds is {settings.seeds}, but hardened noise, which private records get, has no seeds: every run of it "
-            f"releases the data once more; {SIMULATE}, and --seeds counts from it"
+            f"seeds is {settings.seeds}, but hardened noise has no seeds: every run of it releases the data once more; "
+            f"{SIMULATE}"
         )
 
 
