@@ -288,11 +288,11 @@ def test_agents_that_nobody_declared_stop_a_run_before_its_records_are_read(tmp_
     write(tmp_path / "s.toml", NAMED)
     (tmp_path / "t.csv").write_bytes(b"\xff\x00 no table")
     asked: dict[str, Any] = {"data": tmp_path / "t.csv", "schema": tmp_path / "s.toml", "total_records": 20}
-    for given in ({}, {"agents": 2}, {"records_max": 9}):
+    for declared in ({}, {"agents": 2}, {"records_max": 9}):
         with pytest.raises(
             InputError, match=r"s\.toml: \[agent\] has no names, .*: add a line names = .* --records-max"
         ):
-            tacit.run(**asked, **given, out=tmp_path / "run")
+            tacit.run(**asked, **declared, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(InputError, match="is not UTF-8 text"):
         tacit.run(**asked, records_max="a=9,b=9", out=tmp_path / "run")
