@@ -288,7 +288,8 @@ def test_agents_that_nobody_declared_stop_a_run_before_its_records_are_read(tmp_
     write(tmp_path / "s.toml", NAMED)
     (tmp_path / "t.csv").write_bytes(b"\xff\x00 no table")
     asked: dict[str, Any] = {"data": tmp_path / "t.csv", "schema": tmp_path / "s.toml", "total_records": 20}
-    for declared in ({}, {"agents": 2}, {"records_max": 9}):
+    several: list[dict[str, Any]] = [{}, {"agents": 2}, {"records_max": 9}]
+    for declared in several:
         with pytest.raises(
             InputError, match=r"s\.toml: \[agent\] has no names, .*: add a line names = .* --records-max"
         ):

@@ -89,13 +89,13 @@ def test_an_agent_column_has_the_agents_that_are_declared(folder: Path) -> None:
 def test_agents_that_only_the_records_could_name_are_refused(folder: Path) -> None:
     """The table is no table at all: the sentence comes before anything of it is read."""
     write(folder / "s.toml", SCHEMA + AGENT)
-    for more in ({}, {"agents": 2}):
+    for agents in (DataOptions.agents, 2):
         with pytest.raises(
             InputError,
             match=r'^.*s\.toml: \[agent\] has no names, and .* add a line names = \["\.\.\.", "\.\.\."\] below '
             r'column = "site", or name every agent in --records-max NAME=NUMBER,NAME=NUMBER$',
         ):
-            declared_facts(options(folder, **more), 100, 50)
+            declared_facts(options(folder, agents=agents), 100, 50)
 
 
 def test_dealt_agents_have_names_too(folder: Path) -> None:

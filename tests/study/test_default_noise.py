@@ -190,12 +190,14 @@ def test_files_that_are_not_the_published_ones_count_as_private(tmp_path: Path, 
     asked = {"data": name, "data_dir": str(tmp_path)}
     assert resolve(asked).noise == "seeded"  # there are none: loading says so
     own_files(tmp_path, data)
-    for given in ({}, {"noise": "hardened"}, {"total_epsilon": "1,inf"}):
+    promised: list[dict[str, Any]] = [{}, {"noise": "hardened"}, {"total_epsilon": "1,inf"}]
+    for given in promised:
         with pytest.raises(
             InputError, match=rf"^the files of {name} in .* count as private: --seed N makes the run a sim"
         ):
             resolve(asked | given)
-    for given in ({"seed": 1}, {"noise": "seeded"}, {"total_epsilon": "inf"}, {"mode": "paper"}):
+    simulated: list[dict[str, Any]] = [{"seed": 1}, {"noise": "seeded"}, {"total_epsilon": "inf"}, {"mode": "paper"}]
+    for given in simulated:
         assert resolve(asked | given).noise == "seeded"
 
 

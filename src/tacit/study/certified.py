@@ -105,10 +105,11 @@ def complete(plan: Outline, dataset: Dataset | None = None, key: int | None = No
     anybody may see.
     """
     options = plan.settings.data_options(key)
-    if dataset is None and plan.dataset is None:
+    if dataset is None and plan.dataset is not None:
+        dataset = mapped(plan.dataset, options)
+    elif dataset is None:
         check_dealt_sizes(plan.facts, options)
         dataset = within_sizes(plan.facts, load(options))
-    dataset = dataset or mapped(plan.dataset, options)
     check_facts(plan.facts, dataset)
     settings = with_agents(plan.settings, dataset)
     settings = replace(settings, partition_key="auto") if settings.private else settings
