@@ -132,7 +132,7 @@ def test_a_sweep_ends_with_3_at_the_first_point(tmp_path: Path) -> None:
 
 
 def test_a_frontier_ends_with_3(tmp_path: Path) -> None:
-    more = ("--trust", "agents,server", "--total-epsilon", "1", "--seeds", "2", "--out", "f")
+    more = ("--trust", "agents,server", "--total-epsilon", "1", "--seed", "1", "--seeds", "2", "--out", "f")
     said = violated("frontier", *asked(tmp_path), *more, cwd=tmp_path)
     assert SAID.format(t=3, budget=1) in said
     runs = [path.parent for path in (tmp_path / "f").rglob("config.toml")]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.federation import PROTOCOL
-from tacit.federation.agreement import Agreement, agree, objections, own_records
+from tacit.federation.agreement import Agreement, agree, objections, own_dataset
 from tacit.federation.flare.address import check_address
 from tacit.federation.flare.locks import check_locks
 from tacit.federation.journal import Journal
@@ -21,7 +21,7 @@ SOON = datetime.timedelta(days=30)
 
 def check_site(path: Path) -> dict[str, Any]:
     """What was found, by name; what would keep this site from taking part is one error that says all of it."""
-    site, agreement, expires = check_own(path)
+    site, agreement, expires, notes = check_own(path)
     if reasons := objections(site, agreement):
         raise InputError("; ".join(reasons))
     state, plan, terms = Account.open(site.ledger).state(), agreement.plan, agreement.terms
@@ -31,7 +31,7 @@ def check_site(path: Path) -> dict[str, Any]:
         "terms": terms.digest,
         "protocol": PROTOCOL,
         "schema": f"{terms.schema_sha256[:12]}…, as agreed",
-        "records": "loaded; within records_max",
+        "records": "; ".join(["loaded", *notes]),
         "server": f"{terms.host}:{terms.port}",
         "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
@@ -50,18 +50,21 @@ def _open(site: Site, terms: str) -> int:
         return sum(begun.terms == terms and not begun.closed for begun in journal.experiments())
 
 
-def check_own(path: Path) -> tuple[Site, Agreement, datetime.datetime]:
-    """The site's own affairs: its files, records, certificate and locks, whatever it thinks of the study."""
+def check_own(path: Path) -> tuple[Site, Agreement, datetime.datetime, tuple[str, ...]]:
+    """The site's own affairs, whatever it thinks of the study: files, records, certificate and locks.
+
+    Last are the notes on its records, which are for the site alone.
+    """
     site = read_site(path)
     terms = read_terms(site.study)
     published = terms.published()
     agreement = agree(terms, published)
     Account.open(site.ledger)
-    own_records(site, agreement, published)
+    notes = own_dataset(site, agreement, published).notes
     expires = check_certificate(site)
     check_locks(site.kit)
     check_address(site.kit, agreement.terms)
-    return site, agreement, expires
+    return site, agreement, expires, notes
 
 
 def check_certificate(site: Site) -> datetime.datetime:
