@@ -12,6 +12,8 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,8 +94,8 @@ class Signable:
         if not self.file.is_file():
             return []
         with self.file.open("rb") as file:
-            lines = [file.readline(LONGEST_LINE) for _ in range(MOST_LINES)]
-        return [_parsed(self.file, number, line) for number, line in enumerate(filter(None, lines), 1)]
+            lines = list(islice(iter(partial(file.readline, LONGEST_LINE), b""), MOST_LINES))
+        return [_parsed(self.file, number, line) for number, line in enumerate(lines, 1)]
 
     def sign(self) -> Signature:
         """Sign the ledger as it stands with this machine's key; once is enough."""
