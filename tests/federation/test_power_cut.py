@@ -38,7 +38,7 @@ from tacit.results.files import read_arrays
 from tacit.results.folder import read_lines
 from tacit.state import state_folder
 from tests.federation import helpers
-from tests.federation.helpers import LIMIT, SEED, Federation, Local, check_like_replay, conducted, make_federation
+from tests.federation.helpers import LIMIT, Federation, Local, check_like_replay, conducted, make_federation
 from tests.results.disk import DATA, LOST, Disk
 
 SITES, ROUNDS = ("north", "south"), 2
@@ -61,8 +61,7 @@ def quicker(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return found
 
-    for name, function in {"read_site": read_site, "read_terms": read_terms, "agree": agree}.items():
-        cached = once(function)
+    for name, cached in (("read_site", once(read_site)), ("read_terms", once(read_terms)), ("agree", once(agree))):
         for module in (agent_module, conduct, helpers):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, cached)
@@ -220,6 +219,7 @@ def closed(federation: Federation) -> bool:
     return all(federation.account(site).state()["studies"][0]["state"] == "settled" for site in SITES)
 
 
+@pytest.mark.timeout(7200)  # with --all-states
 @pytest.mark.filterwarnings("ignore::tacit.errors.LedgerWarning")  # a run is not lost where it is not signed
 def test_every_operation_may_fail_once(
     in_memory: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -81,7 +81,6 @@ class Disk:
         with pytest.MonkeyPatch.context() as patch, watching(self._mine, self._in_sqlite):
             for name in ("replace", "rename", "mkdir", "rmdir", "link", "unlink", "ftruncate", "truncate"):
                 patch.setattr(os, name, self._wrapped(name, getattr(os, name)))
-            self._write_with = os.write
             patch.setattr(os, "open", self._opening(os.open))
             patch.setattr(os, "pwrite", self._placing(os.pwrite))
             patch.setattr(os, "fsync", self._fsync)
@@ -180,23 +179,31 @@ class Disk:
         half, begun = content[: max(1, len(content) // 2)], [0]
 
         def first() -> None:
-            begun[0] = self._write_with(handle, half)
+            begun[0] = os.write(handle, half)
 
         def rest() -> int:
-            return begun[0] + (self._write_with(handle, content[begun[0] :]) if begun[0] < len(content) else 0)
+            return begun[0] + (os.write(handle, content[begun[0] :]) if begun[0] < len(content) else 0)
 
         return int(self._operation("write to", path, rest, first))
 
     def _in_sqlite(self, call: Call, do: Do) -> int:
+        def flush_names() -> int:
+            self._flush_names(call.path.parent)
+            return 0
+
+        def flush() -> int:
+            self._flush_content(call.path)
+            return 0
+
+        def unlink() -> int:
+            self._forget(call.path)
+            return do()
+
         if call.name == "write":
             return int(self._operation("write to", call.path, do, lambda: do(max(1, len(call.content) // 2))))
         if call.name == "fsync folder":
-            return int(self._operation("fsync", call.path.parent, lambda: self._flush_names(call.path.parent) or 0))
-        if call.name == "fsync":
-            return int(self._operation("fsync", call.path, lambda: self._flush_content(call.path) or 0))
-        if call.name == "unlink":
-            return int(self._operation("unlink", call.path, lambda: self._forget(call.path) or do()))
-        return int(self._operation(call.name, call.path, do))
+            return int(self._operation("fsync", call.path.parent, flush_names))
+        return int(self._operation(call.name, call.path, {"fsync": flush, "unlink": unlink}.get(call.name, do)))
 
     def _fsync(self, handle: int) -> None:
         path = _path(handle)
@@ -243,7 +250,7 @@ class Disk:
         found: list[Found] = []
         folders = [str(top) for top in self.tops if top.exists()]
         for top in folders:
-            number = self._number(os.stat(top))
+            number = self._number(Path(top).stat())
             found.append(Found(Path(top), number, None))
             with os.scandir(top) as entries:
                 for entry in sorted(entries, key=lambda one: one.name):
@@ -321,8 +328,8 @@ class _Raw(io.RawIOBase):
 def _key(image: Image) -> int:
     """The same for images that cannot be told apart.
 
-    Of an SQLite file what it says counts, not how it says it; and what is under a name that begins with a dot is cleared
-    away by who is started next.
+    Of an SQLite file what it says counts, not how it says it; and who is started next clears away what is under a name
+    that begins with a dot.
     """
     plain = {path: content for path, content in image.items() if "/." not in str(path)}
     for path in [path for path in plain if path.suffix == ".sqlite"]:
@@ -331,7 +338,7 @@ def _key(image: Image) -> int:
     return hash(frozenset(plain.items()))
 
 
-@lru_cache(maxsize=None)
+@cache
 def said_by(content: bytes, log: bytes | None, journal: bytes | None) -> bytes:
     """All that an SQLite file says, after it has recovered from its logs; what is damaged is an error."""
     with tempfile.TemporaryDirectory() as folder:

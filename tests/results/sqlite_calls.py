@@ -6,14 +6,13 @@ built-in ones for the files of a test: those that write, cut and flush. The rest
 
 from __future__ import annotations
 
+import _sqlite3
 import ctypes
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import _sqlite3
 
 INT, PTR, I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
 OPEN = ctypes.CFUNCTYPE(INT, PTR, PTR, PTR, INT, PTR)
@@ -110,11 +109,15 @@ class _Watch:
         if path is None or not self._mine(path):
             return int(self._real_open(vfs, name, file, flags, out))
         new = bool(flags & CREATE) and not path.exists()
-        real = lambda: int(self._real_open(vfs, name, file, flags, out))  # noqa: E731
+
+        def real() -> int:
+            return int(self._real_open(vfs, name, file, flags, out))
+
         code = self._told(Call("open", path), real, (OPEN_ERROR, OPEN_ERROR)) if new else real()
         if code == 0:
             self._paths[file] = path
-            (self._new_logs.add if new and flags & LOGS else self._new_logs.discard)(file)
+            self._new_logs -= {file}
+            self._new_logs |= {file} if new and flags & LOGS else set()
             found = ctypes.cast(file, ctypes.POINTER(File)).contents
             found.methods = ctypes.pointer(self._table(found.methods))
         return code
@@ -153,7 +156,10 @@ class _Watch:
 
     def _delete(self, vfs: int, name: int, folder: int) -> int:
         path = Path(ctypes.string_at(name).decode())
-        real = lambda: int(self._real_delete(vfs, name, folder))  # noqa: E731
+
+        def real() -> int:
+            return int(self._real_delete(vfs, name, folder))
+
         if not self._mine(path) or not path.exists():
             return real()
         code = self._told(Call("unlink", path), real, (DELETE_ERROR, DELETE_ERROR))

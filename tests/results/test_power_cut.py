@@ -184,6 +184,7 @@ def test_without_its_fsyncs_it_would_fail(in_memory: Path, name: str) -> None:
         go_through(place, disk)
 
 
+@pytest.mark.timeout(7200)  # with --all-states
 @pytest.mark.filterwarnings("ignore::tacit.errors.LedgerWarning")  # a run is not lost where it is not signed
 def test_every_operation_may_fail_once(in_memory: Path, request: pytest.FixtureRequest) -> None:
     """The disk is full, or broken, for a moment: the run stops, and goes on when it is started again."""
