@@ -142,8 +142,8 @@ class Disk:
 
     def _opening(self, real: Any) -> Any:
         def operation(target: Any, flags: int, *more: Any, **named: Any) -> int:
-            path = _path(target, named)
-            if path is None or not self._mine(path) or not flags & os.O_CREAT:
+            path = _path(target, named) if flags & os.O_CREAT else None
+            if path is None or not self._mine(path):
                 return int(real(target, flags, *more, **named))
             return int(self._operation("open", path, lambda: real(target, flags, *more, **named)))
 
@@ -164,8 +164,8 @@ class Disk:
         """Files of Python write through this model."""
 
         def operation(target: Any, mode: str = "r", *more: Any, **named: Any) -> Any:
-            path = _path(target)
-            if path is None or not self._mine(path) or not set(mode) & set("wax"):
+            path = _path(target) if set(mode) & set("wax") else None
+            if path is None or not self._mine(path):
                 return real(target, mode, *more, **named)
             flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if "w" in mode else os.O_APPEND)
             handle = target if isinstance(target, int) else os.open(path, flags | os.O_CLOEXEC, 0o666)
@@ -221,7 +221,7 @@ class Disk:
             self._flushed[self._number(path.stat())] = path.read_bytes()
 
     def _mine(self, path: Path) -> bool:
-        return not path.name.endswith("-shm") and any(path == top or path.is_relative_to(top) for top in self.tops)
+        return not path.name.endswith("-shm") and f"{path}/".startswith(tuple(f"{top}/" for top in self.tops))
 
     def _number(self, status: os.stat_result) -> int:
         key = (status.st_dev, status.st_ino)
