@@ -176,6 +176,7 @@ def go_through(federation: Federation, disk: Disk, ways: Collection[str] = ()) -
                 raise AssertionError(f"after {cut.after}, {cut.way}: {error!r}") from error
 
 
+@pytest.mark.timeout(900)  # on a machine that does much else
 def test_a_power_cut_everywhere_loses_no_release_and_charges_none_twice(
     in_memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
