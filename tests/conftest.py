@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,15 @@ LONG = (
     "test_certified.py",
     "test_planner.py",
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What takes too long for every day."""
+    parser.addoption(
+        "--all-states",
+        action="store_true",
+        help="let every single operation of a federation's disks fail, in every way",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,3 +70,14 @@ def real_data() -> Path:
     if not (folder and (Path(folder) / "mnist").is_dir()):
         pytest.skip("set TACIT_DATA to a folder that holds mnist/ to run this test")
     return Path(folder)
+
+
+@pytest.fixture
+def in_memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is one: for tests that write thousands of small files."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="tacit-", dir=memory) as folder:
+        yield Path(folder)

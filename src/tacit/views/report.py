@@ -32,9 +32,9 @@ CONFUSION_LIMIT = 20  # classes; a larger table helps nobody
 
 def write_report(folder: RunFolder) -> None:
     """Make the page from the run folder alone; what is local-only goes into a page of its own, in its own folder."""
-    write_text(folder.report, render(folder, local=False))
     if folder.has_local:
         write_text(folder.local / folder.report.name, render(folder, local=True))
+    write_text(folder.report, render(folder, local=False))  # last: where it is, nothing is missing
 
 
 def render(folder: RunFolder, local: bool) -> str:
