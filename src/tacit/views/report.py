@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from tacit.data import SOURCES
 from tacit.privacy.guarantee import guarantee
@@ -42,9 +43,7 @@ def render(folder: RunFolder, local: bool) -> str:
 
     summary = folder.read_summary(local)
     headings, rows = result_table(summary["runs"])
-    environment = Environment(loader=PackageLoader("tacit.views"), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"epsilon": format_epsilon}
-    return environment.get_template("report.html").render(
+    return _page().render(
         name=summary["federation"]["title"] if "federation" in summary else folder.path.resolve().name,
         federation=summary.get("federation"),
         local=local and folder.has_local,
@@ -64,6 +63,13 @@ def render(folder: RunFolder, local: bool) -> str:
         quality=_quality(summary),
         config=_config(folder, local),
     )
+
+
+@cache
+def _page() -> Template:
+    environment = Environment(loader=PackageLoader("tacit.views"), autoescape=True, undefined=StrictUndefined)
+    environment.filters |= {"epsilon": format_epsilon}
+    return environment.get_template("report.html")
 
 
 def _certified(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:
