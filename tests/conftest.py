@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tacit.views import report
+from tests.cli import warm
+
 settings.register_profile("tacit", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("tacit")
 
 
+PLAIN = {"data", "export", "results", "study"}  # folders whose tests make runs in this process
 PROCESSES = ("test_security.py", "test_demo.py", "test_journey.py")  # they start many, and mostly wait
 LONG = (
     "test_documents.py",
@@ -50,6 +54,13 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 def no_records_are_tied(own_state_folder: None) -> None:
     """Every test begins ledgers of its own for the same few tables."""
     shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]) / "tacit" / "records", ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def plain_reports(request: pytest.FixtureRequest) -> None:
+    """Words for pictures where no test looks at them: to draw them takes most of a small run's time."""
+    if request.path.parent.name in PLAIN:
+        request.getfixturevalue("monkeypatch").setattr(report, "_picture", warm.in_words)
 
 
 @pytest.fixture(scope="session")

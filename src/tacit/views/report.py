@@ -38,9 +38,6 @@ def write_report(folder: RunFolder) -> None:
 
 def render(folder: RunFolder, local: bool) -> str:
     """The page as text."""
-    from tacit.views.plots import figure, in_words  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
-    from tacit.views.style import to_svg  # noqa: PLC0415
-
     summary = folder.read_summary(local)
     headings, rows = result_table(summary["runs"])
     return _page().render(
@@ -58,11 +55,18 @@ def render(folder: RunFolder, local: bool) -> str:
         rows=rows,
         group_headings=GROUP_HEADINGS,
         groups=group_rows(summary["runs"]) if has_seeds(summary["runs"]) else [],
-        picture=to_svg(figure([folder], local), "Training, round by round", in_words([folder], local)),
+        picture=_picture(folder, local),
         privacy=_certified(folder, summary) if summary["mode"] == "certified" else _paper(folder, summary),
         quality=_quality(summary),
         config=_config(folder, local),
     )
+
+
+def _picture(folder: RunFolder, local: bool) -> str:
+    from tacit.views.plots import figure, in_words  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+    from tacit.views.style import to_svg  # noqa: PLC0415
+
+    return to_svg(figure([folder], local), "Training, round by round", in_words([folder], local))
 
 
 @cache

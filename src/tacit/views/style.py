@@ -113,5 +113,6 @@ def to_svg(drawn: Figure, title: str, description: str) -> str:
 def _svg(drawn: Figure) -> str:
     buffer = io.StringIO()
     with rc_context(STYLE):
-        FigureCanvasSVG(drawn).print_svg(buffer, metadata={"Date": None})  # savefig would draw it twice
+        canvas: Any = FigureCanvasSVG(drawn)
+        canvas.print_svg(buffer, metadata={"Date": None})  # savefig would draw it twice
     return re.sub(r"(\d\.\d\d)\d+", r"\1", buffer.getvalue())  # a hundredth of a point is enough
