@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tacit.views import report
 from tests.cli import warm
 
 settings.register_profile("tacit", deadline=None, max_examples=40, derandomize=True)
@@ -76,7 +75,7 @@ def no_records_are_tied(own_state_folder: None) -> None:
 def plain_reports(request: pytest.FixtureRequest) -> None:
     """Words for pictures where no test looks at them: to draw them takes most of a small run's time."""
     if request.path.parent.name in PLAIN:
-        request.getfixturevalue("monkeypatch").setattr(report, "_picture", warm.in_words)
+        request.getfixturevalue("monkeypatch").setattr("tacit.views.report._picture", warm.in_words)
 
 
 @pytest.fixture(scope="session")
