@@ -114,5 +114,7 @@ def _svg(drawn: Figure) -> str:
     buffer = io.StringIO()
     with rc_context(STYLE):
         canvas: Any = FigureCanvasSVG(drawn)
+        dpi = drawn.dpi
         canvas.print_svg(buffer, metadata={"Date": None})  # savefig would draw it twice
+        drawn.dpi = dpi
     return re.sub(r"(\d\.\d\d)\d+", r"\1", buffer.getvalue())  # a hundredth of a point is enough
