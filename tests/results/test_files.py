@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from tacit.errors import InputError
 from tacit.results.files import append_bytes, make_file, make_folder, replacing, write_text
 from tacit.results.folder import RunFolder, append_lines, read_lines
 from tacit.state import state_folder
+from tests.cli import warm
 from tests.cli.helpers import EXAMPLE, environment
 
 PRIVATE = {"local-only", "checkpoint"}
@@ -45,10 +44,8 @@ def mode(path: Path) -> int:
 def test_private_files_are_the_owners_and_the_rest_follows_the_umask(tmp_path: Path, umask: int) -> None:
     place, state = tmp_path / "work", tmp_path / "state"
     place.mkdir()
-    subprocess.run(
-        [sys.executable, "-c", MAKING, f"{umask:o}", str(place)],
-        env=environment(XDG_STATE_HOME=str(state)), check=True, capture_output=True,
-    )  # fmt: skip
+    done = warm.run(["-c", MAKING, f"{umask:o}", str(place)], None, environment(XDG_STATE_HOME=str(state)))
+    assert done.returncode == 0, done.stderr
     found = [path for top in (place, state / "tacit") for path in (top, *top.rglob("*")) if path != place]
     assert {"local-only", "checkpoint", "lock", "ledger.jsonl", "c.ledger", "runs", "ledgers", "model.csv"} <= {
         path.name for path in found
