@@ -33,9 +33,9 @@ from tacit.federation.store import Store
 from tacit.federation.terms import read_terms
 from tacit.federation.transcript import transcript
 from tacit.results import account, chain, files, locks
-from tacit.results.account import RESERVED
 from tacit.results.files import read_arrays
 from tacit.results.folder import read_lines
+from tacit.results.studies import RESERVED
 from tacit.state import state_folder
 from tests.federation import helpers
 from tests.federation.helpers import LIMIT, Federation, Local, check_like_replay, conducted, make_federation

@@ -18,8 +18,9 @@ from tacit import api
 from tacit.errors import InputError
 from tacit.privacy.composition import Cost
 from tacit.results import account as account_module
-from tacit.results.account import RESERVED, Account
+from tacit.results.account import Account
 from tacit.results.folder import RunFolder
+from tacit.results.studies import RESERVED
 from tacit.settings import Settings
 from tacit.study import Progress, begin
 from tacit.study.certified import Outline, outline

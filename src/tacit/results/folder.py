@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
