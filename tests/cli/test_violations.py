@@ -12,6 +12,7 @@ import pytest
 
 import tacit
 from tacit import study
+from tacit.algorithms import ALGORITHMS
 from tacit.errors import Diverged, Everywhere, InputError, PrivacyViolation
 from tacit.privacy.guarantee import headline
 from tacit.privacy.totals import ledger_totals
@@ -49,6 +50,12 @@ SAID = (
 
 
 WITHOUT_NOISE = "[non_private(w.shape[1])]"
+
+
+@pytest.fixture(autouse=True)
+def no_plugin_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests register is gone after them."""
+    monkeypatch.setattr(ALGORITHMS, "_items", {name: ALGORITHMS[name] for name in ALGORITHMS})
 
 
 def plugin(folder: Path, name: str = "leaky", first: int = 3, agent: int = 0, events: str = WITHOUT_NOISE) -> Path:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tests.cli import warm
 from tests.data.helpers import write
 
 SCHEMA = """
@@ -102,7 +103,9 @@ def trained(folder: Path, rows: list[str], **given: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a run on an ordinary table publishes."""
-    found = trained(tmp_path_factory.mktemp("usual"), ROWS)
+    with pytest.MonkeyPatch.context() as patch:  # as for the tests, whose fixtures come later
+        patch.setattr("tacit.views.report._picture", warm.in_words)
+        found = trained(tmp_path_factory.mktemp("usual"), ROWS)
     assert {"model.npz", "ledger.jsonl", "start.json", "summary.json", "report.html", "config.toml"} <= set(found)
     return found
 
