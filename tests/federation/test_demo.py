@@ -21,7 +21,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo") / "demo"
     words = ("federation", "demo", "--json", "--rounds", str(ROUNDS), "--out", str(folder))
     done = subprocess.run(
-        [*COMMAND, *words], env=environment(), capture_output=True, text=True, timeout=200, check=False
+        [*COMMAND, *words], env=environment(), capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     (folder / "result.json").write_text(done.stdout)

@@ -122,7 +122,7 @@ def start(site: Path, seeded: str | None) -> None:
     from tacit.settings.rules import integer  # noqa: PLC0415
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
-    own, agreement, _ = check_own(site)
+    own, agreement, *_ = check_own(site)
     for reason in objections(own, agreement, reserved=True):
         stderr.print(f"the study will be refused: {reason}", soft_wrap=True, highlight=False)
     if seed is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.engine.evaluate import test_error
 from tacit.federation.agreement import Agreement
-from tacit.results.files import move_folder, write_arrays
+from tacit.results.files import flushed_size, move_folder, write_arrays
 from tacit.results.folder import RunFolder, append_lines
 from tacit.study.begin import beginning
 from tacit.study.build import Study
@@ -83,6 +83,7 @@ def close_books(study: Study, folder: RunFolder, w: Array, title: str, lines: Se
     file = folder.checkpoints / f"{study.parts[0].batch.algorithm}.npz"
     if not file.exists():
         write_arrays(file, {"w": w})
+    flushed_size(folder.metrics)  # they are on the disk before a summary says that they are complete
     finish(study, folder, federation={"title": title, "lines": list(lines)})
     sign(folder)
     write_report(folder)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.federation import PROTOCOL
-from tacit.federation.agreement import Agreement, agree, objections, own_records
+from tacit.federation.agreement import Agreement, agree, objections, own_dataset
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
 from tacit.federation.kits import Kit, check_address, read_kit
@@ -19,7 +19,7 @@ from tacit.results.account import Account
 
 def check_site(path: Path) -> dict[str, Any]:
     """What was found, by name; what would keep this site from taking part is one error that says all of it."""
-    site, agreement, kit = check_own(path)
+    site, agreement, kit, notes = check_own(path)
     if reasons := objections(site, agreement):
         raise InputError("; ".join(reasons))
     state, plan, terms = Account.open(site.ledger).state(), agreement.plan, agreement.terms
@@ -29,7 +29,7 @@ def check_site(path: Path) -> dict[str, Any]:
         "terms": terms.digest,
         "protocol": PROTOCOL,
         "schema": f"{terms.schema_sha256[:12]}…, as agreed",
-        "records": "loaded; within records_max",
+        "records": "; ".join(["loaded", *notes]),
         "server": f"{terms.host}:{terms.port}",
         "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
@@ -50,14 +50,17 @@ def _open(site: Site, terms: str) -> int:
         return sum(begun.terms == terms and not begun.closed for begun in journal.experiments())
 
 
-def check_own(path: Path) -> tuple[Site, Agreement, Kit]:
-    """The site's own affairs: its files, records, identity and kit, whatever it thinks of the study."""
+def check_own(path: Path) -> tuple[Site, Agreement, Kit, tuple[str, ...]]:
+    """The site's own affairs, whatever it thinks of the study: files, records, identity and kit.
+
+    Last are the notes on its records, which are for the site alone.
+    """
     site = read_site(path)
     terms = read_terms(site.study)
     published = terms.published()
     agreement = agree(terms, published)
     Account.open(site.ledger)
-    own_records(site, agreement, published)
+    notes = own_dataset(site, agreement, published).notes
     terms.check_complete()
     if Identity.open(site.identity).public != terms.identities.get(site.name):
         raise InputError(
@@ -66,7 +69,7 @@ def check_own(path: Path) -> tuple[Site, Agreement, Kit]:
         )
     kit = read_kit(site.kit, site.name)
     check_address(kit, agreement.terms)
-    return site, agreement, kit
+    return site, agreement, kit, notes
 
 
 def barriers(site: Site) -> str:
