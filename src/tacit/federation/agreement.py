@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from tacit.data import DataOptions, Facts, check_facts, load, load_unmapped, rea
 from tacit.errors import InputError
 from tacit.federation import PROTOCOL
 from tacit.federation.policy import Site
-from tacit.federation.terms import Terms, schema_hash
+from tacit.federation.terms import Terms, read_terms, schema_hash
 from tacit.privacy.composition import FREE, Cost
 from tacit.results.account import Account
 from tacit.study.build import Part
@@ -91,6 +93,41 @@ def own_records(site: Site, agreement: Agreement, published: Dataset | None = No
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
     check_facts(facts, replace(dataset, name=terms.name, agents=(site.name,), train=(own,), test=None))
     return own
+
+
+@dataclass
+class Prepared:
+    """What a site's files come to: the study and its own records, computed again only where a file has changed."""
+
+    _key: tuple[Any, ...] = ()
+    _agreement: Agreement | None = None
+    _published: Dataset | None = None  # until the site's share is taken out of it
+    _records: Shard | None = None
+
+    def agreement(self, site: Site) -> Agreement:
+        """The study, as the site's own copy of the terms has it now."""
+        terms = read_terms(site.study)
+        key = (site, terms, terms.digest, *_marks(site))
+        if self._agreement is None or key != self._key:
+            published = terms.published()
+            self._agreement, self._published, self._records = agree(terms, published), published, None
+            self._key = key
+        return self._agreement
+
+    def records(self, site: Site) -> Shard:
+        """The site's records, as `own_records` reads them."""
+        agreement = self.agreement(site)
+        if self._records is None:
+            self._records, self._published = own_records(site, agreement, self._published), None
+        return self._records
+
+
+def _marks(site: Site) -> list[Any]:
+    """What changes when the site's schema or its table does."""
+    schema = [Path(site.schema).read_bytes()] if site.schema else []
+    table = Path(site.table)
+    files = [found.stat() for found in (table, *sorted(table.glob("*")))] if site.table and table.exists() else []
+    return [*schema, *((one.st_ino, one.st_size, one.st_ctime_ns) for one in files)]
 
 
 def objections(site: Site, agreement: Agreement, reserved: bool = False) -> list[str]:
