@@ -13,6 +13,7 @@ from typing import Any
 from tacit.errors import InputError
 from tacit.federation import wire
 from tacit.federation.conduct import open_study
+from tacit.federation.confinement import shield
 from tacit.federation.coordinator import FINISHED, Coordinator, sites_file, untold
 from tacit.federation.engine import Engine, Running, hub_address
 from tacit.federation.exchange import SealedExchange
@@ -56,12 +57,12 @@ class Conductor:
 
     def run(self) -> str:
         """Conduct the study; a hub that falls is started again."""
+        shield()
         self.read = {path: path.stat().st_size for path in self._files() if path.exists()}
         with self.folder.locked():
             while True:
                 check_free(self.engine.address)
-                self.engine.try_barriers(self.secrets).require()
-                running = self.engine.start()
+                running = self.engine.start(self.secrets)
                 try:
                     return self._conduct(running)
                 except BrokenLink as error:

@@ -39,8 +39,21 @@ class Engine:
     limit: int  # bytes of a message
     log: Path
 
-    def start(self) -> Running:
-        """A new process, confined, and the link to it."""
+    def start(self, secrets: Mapping[str, Sequence[Path]]) -> Running:
+        """A new process, confined, and the link to it.
+
+        Parameters
+        ----------
+        secrets
+            What it must not be able to open, by name: that is tried first.
+
+        Raises
+        ------
+        InputError
+            Where this machine has no way to keep the process from them.
+        """
+        trial = self.try_barriers(secrets)
+        trial.require()
         link, theirs = pair(self.limit)
         with theirs:
             command = [
@@ -48,7 +61,14 @@ class Engine:
                 *("--address", self.address, "--limit", str(self.limit)),
                 *("--name", self.name, "--peers", ",".join(self.peers)),
             ]
-            process = launch(command, fds=[theirs.fileno()], log=self.log, memory=MEMORY, **self._reach())
+            process = launch(
+                command,
+                fds=[theirs.fileno()],
+                log=self.log,
+                memory=MEMORY,
+                may_lack=list(trial.missing),
+                **self._reach(),
+            )
         return Running(link, process)
 
     def try_barriers(self, secrets: Mapping[str, Sequence[Path]]) -> Trial:

@@ -19,10 +19,11 @@ from tacit.errors import InputError, PrivacyViolation
 from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import Prepared
-from tacit.federation.engine import HUB, Engine, Running
+from tacit.federation.confinement import shield
+from tacit.federation.engine import Engine, Running
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
-from tacit.federation.kits import check_address, read_kit
+from tacit.federation.kits import HUB, check_address, read_kit
 from tacit.federation.link import BrokenLink, Frame, Kind
 from tacit.federation.policy import Site, read_site
 from tacit.federation.release import Release
@@ -102,15 +103,14 @@ def run_vault(
 
     The records are read while the first engine starts: a site that was killed is back the sooner.
     """
+    shield()
     identity = Identity.open(site.identity)
     with _alone(site.state), Journal.open(site.state) as journal:
         agent = SiteAgent(site.path, journal, seed, say, prepared=prepared)
         vault = Vault(site.path, agent, identity, Release(journal), say)
         wait, told = 0.0, False
         while not stop():
-            engine = engine_of(site, prepared)
-            engine.try_barriers(secrets_of(site)).require()
-            running = engine.start()
+            running = engine_of(site, prepared).start(secrets_of(site))
             began = time.monotonic()
             try:
                 if not told:
