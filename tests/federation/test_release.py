@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import PrivacyViolation
-from tacit.federation import at_work, departures, wire
+from tacit.federation import at_work, store, wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.departures import KEPT_BACK, LEFT, PENDING
 from tacit.federation.journal import Journal
@@ -179,7 +179,7 @@ def test_a_process_that_dies_before_it_could_tell_has_sent_it(federation: Federa
 def test_a_busy_journal_does_not_hold_up_what_may_leave(
     federation: Federation, agent: SiteAgent, upload: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "BRIEFLY", 10)
+    monkeypatch.setattr(store, "BRIEFLY", 0.01)
     with agent.journal.alone():
         check(federation, upload)
     assert fates(agent) == [PENDING]  # which counts as left

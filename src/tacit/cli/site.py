@@ -116,19 +116,20 @@ def start(site: Path, seeded: str | None) -> None:
     from tacit.cli.federation import needs_engine  # noqa: PLC0415
 
     needs_engine()
-    from tacit.federation.agreement import objections  # noqa: PLC0415
+    from tacit.federation.agreement import Prepared, objections  # noqa: PLC0415
     from tacit.federation.preflight import check_own  # noqa: PLC0415
     from tacit.federation.vault import run_vault  # noqa: PLC0415
     from tacit.settings.rules import integer  # noqa: PLC0415
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
-    own, agreement, *_ = check_own(site)
+    prepared = Prepared()
+    own, agreement, _ = check_own(site, prepared)
     for reason in objections(own, agreement, reserved=True):
         stderr.print(f"the study will be refused: {reason}", soft_wrap=True, highlight=False)
     if seed is not None:
         stderr.print("noise comes from a seed: this agent protects nobody (non_private: seeded)", style="bold red")
     with stop_signals(lambda sentence: stderr.print("stopping")) as stop:
-        run_vault(own, seed, lambda s: stderr.print(s, soft_wrap=True, highlight=False), stop)
+        run_vault(own, prepared, seed, lambda s: stderr.print(s, soft_wrap=True, highlight=False), stop)
 
 
 @site.command()

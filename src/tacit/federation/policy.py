@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from tacit.algorithms import ALGORITHMS
-from tacit.federation.sections import Key, check_sections, names, read_section, read_toml
+from tacit.federation.sections import Key, check_sections, names, parse_toml, read_file, read_section
 from tacit.privacy.mechanisms.calibrated import MECHANISMS
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.settings.rules import integer, path, real, text
@@ -77,10 +78,14 @@ class Site:
 
 def read_site(where: Path) -> Site:
     """The site in a file; paths in it are relative to its folder."""
-    document = read_toml(where, ADVICE)
+    return _parsed(where, where.resolve().parent, read_file(where, ADVICE))
+
+
+@lru_cache(maxsize=4)  # it is read for every message
+def _parsed(where: Path, here: Path, content: bytes) -> Site:
+    document = parse_toml(where, content)
     check_sections(where, document, tuple(name for name in LAYOUT if name))
     found = {name: read_section(where, document, name, layout) for name, layout in LAYOUT.items()}
-    here = where.resolve().parent
     top, data, budget = found[""], found["data"], found["budget"]
 
     def place(given: str) -> str:

@@ -7,19 +7,20 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.federation import PROTOCOL
-from tacit.federation.agreement import Agreement, agree, objections, own_dataset
+from tacit.federation.agreement import Agreement, Prepared, objections
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
 from tacit.federation.kits import Kit, check_address, read_kit
 from tacit.federation.policy import Site, read_site
-from tacit.federation.terms import read_terms
 from tacit.federation.vault import engine_of, secrets_of
 from tacit.results.account import Account
 
 
 def check_site(path: Path) -> dict[str, Any]:
     """What was found, by name; what would keep this site from taking part is one error that says all of it."""
-    site, agreement, kit, notes = check_own(path)
+    prepared = Prepared()
+    site, agreement, kit = check_own(path, prepared)
+    notes = prepared.dataset(site).notes
     if reasons := objections(site, agreement):
         raise InputError("; ".join(reasons))
     state, plan, terms = Account.open(site.ledger).state(), agreement.plan, agreement.terms
@@ -37,7 +38,7 @@ def check_site(path: Path) -> dict[str, Any]:
         "open_studies": f"{_open(site, terms.digest)} of these terms, of at most {site.accepts.open_studies_max}",
         "coordinator": f"identity {terms.coordinator.fingerprint}",
         "identity": f"{terms.identities[site.name].fingerprint}, as in the terms",
-        "engine": barriers(site),
+        "engine": barriers(site, prepared),
         "certificate": f"valid until {kit.expires:%Y-%m-%d}" + (": renew it soon" if kit.expires_soon else ""),
     }
 
@@ -50,17 +51,12 @@ def _open(site: Site, terms: str) -> int:
         return sum(begun.terms == terms and not begun.closed for begun in journal.experiments())
 
 
-def check_own(path: Path) -> tuple[Site, Agreement, Kit, tuple[str, ...]]:
-    """The site's own affairs, whatever it thinks of the study: files, records, identity and kit.
-
-    Last are the notes on its records, which are for the site alone.
-    """
+def check_own(path: Path, prepared: Prepared) -> tuple[Site, Agreement, Kit]:
+    """The site's own affairs but for its records: files, ledger, identity and kit, whatever it thinks of the study."""
     site = read_site(path)
-    terms = read_terms(site.study)
-    published = terms.published()
-    agreement = agree(terms, published)
+    agreement = prepared.agreement(site)
+    terms = agreement.terms
     Account.open(site.ledger)
-    notes = own_dataset(site, agreement, published).notes
     terms.check_complete()
     if Identity.open(site.identity).public != terms.identities.get(site.name):
         raise InputError(
@@ -68,13 +64,13 @@ def check_own(path: Path) -> tuple[Site, Agreement, Kit, tuple[str, ...]]:
             "other in its place"
         )
     kit = read_kit(site.kit, site.name)
-    check_address(kit, agreement.terms)
-    return site, agreement, kit, notes
+    check_address(kit, terms)
+    return site, agreement, kit
 
 
-def barriers(site: Site) -> str:
+def barriers(site: Site, prepared: Prepared) -> str:
     """What the program that talks to the network cannot do on this machine; where that is not enough, an error."""
-    trial = engine_of(site).try_barriers(secrets_of(site))
+    trial = engine_of(site, prepared).try_barriers(secrets_of(site))
     trial.require()
     shut = ", ".join(barrier.name for barrier in trial.barriers if barrier.holds)
     open_ = ", ".join(barrier.name for barrier in trial.barriers if not barrier.holds)
