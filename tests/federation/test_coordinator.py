@@ -51,15 +51,15 @@ def check(federation: Federation, study: Coordinator, exchange: Local) -> None:
     check_covered(federation, exchange, study.experiment)
 
 
-def test_reports_say_who_is_trusted_with_the_records(tmp_path: Path) -> None:
-    """At the coordinator and at a site, until the engine no longer shares a process with the records."""
+def test_reports_say_what_the_network_sees(tmp_path: Path) -> None:
+    """At the coordinator and at a site."""
     federation = make_federation(tmp_path, {"study": {"rounds": 1}})
     with federation.agents() as agents:
         made = federation.coordinator()
-        assert made.conduct(Local(agents, keep_open), SITES) == FINISHED
+        assert made.conduct(Local(agents, keep_open)) == FINISHED
     for folder in (made.folder, federation.folder("north", made.experiment)):
         ledger = folder.read_ledger()
-        assert DOUBTS["engine"] in guarantee(ledger, ledger_totals(ledger))["unprotected"]
+        assert DOUBTS["carried"] in guarantee(ledger, ledger_totals(ledger))["unprotected"]
 
 
 @pytest.mark.parametrize(
