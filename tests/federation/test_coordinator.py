@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,24 @@ def test_the_order_in_which_sites_are_gathered_does_not_matter(federation: Feder
         study = federation.coordinator()
         assert study.conduct(Local({site: agents[site] for site in ("west", "north", "south")})) == FINISHED
         check_like_replay(federation, study)
+
+
+class Arriving(Local):
+    """Sites that connect one after the other."""
+
+    def present(self) -> Mapping[str, float]:
+        return dict.fromkeys(list(self.agents)[: self.since["looks"]], 0.0)
+
+    def wait(self, seconds: float) -> bool:
+        self.since["looks"] += 1
+        return True
+
+
+def test_the_first_round_waits_for_sites_on_their_way(federation: Federation) -> None:
+    with federation.agents() as agents:
+        study = federation.coordinator()
+        assert study.conduct(Arriving(agents)) == FINISHED
+    assert [row["missing"] for row in read_lines(study.folder.path / "rounds.jsonl")] == [[]] * 4
 
 
 def every_other(exchange: Local, missing: str) -> Any:

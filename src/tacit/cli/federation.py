@@ -161,7 +161,7 @@ def terms(terms: Path, as_json: bool) -> None:
     }
     revoked, missing, digest = (found.pop(name) for name in ("revoked", "missing", "hash"))
     found |= parties | ({"revoked": f"{len(revoked)} identities"} if revoked else {})
-    found["hash"] = grouped(digest) or f"not final: {', '.join(missing) or 'the coordinator'} has no identity yet"
+    found["hash"] = grouped(digest) or f"not final: no identity yet of {', '.join(missing) or 'the coordinator'}"
     for name, value in found.items():
         stdout.print(f"[bold]{name:14}[/] {value}", highlight=False, soft_wrap=True)
 

@@ -22,7 +22,7 @@ def plan_in_words(agreement: Agreement) -> dict[str, str]:
         "algorithm": f"{s.algorithm[0]}, {plan.rounds} rounds" + (f", {draws} noisy steps each" if draws > 1 else ""),
         "model": f"{s.loss}, {facts.features} features x {facts.outputs} outputs",
         "noise": f"{plan.event.mechanism}, multiplier {plan.multiplier:.4g}, added at each site",
-        "epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}, a {facts.unit}",
+        "epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g} for one {facts.unit}",
         "neighbours": NEIGHBOURS[s.adjacency].format(unit=facts.unit),
         "records": f"{terms.settings.total_records:,} in all, declared",
         "schema": f"{terms.schema_sha256[:12]}…" if terms.schema else f"the published data set {terms.data}",
