@@ -35,7 +35,6 @@ def run_demo(out: Path | None, rounds: int, calm: bool, say: Say) -> dict[str, A
         _place(out, say) as root,
         local_federation(root, "mnist14", SITES, study, {"answer_seconds": 5, "ready_seconds": 20}) as demo,
     ):
-        say(f"its files are in {root}" + ("" if out else ", as long as it runs or if it fails"))
         terms = demo.prepare()
         say(f"made identities and kits for {', '.join(SITES)}")
         for site in SITES:
@@ -100,16 +99,21 @@ def _result(demo: LocalFederation, terms: Terms) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _place(out: Path | None, say: Say) -> Iterator[Path]:
-    """The demonstration's folder; a temporary one is removed, unless something went wrong in it."""
-    if out is not None and out.exists():
-        raise InputError(f"{out} exists: choose another folder")
+    """A folder for everything; a temporary one stays where the demonstration fails, for somebody to look into."""
     if out is not None:
+        if out.exists():
+            raise InputError(f"{out} exists: choose another folder")
         out.mkdir(parents=True, mode=0o700)
     root = Path(tempfile.mkdtemp(prefix="tacit-demo-")) if out is None else out.resolve()
+    say(f"all files, and what every process says, are in {root}")
     try:
         yield root
-    except BaseException:
-        say(f"the demonstration has failed: its files are kept in {root}")
+    except Exception:
+        say(f"it failed: the files stay in {root}; {root}/*.txt is what its processes said")
+        raise
+    except BaseException:  # Ctrl-C
+        if out is None:
+            shutil.rmtree(root, ignore_errors=True)
         raise
     if out is None:
-        shutil.rmtree(root)
+        shutil.rmtree(root, ignore_errors=True)
