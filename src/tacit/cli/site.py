@@ -22,7 +22,7 @@ def site() -> None:
 
     \b
     Examples:
-      tacit federation site identity north
+      tacit federation site identity north > north.id
       tacit federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
       tacit federation site check north/site.toml
       tacit federation site start north/site.toml
@@ -41,7 +41,7 @@ def identity(folder: Path, as_json: bool) -> None:
 
     \b
     Examples:
-      tacit federation site identity north
+      tacit federation site identity north > north.id
     """
     from tacit.federation.identity import Identity  # noqa: PLC0415
     from tacit.federation.site_draft import IDENTITY  # noqa: PLC0415
@@ -54,8 +54,8 @@ def identity(folder: Path, as_json: bool) -> None:
         print_json({"identity": str(public), "fingerprint": public.fingerprint, "file": str(path)})
         return
     stdout.print(str(public), soft_wrap=True, highlight=False)
-    stdout.print(f"fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
-    stdout.print(f"{path} is private: nobody else gets it", soft_wrap=True, highlight=False)
+    stderr.print(f"fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
+    stderr.print(f"{path} is the private half: nobody else gets it", soft_wrap=True, highlight=False)
 
 
 @site.command()
@@ -90,13 +90,14 @@ def check(site: Path, as_json: bool) -> None:
     Examples:
       tacit federation site check north/site.toml
     """
+    from tacit.federation.in_words import grouped  # noqa: PLC0415
     from tacit.federation.preflight import check_site  # noqa: PLC0415
 
     found = check_site(site)
     if as_json:
         print_json(found)
         return
-    for name, value in found.items():
+    for name, value in (found | {"hash": grouped(found["hash"])}).items():
         stdout.print(f"[bold]{name.replace('_', ' '):22}[/] {value}", highlight=False, soft_wrap=True)
     stdout.print("nothing was released; 'tacit federation site start' takes part", highlight=False, soft_wrap=True)
 
@@ -170,6 +171,8 @@ def status(site: Path, as_json: bool) -> None:
     print_table(headings, rows, left=4)
     for study in found["studies"]:
         stdout.print(f"{study['experiment'][:8]}  {study['folder']}", soft_wrap=True, highlight=False)
+        if study["model"]:
+            stdout.print(f"{'':8}  model {study['model']}", soft_wrap=True, highlight=False)
 
 
 @site.command()

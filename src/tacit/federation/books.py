@@ -44,7 +44,7 @@ def begin_books(
     begun, aside = beginning(study, reservation), path.with_name(f".{path.name}.new")
     begun["files"] |= files or {}
     opening, *plans = begun["ledger"]
-    doubts = [*opening.get("doubts", ()), "engine"]  # its process has the records, and others reach it
+    doubts = [*opening.get("doubts", ()), "carried"]
     begun["ledger"] = [opening | {"doubts": doubts}, *plans, *map(dict, ledger)]
     shutil.rmtree(aside, ignore_errors=True)  # what a crash left
     RunFolder.create(aside, **begun)

@@ -182,10 +182,9 @@ class Coordinator:
             missing = [site for site in self.wanted if site not in exchange.present()]
             if len(ready) >= self.quorum:
                 enough = enough or time.monotonic()
-            patient = missing and enough and time.monotonic() - enough < GATHER
-            if not self.invited and not patient:
+            patient = missing and (not enough or time.monotonic() - enough < GATHER)
+            if len(self.wanted) < self.quorum or not (self.invited or patient) or not exchange.wait(LOOK):
                 break
-            exchange.wait(LOOK)
             ready = self._joined(exchange, ready)
         return ready
 

@@ -27,7 +27,7 @@ def check_site(path: Path) -> dict[str, Any]:
     return {
         "site": site.name,
         "study": terms.name,
-        "terms": terms.digest,
+        "hash": terms.digest,
         "protocol": PROTOCOL,
         "schema": f"{terms.schema_sha256[:12]}…, as agreed",
         "records": "; ".join(["loaded", *notes]),

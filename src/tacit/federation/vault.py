@@ -19,16 +19,29 @@ from tacit.errors import InputError, PrivacyViolation
 from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import Prepared
+from tacit.federation.at_work import study_folder
 from tacit.federation.confinement import shield
 from tacit.federation.engine import Engine, Running
+from tacit.federation.final_model import keep_evidence
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
 from tacit.federation.kits import HUB, check_address, read_kit
 from tacit.federation.link import BrokenLink, Frame, Kind
+from tacit.federation.messages import Close, Invitation
 from tacit.federation.policy import Site, read_site
 from tacit.federation.release import Release
-from tacit.federation.seal import OVERHEAD, OtherTerms, Unsealed, open_question, reply_header, seal_answer
+from tacit.federation.seal import (
+    HANDSHAKE,
+    OVERHEAD,
+    Opened,
+    OtherTerms,
+    Unsealed,
+    open_question,
+    reply_header,
+    seal_answer,
+)
 from tacit.federation.terms import Terms, read_terms
+from tacit.results.folder import RunFolder
 
 LOOK = 0.5  # seconds between two looks at what else there is to do
 STEADY = 5.0  # seconds that an engine must have run to be started again at once
@@ -68,10 +81,14 @@ class Vault:
                 site=site.name,
                 terms=bytes.fromhex(terms.digest),
             )
+            self._look_inside(site, terms, opened)
         except OtherTerms as other:
             body = self.agent.refuse(reply_header(sealed).experiment.hex(), str(other))
         except Unsealed as error:
             self._drop(error)
+            return None
+        except OSError as error:  # the coordinator asks again
+            self.say(f"the signature under the model cannot be kept ({error}): nothing is answered")
             return None
         else:
             body = self.agent.answer(opened.body)
@@ -82,6 +99,20 @@ class Vault:
             return None
         self.answered = time.time()
         return seal_answer(body, reply_header(sealed), self.identity, terms.coordinator)
+
+    def _look_inside(self, site: Site, terms: Terms, opened: Opened) -> None:
+        """Inside and outside of an envelope agree, and what the coordinator signs as the final model is kept."""
+        try:
+            message = wire.question(opened.body, self.agent.limit)
+        except wire.Malformed:
+            return  # which the agent refuses
+        if message.experiment != opened.header.experiment.hex():
+            raise Unsealed("a question is about another study than its envelope")
+        if isinstance(message, Invitation) != (opened.header.version == HANDSHAKE):
+            raise Unsealed(f"a question is of version {opened.header.version}: only invitations are of {HANDSHAKE}")
+        place = study_folder(site, message.experiment)
+        if isinstance(message, Close) and place.exists():
+            keep_evidence(RunFolder.open(place), opened, terms.coordinator, self.identity.public)
 
     def _terms(self, site: Site) -> Terms:
         """The site's own copy of the terms, read again where it has changed."""
