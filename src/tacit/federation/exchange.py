@@ -11,6 +11,9 @@ from tacit.federation.link import Frame, Kind, Link
 from tacit.federation.seal import HANDSHAKE, QUESTION, Header, Unsealed, open_answer, reply_header, seal_question
 from tacit.federation.terms import Terms
 
+AT_ONCE = 256  # frames that are taken before there is another look at the clock
+CALM = 1.0  # seconds between two connections of one site, the second of which counts as the first
+
 
 @dataclass
 class Pending:
@@ -40,6 +43,7 @@ class SealedExchange:
     listening: bool = False
     heard: float = field(default_factory=time.monotonic)  # when the engine last gave a sign of life
     _present: dict[str, float] = field(default_factory=dict)
+    _since: dict[str, float] = field(default_factory=dict)
     _pending: dict[str, Pending] = field(default_factory=dict)
     _answers: dict[str, bytes] = field(default_factory=dict)
     _posted: dict[str, bytes | None] = field(default_factory=dict)
@@ -90,12 +94,13 @@ class SealedExchange:
         self.link.send(Frame(Kind.MESSAGE, site, sealed))
 
     def _take(self, seconds: float) -> None:
-        """Everything that is there; where nothing is, wait for the first of it."""
-        frame = self.link.receive(max(0.0, seconds))
-        while frame is not None:
+        """What is there; where nothing is, wait for the first of it. An engine that never stops is not listened to."""
+        for number in range(AT_ONCE):
+            frame = self.link.receive(0.0 if number else max(0.0, seconds))
+            if frame is None:
+                return
             self.heard = time.monotonic()
             self._handle(frame)
-            frame = self.link.receive(0.0)
 
     def _handle(self, frame: Frame) -> None:
         site = frame.peer
@@ -103,12 +108,19 @@ class SealedExchange:
             case Kind.LISTENING:
                 self.listening = True
             case Kind.UP if site in self.terms.sites:
-                self._present[site] = time.monotonic()
+                self._connect(site)
             case Kind.DOWN:
                 self._present.pop(site, None)
                 self._lose(site)
             case Kind.MESSAGE:
                 self._answer(site, frame.data)
+
+    def _connect(self, site: str) -> None:
+        """An engine that has a site come and go without end must not have it invited each time."""
+        now, before = time.monotonic(), self._since.get(site)
+        if before is None or now - before > CALM:
+            self._since[site] = now
+        self._present[site] = self._since[site]
 
     def _answer(self, site: str, data: bytes) -> None:
         pending = self._pending.get(site)
