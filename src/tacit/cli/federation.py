@@ -13,8 +13,8 @@ from click.exceptions import Exit
 from tacit import api
 from tacit.cli.federation_watch import FederationWatch
 from tacit.cli.group import NearestGroup
-from tacit.cli.output import print_json, print_result, stderr, stdout
-from tacit.cli.site import site
+from tacit.cli.output import print_json, print_result, print_sentence, stderr, stdout
+from tacit.cli.site import AUDIT, LOG, site
 from tacit.errors import InputError
 from tacit.results.files import write_text
 from tacit.settings.rules import counts, integer, real
@@ -163,9 +163,18 @@ def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> 
 @click.option("--out", type=click.Path(path_type=Path), help="the run folder [default: runs/federation-NAME]")
 @click.option("--identity", type=click.Path(path_type=Path), help="the coordinator's [default: beside the terms]")
 @click.option("--without", multiple=True, metavar="SITE", help="go on without this site for good; may be repeated")
+@LOG
+@AUDIT
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
 def run(
-    terms: Path, kits: Path, out: Path | None, identity: Path | None, without: tuple[str, ...], as_json: bool
+    terms: Path,
+    kits: Path,
+    out: Path | None,
+    identity: Path | None,
+    without: tuple[str, ...],
+    log: Path | None,
+    audit: str,
+    as_json: bool,
 ) -> None:
     """Run a study: wait for the sites, train, and go on after whatever happens.
 
@@ -182,14 +191,20 @@ def run(
     needs_engine()
     from tacit.federation.conductor import conduct  # noqa: PLC0415
     from tacit.federation.coordinator import FINISHED  # noqa: PLC0415
+    from tacit.federation.logs import audited, check_audit, logged  # noqa: PLC0415
     from tacit.federation.summary import federated  # noqa: PLC0415
     from tacit.federation.terms import read_terms  # noqa: PLC0415
 
     read = read_terms(terms)
     own = identity or terms.resolve().parent / IDENTITY
     place = out or Path("runs") / f"federation-{read.name}"
-    with stop_signals(stderr.print) as stop, FederationWatch(stderr) as watch:
-        folder, outcome = conduct(read, kits, own, place, watch.say, stop, watch.line, without)
+    with (
+        logged(log, print_sentence) as say,
+        audited(check_audit("--audit", audit), "coordinator") as note,
+        stop_signals(say) as stop,
+        FederationWatch(stderr, say, lines=log is not None) as watch,
+    ):
+        folder, outcome = conduct(read, kits, own, place, say, stop, watch.line, without, note)
     if outcome != FINISHED:
         stderr.print("stopped: the same command goes on from here", soft_wrap=True, highlight=False)
         raise Exit(130)

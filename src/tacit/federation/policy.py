@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.algorithms import ALGORITHMS
+from tacit.federation.logs import check_audit
 from tacit.federation.sections import Key, check_sections, names, read_section, read_toml
 from tacit.privacy.mechanisms.calibrated import MECHANISMS
 from tacit.privacy.sensitivity import ADJACENCIES
@@ -38,7 +39,9 @@ LAYOUT: dict[str, dict[str, Key]] = {
         "rounds_max": Key(integer(1), 10_000),
         "open_studies_max": Key(integer(1), 1),
     },
+    "logging": {"audit": Key(check_audit, "")},
 }
+OPTIONAL = ("logging",)
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,14 @@ class Site:
     ledger: Path  # of these records, over all studies
     state: Path  # journal and study folders: private
     accepts: Accepts
+    audit: str  # where a line goes for everything that leaves: nowhere, or to syslog
 
 
 def read_site(where: Path) -> Site:
     """The site in a file; paths in it are relative to its folder."""
     document = read_toml(where, ADVICE)
     check_sections(where, document, tuple(name for name in LAYOUT if name))
-    found = {name: read_section(where, document, name, layout) for name, layout in LAYOUT.items()}
+    found = {name: read_section(where, document, name, layout, name in OPTIONAL) for name, layout in LAYOUT.items()}
     here = where.resolve().parent
     top, data, budget = found[""], found["data"], found["budget"]
 
@@ -102,6 +106,7 @@ def read_site(where: Path) -> Site:
         ledger=here / budget["ledger"],
         state=here / budget["state"],
         accepts=Accepts(**found["accept"]),
+        audit=found["logging"]["audit"],
     )
 
 
@@ -132,4 +137,7 @@ adjacency = ["{adjacency}"]    # what neighbouring data sets are: add-remove or 
 algorithms = ["{algorithm}"]
 rounds_max = {rounds_max}
 open_studies_max = 1       # of the same terms at one time: every invitation sets a whole plan aside
+
+# [logging]
+# audit = "syslog"         # a line of JSON for everything that leaves, is refused or dropped; or "syslog:/a/socket"
 """
