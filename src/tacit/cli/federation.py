@@ -14,7 +14,7 @@ from tacit import api
 from tacit.cli.federation_watch import FederationWatch
 from tacit.cli.group import NearestGroup
 from tacit.cli.output import print_json, print_result, print_sentence, stderr, stdout
-from tacit.cli.site import AUDIT, LOG, site
+from tacit.cli.site import AUDIT, LOG, TOKEN, serve_vitals, site
 from tacit.errors import InputError
 from tacit.results.files import write_text
 from tacit.settings.rules import counts, integer, real
@@ -213,6 +213,26 @@ def run(
         print_json({"outcome": outcome, **federated(folder), **finished.summary})
     else:
         print_result(finished)
+
+
+@federation.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--listen", default="127.0.0.1:9465", show_default=True, metavar="HOST:PORT", help="the address")
+@TOKEN
+def serve(run: Path, listen: str, token: str | None) -> None:
+    """Serve the health of the command that works in a RUN folder, its metrics for Prometheus, and a live page.
+
+    /health and /metrics are for any program of this machine, the page for those who have the token. On an address that
+    is not loopback, everything needs the token, and nothing is encrypted. Ctrl-C ends it.
+
+    \b
+    Examples:
+      tacit federation serve runs/federation-study
+      curl http://127.0.0.1:9465/metrics
+    """
+    from tacit.dashboard.vitals import RunWatch  # noqa: PLC0415
+
+    serve_vitals(RunWatch(run), listen, token)
 
 
 @federation.command()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -14,7 +15,11 @@ from tacit.settings.rules import real
 from tacit.stopping import stop_signals
 from tacit.views.tables import format_bytes, format_epsilon
 
+if TYPE_CHECKING:
+    from tacit.dashboard.station import Watch
+
 SITE = click.argument("site", default="site.toml", type=click.Path(path_type=Path))
+TOKEN = click.option("--token", metavar="TEXT", help="what the page asks visitors for [default: a random one]")
 LOG = click.option(
     "--log", type=click.Path(path_type=Path), help="write to this file, ten of 10 MB at most [default: stderr]"
 )
@@ -37,6 +42,7 @@ def site() -> None:
       tacit federation site check north/site.toml
       tacit federation site start north/site.toml
       tacit federation site status north/site.toml
+      tacit federation site serve north/site.toml
       tacit federation site transcript north/site.toml
     """
 
@@ -270,3 +276,44 @@ def close(experiment: str, site: Path) -> None:
 
     name = close_study(site, experiment)
     stdout.print(f"{name} is closed: nothing more is answered in it", soft_wrap=True, highlight=False)
+
+
+@site.command()
+@SITE
+@click.option("--listen", default="127.0.0.1:9464", show_default=True, metavar="HOST:PORT", help="the address")
+@TOKEN
+def serve(site: Path, listen: str, token: str | None) -> None:
+    """Serve the agent's health, its metrics for Prometheus, and a live page of what this site sends.
+
+    The agent itself opens no network socket. This command reads its files, and a confined program answers: /health and
+    /metrics for any program of this machine, and the page for those who have the token. On an address that is not
+    loopback, everything needs the token, and nothing is encrypted. Ctrl-C ends it.
+
+    \b
+    Examples:
+      tacit federation site serve north/site.toml
+      curl http://127.0.0.1:9464/health
+    """
+    from tacit.dashboard.vitals import SiteWatch  # noqa: PLC0415
+
+    serve_vitals(SiteWatch(site), listen, token)
+
+
+def serve_vitals(watch: Watch, listen: str, token: str | None) -> None:
+    """Serve what a watch sees, until Ctrl-C."""
+    from tacit.dashboard.guard import is_loopback  # noqa: PLC0415
+    from tacit.dashboard.station import bind_station  # noqa: PLC0415
+
+    watch.vitals()  # files that cannot be read are an error here
+    station = bind_station(watch, listen, token)
+    if not is_loopback(station.host):
+        print_sentence(
+            f"warning: {station.host} is not loopback: other machines can reach it, they need the token, and what they "
+            "get is not encrypted"
+        )
+    stdout.print(f"page     {station.page}", soft_wrap=True, highlight=False)
+    stdout.print(f"health   {station.base}/health", soft_wrap=True, highlight=False)
+    stdout.print(f"metrics  {station.base}/metrics  (Ctrl-C ends it)", soft_wrap=True, highlight=False)
+    sys.stdout.flush()
+    with stop_signals(lambda sentence: None) as stop:
+        station.serve(stop)

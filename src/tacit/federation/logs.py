@@ -123,7 +123,7 @@ class _Lossy(logging.Handler):
 
 class _Rotated(_Lossy, RotatingFileHandler):
     def _open(self) -> IO[str]:  # type: ignore[override]
-        return open(self.baseFilename, self.mode, encoding="utf-8", opener=_private)  # noqa: PTH123, SIM115
+        return open(self.baseFilename, self.mode, encoding="utf-8", opener=_private)
 
 
 class _System(_Lossy, SysLogHandler):
