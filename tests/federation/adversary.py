@@ -250,7 +250,9 @@ def descendants(pid: int) -> list[int]:
 
 def carrier_of(pid: int) -> int:
     """The engine's program among a process's descendants."""
-    found = [each for each in descendants(pid) if "nvflare.carrier" in _command(each) and "import sys" not in _command(each)]
+    found = [
+        each for each in descendants(pid) if "nvflare.carrier" in _command(each) and "import sys" not in _command(each)
+    ]
     return found[-1]
 
 

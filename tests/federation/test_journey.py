@@ -145,10 +145,10 @@ def test_the_page_can_be_followed(reader: Reader) -> None:
 
     for name in ("north", "south", "west"):
         place = reader.folder / name / "site.toml"
-        status = site_status(place)
-        assert status["total_epsilon"] == 8.0
-        assert status["epsilon_used"] == pytest.approx(3.0, rel=1e-3)
-        (study,) = status["studies"]
+        found_status = site_status(place)
+        assert found_status["total_epsilon"] == 8.0
+        assert found_status["epsilon_used"] == pytest.approx(3.0, rel=1e-3)
+        (study,) = found_status["studies"]
         assert (study["study"], study["rounds"], study["non_private"]) == ("biopsies", 20, "")
         assert study["closed"] and 2.99 < study["spent_epsilon"] <= 3.0
         for file in ("report.html", "model.npz", "ledger.jsonl"):

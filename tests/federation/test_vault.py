@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ class Parties:
     vaults: dict[str, Vault]
     said: list[str] = field(default_factory=list)
 
-    def seal(self, message: Question, site: str = "north", by: Identity | None = None, **changed: object) -> bytes:
+    def seal(self, message: Question, site: str = "north", by: Identity | None = None, **changed: Any) -> bytes:
         """A question as the coordinator seals it, or somebody else, or with another header."""
         terms = bytes.fromhex(self.federation.terms.digest)
         version = HANDSHAKE if isinstance(message, Invitation) else 1

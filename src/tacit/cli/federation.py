@@ -13,8 +13,8 @@ from click.exceptions import Exit
 from tacit import api
 from tacit.cli.federation_watch import FederationWatch
 from tacit.cli.group import NearestGroup
-from tacit.cli.output import print_json, print_result, stderr, stdout
-from tacit.cli.site import site
+from tacit.cli.output import print_json, print_result, print_sentence, stderr, stdout
+from tacit.cli.site import AUDIT, LOG, TOKEN, serve_vitals, site
 from tacit.errors import InputError
 from tacit.results.files import write_text
 from tacit.settings.rules import counts, integer, real
@@ -200,9 +200,18 @@ def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> 
 @click.option("--out", type=click.Path(path_type=Path), help="the run folder [default: runs/federation-NAME]")
 @click.option("--identity", type=click.Path(path_type=Path), help="the coordinator's [default: beside the terms]")
 @click.option("--without", multiple=True, metavar="SITE", help="go on without this site for good; may be repeated")
+@LOG
+@AUDIT
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
 def run(
-    terms: Path, kits: Path, out: Path | None, identity: Path | None, without: tuple[str, ...], as_json: bool
+    terms: Path,
+    kits: Path,
+    out: Path | None,
+    identity: Path | None,
+    without: tuple[str, ...],
+    log: Path | None,
+    audit: str,
+    as_json: bool,
 ) -> None:
     """Run a study: wait for the sites, train, and go on after whatever happens.
 
@@ -219,14 +228,20 @@ def run(
     needs_engine()
     from tacit.federation.conductor import conduct  # noqa: PLC0415
     from tacit.federation.coordinator import FINISHED  # noqa: PLC0415
+    from tacit.federation.logs import audited, check_audit, logged  # noqa: PLC0415
     from tacit.federation.summary import federated  # noqa: PLC0415
     from tacit.federation.terms import read_terms  # noqa: PLC0415
 
     read = read_terms(terms)
     own = identity or terms.resolve().parent / IDENTITY
     place = out or Path("runs") / f"federation-{read.name}"
-    with stop_signals(stderr.print) as stop, FederationWatch(stderr) as watch:
-        folder, outcome = conduct(read, kits, own, place, watch.say, stop, watch.line, without)
+    with (
+        logged(log, print_sentence) as say,
+        audited(check_audit("--audit", audit), "coordinator") as note,
+        stop_signals(say) as stop,
+        FederationWatch(stderr, say, lines=log is not None) as watch,
+    ):
+        folder, outcome = conduct(read, kits, own, place, say, stop, watch.line, without, note)
     if outcome != FINISHED:
         stderr.print("stopped: the same command goes on from here", soft_wrap=True, highlight=False)
         raise Exit(130)
@@ -235,6 +250,26 @@ def run(
         print_json({"outcome": outcome, **federated(folder), **finished.summary})
     else:
         print_result(finished)
+
+
+@federation.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--listen", default="127.0.0.1:9465", show_default=True, metavar="HOST:PORT", help="the address")
+@TOKEN
+def serve(run: Path, listen: str, token: str | None) -> None:
+    """Serve the health of the command that works in a RUN folder, its metrics for Prometheus, and a live page.
+
+    /health and /metrics are for any program of this machine, the page for those who have the token. On an address that
+    is not loopback, everything needs the token, and nothing is encrypted. Ctrl-C ends it.
+
+    \b
+    Examples:
+      tacit federation serve runs/federation-study
+      curl http://127.0.0.1:9465/metrics
+    """
+    from tacit.dashboard.vitals import RunWatch  # noqa: PLC0415
+
+    serve_vitals(RunWatch(run), listen, token)
 
 
 @federation.command()

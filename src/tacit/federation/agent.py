@@ -189,6 +189,11 @@ class SiteAgent:
             return self._refuse(Refusal(experiment, name, reason[:LONGEST_REASON]), [f"refused: {reason}"])
 
     @property
+    def study(self) -> str:
+        """The study at work; nothing where none is."""
+        return self._at_work.experiment.study if self._at_work else ""
+
+    @property
     def limit(self) -> int:
         """The longest message a site reads: a header and the parameters of the study at work."""
         return wire.HEADER_LIMIT + 1024 + (self._at_work.agreement.zero.nbytes if self._at_work else 0)

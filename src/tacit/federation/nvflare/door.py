@@ -142,7 +142,7 @@ def _leave_before(manager: conn_manager.ConnManager, name: str) -> None:
         old.conn.close()
 
 
-class Door(CoreCell):  # type: ignore[misc]  # NVFlare has no types
+class Door(CoreCell):
     """A cell that hands over messages of its one topic from the peers it knows.
 
     Parameters
