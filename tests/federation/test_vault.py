@@ -191,7 +191,8 @@ def test_the_model_is_kept_with_the_coordinators_signature(parties: Parties) -> 
 
     kept = json.loads((folder.path / FILE).read_text())
     south = str(parties.sites["south"].public)
-    for changed in ({"coordinator": south}, {"site": south}, {"close": "AAAA"}, {"signed": {}}, {"close": 7}):
+    changes: list[dict[str, Any]] = [{"coordinator": south}, {"site": south}, {"close": "AAAA"}, {"signed": {}}]
+    for changed in (*changes, {"close": 7}):
         (folder.path / FILE).write_text(json.dumps(kept | changed))
         with pytest.raises(InputError, match="shows no signature"):
             signer(folder, EXPERIMENT, terms)
