@@ -23,8 +23,9 @@ from tacit.algorithms import Upload
 from tacit.algorithms.server import Received
 from tacit.errors import InputError
 from tacit.federation import agent as agent_module
+from tacit.federation import agreement as agreement_module
 from tacit.federation import conduct, wire
-from tacit.federation.agreement import agree, own_records
+from tacit.federation.agreement import agree, own_dataset
 from tacit.federation.coordinator import FINISHED, sites_file
 from tacit.federation.messages import Answer
 from tacit.federation.policy import read_site
@@ -62,10 +63,10 @@ def quicker(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     for name, cached in (("read_site", once(read_site)), ("read_terms", once(read_terms)), ("agree", once(agree))):
-        for module in (agent_module, conduct, helpers):
+        for module in (agent_module, agreement_module, conduct, helpers):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, cached)
-    monkeypatch.setattr(agent_module, "own_records", once(own_records))
+    monkeypatch.setattr(agreement_module, "own_dataset", once(own_dataset))
 
 
 @contextmanager

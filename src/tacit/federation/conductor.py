@@ -14,7 +14,7 @@ from tacit.errors import InputError
 from tacit.federation import wire
 from tacit.federation.conduct import open_study
 from tacit.federation.confinement import shield
-from tacit.federation.coordinator import FINISHED, Coordinator, sites_file, untold
+from tacit.federation.coordinator import FINISHED, Coordinator, sites_file
 from tacit.federation.engine import Engine, Running, hub_address
 from tacit.federation.exchange import SealedExchange
 from tacit.federation.identity import Identity
@@ -190,7 +190,7 @@ def conduct(
     coordinator = open_study(terms, out.resolve(), without)
     if coordinator.without:
         say(f"left out of this study: {', '.join(coordinator.without)}")
-    if coordinator.folder.finished and not untold(coordinator.folder):
+    if coordinator.folder.finished and not coordinator.untold:
         return coordinator.folder, FINISHED
     known = issued(kits)
     peers = [f"{site}={known[site]}" for site in coordinator.agents if site in known]
