@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -25,8 +26,12 @@ from typing import Any
 import numpy as np
 import psutil
 
+from tacit.federation.agreement import agree, own_records
+from tacit.federation.policy import read_site
+from tacit.federation.replay import participation, replay
 from tacit.federation.terms import read_terms
-from tacit.results.folder import read_lines
+from tacit.results.files import read_arrays
+from tacit.results.folder import RunFolder, read_lines
 
 try:
     from tacit.federation.local_cluster import LocalFederation
@@ -59,6 +64,10 @@ class Slow(threading.Thread):
         self.port, self.delay, self.rate = port, delay, rate
 
     def run(self) -> None:
+        while True:  # the version before wants the port to be free everywhere when it begins
+            with contextlib.suppress(OSError), socket.create_connection((HUB_HOST, self.port)):
+                break
+            time.sleep(0.1)
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
@@ -131,6 +140,16 @@ class Watched(LocalFederation):
             kept[place:place] = ['table = "table.csv"', 'schema = "schema.toml"', declared]
             site.write_text("\n".join(kept) + "\n")
         return terms
+
+    def same_as_simulation(self) -> bool:
+        """As for published records, with those of the tables."""
+        if not self.tables:
+            return super().same_as_simulation()
+        agreement, folder = agree(read_terms(self.terms)), RunFolder.open(self.run)
+        shards = [own_records(read_site(self.site(name)), agreement) for name in self.sites]
+        replayed = replay(agreement, shards, self.seed or 0, participation(folder))
+        kept = read_arrays(folder.checkpoints / f"{agreement.part.batch.algorithm}.npz")
+        return np.array_equal(replayed.w, kept["w"]) and np.array_equal(replayed.lam, kept["server_lam"])
 
     def start_coordinator(self, **variables: str) -> None:
         if self.slow is None:
@@ -231,7 +250,10 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
         federation.wait(given.rounds)
         seconds = time.monotonic() - clock
         carried, (site, hub) = loopback() - bytes_before, [need.found() for need in needs]
+        closing = Needs(federation.agents["site-00"].pid)
+        closing.start()
         federation.finish()
+        site |= {f"{name}_closing": most for name, most in closing.found().items() if name.endswith("max")}
         rows, times = round_rows(federation)
     finally:
         federation.stop()
@@ -250,7 +272,7 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
         "carried_bytes_a_round_and_site": round(carried / (given.rounds - done) / given.sites),
         "site": site,
         "coordinator": hub,
-        "identical_to_simulation": None if given.table else federation.same_as_simulation(),
+        "identical_to_simulation": federation.same_as_simulation(),
     }
 
 
