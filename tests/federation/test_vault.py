@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ class Parties:
     vaults: dict[str, Vault]
     said: list[str] = field(default_factory=list)
 
-    def seal(self, message: Question, site: str = "north", by: Identity | None = None, **changed: object) -> bytes:
+    def seal(self, message: Question, site: str = "north", by: Identity | None = None, **changed: Any) -> bytes:
         """A question as the coordinator seals it, or somebody else, or with another header."""
         terms = bytes.fromhex(self.federation.terms.digest)
         version = HANDSHAKE if isinstance(message, Invitation) else 1
@@ -190,8 +191,15 @@ def test_the_model_is_kept_with_the_coordinators_signature(parties: Parties) -> 
 
     kept = json.loads((folder.path / FILE).read_text())
     south = str(parties.sites["south"].public)
-    for changed in ({"coordinator": south}, {"site": south}, {"close": "AAAA"}, {"signed": {}}, {"close": 7}):
-        (folder.path / FILE).write_text(json.dumps(kept | changed))
+    parts: list[dict[str, Any]] = [
+        {"coordinator": south},
+        {"site": south},
+        {"close": "AAAA"},
+        {"signed": 3},
+        {"close": 7},
+    ]
+    for part in parts:
+        (folder.path / FILE).write_text(json.dumps(kept | part))
         with pytest.raises(InputError, match="shows no signature"):
             signer(folder, EXPERIMENT, terms)
     (folder.path / FILE).write_text(json.dumps(kept))

@@ -20,11 +20,11 @@ from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import agree
 from tacit.federation.at_work import study_folder
-from tacit.federation.engine import HUB, Engine, Running
+from tacit.federation.engine import Engine, Running
 from tacit.federation.final_model import keep_evidence
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
-from tacit.federation.kits import check_address, read_kit
+from tacit.federation.kits import HUB, check_address, read_kit
 from tacit.federation.link import BrokenLink, Frame, Kind
 from tacit.federation.messages import Close, Invitation
 from tacit.federation.policy import Site, read_site
