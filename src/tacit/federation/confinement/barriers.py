@@ -37,8 +37,8 @@ _MEANING = {
     "ports": "listen on a TCP port",
 }
 _CHOICES = (
-    "allow user namespaces (sysctl kernel.unprivileged_userns_clone or user.max_user_namespaces, an AppArmor profile on "
-    "Ubuntu, or the container's seccomp profile); use Linux 5.13 or later with Landlock; elsewhere than on Linux, a "
+    "allow user namespaces (sysctl kernel.unprivileged_userns_clone or user.max_user_namespaces, an AppArmor profile "
+    "on Ubuntu, or the container's seccomp profile); use Linux 5.13 or later with Landlock; elsewhere than on Linux, a "
     "virtual machine with Linux"
 )
 
