@@ -132,8 +132,8 @@ def test_the_page_can_be_followed(reader: Reader) -> None:
                 reader.type(line)
     assert len(reader.agents) == 3
     assert reader.said["tacit federation site transcript north/site.toml"].endswith("the ledgers cover all of it\n")
-    status = reader.said["tacit federation site status north/site.toml"]
-    assert "epsilon 3 of 8" in status and "model signed by the coordinator" in status
+    told = reader.said["tacit federation site status north/site.toml"]
+    assert "epsilon 3 of 8" in told and "model signed by the coordinator" in told
     terms, check = (reader.said[f"tacit federation {words}"] for words in ("terms federation.toml", CHECK))
     (digest,) = re.findall(r"^hash +((?:[0-9a-f]{4} ?){16})$", terms, re.MULTILINE)
     assert re.findall(r"^hash +(.*)$", check, re.MULTILINE) == [digest]  # what people compare by telephone

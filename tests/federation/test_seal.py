@@ -420,15 +420,15 @@ def test_what_is_no_record_shows_nothing(we: Parties) -> None:
                 shown(record | {name: bad})
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Sealed(Local):
     """An engine in one process that carries sealed messages, as coordinator and vault would use it."""
 
-    parties: dict[str, Identity] = field(default_factory=dict)
-    experiment: str = ""
-    terms: bytes = b""
-    versions: dict[str, int] = field(default_factory=dict)
+    parties: dict[str, Identity]
+    experiment: str
+    terms: bytes
     seen: list[Header] = field(default_factory=list)  # what an engine can read
+    versions: dict[str, int] = field(default_factory=dict)
 
     def agreed(self, site: str, version: int) -> None:
         self.versions[site] = version

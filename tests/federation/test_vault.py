@@ -191,9 +191,15 @@ def test_the_model_is_kept_with_the_coordinators_signature(parties: Parties) -> 
 
     kept = json.loads((folder.path / FILE).read_text())
     south = str(parties.sites["south"].public)
-    changes: list[dict[str, Any]] = [{"coordinator": south}, {"site": south}, {"close": "AAAA"}, {"signed": {}}]
-    for changed in (*changes, {"close": 7}):
-        (folder.path / FILE).write_text(json.dumps(kept | changed))
+    parts: list[dict[str, Any]] = [
+        {"coordinator": south},
+        {"site": south},
+        {"close": "AAAA"},
+        {"signed": 3},
+        {"close": 7},
+    ]
+    for part in parts:
+        (folder.path / FILE).write_text(json.dumps(kept | part))
         with pytest.raises(InputError, match="shows no signature"):
             signer(folder, EXPERIMENT, terms)
     (folder.path / FILE).write_text(json.dumps(kept))

@@ -124,8 +124,13 @@ def enrol(terms: Path, site: str, identity: str) -> None:
 
     public = read_public(identity)
     text = with_identity(read_terms(terms), site, public)
+    before = terms.read_text(encoding="utf-8")
     write_text(terms, text)
-    read = read_terms(terms)
+    try:
+        read = read_terms(terms)
+    except InputError:
+        write_text(terms, before)
+        raise
     stdout.print(f"{site}: fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
     left = [name for name in read.sites if name not in read.identities]
     rest = (
