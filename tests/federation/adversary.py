@@ -6,9 +6,14 @@ Nothing here uses NVFlare's cells. A frame is a prefix of 16 bytes, headers and 
 from __future__ import annotations
 
 import contextlib
+import datetime
+import os
 import queue
+import shutil
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +23,10 @@ from typing import Any
 
 import grpc
 import msgpack
-import tomli_w
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tacit.federation import PROTOCOL
 from tacit.federation.identity import Identity
@@ -78,6 +86,12 @@ def message(origin: str, destination: str, payload: bytes, **more: Any) -> bytes
     return frame(DATA, {f"cn__{name}": value for name, value in head.items()}, payload)
 
 
+def giant(origin: str, destination: str, size: int) -> bytes:
+    """A message of this many zeros, copied as seldom as possible."""
+    empty = message(origin, destination, b"")
+    return b"".join([(len(empty) + size).to_bytes(4, "big"), empty[4:], bytes(size)])
+
+
 def wrapped(data: bytes) -> bytes:
     """The message of gRPC's that carries a frame: field 1 is a number, field 2 the bytes."""
     size, length = len(data), bytearray()
@@ -112,12 +126,11 @@ class Stream:
         self.open = True
 
     def send(self, *frames: bytes) -> None:
-        """As long as the stream is open; one that is not read holds up the sender."""
+        """As long as the stream is open; what is not read in time is lost."""
         for each in frames:
-            while self.open:
+            if self.open:
                 with contextlib.suppress(queue.Full):
-                    self.out.put(wrapped(each), timeout=0.1)
-                    break
+                    self.out.put(wrapped(each), timeout=0.2)
 
     def messages(self) -> list[bytes]:
         """The payloads of the messages that have come."""
@@ -223,6 +236,16 @@ class Tables(LocalFederation):
         provision(terms, self.kits)
         return terms
 
+    def start_coordinator(self, **variables: str) -> None:
+        """With at most 1,024 files, as most systems give a process."""
+        words = ("federation", "run", str(self.terms), "--kits", str(self.kits), "--out", str(self.run), "--json")
+        command = ["sh", "-c", 'ulimit -n 1024; exec "$@"', "sh", sys.executable, "-m", "tacit", *words]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | variables
+        with (self.root / "coordinator.txt").open("ab") as log:
+            self.coordinator = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment
+            )
+
     @property
     def address(self) -> str:
         terms = read_terms(self.terms)
@@ -284,17 +307,45 @@ def sockets_of(pid: int) -> list[tuple[str, str, str]]:
     return found
 
 
-def half_open(address: str, count: int, say: bytes = b"\x16\x03\x01") -> list[socket.socket]:
-    """Connections that say three bytes and no more."""
+def half_open(address: str, count: int) -> list[socket.socket]:
+    """Connections that say three bytes of a handshake and no more."""
     host, _, port = address.rpartition(":")
-    found = []
-    for _ in range(count):
+    found = [socket.socket() for _ in range(count)]
+    for each in found:
+        each.setblocking(False)
+        each.connect_ex((socket.gethostbyname(host), int(port)))
+    time.sleep(0.5)
+    for each in found:
         with contextlib.suppress(OSError):
-            each = socket.create_connection((host, int(port)), 1.0)
-            found.append(each)
-            each.send(say)
+            each.send(b"\x16\x03\x01")
     return found
 
 
-CELLNET = "cn__"
-_ = tomli_w
+def forged_kit(place: Path, model: Path, name: str, signer: Path | None, days: int = 90) -> Path:
+    """A copy of a kit with another certificate: of this name, signed by whoever has a certificate, or by itself."""
+    shutil.copytree(model, place)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    issuer, issuer_key = subject, key
+    if signer is not None:
+        own, secret = sorted(signer.glob("*.crt"))[-1], next(signer.glob("*.key"))
+        issuer = x509.load_pem_x509_certificate(own.read_bytes()).subject
+        issuer_key = serialization.load_pem_private_key(secret.read_bytes(), None)  # type: ignore[assignment]
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=9))
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .sign(issuer_key, hashes.SHA256())
+    )
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    chain = made.public_bytes(serialization.Encoding.PEM)
+    if signer is not None and signer.name != "authority":
+        chain += (signer / "own.crt").read_bytes()
+    (place / "own.crt").write_bytes(chain)
+    (place / "own.key").write_bytes(key.private_bytes(*form))
+    return place

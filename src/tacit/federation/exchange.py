@@ -14,7 +14,7 @@ from tacit.federation.status import RunLife
 from tacit.federation.terms import Terms
 
 AT_ONCE = 256  # frames that are taken before there is another look at the clock
-CALM = 1.0  # seconds between two connections of one site, the second of which counts as the first
+CALM = 0.5  # seconds between two connections of one site, the second of which counts as the first
 
 
 @dataclass

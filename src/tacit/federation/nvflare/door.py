@@ -100,7 +100,7 @@ def process_frame(manager: conn_manager.ConnManager, connection: SfmConnection, 
     """
     if not _needed(manager, connection, frame):
         log.warning("ended a connection for a frame of no use")
-        connection.conn.close()
+        _end(connection)
         return
     manager.process_frame_task(connection, frame)
 
@@ -139,7 +139,15 @@ def _leave_before(manager: conn_manager.ConnManager, name: str) -> None:
     known = manager.sfm_endpoints.get(name)
     for old in list(known.connections) if known else ():
         manager.close_connection(old.conn)
-        old.conn.close()
+        _end(old)
+
+
+def _end(connection: SfmConnection) -> None:
+    """Close a connection at once; NVFlare's own way waits for one more frame from the other end."""
+    context = connection.conn.context
+    connection.conn.close()
+    if context is not None:
+        context.cancel()
 
 
 class Door(CoreCell):
