@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tacit.dashboard.station import Watch
 
 SITE = click.argument("site", default="site.toml", type=click.Path(path_type=Path))
-TOKEN = click.option("--token", metavar="TEXT", help="what the page asks visitors for [default: a random one]")
+TOKEN = click.option(
+    "--token", envvar="TACIT_PAGE_TOKEN", metavar="TEXT", help="what the page asks visitors for [default: a random one]"
+)
 LOG = click.option(
     "--log", type=click.Path(path_type=Path), help="write to this file, ten of 10 MB at most [default: stderr]"
 )
