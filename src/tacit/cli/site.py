@@ -144,10 +144,11 @@ def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
     from tacit.settings.rules import integer  # noqa: PLC0415
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
+    where = check_audit("--audit", audit)
     own, agreement, _ = check_own(site)
     with (
         logged(log, print_sentence) as say,
-        audited(check_audit("--audit", audit) or own.audit, own.name) as note,
+        audited(where or own.audit, own.name) as note,
         stop_signals(lambda sentence: say("stopping")) as stop,
     ):
         for reason in objections(own, agreement, reserved=True):
