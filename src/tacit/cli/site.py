@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tacit.dashboard.station import Watch
 
 SITE = click.argument("site", default="site.toml", type=click.Path(path_type=Path))
-TOKEN = click.option("--token", metavar="TEXT", help="what the page asks visitors for [default: a random one]")
+TOKEN = click.option(
+    "--token", envvar="TACIT_PAGE_TOKEN", metavar="TEXT", help="what the page asks visitors for [default: a random one]"
+)
 LOG = click.option(
     "--log", type=click.Path(path_type=Path), help="write to this file, ten of 10 MB at most [default: stderr]"
 )
@@ -143,11 +145,12 @@ def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
     from tacit.settings.rules import integer  # noqa: PLC0415
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
+    where = check_audit("--audit", audit)
     prepared = Prepared()
     own, agreement, _ = check_own(site, prepared)
     with (
         logged(log, print_sentence) as say,
-        audited(check_audit("--audit", audit) or own.audit, own.name) as note,
+        audited(where or own.audit, own.name) as note,
         stop_signals(lambda sentence: say("stopping")) as stop,
     ):
         for reason in objections(own, agreement, reserved=True):

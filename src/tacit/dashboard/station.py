@@ -65,17 +65,11 @@ class Station:
         """
         link, theirs = pair(LIMIT)
         with theirs:
-            words = (
-                "--fd",
-                str(theirs.fileno()),
-                "--socket",
-                str(self.bound.fileno()),
-                "--host",
-                self.bound.getsockname()[0],
-            )
+            listening, (address, *_) = self.bound.fileno(), self.bound.getsockname()
+            words = ("--fd", str(theirs.fileno()), "--socket", str(listening), "--host", address)
             process = launch(
                 [sys.executable, "-m", PROGRAM, *words],
-                fds=[theirs.fileno(), self.bound.fileno()],
+                fds=[theirs.fileno(), listening],
                 environment={"TACIT_TOKEN": self.token},
                 log=2,
                 network=False,

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler, SysLogHandler
 from pathlib import Path
 from typing import IO, Protocol
@@ -94,7 +94,8 @@ def _handling(logger: logging.Logger, handler: logging.Handler) -> Iterator[None
     finally:
         logger.removeHandler(handler)
         logger.level, logger.propagate = before
-        handler.close()
+        with suppress(OSError):  # of a full disk
+            handler.close()
 
 
 class _Shown(logging.Handler):

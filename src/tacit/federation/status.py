@@ -81,9 +81,9 @@ def shown(life: SiteLife | RunLife, path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, life: SiteLife | RunLife) -> None:
-    text = json.dumps({**asdict(life), "written": time.time()})
     temporary = path.with_name(f".{path.name}")
     with suppress(OSError, RuntimeError):  # RuntimeError: a site came or went while they were listed
+        text = json.dumps({**asdict(life), "written": time.time()})
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -122,7 +122,7 @@ def look(folder: Path, lock: str) -> Seen:
     try:
         with (folder / STATUS).open("rb") as file:
             life = json.loads(file.read(LONGEST))
-    except (OSError, ValueError):
+        fresh = abs(time.time() - life["written"]) < STALE
+    except (OSError, ValueError, KeyError, TypeError):
         return Seen(False, {})
-    fresh = abs(time.time() - life["written"]) < STALE
     return Seen(fresh and is_locked(folder / lock), life)
