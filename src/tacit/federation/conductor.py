@@ -196,7 +196,8 @@ def conduct(
     peers = [f"{site}={known[site]}" for site in coordinator.agents if site in known]
     limit = wire.HEADER_LIMIT + 1024 + coordinator.agreement.zero.nbytes + OVERHEAD
     log = coordinator.folder.path / "engine.log"
-    engine = Engine(HUB, peers, kit.path, hub_address(terms.host, terms.port), limit, log)
+    address = hub_address(terms.host, terms.port)
+    engine = Engine(HUB, peers, kit.path, address, limit, log, terms.engine_user)
     conductor = Conductor(terms, engine, own, coordinator, say, stop, watch, audit=audit)
     return coordinator.folder, conductor.run()
 

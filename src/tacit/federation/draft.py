@@ -100,4 +100,5 @@ quorum = {quorum}             # sites that must answer for a round to count
 answer_seconds = 30    # a site that takes longer for a round is left out until it is back
 ready_seconds = 60     # time for a site to load its records when a study begins
 # test = "test.csv"      # a public table to measure the model on while it is trained
+# engine_user = "tacit-hub"  # the program that talks to the network runs as this user: only root can start it so
 """

@@ -40,9 +40,10 @@ LAYOUT: dict[str, dict[str, Key]] = {
         "rounds_max": Key(integer(1), 10_000),
         "open_studies_max": Key(integer(1), 1),
     },
+    "engine": {"user": Key(text, "")},
     "logging": {"audit": Key(check_audit, "")},
 }
-OPTIONAL = ("logging",)
+OPTIONAL = ("engine", "logging")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Site:
     state: Path  # journal and study folders: private
     accepts: Accepts
     audit: str  # where a line goes for everything that leaves: nowhere, or to syslog
+    engine_user: str  # system user of the program that talks to the network; empty: this one, or nobody for root
 
 
 def read_site(where: Path) -> Site:
@@ -112,6 +114,7 @@ def _parsed(where: Path, here: Path, content: bytes) -> Site:
         state=here / budget["state"],
         accepts=Accepts(**found["accept"]),
         audit=found["logging"]["audit"],
+        engine_user=found["engine"]["user"],
     )
 
 
@@ -143,6 +146,8 @@ algorithms = ["{algorithm}"]
 rounds_max = {rounds_max}
 open_studies_max = 1       # of the same terms at one time: every invitation sets a whole plan aside
 
+# [engine]
+# user = "tacit-relay"     # the program that talks to the network runs as this user: only root can start it so
 # [logging]
 # audit = "syslog"         # a line of JSON for everything that leaves, is refused or dropped; or "syslog:/a/socket"
 """

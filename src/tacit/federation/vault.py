@@ -239,7 +239,7 @@ def engine_of(site: Site, prepared: Prepared) -> Engine:
     kit = read_kit(site.kit, site.name)
     check_address(kit, agreement.terms)
     limit = wire.HEADER_LIMIT + 1024 + agreement.zero.nbytes + OVERHEAD
-    return Engine(site.name, [HUB], kit.path, kit.address, limit, site.state / "engine.log")
+    return Engine(site.name, [HUB], kit.path, kit.address, limit, site.state / "engine.log", site.engine_user)
 
 
 @contextmanager
