@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from tacit.federation.identity import Identity
 from tacit.federation.link import Frame, Kind, Link
+from tacit.federation.logs import Audit, no_audit
 from tacit.federation.seal import HANDSHAKE, QUESTION, Header, Unsealed, open_answer, reply_header, seal_question
+from tacit.federation.status import RunLife
 from tacit.federation.terms import Terms
 
 AT_ONCE = 256  # frames that are taken before there is another look at the clock
@@ -42,6 +44,8 @@ class SealedExchange:
     dropped: int = 0
     listening: bool = False
     heard: float = field(default_factory=time.monotonic)  # when the engine last gave a sign of life
+    life: RunLife = field(default_factory=RunLife)
+    audit: Audit = no_audit
     _present: dict[str, float] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
     _pending: dict[str, Pending] = field(default_factory=dict)
@@ -99,7 +103,7 @@ class SealedExchange:
             frame = self.link.receive(0.0 if number else max(0.0, seconds))
             if frame is None:
                 return
-            self.heard = time.monotonic()
+            self.heard, self.life.heartbeat = time.monotonic(), time.time()
             self._handle(frame)
 
     def _handle(self, frame: Frame) -> None:
@@ -107,10 +111,15 @@ class SealedExchange:
         match frame.kind:
             case Kind.LISTENING:
                 self.listening = True
+                self.life.listening = time.time()
             case Kind.UP if site in self.terms.sites:
                 self._connect(site)
+                self.life.sites[site] = time.time()
+                self.audit("connected", site=site)
             case Kind.DOWN:
                 self._present.pop(site, None)
+                if self.life.sites.pop(site, None) is not None:
+                    self.audit("disconnected", site=site)
                 self._lose(site)
             case Kind.MESSAGE:
                 self._answer(site, frame.data)
@@ -131,7 +140,9 @@ class SealedExchange:
             body = open_answer(data, self.identity, sender, self.limit, pending.expected).body
         except Unsealed as error:
             self.dropped += 1
+            self.life.dropped += 1
             if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+                self.audit("dropped", site=site, messages=self.dropped)
                 self.say(
                     f"dropped {self.dropped} messages that no site sealed for us, the last as if from {site}: {error}"
                 )

@@ -36,6 +36,7 @@ create table if not exists rounds (
     experiment text not null references experiments(id), round integer not null, base integer not null,
     w text not null, events text, dual text, upload blob, z blob, lam blob,
     primary key (experiment, round));
+create index if not exists kept on rounds (experiment, round) where z is not null;
 """
     + departures.TABLES
 )
@@ -210,6 +211,14 @@ class Journal:
     def departures(self, after: int = 0) -> list[Departure]:
         """Every byte string that left, in order, after some number."""
         return self._left.listed(after)
+
+    def newest_departures(self, count: int) -> list[Departure]:
+        """The last of them, the newest first."""
+        return self._left.newest(count)
+
+    def departure_totals(self) -> dict[str, tuple[int, int]]:
+        """For every kind of them: how many, and how many bytes."""
+        return self._left.totals()
 
     def repeats(self) -> int:
         """How often one of them left once more without a line of its own, at least."""

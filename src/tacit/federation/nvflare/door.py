@@ -150,7 +150,7 @@ def _end(connection: SfmConnection) -> None:
         context.cancel()
 
 
-class Door(CoreCell):  # type: ignore[misc]  # NVFlare has no types
+class Door(CoreCell):
     """A cell that hands over messages of its one topic from the peers it knows.
 
     Parameters
@@ -224,7 +224,7 @@ def _head(origin: str, destination: str) -> dict[str, str]:
     }
 
 
-class OneStream(grpc_driver.Servicer):  # type: ignore[misc]
+class OneStream(grpc_driver.Servicer):
     """A site has one stream: a second one ends the first. A certificate that is not a site's present one gets none."""
 
     certificates: ClassVar[Mapping[str, str]] = {}
