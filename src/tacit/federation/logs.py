@@ -130,7 +130,7 @@ class _Rotated(_Lossy, RotatingFileHandler):
 class _System(_Lossy, SysLogHandler):
     def _connect_unixsocket(self, address: str) -> None:
         super()._connect_unixsocket(address)  # type: ignore[misc]
-        self.socket.settimeout(SECONDS)
+        self.socket.settimeout(SECONDS)  # type: ignore[attr-defined]
 
 
 def _private(path: str, flags: int) -> int:

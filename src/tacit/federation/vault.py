@@ -20,10 +20,10 @@ from tacit.errors import InputError, PrivacyViolation
 from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import agree
-from tacit.federation.engine import HUB, Engine, Running
+from tacit.federation.engine import Engine, Running
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
-from tacit.federation.kits import check_address, read_kit
+from tacit.federation.kits import HUB, check_address, read_kit
 from tacit.federation.link import BrokenLink, Frame, Kind
 from tacit.federation.logs import Audit, no_audit
 from tacit.federation.messages import Answer, Invitation, Refusal, Reply
