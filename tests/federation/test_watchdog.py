@@ -16,6 +16,7 @@ from tacit.federation.site_status import site_status
 from tests.federation.stations import (
     FALLS,
     HANGS,
+    HEAD,
     LISTENS_AND_HANGS,
     NEVER_CONNECTS,
     Other,
@@ -49,6 +50,21 @@ def test_a_site_starts_a_bad_engine_again(
         found.until(lambda: site_status(federation.file("north"))["engine_restarts"] >= 1)
         assert not site_status(federation.file("north"))["connected"]
     assert found.said[0] == "north: the agent is up; Ctrl-C stops it"
+
+
+def test_an_engine_cannot_fill_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may say that it connects and disconnects as often as it likes."""
+    federation, _ = whole_federation(tmp_path)
+    noted: list[str] = []
+
+    def note(event: str, /, **facts: object) -> None:
+        noted.append(event)
+
+    flaps = HEAD + "for i in range(2001): say(Kind.DOWN if i % 2 else Kind.UP, 'server')\n"
+    with vault_with(federation, flaps + "while True: say(Kind.BEAT); time.sleep(0.1)", monkeypatch, note) as found:
+        found.until(lambda: site_status(federation.file("north"))["connected"])
+    assert sum("connected" in line for line in found.said) <= 21
+    assert noted.count("connected") + noted.count("disconnected") <= 21
 
 
 @pytest.mark.parametrize(
