@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import statistics
 import tempfile
@@ -32,11 +31,11 @@ def run_demo(out: Path | None, rounds: int, calm: bool, say: Say) -> dict[str, A
     """Provision, start, kill, finish, compare; what came of it."""
     study = STUDY | {"rounds": rounds}
     with (
-        _place(out, say) as root,
+        _place(out) as root,
         local_federation(root, "mnist14", SITES, study, {"answer_seconds": 5, "ready_seconds": 20}) as demo,
     ):
         terms = demo.prepare()
-        say(f"provisioned kits for {', '.join(SITES)}")
+        say(f"provisioned kits for {', '.join(SITES)} in {root}")
         for site in SITES:
             demo.start_agent(site)
         demo.start_coordinator()
@@ -45,7 +44,7 @@ def run_demo(out: Path | None, rounds: int, calm: bool, say: Say) -> dict[str, A
         restarts = 0 if calm else _disturb(demo, rounds, say)
         demo.finish()
         say("finished; comparing with a simulation in one process")
-        return _result(demo, terms, restarts) | ({} if out else {"folder": "removed (--out keeps one)"})
+        return _result(demo, terms, restarts)
 
 
 def _disturb(demo: LocalFederation, rounds: int, say: Say) -> int:
@@ -97,22 +96,12 @@ def _result(demo: LocalFederation, terms: Terms, restarts: int) -> dict[str, Any
 
 
 @contextlib.contextmanager
-def _place(out: Path | None, say: Say) -> Iterator[Path]:
-    """A folder for everything; a temporary one stays where the demonstration fails, for somebody to look into."""
-    if out is not None:
-        if out.exists():
-            raise InputError(f"{out} exists: choose another folder")
-        out.mkdir(parents=True, mode=0o700)
-    root = Path(tempfile.mkdtemp(prefix="tacit-demo-")) if out is None else out.resolve()
-    say(f"all files, and what every process says, are in {root}")
-    try:
-        yield root
-    except Exception:
-        say(f"it failed: the files stay in {root}; {root}/*.txt is what its processes said")
-        raise
-    except BaseException:  # Ctrl-C
-        if out is None:
-            shutil.rmtree(root, ignore_errors=True)
-        raise
+def _place(out: Path | None) -> Iterator[Path]:
     if out is None:
-        shutil.rmtree(root, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix="tacit-demo-") as folder:
+            yield Path(folder)
+        return
+    if out.exists():
+        raise InputError(f"{out} exists: choose another folder")
+    out.mkdir(parents=True, mode=0o700)
+    yield out.resolve()

@@ -36,7 +36,7 @@ class Audit(Protocol):
 
 @dataclass
 class Seldom:
-    """Whether to write of something that others can cause as often as they like: 20 times at once, then once a minute."""
+    """Whether to write of what others can cause as often as they like: 20 times at once, then once a minute."""
 
     left: float = 20.0
     at: float = field(default_factory=time.monotonic)
