@@ -1,107 +1,246 @@
-"""Ten studies, each with one process killed (SIGKILL) at a random moment: is the model the same, is every ledger right?
+"""Kills and full disks at random moments of real federations: is the model the same, is every round charged once?
 
-    python -m benchmarks.federation_kills [--studies 10] [--out FILE]
+    python -m benchmarks.federation_kills [--kills 40] [--disks 24] [--out FILE]
 
-Three sites on embedded data, E = 5, 30 rounds, seeded, all three needed for a round. Whoever is killed is started again
-by the same command; processes below it come back by themselves. The model and every dual are compared with one process,
-bit by bit; every site's ledger must hold each of the 30 rounds once.
+Three sites with small tables, all three needed for a round, seeded noise. A kill (SIGKILL) hits a command (a site's
+vault or the coordinator), its engine, or the small process that confines the engine; commands are given again at once,
+as a unit would, and engines come back by themselves. A full disk is a small file system of a party's own, filled to the
+last page for a while: its state, or the folder with the ledgers' heads (for this it must be root). A command that ends
+then is given again when there is room. In the end the model and every dual are compared with one process, bit by bit,
+and every site's ledger must hold each round once.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psutil
-from tacit.federation.flare.local import LocalFederation, local_federation
+from benchmarks.federation_play import Watched
 
-from tacit.federation.agreement import agree
-from tacit.federation.site_status import site_status
-from tacit.federation.terms import read_terms
+from tacit.federation.journal import Journal
+from tacit.federation.policy import read_site
+from tacit.results.account import Account
+from tacit.results.folder import RunFolder, read_lines
 
-ROUNDS = 30
-SITES = dict.fromkeys(("north", "south", "west"), 20_000)
+ROUNDS, EACH = 120, 4  # of a study; accidents in it
+SITES = dict.fromkeys(("north", "south", "west"), 20)
 STUDY = {"algorithm": "objpm", "local_updates": 5, "total_epsilon": 3.0, "rounds": ROUNDS}
 RUNNING = {"quorum": 3, "answer_seconds": 4, "ready_seconds": 20}
 RESULTS = Path(__file__).parent / "results" / "federation_kills.json"
-ROLES = (
-    *((site, depth) for site in SITES for depth in range(3)),  # the command, the engine's client, its job
-    *(("coordinator", depth) for depth in range(3)),
-)
-NAMES = {0: "command", 1: "engine", 2: "job"}
+PARTIES = (*SITES, "coordinator")
+DEPTHS = {0: "command", 1: "confining process", 2: "engine"}
+PLACES = ("state", "heads")
+DISK = "4m"
+FULL_SECONDS = 1.5
+STUCK = 8.0  # seconds without a round, after which somebody gives the commands again that refused or ended
 
 
-def play(role: tuple[str, int], moment: float, root: Path) -> dict[str, Any]:
-    with local_federation(root, "mnist14", SITES, STUDY, RUNNING, patience=240.0) as federation:
-        federation.prepare()
+class Accidents(Watched):
+    """A federation in which every party has small disks of its own, and things happen."""
+
+    tables = True
+
+    @property
+    def run(self) -> Path:
+        return self.disk("coordinator", "state") / "run"
+
+    def disk(self, party: str, what: str) -> Path:
+        """Where a party keeps its state, or the heads of its ledgers."""
+        return self.root / "disks" / f"{party}-{what}"
+
+    def prepare(self) -> Any:
+        terms = super().prepare()
+        for party in PARTIES:
+            for what in PLACES:
+                self.disk(party, what).mkdir(parents=True)
+                if os.geteuid() == 0:
+                    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(self.disk(party, what))]
+                    subprocess.run(mount, check=True)
         for site in SITES:
-            federation.start_agent(site)
-        federation.start_coordinator()
-        federation.wait(1 + int(moment * (ROUNDS - 3)))
-        time.sleep(random.random() * 0.3)
-        at, killed = federation.done, kill(federation, *role)
-        federation.finish()
-        return {
-            "killed": f"{role[0]}, {NAMES[role[1]]}",
-            "found": killed,
-            "after_round": at,
-            "identical": federation.same_as_simulation(),
-            "duals_equal": federation.duals_equal(),
-            "rounds_charged": {site: federation.releases(site) for site in SITES},
-            "spent_epsilon": {site: spent(federation, site) for site in SITES},
-            "planned_epsilon": agree(read_terms(federation.terms)).plan.bound.epsilon,
-        }
+            state = self.disk(site, "state")
+            os.environ["XDG_STATE_HOME"] = str(self.disk(site, "heads"))
+            Account.create(state / "records.ledger", "table", 10.0, 1e-6, terms.settings.adjacency)
+            text = self.site(site).read_text().replace('"records.ledger"', f'"{state}/records.ledger"')
+            self.site(site).write_text(text.replace('state = "state"', f'state = "{state}/state"'))
+        return terms
 
-
-def kill(federation: LocalFederation, who: str, depth: int) -> bool:
-    """Kill a process; a command is given again, as its owner would."""
-    command = federation.coordinator if who == "coordinator" else federation.agents[who]
-    assert command is not None
-    family = [command.pid]
-    for _ in range(depth):
-        children = psutil.Process(family[-1]).children()
-        if not children:
-            return False
-        family.append(children[-1].pid)
-    os.kill(family[-1], signal.SIGKILL)
-    if depth == 0:
-        command.wait()
-        if who == "coordinator":
-            federation.start_coordinator()
+    def begin(self, party: str) -> None:
+        """Give a party's command."""
+        heads = {"XDG_STATE_HOME": str(self.disk(party, "heads"))}
+        if party == "coordinator":
+            self.start_coordinator(**heads)
         else:
-            federation.start_agent(who)
-    return True
+            self.start_agent(party, **heads)
+
+    def command(self, party: str) -> subprocess.Popen[bytes]:
+        """Its process."""
+        found = self.coordinator if party == "coordinator" else self.agents[party]
+        assert found is not None
+        return found
+
+    def go_on(self, rounds: int) -> int:
+        """Wait for some rounds, or the end of the study; how often a command had to be given again."""
+        again, done, since = 0, self.done, time.monotonic()
+        while done < rounds or rounds == ROUNDS:
+            self.check_time()
+            if self.command("coordinator").poll() == 0:
+                break
+            stuck = time.monotonic() - since > STUCK
+            for party in PARTIES:
+                command = self.command(party)
+                if stuck and party != "coordinator":
+                    command.terminate()
+                    command.wait()
+                if command.poll() is not None:
+                    self.begin(party)
+                    again += 1
+            if stuck or self.done != done:
+                done, since = self.done, time.monotonic()
+            time.sleep(0.1)
+        return again
+
+    def kill(self, party: str, depth: int) -> bool:
+        """Kill a process; whether there was one."""
+        command = self.command(party)
+        family = [command.pid]
+        for _ in range(depth):
+            children = psutil.Process(family[-1]).children()
+            if not children:
+                return False
+            family.append(children[-1].pid)
+        os.kill(family[-1], signal.SIGKILL)
+        if depth == 0:
+            command.wait()
+            self.begin(party)
+        return True
+
+    def fill(self, party: str, what: str) -> bool:
+        """Let a disk be full for a while; whether it was."""
+        place, full = self.disk(party, what) / "filler", False
+        with contextlib.suppress(OSError), place.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError as error:
+                full = error.errno == errno.ENOSPC
+                time.sleep(FULL_SECONDS)
+        place.unlink()
+        return full
+
+    def charges(self, site: str) -> Counter[int]:
+        """How often each round is in a site's ledger."""
+        state = read_site(self.site(site)).state
+        with Journal.read(state) as journal:
+            names = [begun.id for begun in journal.experiments()]
+        rows = [row for name in names for row in RunFolder.open(state / "studies" / name).read_ledger()]
+        return Counter(row["first"] for row in rows if row["kind"] == "release")
+
+    def gaps(self, since: float, until: float) -> float:
+        """The longest time without a round, in seconds."""
+        notes = read_lines(self.run / "checkpoint" / "sites.jsonl")
+        times = [note["time"] for note in notes if note["event"] == "round"]
+        near = [time for time in times if since - 2.0 < time < until]
+        return round(max((b - a for a, b in pairwise(near)), default=0.0), 2)
 
 
-def spent(federation: LocalFederation, site: str) -> float:
-    return float(site_status(federation.site(site))["studies"][0]["spent_epsilon"])
+Accident = tuple[str, str, int]  # "kill" or "full disk", the party, and which process or disk
+
+
+def play(accidents: Sequence[Accident], seed: int | None, root: Path) -> dict[str, Any]:
+    federation = Accidents(root, "mnist14", SITES, STUDY, RUNNING, seed=seed, patience=300.0)
+    rows: list[dict[str, Any]] = []
+    try:
+        federation.prepare()
+        for party in PARTIES:
+            federation.begin(party)
+        for number, (kind, party, which) in enumerate(accidents):
+            low, high = (ROUNDS * (number + share) // (len(accidents) + 1) for share in (0.5, 1.0))
+            again = federation.go_on(random.randint(int(low) + 1, int(high)))
+            time.sleep(0.1 * random.random())
+            at, when = federation.done, time.time()
+            if kind == "kill":
+                happened, what = federation.kill(party, which), DEPTHS[which]
+            else:
+                happened, what = federation.fill(party, PLACES[which]), PLACES[which]
+            rows.append({kind: f"{party}, {what}", "happened": happened, "after_round": at, "when": when})
+            if number:
+                rows[-2]["commands_given_again"] = again
+        rows[-1]["commands_given_again"] = federation.go_on(ROUNDS)
+        for row, later in zip(rows, [*(row["when"] for row in rows[1:]), time.time()], strict=True):
+            row["longest_gap_seconds"] = federation.gaps(row.pop("when"), later)
+        charges = {site: federation.charges(site) for site in SITES}
+        return {
+            "accidents": rows,
+            "noise": "fresh" if seed is None else "seeded",
+            "rounds": federation.done,
+            "identical": None if seed is None else federation.same_as_simulation(),
+            "duals_equal": federation.duals_equal(),
+            "charged_once": all(found == Counter(range(1, ROUNDS + 1)) for found in charges.values()),
+        }
+    finally:
+        federation.stop()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--studies", type=int, default=10)
+    parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--disks", type=int, default=24)
+    parser.add_argument("--seed", type=int, default=2026, help="of who is hit, and when")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    arguments = parser.parse_args()
-    random.seed(2026)
-    roles = random.sample(ROLES, min(arguments.studies, len(ROLES)))
+    given = parser.parse_args()
+    if os.geteuid() == 0 and "TACIT_APART" not in os.environ:  # its mounts go with it
+        os.environ["TACIT_APART"] = "1"
+        os.execvp("unshare", ["unshare", "--mount", sys.executable, "-m", "benchmarks.federation_kills", *sys.argv[1:]])
+    random.seed(given.seed)
+    kills = [("kill", party, depth) for party in PARTIES for depth in DEPTHS]
+    batches = [(batch, 7) for batch in _batches(kills, given.kills)]
+    for which, seed in ((0, 7), (1, None)):  # seeded noise has no heads elsewhere
+        disks = [("full disk", party, which) for party in PARTIES]
+        batches += [(batch, seed) for batch in _batches(disks, given.disks // 2)]
     rows = []
-    for number, role in enumerate(roles):
+    for batch, seed in batches:
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            row = play(role, random.random(), Path(folder))
-        rows.append(row | {"seconds": round(time.monotonic() - began, 1)})
-        print(number + 1, rows[-1], flush=True)
-    exact = all(row["identical"] and row["duals_equal"] for row in rows)
-    charged = all(count == ROUNDS for row in rows for count in row["rounds_charged"].values())
-    summary = {"studies": len(rows), "all_identical": exact, "all_rounds_charged_once": charged, "rows": rows}
-    arguments.out.write_text(json.dumps(summary, indent=1) + "\n")
+            rows.append(play(batch, seed, Path(folder)))
+            subprocess.run(["umount", "--recursive", *Path(folder).glob("disks/*")], check=False)
+        rows[-1]["seconds"] = round(time.monotonic() - began, 1)
+        print(json.dumps(rows[-1]), flush=True)
+        given.out.write_text(json.dumps(_summary(rows), indent=1) + "\n")
+
+
+def _batches(kinds: Sequence[Accident], count: int) -> list[list[Accident]]:
+    """So many accidents, each kind as often as the others, in studies of EACH."""
+    drawn: list[Accident] = []
+    while len(drawn) < count:
+        drawn += random.sample(kinds, min(len(kinds), count - len(drawn)))
+    return [drawn[begin : begin + EACH] for begin in range(0, count, EACH)]
+
+
+def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    accidents = [accident for row in rows for accident in row["accidents"] if accident["happened"]]
+    return {
+        "studies": len(rows),
+        "kills": sum("kill" in accident for accident in accidents),
+        "full_disks": sum("full disk" in accident for accident in accidents),
+        "all_identical": all(row["identical"] is not False and row["duals_equal"] for row in rows),
+        "all_rounds_charged_once": all(row["charged_once"] for row in rows),
+        "rows": rows,
+    }
 
 
 if __name__ == "__main__":

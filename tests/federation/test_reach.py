@@ -327,10 +327,9 @@ def test_a_checkpoint_that_is_poisoned_through_and_through_cannot_go_on(
 
 def test_a_left_out_site_is_not_told_of_the_end(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     pytest.importorskip("nvflare")
-    from tacit.federation.coordinator import untold
 
     study = federation.coordinator()
     study.conduct(Local(agents, stop_after(study, 1)))
     study = without(federation, "west")
     assert conducted(study, Local(agents, keep_open)) == FINISHED
-    assert untold(study.folder) == ["north", "south"]
+    assert study.untold == ["north", "south"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tacit.errors import PrivacyViolation
-from tacit.federation import at_work, departures, wire
+from tacit.federation import at_work, store, wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.departures import KEPT_BACK, LEFT, PENDING
 from tacit.federation.journal import Journal
@@ -179,7 +180,7 @@ def test_a_process_that_dies_before_it_could_tell_has_sent_it(federation: Federa
 def test_a_busy_journal_does_not_hold_up_what_may_leave(
     federation: Federation, agent: SiteAgent, upload: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "BRIEFLY", 10)
+    monkeypatch.setattr(store, "BRIEFLY", 0.01)
     with agent.journal.alone():
         check(federation, upload)
     assert fates(agent) == [PENDING]  # which counts as left
@@ -189,11 +190,15 @@ def test_the_ledger_is_read_once_however_many_uploads_leave(
     federation: Federation, agent: SiteAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look reads what was added since the last one, not the whole ledger."""
-    release, read = Release(agent.journal), []
+    release = Release(agent.journal)
+    read: list[int] = []
     whole = growing.Growing._parsed
-    monkeypatch.setattr(
-        growing.Growing, "_parsed", lambda self, content: (read.append(len(content)), whole(self, content))[1]
-    )
+
+    def parsed(file: growing.Growing, content: bytes) -> list[dict[str, Any]]:
+        read.append(len(content))
+        return whole(file, content)
+
+    monkeypatch.setattr(growing.Growing, "_parsed", parsed)
     for t in range(1, 5):
         release.check(federation.site("north"), agent.answer(wire.encode(question(federation, t))))
     assert sum(read) == federation.folder("north").ledger.stat().st_size

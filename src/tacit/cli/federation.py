@@ -27,15 +27,16 @@ IDENTITY = "coordinator.identity"
 def federation() -> None:
     """Train together over a network: one coordinator, an agent at every site.
 
-    A study's messages hold nothing of a site's records but noisy parameters, and each site decides for itself what it
-    takes part in. Until the engine is replaced, the sites and the coordinator are trusted with the records all the
-    same (docs/howto/deployment.md). The page docs/howto/federate-three-sites.md goes through all of it.
+    Nothing of a site's records leaves it but noisy parameters, sealed for the coordinator, and each site decides for
+    itself what it takes part in. What carries the messages is confined, and trusted with nothing
+    (docs/howto/deployment.md). The page docs/howto/federate-three-sites.md goes through all of it.
 
     \b
     Examples:
       tacit federation demo                               everything on this machine, crashes included
       tacit federation init --schema schema.toml --sites north=250,south=200 --total-records 400
-      tacit federation enrol federation.toml north tacit-id-1:...
+      tacit federation enrol federation.toml north north.id
+      tacit federation terms federation.toml              what the study is, and the hash to compare
       tacit federation provision federation.toml --out kits
       tacit federation run federation.toml --kits kits
     """
@@ -107,26 +108,67 @@ def init(file: Path, name: str, schema: str, data: str, **given: Any) -> None:
 @click.argument("site")
 @click.argument("identity")
 def enrol(terms: Path, site: str, identity: str) -> None:
-    """Put a site's IDENTITY, the line that 'tacit federation site identity' printed there, into the terms.
+    """Put a site's IDENTITY into the terms: the line that 'tacit federation site identity' printed, or a file with it.
 
     Compare the fingerprint with the site by telephone: who can put another line here can answer in the site's name.
 
     \b
     Examples:
+      tacit federation enrol federation.toml north north.id
       tacit federation enrol federation.toml north tacit-id-1:...
     """
     from tacit.federation.draft import with_identity  # noqa: PLC0415
-    from tacit.federation.identity import PublicIdentity  # noqa: PLC0415
+    from tacit.federation.identity import read_public  # noqa: PLC0415
+    from tacit.federation.in_words import grouped  # noqa: PLC0415
     from tacit.federation.terms import read_terms  # noqa: PLC0415
 
-    public = PublicIdentity.parse(identity)
+    public = read_public(identity)
     text = with_identity(read_terms(terms), site, public)
+    before = terms.read_text(encoding="utf-8")
     write_text(terms, text)
-    read = read_terms(terms)
+    try:
+        read = read_terms(terms)
+    except InputError:
+        write_text(terms, before)
+        raise
     stdout.print(f"{site}: fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
     left = [name for name in read.sites if name not in read.identities]
-    rest = f"still without an identity: {', '.join(left)}" if left else f"complete; the terms' hash is {read.digest}"
+    rest = (
+        f"still without an identity: {', '.join(left)}" if left else f"complete; their hash is {grouped(read.digest)}"
+    )
     stdout.print(rest, soft_wrap=True, highlight=False)
+
+
+@federation.command()
+@click.argument("terms", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def terms(terms: Path, as_json: bool) -> None:
+    """Say what a study is: its plan, its parties, and the hash by which they know that they mean the same.
+
+    The plan is computed from the terms as coordinator and sites compute it. The hash is over all that they must have in
+    common, so it is final once every site is enrolled. 'tacit federation site check' shows the site's own.
+
+    \b
+    Examples:
+      tacit federation terms federation.toml
+    """
+    from tacit.federation.in_words import grouped, in_words  # noqa: PLC0415
+    from tacit.federation.terms import read_terms  # noqa: PLC0415
+
+    found = in_words(read_terms(terms))
+    if as_json:
+        print_json(found)
+        return
+    parties = {
+        name: (one["fingerprint"] or "no identity yet") + ("" if most is None else f"; at most {most:,} records")
+        for name, one in found.pop("parties").items()
+        for most in (one["records_max"],)
+    }
+    revoked, missing, digest = (found.pop(name) for name in ("revoked", "missing", "hash"))
+    found |= parties | ({"revoked": f"{len(revoked)} identities"} if revoked else {})
+    found["hash"] = grouped(digest) or f"not final: no identity yet of {', '.join(missing) or 'the coordinator'}"
+    for name, value in found.items():
+        stdout.print(f"[bold]{name:14}[/] {value}", highlight=False, soft_wrap=True)
 
 
 @federation.command()

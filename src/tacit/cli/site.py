@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from tacit.cli.group import NearestGroup
-from tacit.cli.output import print_json, print_sentence, print_table, stdout
+from tacit.cli.output import print_json, print_sentence, print_table, stderr, stdout
 from tacit.errors import InputError
 from tacit.settings.rules import real
 from tacit.stopping import stop_signals
@@ -39,7 +39,7 @@ def site() -> None:
 
     \b
     Examples:
-      tacit federation site identity north
+      tacit federation site identity north > north.id
       tacit federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
       tacit federation site check north/site.toml
       tacit federation site start north/site.toml
@@ -59,7 +59,7 @@ def identity(folder: Path, as_json: bool) -> None:
 
     \b
     Examples:
-      tacit federation site identity north
+      tacit federation site identity north > north.id
     """
     from tacit.federation.identity import Identity  # noqa: PLC0415
     from tacit.federation.site_draft import IDENTITY  # noqa: PLC0415
@@ -72,8 +72,8 @@ def identity(folder: Path, as_json: bool) -> None:
         print_json({"identity": str(public), "fingerprint": public.fingerprint, "file": str(path)})
         return
     stdout.print(str(public), soft_wrap=True, highlight=False)
-    stdout.print(f"fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
-    stdout.print(f"{path} is private: nobody else gets it", soft_wrap=True, highlight=False)
+    stderr.print(f"fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
+    stderr.print(f"{path} is the private half: nobody else gets it", soft_wrap=True, highlight=False)
 
 
 @site.command()
@@ -108,13 +108,14 @@ def check(site: Path, as_json: bool) -> None:
     Examples:
       tacit federation site check north/site.toml
     """
+    from tacit.federation.in_words import grouped  # noqa: PLC0415
     from tacit.federation.preflight import check_site  # noqa: PLC0415
 
     found = check_site(site)
     if as_json:
         print_json(found)
         return
-    for name, value in found.items():
+    for name, value in (found | {"hash": grouped(found["hash"])}).items():
         stdout.print(f"[bold]{name.replace('_', ' '):22}[/] {value}", highlight=False, soft_wrap=True)
     stdout.print("nothing was released; 'tacit federation site start' takes part", highlight=False, soft_wrap=True)
 
@@ -137,7 +138,7 @@ def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
     from tacit.cli.federation import needs_engine  # noqa: PLC0415
 
     needs_engine()
-    from tacit.federation.agreement import objections  # noqa: PLC0415
+    from tacit.federation.agreement import Prepared, objections  # noqa: PLC0415
     from tacit.federation.logs import audited, check_audit, logged  # noqa: PLC0415
     from tacit.federation.preflight import check_own  # noqa: PLC0415
     from tacit.federation.vault import run_vault  # noqa: PLC0415
@@ -145,7 +146,8 @@ def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
     where = check_audit("--audit", audit)
-    own, agreement, _ = check_own(site)
+    prepared = Prepared()
+    own, agreement, _ = check_own(site, prepared)
     with (
         logged(log, print_sentence) as say,
         audited(where or own.audit, own.name) as note,
@@ -155,7 +157,7 @@ def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
             say(f"the study will be refused: {reason}")
         if seed is not None:
             say("noise comes from a seed: this agent protects nobody (non_private: seeded)")
-        run_vault(own, seed, say, stop, note)
+        run_vault(own, prepared, seed, say, stop, note)
 
 
 @site.command()
@@ -197,6 +199,8 @@ def status(site: Path, as_json: bool) -> None:
     print_table(headings, rows, left=4)
     for study in found["studies"]:
         stdout.print(f"{study['experiment'][:8]}  {study['folder']}", soft_wrap=True, highlight=False)
+        if study["model"]:
+            stdout.print(f"{'':8}  model {study['model']}", soft_wrap=True, highlight=False)
 
 
 def _agent(found: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tacit.errors import InputError, PrivacyViolation
 from tacit.federation import SPEAKS, wire
-from tacit.federation.agreement import agree, objections, own_records
+from tacit.federation.agreement import Prepared, objections
 from tacit.federation.at_work import (
     AtWork,
     Refused,
@@ -55,6 +55,7 @@ class SiteAgent:
     seed: int | None = None  # noise from this seed: for tests, and of no protection
     log: Callable[[str], None] = lambda line: None  # what stays in the house
     speaks: range = SPEAKS  # versions of the messages
+    prepared: Prepared = field(default_factory=Prepared)
     _at_work: AtWork | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _quiet: bool = False  # whether the log knows that refusals are only counted now
@@ -137,9 +138,7 @@ class SiteAgent:
 
     def _take_part(self, site: Site, message: Invitation) -> AtWork:
         """Hold the study against the site's own files; the message says only which study it is."""
-        terms = read_terms(site.study)
-        published = terms.published()
-        agreement = agree(terms, published)
+        agreement = self.prepared.agreement(site)
         ours, theirs = agreement.terms.digest, message.terms
         if ours != theirs:
             raise Refused(
@@ -149,15 +148,14 @@ class SiteAgent:
         begun = self.journal.experiment(message.experiment)
         if begun is not None:
             self._check_same(site, begun, ours)
-        elif forgotten(site, terms.name, message.experiment):
+        elif forgotten(site, agreement.terms.name, message.experiment):
             raise Refused("this study was begun here before, and this site has lost its journal of it")
         else:
             self._check_open(site, ours)
         reserved = begun is not None and reservation_of(site, begun) is not None
         if reasons := objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
-        shard = own_records(site, agreement, published)
-        return begin(site, self.journal, message.experiment, agreement, shard, self.seed)
+        return begin(site, self.journal, message.experiment, agreement, self.prepared.dataset(site).train[0], self.seed)
 
     def _check_same(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:

@@ -19,14 +19,10 @@ class Charged:
 
     chain: Chain
     uploads: dict[str, int] = field(default_factory=dict)  # the hash of each upload -> its round
+    rounds: set[int] = field(default_factory=set)  # those that were charged
     planned: Counter[Event] = field(default_factory=Counter)
     drawn: Counter[Event] = field(default_factory=Counter)
     _size: int = -1  # of the ledger when it was last read or written here
-
-    @property
-    def rounds(self) -> set[int]:
-        """The rounds that were charged."""
-        return set(self.uploads.values())
 
     def refresh(self) -> None:
         """Read the ledger, unless it is as this process left it."""
@@ -36,6 +32,7 @@ class Charged:
         rows = self.chain.read()
         released = [row for row in rows if row["kind"] == "release"]
         self.uploads = {row["upload"]: row["first"] for row in released}
+        self.rounds = set(self.uploads.values())
         self.drawn = _counted(released)
         self.planned = _counted(event for row in rows if row["kind"] == "plan" for event in row["events"])
         self._size = size
@@ -61,6 +58,7 @@ class Charged:
         self._size = -1  # whatever happens now, only the file knows
         self.chain.append(row.events)
         self.uploads[upload] = row.round
+        self.rounds.add(row.round)
         self.drawn += _counted(row.events)
         self._size = self.chain.path.stat().st_size
 

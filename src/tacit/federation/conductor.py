@@ -13,7 +13,8 @@ from typing import Any
 from tacit.errors import InputError
 from tacit.federation import wire
 from tacit.federation.conduct import open_study
-from tacit.federation.coordinator import FINISHED, Coordinator, sites_file, untold
+from tacit.federation.confinement import shield
+from tacit.federation.coordinator import FINISHED, Coordinator, sites_file
 from tacit.federation.engine import Engine, Running, hub_address
 from tacit.federation.exchange import SealedExchange
 from tacit.federation.identity import Identity
@@ -60,6 +61,7 @@ class Conductor:
 
     def run(self) -> str:
         """Conduct the study; a hub that falls is started again."""
+        shield()
         self.read = {path: path.stat().st_size for path in self._files() if path.exists()}
         with self.folder.locked(), shown(self.life, self.folder.checkpoints / STATUS):
             self._note_rounds()
@@ -73,8 +75,7 @@ class Conductor:
         """One hub after the other, until the study has ended."""
         while True:
             check_free(self.engine.address)
-            self.engine.try_barriers(self.secrets).require()
-            running = self.engine.start()
+            running = self.engine.start(self.secrets)
             try:
                 return self._conduct(running)
             except BrokenLink as error:
@@ -189,13 +190,14 @@ def conduct(
     coordinator = open_study(terms, out.resolve(), without)
     if coordinator.without:
         say(f"left out of this study: {', '.join(coordinator.without)}")
-    if coordinator.folder.finished and not untold(coordinator.folder):
+    if coordinator.folder.finished and not coordinator.untold:
         return coordinator.folder, FINISHED
     known = issued(kits)
     peers = [f"{site}={known[site]}" for site in coordinator.agents if site in known]
     limit = wire.HEADER_LIMIT + 1024 + coordinator.agreement.zero.nbytes + OVERHEAD
     log = coordinator.folder.path / "engine.log"
-    engine = Engine(HUB, peers, kit.path, hub_address(terms.host, terms.port), limit, log)
+    address = hub_address(terms.host, terms.port)
+    engine = Engine(HUB, peers, kit.path, address, limit, log, terms.engine_user)
     conductor = Conductor(terms, engine, own, coordinator, say, stop, watch, audit=audit)
     return coordinator.folder, conductor.run()
 

@@ -21,7 +21,6 @@ create table if not exists repeats (day text primary key, lines integer not null
 DAILY = 200  # lines a day for what a coordinator can make a site say as often as it likes
 PERIOD = 60.0  # seconds between two writes of how often more was said
 PENDING, LEFT, KEPT_BACK = "pending", "left", "kept back"
-BRIEFLY = 1000  # milliseconds to wait for a writer, where nothing depends on it
 
 
 class Departure(NamedTuple):
@@ -121,11 +120,9 @@ class Departures:
 
     def settle(self, sha256: str, fate: str) -> None:
         """What became of the bytes with this hash that were about to leave; where it cannot be written, they left."""
-        with suppress(sqlite3.Error):
-            self.store.connection.execute(f"pragma busy_timeout = {BRIEFLY}")
-            with self.store.alone():
-                query = "update departures set fate = ? where sha256 = ? and fate = ?"
-                self.store.connection.execute(query, (fate, sha256, PENDING))
+        query = "update departures set fate = ? where sha256 = ? and fate = ?"
+        with suppress(sqlite3.Error), self.store.alone() if fate == KEPT_BACK else self.store.lightly():
+            self.store.connection.execute(query, (fate, sha256, PENDING))
 
     def settle_all(self) -> None:
         """Whatever was about to leave when a process ended counts as left."""

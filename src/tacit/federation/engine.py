@@ -30,6 +30,8 @@ class Engine:
         `HUB` at the coordinator, the site's name at a site.
     peers
         The names it may talk to. At the hub each with the SHA-256 of its certificate, as `name=digest`.
+    user
+        The system user it runs as; empty for this process's own, or `nobody` where that is root.
     """
 
     name: str
@@ -38,9 +40,23 @@ class Engine:
     address: str  # host:port
     limit: int  # bytes of a message
     log: Path
+    user: str = ""
 
-    def start(self) -> Running:
-        """A new process, confined, and the link to it."""
+    def start(self, secrets: Mapping[str, Sequence[Path]]) -> Running:
+        """A new process, confined, and the link to it.
+
+        Parameters
+        ----------
+        secrets
+            What it must not be able to open, by name: that is tried first.
+
+        Raises
+        ------
+        InputError
+            Where this machine has no way to keep the process from them.
+        """
+        trial = self.try_barriers(secrets)
+        trial.require()
         link, theirs = pair(self.limit)
         with theirs:
             command = [
@@ -48,7 +64,14 @@ class Engine:
                 *("--address", self.address, "--limit", str(self.limit)),
                 *("--name", self.name, "--peers", ",".join(self.peers)),
             ]
-            process = launch(command, fds=[theirs.fileno()], log=self.log, memory=MEMORY, **self._reach())
+            process = launch(
+                command,
+                fds=[theirs.fileno()],
+                log=self.log,
+                memory=MEMORY,
+                may_lack=list(trial.missing),
+                **self._reach(),
+            )
         return Running(link, process)
 
     def try_barriers(self, secrets: Mapping[str, Sequence[Path]]) -> Trial:
@@ -64,6 +87,7 @@ class Engine:
             "listen": [port] if at_hub else [],
             "connect": [port],
             "files": FILES_AT_HUB if at_hub else 256,
+            "user": self.user or None,
         }
 
 

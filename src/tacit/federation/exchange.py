@@ -13,6 +13,9 @@ from tacit.federation.seal import HANDSHAKE, QUESTION, Header, Unsealed, open_an
 from tacit.federation.status import RunLife
 from tacit.federation.terms import Terms
 
+AT_ONCE = 256  # frames that are taken before there is another look at the clock
+CALM = 0.5  # seconds between two connections of one site, the second of which counts as the first
+
 
 @dataclass
 class Pending:
@@ -45,6 +48,7 @@ class SealedExchange:
     audit: Audit = no_audit
     seldom: Seldom = field(default_factory=Seldom)
     _present: dict[str, float] = field(default_factory=dict)
+    _since: dict[str, float] = field(default_factory=dict)
     _pending: dict[str, Pending] = field(default_factory=dict)
     _answers: dict[str, bytes] = field(default_factory=dict)
     _posted: dict[str, bytes | None] = field(default_factory=dict)
@@ -95,12 +99,13 @@ class SealedExchange:
         self.link.send(Frame(Kind.MESSAGE, site, sealed))
 
     def _take(self, seconds: float) -> None:
-        """Everything that is there; where nothing is, wait for the first of it."""
-        frame = self.link.receive(max(0.0, seconds))
-        while frame is not None:
+        """What is there; where nothing is, wait for the first of it. An engine that never stops is not listened to."""
+        for number in range(AT_ONCE):
+            frame = self.link.receive(0.0 if number else max(0.0, seconds))
+            if frame is None:
+                return
             self.heard, self.life.heartbeat = time.monotonic(), time.time()
             self._handle(frame)
-            frame = self.link.receive(0.0)
 
     def _handle(self, frame: Frame) -> None:
         site = frame.peer
@@ -109,7 +114,7 @@ class SealedExchange:
                 self.listening = True
                 self.life.listening = time.time()
             case Kind.UP if site in self.terms.sites:
-                self._present[site] = time.monotonic()
+                self._connect(site)
                 self._note(site, up=True)
             case Kind.DOWN:
                 self._present.pop(site, None)
@@ -128,6 +133,13 @@ class SealedExchange:
             del self.life.sites[site]
         if self.seldom():
             self.audit("connected" if up else "disconnected", site=site)
+
+    def _connect(self, site: str) -> None:
+        """An engine that has a site come and go without end must not have it invited each time."""
+        now, before = time.monotonic(), self._since.get(site)
+        if before is None or now - before > CALM:
+            self._since[site] = now
+        self._present[site] = self._since[site]
 
     def _answer(self, site: str, data: bytes) -> None:
         pending = self._pending.get(site)

@@ -36,6 +36,7 @@ create table if not exists rounds (
     experiment text not null references experiments(id), round integer not null, base integer not null,
     w text not null, events text, dual text, upload blob, z blob, lam blob,
     primary key (experiment, round));
+create index if not exists kept on rounds (experiment, round) where z is not null;
 """
     + departures.TABLES
 )

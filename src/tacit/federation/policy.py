@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from tacit.algorithms import ALGORITHMS
 from tacit.federation.logs import check_audit
-from tacit.federation.sections import Key, check_sections, names, read_section, read_toml
+from tacit.federation.sections import Key, check_sections, names, parse_toml, read_file, read_section
 from tacit.privacy.mechanisms.calibrated import MECHANISMS
 from tacit.privacy.sensitivity import ADJACENCIES
 from tacit.settings.rules import integer, path, real, text
@@ -39,9 +40,10 @@ LAYOUT: dict[str, dict[str, Key]] = {
         "rounds_max": Key(integer(1), 10_000),
         "open_studies_max": Key(integer(1), 1),
     },
+    "engine": {"user": Key(text, "")},
     "logging": {"audit": Key(check_audit, "")},
 }
-OPTIONAL = ("logging",)
+OPTIONAL = ("engine", "logging")
 
 
 @dataclass(frozen=True)
@@ -77,14 +79,19 @@ class Site:
     state: Path  # journal and study folders: private
     accepts: Accepts
     audit: str  # where a line goes for everything that leaves: nowhere, or to syslog
+    engine_user: str  # system user of the program that talks to the network; empty: this one, or nobody for root
 
 
 def read_site(where: Path) -> Site:
     """The site in a file; paths in it are relative to its folder."""
-    document = read_toml(where, ADVICE)
+    return _parsed(where, where.resolve().parent, read_file(where, ADVICE))
+
+
+@lru_cache(maxsize=4)  # it is read for every message
+def _parsed(where: Path, here: Path, content: bytes) -> Site:
+    document = parse_toml(where, content)
     check_sections(where, document, tuple(name for name in LAYOUT if name))
     found = {name: read_section(where, document, name, layout, name in OPTIONAL) for name, layout in LAYOUT.items()}
-    here = where.resolve().parent
     top, data, budget = found[""], found["data"], found["budget"]
 
     def place(given: str) -> str:
@@ -107,6 +114,7 @@ def read_site(where: Path) -> Site:
         state=here / budget["state"],
         accepts=Accepts(**found["accept"]),
         audit=found["logging"]["audit"],
+        engine_user=found["engine"]["user"],
     )
 
 
@@ -138,6 +146,8 @@ algorithms = ["{algorithm}"]
 rounds_max = {rounds_max}
 open_studies_max = 1       # of the same terms at one time: every invitation sets a whole plan aside
 
+# [engine]
+# user = "tacit-relay"     # the program that talks to the network runs as this user: only root can start it so
 # [logging]
 # audit = "syslog"         # a line of JSON for everything that leaves, is refused or dropped; or "syslog:/a/socket"
 """

@@ -7,29 +7,30 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.federation import PROTOCOL
-from tacit.federation.agreement import Agreement, agree, objections, own_records
+from tacit.federation.agreement import Agreement, Prepared, objections
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
 from tacit.federation.kits import Kit, check_address, read_kit
 from tacit.federation.policy import Site, read_site
-from tacit.federation.terms import read_terms
 from tacit.federation.vault import engine_of, secrets_of
 from tacit.results.account import Account
 
 
 def check_site(path: Path) -> dict[str, Any]:
     """What was found, by name; what would keep this site from taking part is one error that says all of it."""
-    site, agreement, kit = check_own(path)
+    prepared = Prepared()
+    site, agreement, kit = check_own(path, prepared)
+    notes = prepared.dataset(site).notes
     if reasons := objections(site, agreement):
         raise InputError("; ".join(reasons))
     state, plan, terms = Account.open(site.ledger).state(), agreement.plan, agreement.terms
     return {
         "site": site.name,
         "study": terms.name,
-        "terms": terms.digest,
+        "hash": terms.digest,
         "protocol": PROTOCOL,
         "schema": f"{terms.schema_sha256[:12]}…, as agreed",
-        "records": "loaded; within records_max",
+        "records": "; ".join(["loaded", *notes]),
         "server": f"{terms.host}:{terms.port}",
         "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
@@ -37,7 +38,7 @@ def check_site(path: Path) -> dict[str, Any]:
         "open_studies": f"{_open(site, terms.digest)} of these terms, of at most {site.accepts.open_studies_max}",
         "coordinator": f"identity {terms.coordinator.fingerprint}",
         "identity": f"{terms.identities[site.name].fingerprint}, as in the terms",
-        "engine": barriers(site),
+        "engine": barriers(site, prepared),
         "certificate": f"valid until {kit.expires:%Y-%m-%d}" + (": renew it soon" if kit.expires_soon else ""),
     }
 
@@ -50,14 +51,12 @@ def _open(site: Site, terms: str) -> int:
         return sum(begun.terms == terms and not begun.closed for begun in journal.experiments())
 
 
-def check_own(path: Path) -> tuple[Site, Agreement, Kit]:
-    """The site's own affairs: its files, records, identity and kit, whatever it thinks of the study."""
+def check_own(path: Path, prepared: Prepared) -> tuple[Site, Agreement, Kit]:
+    """The site's own affairs but for its records: files, ledger, identity and kit, whatever it thinks of the study."""
     site = read_site(path)
-    terms = read_terms(site.study)
-    published = terms.published()
-    agreement = agree(terms, published)
+    agreement = prepared.agreement(site)
+    terms = agreement.terms
     Account.open(site.ledger)
-    own_records(site, agreement, published)
     terms.check_complete()
     if Identity.open(site.identity).public != terms.identities.get(site.name):
         raise InputError(
@@ -65,13 +64,13 @@ def check_own(path: Path) -> tuple[Site, Agreement, Kit]:
             "other in its place"
         )
     kit = read_kit(site.kit, site.name)
-    check_address(kit, agreement.terms)
+    check_address(kit, terms)
     return site, agreement, kit
 
 
-def barriers(site: Site) -> str:
+def barriers(site: Site, prepared: Prepared) -> str:
     """What the program that talks to the network cannot do on this machine; where that is not enough, an error."""
-    trial = engine_of(site).try_barriers(secrets_of(site))
+    trial = engine_of(site, prepared).try_barriers(secrets_of(site))
     trial.require()
     shut = ", ".join(barrier.name for barrier in trial.barriers if barrier.holds)
     open_ = ", ".join(barrier.name for barrier in trial.barriers if not barrier.holds)

@@ -22,12 +22,23 @@ class Key(NamedTuple):
 
 def read_toml(path: Path, advice: str) -> dict[str, Any]:
     """A TOML file; `advice` says how one gets it."""
+    return parse_toml(path, read_file(path, advice))
+
+
+def read_file(path: Path, advice: str) -> bytes:
+    """The content of a file; `advice` says how one gets it."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"there is no file {path}: {advice}") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder: give the file in it") from None
+
+
+def parse_toml(path: Path, content: bytes) -> dict[str, Any]:
+    """What a TOML file says."""
+    try:
+        return tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a TOML file: {error}") from None
 

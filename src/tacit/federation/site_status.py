@@ -7,6 +7,7 @@ from typing import Any
 
 from tacit.errors import InputError, no_such
 from tacit.federation.at_work import give_back, settle, study_folder
+from tacit.federation.final_model import signer
 from tacit.federation.journal import Experiment, Journal
 from tacit.federation.policy import Site, read_site
 from tacit.federation.status import LOCK, Seen, look
@@ -71,7 +72,19 @@ def _study(site: Site, begun: Experiment, rounds: int) -> dict[str, Any]:
         "spent_epsilon": spent,
         "planned_epsilon": float(planned),
         "folder": str(folder),
+        "model": _model(begun, folder),
     }
+
+
+def _model(begun: Experiment, folder: Path) -> str:
+    """Who signed the model that is in a study's folder; empty where there is no model."""
+    if not folder.exists() or not RunFolder.open(folder).finished:
+        return ""
+    try:
+        found = signer(RunFolder.open(folder), begun.id, begun.terms)
+    except InputError as error:
+        return f"NOT SIGNED: {error}"
+    return f"signed by the coordinator {found.fingerprint}" if found else "not signed"
 
 
 def close_study(path: Path, start: str) -> str:

@@ -13,6 +13,7 @@ from tacit.errors import InputError
 
 VERSION = 2
 WAIT = 30.0  # seconds for another writer to end
+BRIEFLY = 1.0  # seconds, where nothing depends on it
 
 
 @dataclass
@@ -37,6 +38,21 @@ class Store:
             connection.close()
             raise
         return store
+
+    @contextmanager
+    def lightly(self) -> Iterator[None]:
+        """As `alone`, for what nothing depends on: it waits only briefly, and a power cut may take it back.
+
+        It reaches the disk with the next block that is not light.
+        """
+        with self._lock:
+            (level,) = self.connection.execute("pragma synchronous").fetchone()
+            self._set("normal", BRIEFLY)
+            try:
+                with self.alone():
+                    yield
+            finally:
+                self._set(level, WAIT)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -68,6 +84,10 @@ class Store:
             self._folding = True
         else:
             self.connection.execute("pragma wal_checkpoint(truncate)")
+
+    def _set(self, synchronous: str | int, wait: float) -> None:
+        self.connection.execute(f"pragma synchronous = {synchronous}")
+        self.connection.execute(f"pragma busy_timeout = {int(1000 * wait)}")
 
     def close(self) -> None:
         """Nothing more is read or written."""

@@ -19,21 +19,35 @@ from typing import Any
 from tacit.errors import InputError, PrivacyViolation
 from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
-from tacit.federation.agreement import agree
+from tacit.federation.agreement import Prepared
+from tacit.federation.at_work import study_folder
+from tacit.federation.confinement import shield
 from tacit.federation.engine import Engine, Running
+from tacit.federation.final_model import keep_evidence
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
 from tacit.federation.kits import HUB, check_address, read_kit
 from tacit.federation.link import BrokenLink, Frame, Kind
 from tacit.federation.logs import Audit, Seldom, no_audit
-from tacit.federation.messages import Answer, Invitation, Refusal, Reply
+from tacit.federation.messages import Answer, Close, Invitation, Refusal, Reply
 from tacit.federation.policy import Site, read_site
 from tacit.federation.release import Release
-from tacit.federation.seal import OVERHEAD, OtherTerms, Unsealed, open_question, reply_header, seal_answer
+from tacit.federation.seal import (
+    HANDSHAKE,
+    OVERHEAD,
+    Opened,
+    OtherTerms,
+    Unsealed,
+    open_question,
+    reply_header,
+    seal_answer,
+)
 from tacit.federation.status import LOCK, STATUS, SiteLife, shown
 from tacit.federation.terms import Terms, read_terms
+from tacit.results.folder import RunFolder
 
 LOOK = 0.5  # seconds between two looks at what else there is to do
+STEADY = 5.0  # seconds that an engine must have run to be started again at once
 LONGEST = 30.0  # seconds to wait before an engine that keeps falling is started again
 SILENT = 15.0  # seconds without a sign of life, after which an engine is started again
 LONGEST_REASON = 500  # characters of a refusal in the audit
@@ -75,10 +89,14 @@ class Vault:
                 site=site.name,
                 terms=bytes.fromhex(terms.digest),
             )
+            self._look_inside(site, terms, opened)
         except OtherTerms as other:
             body = self.agent.refuse(reply_header(sealed).experiment.hex(), str(other))
         except Unsealed as error:
             self._drop(error)
+            return None
+        except OSError as error:  # the coordinator asks again
+            self.say(f"the signature under the model cannot be kept ({error}): nothing is answered")
             return None
         else:
             self.life.question = time.time()
@@ -106,6 +124,20 @@ class Vault:
             self.say("connected to the coordinator" if up else "no longer connected to the coordinator")
             self.audit("connected" if up else "disconnected")
 
+    def _look_inside(self, site: Site, terms: Terms, opened: Opened) -> None:
+        """Inside and outside of an envelope agree, and what the coordinator signs as the final model is kept."""
+        try:
+            message = wire.question(opened.body, self.agent.limit)
+        except wire.Malformed:
+            return  # which the agent refuses
+        if message.experiment != opened.header.experiment.hex():
+            raise Unsealed("a question is about another study than its envelope")
+        if isinstance(message, Invitation) != (opened.header.version == HANDSHAKE):
+            raise Unsealed(f"a question is of version {opened.header.version}: only invitations are of {HANDSHAKE}")
+        place = study_folder(site, message.experiment)
+        if isinstance(message, Close) and place.exists():
+            keep_evidence(RunFolder.open(place), opened, terms.coordinator, self.identity.public)
+
     def _tell(self, leaves: Reply, body: bytes) -> None:
         """A line of the audit for what leaves."""
         facts: dict[str, Any] = {"kind": wire.KINDS[type(leaves)], "experiment": leaves.experiment}
@@ -131,33 +163,41 @@ class Vault:
 
 
 def run_vault(
-    site: Site, seed: int | None, say: Callable[[str], None], stop: Callable[[], bool], audit: Audit = no_audit
+    site: Site,
+    prepared: Prepared,
+    seed: int | None,
+    say: Callable[[str], None],
+    stop: Callable[[], bool],
+    audit: Audit = no_audit,
 ) -> None:
     """Work until somebody asks to stop; an engine that falls is started again."""
+    shield()
     identity = Identity.open(site.identity)
     with _alone(site.state), Journal.open(site.state) as journal:
-        agent = SiteAgent(site.path, journal, seed, say)
+        agent = SiteAgent(site.path, journal, seed, say, prepared=prepared)
         vault = Vault(site.path, agent, identity, Release(journal), say, audit)
         audit("start", pid=os.getpid())
         try:
             with shown(vault.life, site.state / STATUS):
-                _keep_up(vault, site, stop)
+                _keep_up(vault, site, prepared, stop)
         finally:
             audit("stop", dropped=vault.dropped)
 
 
-def _keep_up(vault: Vault, site: Site, stop: Callable[[], bool]) -> None:
-    """One engine after the other."""
-    wait, told = 1.0, False
+def _keep_up(vault: Vault, site: Site, prepared: Prepared, stop: Callable[[], bool]) -> None:
+    """One engine after the other.
+
+    The records are read while the first one starts: a site that was killed is back the sooner.
+    """
+    wait, told = 0.0, False
     while not stop():
-        engine = engine_of(site)
-        engine.try_barriers(secrets_of(site)).require()
-        running = engine.start()
-        if not told:
-            vault.say(f"{site.name}: the agent is up; Ctrl-C stops it")
-            told = True
+        running = engine_of(site, prepared).start(secrets_of(site))
         began = time.monotonic()
         try:
+            if not told:
+                prepared.dataset(site)
+                vault.say(f"{site.name}: the agent is up; Ctrl-C stops it")
+                told = True
             _serve(vault, running, stop)
         except BrokenLink as error:
             vault.say(f"the engine is gone ({error}): starting it again")
@@ -166,7 +206,7 @@ def _keep_up(vault: Vault, site: Site, stop: Callable[[], bool]) -> None:
         finally:
             vault.life.connected = None
             running.stop()
-        wait = 1.0 if time.monotonic() - began > LONGEST else min(2.0 * wait, LONGEST)
+        wait = 0.0 if time.monotonic() - began > STEADY else min(max(1.0, 2.0 * wait), LONGEST)
         end = time.monotonic() + wait
         while time.monotonic() < end and not stop():
             time.sleep(min(LOOK, wait))
@@ -201,13 +241,13 @@ def secrets_of(site: Site) -> dict[str, list[Path]]:
     return records | own | {"policy": [site.path], "terms": [site.study]}
 
 
-def engine_of(site: Site) -> Engine:
+def engine_of(site: Site, prepared: Prepared) -> Engine:
     """The engine for this site's terms as they are now."""
-    terms = read_terms(site.study)
+    agreement = prepared.agreement(site)
     kit = read_kit(site.kit, site.name)
-    check_address(kit, terms)
-    limit = wire.HEADER_LIMIT + 1024 + agree(terms, terms.published()).zero.nbytes + OVERHEAD
-    return Engine(site.name, [HUB], kit.path, kit.address, limit, site.state / "engine.log")
+    check_address(kit, agreement.terms)
+    limit = wire.HEADER_LIMIT + 1024 + agreement.zero.nbytes + OVERHEAD
+    return Engine(site.name, [HUB], kit.path, kit.address, limit, site.state / "engine.log", site.engine_user)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 `tacit.federation.confinement.start` runs this in a fresh interpreter without site packages. It forks once: the child
 confines itself and calls execve; the parent waits for it, passes on signals and its exit status, and ends it when the
 process that asked for it has ended. Each mechanism is either applied in full or reported as failed, and then nothing
-is started: whoever asked may ask again without it.
+is started: the caller may ask again without it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Order(NamedTuple):
     memory: int | None
     scratch: int
     report: int  # descriptor on which a failure is told
-    lifeline: int  # descriptor that closes when whoever asked has ended
+    lifeline: int  # descriptor that closes when the caller has ended
 
 
 class Failed(Exception):

@@ -235,7 +235,7 @@ def _signals(pid: int) -> bool:
 
 
 def _limits(libc: ctypes.CDLL, pid: int) -> bool:
-    """Ask for a limit of another process; who may ask may also set it."""
+    """Ask for a limit of another process; a process that may ask may also set it."""
     return _checked(libc.prlimit(ctypes.c_int(pid), ctypes.c_int(4), None, ctypes.byref((ctypes.c_uint64 * 2)())))
 
 

@@ -67,6 +67,7 @@ def launch(
     files: int = 1024,
     memory: int | None = None,
     scratch: int = 1 << 24,
+    may_lack: Collection[str] = MECHANISMS,
     _without: Collection[str] = (),
 ) -> Confined:
     """Start a program that can read the Python installation and what it is given, and nothing else.
@@ -101,11 +102,15 @@ def launch(
         Bytes of private memory that it can have, without limit if None.
     scratch
         Bytes that it can write in its own `/tmp`, which vanishes with it.
+    may_lack
+        Mechanisms that it may start without. Give what a trial found missing (`trial.missing`), so that nothing starts
+        with less than was tried.
 
     Raises
     ------
     InputError
-        If the program does not exist or cannot be run, if there is no such user, or if this process may not become it.
+        If the program does not exist or cannot be run, if there is no such user, if this process may not become it,
+        or if a mechanism is missing that must not be.
     """
     program = _program(command[0])
     order = {
@@ -132,6 +137,8 @@ def launch(
         mechanism, why = failure
         if mechanism not in mechanisms or (mechanism == "user" and user is not None):
             raise InputError(f"a confined program did not start: {why}")
+        if mechanism not in may_lack:
+            raise InputError(f"a program was not started, since it would be confined less than was tried: {why}")
         missing[mechanism] = why
 
 
@@ -163,23 +170,26 @@ def _identity(user: str) -> tuple[int, int]:
     except KeyError:
         raise InputError(f"there is no system user '{user}': name one that this machine knows") from None
     if os.geteuid() not in (0, entry.pw_uid):
-        raise InputError(f"only root can start a program as user '{user}': use the systemd unit, or leave the user out")
+        raise InputError(f"only root can start a program as user '{user}': leave the user out")
     return entry.pw_uid, entry.pw_gid
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    folders = [str(_PACKAGE.parent)]
-    if site.ENABLE_USER_SITE and site.getusersitepackages() in sys.path:
-        folders.append(site.getusersitepackages())
+    folders = [str(_PACKAGE.parent), *(path for path in _installed() if path not in site.getsitepackages())]
     defaults = {"HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join(folders), "TMPDIR": "/tmp"}
     return {**defaults, "PYTHONDONTWRITEBYTECODE": "1", **given}
+
+
+def _installed() -> list[str]:
+    """Folders of installed packages that this process uses, the user's own among them."""
+    return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
 
 
 def _python(program: str) -> list[str]:
     """The program, the standard library, installed packages, this package, and shared libraries beside Python's."""
     paths = {program, os.path.realpath(program), str(_PACKAGE)}
     paths |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    paths |= {path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}
+    paths |= set(_installed())
     for prefix in (sys.prefix, sys.base_prefix, sys.base_exec_prefix):
         paths |= {str(Path(prefix, name)) for name in ("lib", "lib64", "pyvenv.cfg")}
     return sorted(path for path in paths if Path(path).is_absolute() and Path(path).exists())
@@ -187,9 +197,9 @@ def _python(program: str) -> list[str]:
 
 def _try(order: Mapping[str, object], fds: Sequence[int], log: Path | int) -> tuple[Confined, tuple[str, str] | None]:
     """Start the small process with one set of mechanisms; say which of them failed, and why, if one did."""
+    output = log if isinstance(log, int) else _open_log(log)
     report, reporter = os.pipe()
     life, lifeline = os.pipe()
-    output = log if isinstance(log, int) else _open_log(log)
     try:
         process = Confined(
             [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, *_FOLDERS],

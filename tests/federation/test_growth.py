@@ -1,0 +1,39 @@
+"""A round costs a site the same however many came before it: counted in steps of the database and bytes read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.federation import wire
+from tacit.federation.messages import Round
+from tacit.federation.release import Release
+from tests.federation.helpers import EXPERIMENT, SITES, invite, make_federation
+
+ROUNDS, SAMPLE = 240, 20
+STEPS = 20  # of the database, between two counts
+
+
+def test_a_late_round_costs_what_an_early_one_did(tmp_path: Path) -> None:
+    study = {"rounds": ROUNDS, "noise_multiplier": None}
+    federation = make_federation(tmp_path, {"study": study}, {"rounds_max": ROUNDS}, only=SITES[:1])
+    site, w = federation.site("north"), federation.agreement.zero
+    counts = []
+    with federation.agent("north") as agent:
+        release, steps = Release(agent.journal), [0]
+        invite(agent, federation)
+        agent.journal._store.connection.set_progress_handler(lambda: steps.append(steps.pop() + 1), STEPS)
+        for t in range(1, ROUNDS + 1):
+            before = steps[0], _bytes_read()
+            data = agent.answer(wire.encode(Round(EXPERIMENT, t, dict.fromkeys(SITES, t - 1), w)))
+            release.check(site, data)
+            counts.append((steps[0] - before[0], _bytes_read() - before[1]))
+    for early, late in zip(_sums(counts[SAMPLE : 2 * SAMPLE]), _sums(counts[-SAMPLE:]), strict=True):
+        assert 0 < late <= 1.1 * early
+
+
+def _sums(counts: list[tuple[int, int]]) -> list[int]:
+    return [sum(column) for column in zip(*counts, strict=True)]
+
+
+def _bytes_read() -> int:
+    return int(Path("/proc/self/io").read_text().split()[1])
