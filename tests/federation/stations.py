@@ -7,13 +7,14 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tacit.federation import vault
+from tacit.federation.agreement import Prepared
 from tacit.federation.confinement import launch
 from tacit.federation.engine import Engine, Running
 from tacit.federation.identity import Identity
@@ -42,7 +43,8 @@ class Other(Engine):
 
     code: str = HANGS
 
-    def start(self) -> Running:
+    def start(self, secrets: Mapping[str, Sequence[Path]]) -> Running:
+        self.try_barriers(secrets).require()
         link, theirs = pair(self.limit)
         with theirs:
             command = [sys.executable, "-c", self.code, str(theirs.fileno())]
@@ -87,14 +89,16 @@ def vault_with(
 ) -> Iterator[AtWork]:
     """The vault of north, with an engine of this program."""
     site = federation.site("north")
-    engine = vault.engine_of(site)
-    monkeypatch.setattr(vault, "engine_of", lambda site: Other(**vars(engine), code=code))
+    prepared = Prepared()
+    engine = vault.engine_of(site, prepared)
+    monkeypatch.setattr(vault, "engine_of", lambda site, prepared: Other(**vars(engine), code=code))
+    monkeypatch.setattr(vault, "shield", lambda: None)  # it would be for the tests' process, and for good
     found = AtWork(federation)
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            vault.run_vault(site, 7, found.said.append, found.ended.is_set, audit)
+            vault.run_vault(site, prepared, 7, found.said.append, found.ended.is_set, audit)
         except BaseException as error:
             errors.append(error)
 

@@ -39,7 +39,7 @@ class Syslog:
 
     def lines(self) -> list[dict[str, Any]]:
         """All that came."""
-        found = []
+        found: list[dict[str, Any]] = []
         self.socket.setblocking(False)
         while True:
             try:

@@ -16,6 +16,7 @@ import pytest
 from tacit.federation import status
 from tacit.federation.site_status import site_status
 from tacit.federation.status import LOCK, STATUS, RunLife, SiteLife, look, shown
+from tacit.results.locks import is_locked
 from tests.federation.helpers import Federation
 from tests.federation.stations import CONNECTS, vault_with, whole_federation
 
@@ -122,7 +123,7 @@ def test_looking_never_keeps_an_agent_from_starting(tmp_path: Path, monkeypatch:
 
     def ask() -> None:
         while not ended.is_set():
-            status.is_locked(state / LOCK)
+            is_locked(state / LOCK)
 
     asking = threading.Thread(target=ask)
     asking.start()

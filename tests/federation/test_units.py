@@ -81,8 +81,8 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     made = sorted(map(str, tmp_path.iterdir()))
     done = subprocess.run([str(ANALYZE), "verify", *made], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
-    for unit in made:
-        words = [str(ANALYZE), "security", "--offline=true", "--threshold=30", unit]
+    for path in made:
+        words = [str(ANALYZE), "security", "--offline=true", "--threshold=30", path]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-200:]
 

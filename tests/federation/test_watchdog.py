@@ -9,13 +9,13 @@ import pytest
 from tacit.federation import conductor, engine, vault
 from tacit.federation.conductor import Conductor
 from tacit.federation.coordinator import STOPPED
-from tacit.federation.demo import _place
 from tacit.federation.engine import hub_address
 from tacit.federation.kits import HUB
 from tacit.federation.site_status import site_status
 from tests.federation.stations import (
     FALLS,
     HANGS,
+    HEAD,
     LISTENS_AND_HANGS,
     NEVER_CONNECTS,
     Other,
@@ -28,6 +28,7 @@ from tests.federation.stations import (
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that hangs is not asked to end for long."""
     monkeypatch.setattr(engine, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(conductor, "shield", lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,21 @@ def test_a_site_starts_a_bad_engine_again(
         found.until(lambda: site_status(federation.file("north"))["engine_restarts"] >= 1)
         assert not site_status(federation.file("north"))["connected"]
     assert found.said[0] == "north: the agent is up; Ctrl-C stops it"
+
+
+def test_an_engine_cannot_fill_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may say that it connects and disconnects as often as it likes."""
+    federation, _ = whole_federation(tmp_path)
+    noted: list[str] = []
+
+    def note(event: str, /, **facts: object) -> None:
+        noted.append(event)
+
+    flaps = HEAD + "for i in range(2001): say(Kind.DOWN if i % 2 else Kind.UP, 'server')\n"
+    with vault_with(federation, flaps + "while True: say(Kind.BEAT); time.sleep(0.1)", monkeypatch, note) as found:
+        found.until(lambda: site_status(federation.file("north"))["connected"])
+    assert sum("connected" in line for line in found.said) <= 21
+    assert noted.count("connected") + noted.count("disconnected") <= 21
 
 
 @pytest.mark.parametrize(
@@ -78,23 +94,3 @@ def test_a_coordinator_starts_a_bad_hub_again(
 
 def _gone(said: list[str]) -> list[str]:
     return [line for line in said if line.startswith("the engine is gone") and line.endswith("starting it again")]
-
-
-def test_a_demonstration_that_fails_says_where_its_files_are_and_keeps_them(tmp_path: Path) -> None:
-    said: list[str] = []
-    with pytest.raises(RuntimeError), _place(None, said.append) as root:
-        (root / "north.txt").write_text("why")
-        raise RuntimeError
-    assert (root / "north.txt").read_text() == "why"
-    assert all(str(root) in line for line in said) and "the files stay" in said[1]
-    (root / "north.txt").unlink()
-    root.rmdir()
-    with _place(None, said.append) as root:
-        pass
-    assert not root.exists()
-    with pytest.raises(KeyboardInterrupt), _place(None, said.append) as root:
-        raise KeyboardInterrupt
-    assert not root.exists()
-    with _place(tmp_path / "kept", said.append) as root:
-        pass
-    assert root.is_dir()

@@ -166,14 +166,14 @@ class SiteWatch:
         facts = {
             "study at work": status["study_at_work"] or "none",
             "connected since": _plain(status["connected_since"]),
-            "last heartbeat of the engine": _plain(status["last_heartbeat"]),
+            "heartbeat of the engine": _plain(status["last_heartbeat"]),
             "last question": _plain(status["last_question"]),
             "last answer": _plain(status["last_answer"]),
-            "rounds answered since it started": status["rounds_answered"],
+            "rounds since it started": status["rounds_answered"],
             "messages dropped": status["dropped_messages"],
             "engine restarted": status["engine_restarts"],
             "left so far": f"{sum(n for n, _ in sending.totals.values()):,} byte strings, {format_bytes(sent)}",
-            "left once more, without a line": f"{sending.repeats:,} times",
+            "left again, without a line": f"{sending.repeats:,} times",
         }
         return {
             "title": f"{sending.site.name}: what this site sends",
@@ -223,7 +223,7 @@ class RunWatch:
             "study": seen.life.get("study"),
             "rounds": f"{seen.count('round')} of {seen.count('rounds')}",
             "listening since": _plain(seen.moment("listening")) if seen.running else None,
-            "last heartbeat of the engine": _plain(seen.moment("heartbeat")),
+            "heartbeat of the engine": _plain(seen.moment("heartbeat")),
             "messages dropped": seen.count("dropped"),
             "engine restarted": seen.count("restarts"),
             "got from the sites": format_bytes(seen.count("bytes_up")),

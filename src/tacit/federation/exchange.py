@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tacit.federation.identity import Identity
 from tacit.federation.link import Frame, Kind, Link
-from tacit.federation.logs import Audit, no_audit
+from tacit.federation.logs import Audit, Seldom, no_audit
 from tacit.federation.seal import HANDSHAKE, QUESTION, Header, Unsealed, open_answer, reply_header, seal_question
 from tacit.federation.status import RunLife
 from tacit.federation.terms import Terms
@@ -46,6 +46,7 @@ class SealedExchange:
     heard: float = field(default_factory=time.monotonic)  # when the engine last gave a sign of life
     life: RunLife = field(default_factory=RunLife)
     audit: Audit = no_audit
+    seldom: Seldom = field(default_factory=Seldom)
     _present: dict[str, float] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
     _pending: dict[str, Pending] = field(default_factory=dict)
@@ -114,15 +115,24 @@ class SealedExchange:
                 self.life.listening = time.time()
             case Kind.UP if site in self.terms.sites:
                 self._connect(site)
-                self.life.sites[site] = time.time()
-                self.audit("connected", site=site)
+                self._note(site, up=True)
             case Kind.DOWN:
                 self._present.pop(site, None)
-                if self.life.sites.pop(site, None) is not None:
-                    self.audit("disconnected", site=site)
+                self._note(site, up=False)
                 self._lose(site)
             case Kind.MESSAGE:
                 self._answer(site, frame.data)
+
+    def _note(self, site: str, up: bool) -> None:
+        """What the engine says of a site's connection, for those who watch."""
+        if up == (site in self.life.sites):
+            return
+        if up:
+            self.life.sites[site] = time.time()
+        else:
+            del self.life.sites[site]
+        if self.seldom():
+            self.audit("connected" if up else "disconnected", site=site)
 
     def _connect(self, site: str) -> None:
         """An engine that has a site come and go without end must not have it invited each time."""

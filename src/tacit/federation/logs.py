@@ -7,8 +7,10 @@ import logging
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from logging.handlers import RotatingFileHandler, SysLogHandler
 from pathlib import Path
 from typing import IO, Protocol
@@ -30,6 +32,23 @@ class Audit(Protocol):
     def __call__(self, event: str, /, **facts: object) -> None:
         """Write one line: when, who, what, and the facts of it."""
         ...
+
+
+@dataclass
+class Seldom:
+    """Whether to write of what others can cause as often as they like: 20 times at once, then once a minute."""
+
+    left: float = 20.0
+    at: float = field(default_factory=time.monotonic)
+
+    def __call__(self) -> bool:
+        """Whether there is room for one line more."""
+        now = time.monotonic()
+        self.left, self.at = min(20.0, self.left + (now - self.at) / 60.0), now
+        if self.left < 1.0:
+            return False
+        self.left -= 1.0
+        return True
 
 
 def no_audit(event: str, /, **facts: object) -> None:

@@ -28,7 +28,7 @@ from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
 from tacit.federation.kits import HUB, check_address, read_kit
 from tacit.federation.link import BrokenLink, Frame, Kind
-from tacit.federation.logs import Audit, no_audit
+from tacit.federation.logs import Audit, Seldom, no_audit
 from tacit.federation.messages import Answer, Close, Invitation, Refusal, Reply
 from tacit.federation.policy import Site, read_site
 from tacit.federation.release import Release
@@ -67,6 +67,7 @@ class Vault:
     audit: Audit = no_audit
     life: SiteLife = field(default_factory=SiteLife)
     dropped: int = 0
+    seldom: Seldom = field(default_factory=Seldom)
     _read: tuple[bytes, Terms] | None = field(default=None, repr=False)
 
     def answer(self, sealed: bytes) -> bytes | None:
@@ -113,6 +114,15 @@ class Vault:
         self.life.rounds += isinstance(leaves, Answer)
         self._tell(leaves, body)
         return seal_answer(body, reply_header(sealed), self.identity, terms.coordinator)
+
+    def connection(self, up: bool) -> None:
+        """Take note of what the engine says of its connection; nobody has to believe it."""
+        if up == (self.life.connected is not None):
+            return
+        self.life.connected = time.time() if up else None
+        if self.seldom():
+            self.say("connected to the coordinator" if up else "no longer connected to the coordinator")
+            self.audit("connected" if up else "disconnected")
 
     def _look_inside(self, site: Site, terms: Terms, opened: Opened) -> None:
         """Inside and outside of an envelope agree, and what the coordinator signs as the final model is kept."""
@@ -220,10 +230,8 @@ def _serve(vault: Vault, running: Running, stop: Callable[[], bool]) -> None:
                 running.link.send(Frame(Kind.MESSAGE, HUB, sealed))
             heard = time.monotonic()  # what came in the meantime waits in the link
         elif frame.kind in (Kind.UP, Kind.DOWN):
-            up, alone = frame.kind is Kind.UP, time.monotonic()
-            vault.life.connected = time.time() if up else None
-            vault.say("connected to the coordinator" if up else "no longer connected to the coordinator")
-            vault.audit("connected" if up else "disconnected")
+            alone = time.monotonic()
+            vault.connection(frame.kind is Kind.UP)
 
 
 def secrets_of(site: Site) -> dict[str, list[Path]]:
