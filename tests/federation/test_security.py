@@ -464,3 +464,19 @@ def test_a_second_agent_of_a_site_does_not_start(study: Tables, tmp_path: Path) 
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 2 and "is at work in" in done.stderr, done.stderr
     goes_on(study)
+
+
+def test_a_kit_that_is_renewed_under_way_counts_at_once_and_the_old_one_no_more(study: Tables) -> None:
+    """Without a word to the coordinator: the hub is started again, and the study goes on."""
+    old = study.root / "old-mars"
+    shutil.copytree(study.kits / "mars", old)
+    provision(read_terms(study.terms), study.kits, ["mars"])
+    until(lambda: "a kit was renewed" in said(study, "coordinator"), what="hearing of it")
+    goes_on(study, 3, 30.0)
+    stolen = Client(study.address, old)
+    stolen.send(hello("mars"))
+    until(lambda: not stolen.open, 8.0, "the end of the connection")
+    assert stolen.came == []
+    stolen.close()
+    with connected(study, site="mars") as (_, mars):
+        assert mars.open and mars.name == "server"

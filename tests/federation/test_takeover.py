@@ -129,7 +129,7 @@ elif mode == "hub":
                 asked += answers(0.3)
             for data in asked[:3]:
                 end.sendall(frame(3, site, data) + frame(3, site, data[:120] + os.urandom(300)))
-            end.sendall(frame(2, site) + frame(1, site) + frame(1, "venus") + 20000 * frame(5, ""))
+            end.sendall(frame(2, site) + frame(1, site) + frame(1, "venus") + 4000 * frame(5, ""))
 print(json.dumps({"what": "end"}), flush=True)
 time.sleep(60.0)
 """

@@ -6,7 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class Conductor:
     watch: Callable[[dict[str, Any]], None]  # a line of rounds.jsonl or sites.jsonl
     read: dict[Path, int] = field(default_factory=dict)  # how far those files were shown
     versions: dict[str, int] = field(default_factory=dict)
+    certificates: Callable[[], list[str]] | None = None  # the hub's peers, as they are now
     audit: Audit = no_audit
     life: RunLife = field(default_factory=RunLife)
 
@@ -75,6 +76,8 @@ class Conductor:
         """One hub after the other, until the study has ended."""
         while True:
             check_free(self.engine.address)
+            if self.certificates is not None:
+                self.engine = replace(self.engine, peers=self.certificates())
             running = self.engine.start(self.secrets)
             try:
                 return self._conduct(running)
@@ -116,6 +119,8 @@ class Conductor:
             self._note_rounds()
             if time.monotonic() - exchange.heard > SILENT:
                 raise BrokenLink(f"no sign of life for {SILENT:g} s")
+            if self.certificates is not None and self.certificates() != self.engine.peers:
+                raise BrokenLink("a kit was renewed, and it knows the old one")
             return self.stop()
 
         return self.coordinator.conduct(exchange, stop)
@@ -192,13 +197,16 @@ def conduct(
         say(f"left out of this study: {', '.join(coordinator.without)}")
     if coordinator.folder.finished and not coordinator.untold:
         return coordinator.folder, FINISHED
-    known = issued(kits)
-    peers = [f"{site}={known[site]}" for site in coordinator.agents if site in known]
+
+    def certificates() -> list[str]:
+        known = issued(kits)
+        return [f"{site}={known[site]}" for site in coordinator.agents if site in known]
+
     limit = wire.HEADER_LIMIT + 1024 + coordinator.agreement.zero.nbytes + OVERHEAD
     log = coordinator.folder.path / "engine.log"
     address = hub_address(terms.host, terms.port)
-    engine = Engine(HUB, peers, kit.path, address, limit, log, terms.engine_user)
-    conductor = Conductor(terms, engine, own, coordinator, say, stop, watch, audit=audit)
+    engine = Engine(HUB, certificates(), kit.path, address, limit, log, terms.engine_user)
+    conductor = Conductor(terms, engine, own, coordinator, say, stop, watch, audit=audit, certificates=certificates)
     return coordinator.folder, conductor.run()
 
 
