@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,7 @@ pytestmark = pytest.mark.federation
 SITES = dict.fromkeys(("north", "south", "west"), 20)
 STUDY = {"rounds": 20_000, "noise_multiplier": None, "total_epsilon": 3.0}
 MEMORY = 300 << 20
+FORGED: list[dict[str, Any]] = [{}, {"from": "server"}, {"conn_url": "tcp://127.0.0.1:1"}, {"route": [["x", 1.0]]}]
 
 
 class Hostile:
@@ -118,8 +120,14 @@ def test_a_server_that_sends_what_the_engine_would_obey_gets_nothing(hostile: Ho
     stream, before = hostile.stream(), hostile.departures()
     came = len(stream.came)
     for number, (channel, topic) in enumerate(TOPICS):
-        more = {"channel": channel, "topic": topic, "req_id": "7", "reply_expected": True, "msg_type": "req"}
-        more |= [{}, {"from": "server"}, {"conn_url": "tcp://127.0.0.1:1"}, {"route": [["x", 1.0]]}][number % 4]
+        more: dict[str, Any] = {
+            "channel": channel,
+            "topic": topic,
+            "req_id": "7",
+            "reply_expected": True,
+            "msg_type": "req",
+        }
+        more |= FORGED[number % 4]
         origin = ("server", "admin", "north", "south")[number % 4]
         payload = f"head {hostile.files.root}/north/table.csv".encode()
         stream.send(message(origin, ("north", "server", "north.state")[number % 3], payload, **more))

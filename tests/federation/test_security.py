@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,7 +161,7 @@ def test_a_site_that_sends_what_the_engine_would_obey_reaches_nobody(study: Tabl
 
 def test_a_header_more_or_another_one_and_a_message_is_dropped(study: Tables) -> None:
     """Each is from a site that was asked: the coordinator would tell of a message that was let in."""
-    headers: list[dict[str, object]] = [
+    headers: list[dict[str, Any]] = [
         *({"conn_url": url} for url in ("grpc://127.0.0.1:1", "tcp://10.0.0.1:8102", "uds:///tmp/x")),
         *({name: "north"} for name in ("from", "to", "origin", "destination", "channel", "topic")),
         *({"origin": "server"}, {"destination": "south"}, {"destination": "server.job"}),

@@ -21,10 +21,11 @@ from typing import Any
 import pytest
 
 from tacit.errors import InputError
-from tacit.federation import conductor, engine, vault, wire
+from tacit.federation import engine, vault, wire
 from tacit.federation.agreement import Prepared
 from tacit.federation.conductor import conduct
 from tacit.federation.confinement import Barrier, Confined, Trial
+from tacit.federation.confinement import launch as launch_confined
 from tacit.federation.coordinator import STOPPED
 from tacit.federation.identity import Identity
 from tacit.federation.kits import provision
@@ -144,7 +145,7 @@ class Taken:
     started: list[str] = field(default_factory=list)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        real = engine.launch
+        real = launch_confined
 
         def launch(command: Sequence[str], **options: Any) -> Confined:
             mode = self.modes[min(len(self.started), len(self.modes) - 1)]
@@ -217,7 +218,8 @@ def test_a_site_whose_engine_was_taken_over_keeps_everything_and_lives_on(
     federation, rng = party.federation, random.Random(1)
     site = read_site(federation.file("north"))
     rounds = [question(federation, t) for t in (1, 2, 3, 4)]
-    genuine = [party.seal(each) for each in (Invitation(EXPERIMENT, federation.terms.digest), *rounds)]
+    asked: list[Question] = [Invitation(EXPERIMENT, federation.terms.digest), *rounds]
+    genuine = [party.seal(each) for each in asked]
     forged = [
         *(party.seal(rounds[0], by=party.sites[name]) for name in SITES),
         party.seal(rounds[0], "south"),
@@ -299,7 +301,7 @@ def test_a_coordinator_whose_engine_was_taken_over_believes_nothing_and_can_be_s
     }
     taken = Taken(["garbage", "giant", "hub"], given)
     taken.install(monkeypatch)
-    monkeypatch.setattr(conductor.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("tacit.federation.conductor.time.sleep", lambda seconds: None)
     said: list[str] = []
     began: list[float] = []
 
