@@ -6,10 +6,12 @@ live on.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -27,9 +29,10 @@ from tacit.federation.conductor import conduct
 from tacit.federation.confinement import Barrier, Confined, Trial
 from tacit.federation.confinement import launch as launch_confined
 from tacit.federation.coordinator import STOPPED
+from tacit.federation.exchange import SealedExchange
 from tacit.federation.identity import Identity
 from tacit.federation.kits import provision
-from tacit.federation.link import Frame, Kind, Link
+from tacit.federation.link import BrokenLink, Frame, Kind, Link
 from tacit.federation.local_cluster import free_port
 from tacit.federation.messages import Answer, Invitation, Question, Ready, Refusal, Reply
 from tacit.federation.policy import read_site
@@ -338,6 +341,39 @@ def test_no_engine_starts_that_could_reach_more(
             terms, place = party.federation.terms, party.coordinator.place
             conduct(terms, tmp_path / "kits", place, tmp_path / "run", lambda s: None, lambda: False, lambda line: None)
     assert taken.started == []
+
+
+FLOOD = r"""
+import socket, sys
+end = socket.socket(fileno=int(sys.argv[1]))
+end.sendall(b"\x01\x05\x00\x00\x00\x00north")
+while True:
+    end.sendall(10000 * b"\x05\x00\x00\x00\x00\x00")
+"""
+
+
+def test_an_engine_that_never_stops_talking_does_not_stop_the_clock(party: Party) -> None:
+    mine, theirs = socket.socketpair()
+    with theirs:
+        command = [sys.executable, "-I", "-S", "-c", FLOOD, str(theirs.fileno())]
+        flood = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+    exchange = SealedExchange(Link(mine, LIMIT), party.federation.terms, party.coordinator, EXPERIMENT, LIMIT)
+    answers: list[Any] = []
+
+    def ask() -> None:
+        with contextlib.suppress(BrokenLink):
+            while "north" not in exchange.present():
+                pass
+            answers.append(exchange.ask(b"a question", ["north"], 0.2))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    asking.join(10.0)
+    flood.kill()
+    flood.wait()
+    asking.join()
+    exchange.link.close()
+    assert answers == [{}]
 
 
 def test_a_link_sets_no_memory_aside_for_what_is_announced() -> None:
