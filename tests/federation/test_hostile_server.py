@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -189,6 +190,8 @@ def test_floods_from_the_server_do_not_end_a_vault(hostile: Hostile) -> None:
         changed = bytearray(genuine)
         changed[-1 - int(time.monotonic() * 1e6) % 300] ^= 1
         stream.send(message("server", "north", bytes(changed)))
+    engine = descendants(hostile.files.agents["north"].pid)[-1]
+    assert len(list(Path(f"/proc/{engine}/task").iterdir())) < 60  # NVFlare's streams leave a thread for every message
     until(stream.out.empty, 60.0, "reading all of it")
     answer = hostile.ask(genuine, seconds=30.0)
     assert isinstance(answer, Answer)

@@ -350,7 +350,7 @@ class Coordinator:
             self._leave_alone(worst)
             rejected[worst] = "with it the model would be beyond all bounds"
             self.note(event="rejected", site=worst, round=t, reason=rejected[worst])
-            if len(uploads) < self.agreement.terms.quorum:
+            if not uploads:
                 raise InputError(
                     f"in round {t} the model is beyond all bounds, whichever sites are taken out: the study's steps "
                     "are too long, or too many sites send nonsense; choose a smaller eta, and another --out"
