@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import Prepared
 from tacit.federation.confinement import shield
+from tacit.federation.departures import KEPT_BACK
 from tacit.federation.engine import Engine, Running
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
@@ -34,6 +36,10 @@ LOOK = 0.5  # seconds between two looks at what else there is to do
 STEADY = 5.0  # seconds that an engine must have run to be started again at once
 LONGEST = 30.0  # seconds to wait before an engine that keeps falling is started again
 SILENT = 15.0  # seconds without a sign of life, after which an engine is started again
+
+
+class OutOfOrder(Exception):
+    """The site cannot write what it would have to before anything leaves."""
 
 
 @dataclass
@@ -56,6 +62,11 @@ class Vault:
         ----------
         sealed
             Bytes from anywhere.
+
+        Raises
+        ------
+        OutOfOrder
+            Where the disk is full or broken; nothing leaves.
         """
         site = read_site(self.path)
         terms = self._terms(site)
@@ -74,7 +85,7 @@ class Vault:
             self._drop(error)
             return None
         else:
-            body = self.agent.answer(opened.body)
+            body = self._considered(opened.body)
         try:
             self.release.check(site, body)
         except PrivacyViolation as violation:
@@ -82,6 +93,17 @@ class Vault:
             return None
         self.answered = time.time()
         return seal_answer(body, reply_header(sealed), self.identity, terms.coordinator)
+
+    def _considered(self, question: bytes) -> bytes:
+        """What the agent says; a refusal for a full disk would end the site's part in a study, and is kept back."""
+        try:
+            body = self.agent.answer(question)
+        except (OSError, sqlite3.Error) as error:  # not even a refusal could be written down
+            raise OutOfOrder(str(error)) from error
+        if self.agent.trouble:
+            self.agent.journal.departed(wire.digest(body), KEPT_BACK)
+            raise OutOfOrder(self.agent.trouble)
+        return body
 
     def _terms(self, site: Site) -> Terms:
         """The site's own copy of the terms, read again where it has changed."""
@@ -120,6 +142,8 @@ def run_vault(
                 _serve(vault, running, say, stop)
             except BrokenLink as error:
                 say(f"the engine is gone ({error})")
+            except OutOfOrder as error:
+                say(f"hung up, and will try again: this site cannot write ({error})")
             finally:
                 running.stop()
             wait = 0.0 if time.monotonic() - began > STEADY else min(max(1.0, 2.0 * wait), LONGEST)
