@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
 from benchmarks.federation_play import Watched
+
 from tacit.federation.journal import Journal
 from tacit.federation.policy import read_site
 from tacit.results.account import Account

@@ -281,7 +281,9 @@ def main() -> None:
     parser.add_argument("root", type=Path)
     parser.add_argument("--sites", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--table", action="store_true", help="12 records of two columns at every site; else MNIST 14x14")
+    parser.add_argument(
+        "--table", action="store_true", help="12 records of two columns at every site; else MNIST 14x14"
+    )
     parser.add_argument("--delay", type=float, default=0.0, help="seconds one way")
     parser.add_argument("--rate", type=float, default=1e6, help="bytes a second in each direction of a connection")
     parser.add_argument("--pause", type=float, default=14.0, help=f"seconds after every {AT_ONCE} sites that start")

@@ -2,7 +2,7 @@
 
     python -m benchmarks.federation_speed [--before CHECKOUT] [--repeats 3] [--rounds 60] [--out FILE]
 
-Three sites with 12 records of two columns each, real processes with mutual TLS on this machine: on loopback, and through
+Three sites with 12 records of two columns each, real processes with mutual TLS on one machine: on loopback, and through
 a line of 100 ms round trip and 1 MB/s (for which it must be root). The two versions play in turn, so that both see the
 same load of the machine. Then one study of MNIST (14 x 14), whose result must be that of one process, to the last bit.
 """
