@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import socket
@@ -21,7 +22,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
@@ -33,9 +34,9 @@ from tacit.federation.terms import read_terms
 from tacit.results.files import read_arrays
 from tacit.results.folder import RunFolder, read_lines
 
-try:
+if TYPE_CHECKING or importlib.util.find_spec("tacit.federation.local_cluster"):
     from tacit.federation.local_cluster import LocalFederation
-except ImportError:  # the version before
+else:  # the version before
     from tacit.federation.flare.local import LocalFederation
 
 WARM = 5  # rounds that are not counted
@@ -243,17 +244,18 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
                 time.sleep(given.pause)
         federation.wait(WARM)
         first = time.monotonic() - began
-        needs = [Needs(federation.agents["site-00"].pid), Needs(federation.coordinator.pid)]
+        commands = [federation.agents["site-00"], federation.coordinator]
+        needs = [Needs(command.pid) for command in commands if command is not None]
         for need in needs:
             need.start()
         bytes_before, done, clock = loopback(), federation.done, time.monotonic()
         federation.wait(given.rounds)
         seconds = time.monotonic() - clock
-        carried, (site, hub) = loopback() - bytes_before, [need.found() for need in needs]
+        carried, (own, hub) = loopback() - bytes_before, [need.found() for need in needs]
         closing = Needs(federation.agents["site-00"].pid)
         closing.start()
         federation.finish()
-        site |= {f"{name}_closing": most for name, most in closing.found().items() if name.endswith("max")}
+        own |= {f"{name}_closing": most for name, most in closing.found().items() if name.endswith("max")}
         rows, times = round_rows(federation)
     finally:
         federation.stop()
@@ -270,7 +272,7 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
         "seconds_to_first_rounds": round(first, 1),
         "message_bytes_a_round_and_site": round(said),
         "carried_bytes_a_round_and_site": round(carried / (given.rounds - done) / given.sites),
-        "site": site,
+        "site": own,
         "coordinator": hub,
         "identical_to_simulation": federation.same_as_simulation(),
     }
