@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tacit.federation import agreement
 from tacit.federation.agreement import Prepared, own_records
 from tacit.federation.messages import Ready
+from tacit.types import Shard
 
 from .helpers import SITES, answered, invite, make_federation, question, write_table
 
@@ -42,8 +44,14 @@ def test_a_site_without_a_usable_record_sends_noise(tmp_path: Path) -> None:
 def test_records_are_read_once_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the start and at every invitation the same question is asked: only a change is worth the time."""
     federation = make_federation(tmp_path, only=SITES[:1])
-    read, site, prepared = [], federation.site("north"), Prepared()
-    monkeypatch.setattr(agreement, "own_records", lambda *given: (read.append(1), own_records(*given))[1])
+    read: list[Shard] = []
+    site, prepared = federation.site("north"), Prepared()
+
+    def reading(*given: Any) -> Shard:
+        read.append(own_records(*given))
+        return read[-1]
+
+    monkeypatch.setattr(agreement, "own_records", reading)
     assert prepared.records(site) is prepared.records(federation.site("north"))
     assert prepared.agreement(site) is prepared.agreement(site)
     assert len(read) == 1
