@@ -208,7 +208,7 @@ def main() -> None:
         os.execvp("unshare", ["unshare", "--mount", sys.executable, "-m", "benchmarks.federation_kills", *sys.argv[1:]])
     random.seed(given.seed)
     kills = [("kill", party, depth) for party in PARTIES for depth in DEPTHS]
-    batches = [(batch, 7) for batch in _batches(kills, given.kills)]
+    batches: list[tuple[list[Accident], int | None]] = [(batch, 7) for batch in _batches(kills, given.kills)]
     for which, seed in ((0, 7), (1, None)):  # seeded noise has no heads elsewhere
         disks = [("full disk", party, which) for party in PARTIES]
         batches += [(batch, seed) for batch in _batches(disks, given.disks // 2)]

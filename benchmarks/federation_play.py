@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import socket
@@ -21,7 +22,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
@@ -33,9 +34,9 @@ from tacit.federation.terms import read_terms
 from tacit.results.files import read_arrays
 from tacit.results.folder import RunFolder, read_lines
 
-try:
+if TYPE_CHECKING or importlib.util.find_spec("tacit.federation.local_cluster"):
     from tacit.federation.local_cluster import LocalFederation
-except ImportError:  # the version before
+else:  # the version before
     from tacit.federation.flare.local import LocalFederation
 
 WARM = 5  # rounds that are not counted
@@ -53,11 +54,11 @@ bounds = [0, 100]
 kind = "numeric"
 bounds = [0, 200]
 """
-HUB_HOST = "127.0.0.2"  # what `localhost` is for a coordinator behind the slow proxy
+HUB, PROXY = "127.0.0.1", "127.0.0.2"  # what `localhost` is for the coordinator, and for sites behind a slow line
 
 
 class Slow(threading.Thread):
-    """A proxy on 127.0.0.1 that holds every byte back, and carries so many bytes a second in each direction."""
+    """A proxy that holds every byte back, and carries so many bytes a second in each direction."""
 
     def __init__(self, port: int, delay: float, rate: float) -> None:
         super().__init__(daemon=True)
@@ -65,19 +66,19 @@ class Slow(threading.Thread):
 
     def run(self) -> None:
         while True:  # the version before wants the port to be free everywhere when it begins
-            with contextlib.suppress(OSError), socket.create_connection((HUB_HOST, self.port)):
+            with contextlib.suppress(OSError), socket.create_connection((HUB, self.port)):
                 break
             time.sleep(0.1)
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+        server = await asyncio.start_server(self._connected, PROXY, self.port)
         async with server:
             await server.serve_forever()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            far_reader, far_writer = await asyncio.open_connection(HUB_HOST, self.port)
+            far_reader, far_writer = await asyncio.open_connection(HUB, self.port)
         except OSError:
             writer.close()
             return
@@ -114,7 +115,7 @@ class Slow(threading.Thread):
 
 
 class Watched(LocalFederation):
-    """A local federation that can have small tables, and a coordinator behind a slow line."""
+    """A local federation that can have small tables, and sites behind a slow line."""
 
     tables = False
     slow: Slow | None = None
@@ -152,19 +153,22 @@ class Watched(LocalFederation):
         return np.array_equal(replayed.w, kept["w"]) and np.array_equal(replayed.lam, kept["server_lam"])
 
     def start_coordinator(self, **variables: str) -> None:
+        super().start_coordinator(**variables)
+        if self.slow and not self.slow.is_alive():
+            self.slow.start()
+
+    def start_agent(self, name: str, **variables: str) -> None:
         if self.slow is None:
-            super().start_coordinator(**variables)
+            super().start_agent(name, **variables)
             return
         hosts = self.root / "hosts"
-        hosts.write_text(f"{HUB_HOST} localhost\n")
+        hosts.write_text(f"{PROXY} localhost\n")
         apart = ["unshare", "--mount", "sh", "-c", f'mount --bind {hosts} /etc/hosts && exec "$@"', "sh"]
-        words = ["federation", "run", str(self.terms), "--kits", str(self.kits), "--out", str(self.run), "--json"]
-        with (self.root / "coordinator.txt").open("ab") as file:
-            self.coordinator = subprocess.Popen(
+        words = ["federation", "site", "start", str(self.site(name)), "--seeded", str(self.seed)]
+        with (self.root / f"{name}.txt").open("ab") as file:
+            self.agents[name] = subprocess.Popen(
                 [*apart, sys.executable, "-m", "tacit", *words], stdout=file, stderr=file, stdin=subprocess.DEVNULL
             )
-        if not self.slow.is_alive():
-            self.slow.start()
 
 
 def _write_table(path: Path, seed: int, rows: int = 12) -> None:
@@ -243,17 +247,18 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
                 time.sleep(given.pause)
         federation.wait(WARM)
         first = time.monotonic() - began
-        needs = [Needs(federation.agents["site-00"].pid), Needs(federation.coordinator.pid)]
+        commands = [federation.agents["site-00"], federation.coordinator]
+        needs = [Needs(command.pid) for command in commands if command is not None]
         for need in needs:
             need.start()
         bytes_before, done, clock = loopback(), federation.done, time.monotonic()
         federation.wait(given.rounds)
         seconds = time.monotonic() - clock
-        carried, (site, hub) = loopback() - bytes_before, [need.found() for need in needs]
+        carried, (own, hub) = loopback() - bytes_before, [need.found() for need in needs]
         closing = Needs(federation.agents["site-00"].pid)
         closing.start()
         federation.finish()
-        site |= {f"{name}_closing": most for name, most in closing.found().items() if name.endswith("max")}
+        own |= {f"{name}_closing": most for name, most in closing.found().items() if name.endswith("max")}
         rows, times = round_rows(federation)
     finally:
         federation.stop()
@@ -270,7 +275,7 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
         "seconds_to_first_rounds": round(first, 1),
         "message_bytes_a_round_and_site": round(said),
         "carried_bytes_a_round_and_site": round(carried / (given.rounds - done) / given.sites),
-        "site": site,
+        "site": own,
         "coordinator": hub,
         "identical_to_simulation": federation.same_as_simulation(),
     }

@@ -6,13 +6,15 @@ import json
 import os
 import signal
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tacit.dashboard.vitals import RunWatch, SiteWatch
-from tacit.federation.local_cluster import LocalFederation, local_federation, start_tacit
+from tacit.federation.local_cluster import LocalFederation, free_port, local_federation, start_tacit
 from tacit.federation.site_status import site_status
 from tests.federation.test_logs import Syslog
 
@@ -28,6 +30,18 @@ def until(demo: LocalFederation, true: Callable[[], bool], seconds: float = 60.0
     while not true():
         assert time.monotonic() < end, [path.read_text() for path in demo.root.glob("*.txt")]
         time.sleep(0.05)
+
+
+def asked(address: str) -> tuple[int, str]:
+    """What a server says; 0 where there is none yet."""
+    try:
+        with urllib.request.urlopen(address, timeout=5) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, ""
+    except OSError:
+        return 0, ""
 
 
 def test_people_can_see_how_it_is(tmp_path: Path) -> None:
@@ -49,7 +63,14 @@ def test_people_can_see_how_it_is(tmp_path: Path) -> None:
         assert found["last_heartbeat"] and found["last_answer"] and found["study_at_work"] == "local"
         assert found["budget_left"] == pytest.approx(7.0, abs=0.01)
         assert SiteWatch(demo.site("north")).vitals().health["ok"]
-        until(demo, lambda: bool(RunWatch(demo.run).vitals().health["ok"]))
+        address = f"127.0.0.1:{free_port()}"
+        demo.agents["page"] = start_tacit(
+            demo.root / "page.txt", "federation", "serve", str(demo.run), "--listen", address
+        )
+        until(demo, lambda: asked(f"http://{address}/health")[0] == 200)
+        status, text = asked(f"http://{address}/metrics")
+        assert status == 200 and "tacit_coordinator_sites_connected 2\n" in text
+        assert asked(f"http://{address}/api/now")[0] == 401
 
         demo.agents["north"].send_signal(signal.SIGKILL)
         demo.agents["north"].wait()

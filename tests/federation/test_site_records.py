@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tacit.federation.agreement import own_dataset, own_records
+from tacit.federation import agreement
+from tacit.federation.agreement import Prepared, own_dataset, own_records
 from tacit.federation.messages import Ready
+from tacit.types import Dataset
 
-from .helpers import answered, invite, make_federation, question
+from .helpers import SITES, answered, invite, make_federation, question, write_table
 
 KEPT = ("heavy,70,yes", ",70,yes", "1e9,70,no", "inf,70,no")
 LEFT_OUT = ("50,70,perhaps", "50,70,", "50,70", "50,70,no,1", '50,"70"kg,no')
@@ -81,3 +84,31 @@ def test_no_number_of_records_keeps_a_site_out(tmp_path: Path, rows: int) -> Non
     with federation.agent("north") as agent:
         assert isinstance(invite(agent, federation), Ready)
         answered(agent, question(federation, 1))
+
+
+def test_records_are_read_once_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start and at every invitation the same question is asked: only a change is worth the time."""
+    federation = make_federation(tmp_path, only=SITES[:1])
+    read: list[Dataset] = []
+    site, prepared = federation.site("north"), Prepared()
+
+    def reading(*given: Any) -> Dataset:
+        read.append(own_dataset(*given))
+        return read[-1]
+
+    monkeypatch.setattr(agreement, "own_dataset", reading)
+    assert prepared.dataset(site) is prepared.dataset(federation.site("north"))
+    assert prepared.agreement(site) is prepared.agreement(site)
+    assert len(read) == 1
+    write_table(Path(site.table), 5, rows=9)
+    assert len(prepared.dataset(site).train[0].x) == 9
+    federation.change("north", {"data": {"records_max": 19}})
+    prepared.dataset(federation.site("north"))
+    terms = site.study.read_text()
+    site.study.write_text(terms.replace("total_epsilon = 1.0", "total_epsilon = 0.5"))
+    assert prepared.agreement(site).plan.total_epsilon == 0.5
+    assert len(prepared.dataset(site).train[0].x) == 9
+    schema = Path(site.schema)
+    schema.write_text(schema.read_text() + "\n")
+    prepared.dataset(site)
+    assert len(read) == 5

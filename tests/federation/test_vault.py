@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -17,6 +18,7 @@ import pytest
 from tacit.errors import InputError
 from tacit.federation import wire
 from tacit.federation.coordinator import FINISHED
+from tacit.federation.departures import KEPT_BACK, Departures
 from tacit.federation.exchange import SealedExchange
 from tacit.federation.final_model import FILE, signer
 from tacit.federation.identity import Identity
@@ -33,7 +35,8 @@ from tacit.federation.seal import (
     seal_question,
 )
 from tacit.federation.site_status import site_status
-from tacit.federation.vault import Vault
+from tacit.federation.vault import OutOfOrder, Vault
+from tacit.results.chain import Chain
 from tacit.results.files import read_arrays, write_arrays
 from tests.federation.helpers import (
     EXPERIMENT,
@@ -140,6 +143,28 @@ def test_dropped_messages_are_told_now_and_then(parties: Parties) -> None:
     for _ in range(100):
         assert parties.vaults["north"].answer(os.urandom(200)) is None
     assert len(parties.said) == 7  # the 1st, 2nd, 4th, ... 64th
+
+
+def test_a_full_disk_makes_a_site_hang_up_and_not_refuse(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal would keep it out of the study until somebody starts it again."""
+
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    parties.invite()
+    vault = parties.vaults["north"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Chain, "append", full)
+        with pytest.raises(OutOfOrder, match="No space left"):
+            vault.answer(parties.seal(question(parties.federation, 1)))
+    assert vault.agent.journal.departures()[-1].fate == KEPT_BACK
+    with monkeypatch.context() as patch:
+        patch.setattr(Departures, "note", full)
+        with pytest.raises(OutOfOrder, match="No space left"):
+            vault.answer(parties.seal(question(parties.federation, 2)))
+    parties.invite()
+    assert isinstance(parties.ask(question(parties.federation, 1)), Answer)
+    assert len(parties.federation.released("north")) == 1
 
 
 def test_another_copy_of_the_terms_is_refused_in_words(parties: Parties) -> None:

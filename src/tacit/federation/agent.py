@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +45,7 @@ LONGEST_REASON = 2000  # characters
 OWN_AFFAIR = "this site cannot do that for a reason of its own, which is in its log"
 TOO_MANY = "this site has refused too much today to say why: its log and its transcript have the first reasons"
 BROKEN = "this study broke its promise at this site: nothing more is answered in it, and its log says why"
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)  # what may pass without anybody at the site
 BEGINNINGS = 20  # studies that may begin on one day: each leaves a folder and lines in two ledgers
 
 
@@ -56,6 +59,7 @@ class SiteAgent:
     log: Callable[[str], None] = lambda line: None  # what stays in the house
     speaks: range = SPEAKS  # versions of the messages
     prepared: Prepared = field(default_factory=Prepared)
+    trouble: str = ""  # with the disk, at the last message: another try may succeed
     _at_work: AtWork | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _quiet: bool = False  # whether the log knows that refusals are only counted now
@@ -66,7 +70,7 @@ class SiteAgent:
             return self._answer(data)
 
     def _answer(self, data: bytes) -> bytes:
-        name, experiment = "", ""
+        name, experiment, self.trouble = "", "", ""
         lines = []
         try:
             site = read_site(self.path)
@@ -83,6 +87,8 @@ class SiteAgent:
         except Exception as error:  # its words may tell of records
             lines.append(f"{type(error).__name__}: {error}")
             reason = OWN_AFFAIR
+            if isinstance(error, sqlite3.OperationalError) or (isinstance(error, OSError) and error.errno in DISK):
+                self.trouble = str(error)
         return self._refuse(Refusal(experiment, name, reason[:LONGEST_REASON]), [*lines, f"refused: {reason}"])
 
     def break_off(self, experiment: str, violation: PrivacyViolation) -> str:

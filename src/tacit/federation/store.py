@@ -47,7 +47,7 @@ class Store:
         """
         with self._lock:
             (level,) = self.connection.execute("pragma synchronous").fetchone()
-            self._set("normal", BRIEFLY)
+            self._set("off", BRIEFLY)
             try:
                 with self.alone():
                     yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import Prepared
 from tacit.federation.at_work import study_folder
 from tacit.federation.confinement import shield
+from tacit.federation.departures import KEPT_BACK
 from tacit.federation.engine import Engine, Running
 from tacit.federation.final_model import keep_evidence
 from tacit.federation.identity import Identity
@@ -55,6 +57,10 @@ ALONE = 600.0  # seconds without a connection, after which it is started again
 PATIENCE = 1.0  # seconds for a command that looks whether an agent is at work
 
 
+class OutOfOrder(Exception):
+    """The site cannot write what it would have to before anything leaves."""
+
+
 @dataclass
 class Vault:
     """What a site does with the bytes an engine brings."""
@@ -77,6 +83,11 @@ class Vault:
         ----------
         sealed
             Bytes from anywhere.
+
+        Raises
+        ------
+        OutOfOrder
+            Where the disk is full or broken; nothing leaves.
         """
         site = read_site(self.path)
         terms = self._terms(site)
@@ -103,7 +114,7 @@ class Vault:
             kind = wire.kind_of(opened.body)
             if kind == wire.KINDS[Invitation]:
                 self.audit("invitation", experiment=reply_header(sealed).experiment.hex())
-            body = self.agent.answer(opened.body)
+            body = self._considered(opened.body)
         try:
             leaves = self.release.check(site, body)
         except PrivacyViolation as violation:
@@ -146,6 +157,17 @@ class Vault:
         if isinstance(leaves, Refusal):
             self.audit("refusal", experiment=leaves.experiment, reason=leaves.reason[:LONGEST_REASON])
         self.audit("departure", **facts, bytes=len(body), sha256=wire.digest(body))
+
+    def _considered(self, question: bytes) -> bytes:
+        """What the agent says; a refusal for a full disk would end the site's part in a study, and is kept back."""
+        try:
+            body = self.agent.answer(question)
+        except (OSError, sqlite3.Error) as error:  # not even a refusal could be written down
+            raise OutOfOrder(str(error)) from error
+        if self.agent.trouble:
+            self.agent.journal.departed(wire.digest(body), KEPT_BACK)
+            raise OutOfOrder(self.agent.trouble)
+        return body
 
     def _terms(self, site: Site) -> Terms:
         """The site's own copy of the terms, read again where it has changed."""
@@ -203,6 +225,9 @@ def _keep_up(vault: Vault, site: Site, prepared: Prepared, stop: Callable[[], bo
             vault.say(f"the engine is gone ({error}): starting it again")
             vault.life.restarts += 1
             vault.audit("engine restarted", reason=str(error))
+        except OutOfOrder as error:
+            vault.say(f"hung up, and will try again: this site cannot write ({error})")
+            vault.audit("out of order", reason=str(error))
         finally:
             vault.life.connected = None
             running.stop()
