@@ -222,3 +222,18 @@ def test_a_sites_certificate_serves_nobody(hostile: Hostile) -> None:
             assert server.streams == [] and client.call.code() == grpc.StatusCode.UNAVAILABLE
         client.close()
         server.stop()
+
+
+@pytest.mark.parametrize("name", ["other", "server.child", "north"])
+def test_a_server_that_calls_itself_something_else_is_left(hostile: Hostile, name: str) -> None:
+    honest, first = hostile.server.greeting, hostile.stream()
+    count = len(hostile.server.streams)
+    hostile.server.greeting = lambda stream: [hello(name, READY)]
+    try:
+        first.send(frame(2))
+        until(lambda: len(hostile.server.streams) > count, 15.0, "the next connection")
+        new = hostile.server.streams[count]
+        until(lambda: not new.open, 5.0, "the end of the connection")
+    finally:
+        hostile.server.greeting = honest
+    hostile.stream()
