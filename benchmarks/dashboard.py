@@ -190,7 +190,7 @@ def picture() -> None:
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name) / "runs"
         tacit.run(total_epsilon=[1, 3], seeds=3, rounds=40, out=folder / "digits")
-        tacit.run(**CLINICS, total_epsilon=[1, 3, 8], seeds=5, rounds=40, out=folder / "clinics-budgets")
+        tacit.run(**CLINICS, total_epsilon=[1, 3, 8], seed=1, seeds=5, rounds=40, out=folder / "clinics-budgets")
         tacit.run(**CLINICS, total_epsilon=3, noise="hardened", rounds=60, out=folder / "clinics")
         tacit.run(**CLINICS, total_epsilon=8, rounds=60, algorithm="objpm", out=folder / "clinics-several-updates")
         with dashboard(folder) as address:

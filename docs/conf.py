@@ -48,5 +48,5 @@ copybutton_exclude = ".linenos, .gp, .go"
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
-nb_execution_timeout = 60
+nb_execution_timeout = 600
 nb_merge_streams = True

@@ -4,27 +4,56 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.cli import warm
+
 settings.register_profile("tacit", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("tacit")
 
 
+PLAIN = {"audit", "data", "export", "results", "study", "sweeps"}  # folders whose tests make runs in this process
 PROCESSES = ("test_security.py", "test_demo.py", "test_journey.py")  # they start many, and mostly wait
-LONG = (
+LONG = (  # the longest first: what is long and comes last leaves the other workers without work
     "test_documents.py",
     "test_site.py",
-    "test_browser.py",
-    "test_checks.py",
-    "test_train.py",
-    "test_reproduce.py",
-    "test_mnist.py",
+    "test_power_cut.py",
     "test_certified.py",
+    "test_ranks.py",
+    "test_interrupted.py",
+    "test_coordinator.py",
+    "test_torch.py",
+    "test_conformance.py",
+    "test_train.py",
+    "test_signed_ledgers.py",
+    "test_copies.py",
+    "test_sweep.py",
+    "test_reservations.py",
+    "test_reproduce.py",
     "test_planner.py",
+    "test_browser.py",
+    "test_violations.py",
+    "test_bench.py",
+    "test_mnist14.py",
+    "test_fused.py",
+    "test_frontier.py",
+    "test_mnist.py",
+    "test_checks.py",
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What takes too long for every day."""
+    parser.addoption(
+        "--all-states",
+        action="store_true",
+        help="let every single operation of a federation's disks fail, in every way",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,7 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         files.setdefault(item.path, []).append(item)
     heavy = [path for name in PROCESSES for path in files if path.name == name]
     others = [path for path in files if path not in heavy]
-    order = sorted(others, key=lambda path: (path.name not in LONG, -len(files[path])))
+    rank = {name: number for number, name in enumerate(LONG)}
+    order = sorted(others, key=lambda path: (rank.get(path.name, len(LONG)), -len(files[path])))
     for number, path in enumerate(heavy):
         order.insert(4 * number, path)
     items[:] = [item for path in order for item in files[path]]
@@ -52,6 +82,13 @@ def no_records_are_tied(own_state_folder: None) -> None:
     shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]) / "tacit" / "records", ignore_errors=True)
 
 
+@pytest.fixture(autouse=True)
+def plain_reports(request: pytest.FixtureRequest) -> None:
+    """Words for pictures where no test looks at them: to draw them takes most of a small run's time."""
+    if request.path.parent.name in PLAIN:
+        request.getfixturevalue("monkeypatch").setattr("tacit.views.report._picture", warm.in_words)
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real data sets, for the tests marked real_data."""
@@ -59,3 +96,14 @@ def real_data() -> Path:
     if not (folder and (Path(folder) / "mnist").is_dir()):
         pytest.skip("set TACIT_DATA to a folder that holds mnist/ to run this test")
     return Path(folder)
+
+
+@pytest.fixture
+def in_memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is one: for tests that write thousands of small files."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="tacit-", dir=memory) as folder:
+        yield Path(folder)

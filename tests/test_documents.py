@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,8 +100,7 @@ def reader(tmp_path: Path) -> Reader:
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_run(example: Path, reader: Reader) -> None:
-    command = [sys.executable, str(example)]
-    done = subprocess.run(command, cwd=reader.folder, capture_output=True, text=True, env=environment(), check=False)
+    done = warm.run(["-c", example.read_text()], reader.folder, environment())
     assert done.returncode == 0 and done.stdout, done.stderr
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ CLINICS = (*TABLE, "--test-share", "0.25", *PAPER)
 DECLARED = ("--total-records", "600", "--agents", "3")
 CERTIFIED = (*TABLE, "--test-share", "0.25", "--partition-key", "0", *DECLARED, "--noise", "seeded")
 COMMAND = (sys.executable, "-m", "tacit")
+PATIENCE = warm.PATIENCE
 
 
 def tacit(*args: str | Path, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and check its exit code."""
-    done = warm.run(["-m", "tacit", *map(str, args)], cwd, environment())
+    """Run a command to its end and check its exit code; its report, if it makes one, has words for pictures."""
+    done = warm.run(["-m", "tacit", *map(str, args)], cwd, environment(), pictures=False)
     assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done
@@ -45,13 +47,18 @@ def tacit_json(*args: str | Path, cwd: Path | None = None) -> dict[str, Any]:
     return found
 
 
+def wait_for(there: Callable[[], bool], what: str) -> None:
+    """Until something is there; `what` names it."""
+    end = time.monotonic() + PATIENCE
+    while not there():
+        assert time.monotonic() < end, f"{what} never came"
+        time.sleep(0.005)
+
+
 def wait_for_rows(out: Path, rows: int) -> None:
     """Until the run has written that many evaluations."""
-    for _ in range(3000):
-        if (out / "metrics.jsonl").is_file() and (out / "metrics.jsonl").read_bytes().count(b"\n") >= rows:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{out} never got to {rows} rows")
+    metrics = out / "metrics.jsonl"
+    wait_for(lambda: metrics.is_file() and metrics.read_bytes().count(b"\n") >= rows, f"row {rows} of {metrics}")
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from tests.cli.helpers import (
     COMMAND,
     DECLARED,
     EXAMPLE,
+    PATIENCE,
     TABLE,
     environment,
     refused,
@@ -138,7 +139,7 @@ def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
         process.communicate()
         before = (out / "ledger.jsonl").read_text()
         process = subprocess.Popen([*COMMAND, "resume", str(out)], env=environment(), stdout=subprocess.DEVNULL)
-    assert process.wait(timeout=120) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert (out / "ledger.jsonl").read_text().startswith(before.rpartition("\n")[0])
     spent = tacit_json("ledger", out)
     assert spent["total_epsilon"] <= 1.0

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.helpers import COMMAND, DECLARED, TABLE, environment, refused, tacit, tacit_json
+from tests.cli.helpers import COMMAND, DECLARED, PATIENCE, TABLE, environment, refused, tacit, tacit_json
 
 ROUNDS = 30
 RUN = (
@@ -85,7 +85,7 @@ def rounds(run: Path) -> list[int]:
 def went_on(process: subprocess.Popen[str]) -> str:
     """Continue a paused process to its end, which must be a refusal; its words."""
     process.send_signal(signal.SIGCONT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2, stderr
     assert "Traceback" not in stderr
     return stderr
@@ -102,7 +102,7 @@ def test_a_copy_of_a_paused_run_is_refused(tmp_path: Path) -> None:
         assert f"process {process.pid} in {run}" in said
         assert "two copies of a run cannot both go on" in said
         process.send_signal(signal.SIGCONT)
-        process.communicate(timeout=120)
+        process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
     assert rounds(run) == list(range(1, ROUNDS + 1))
     assert "an old copy was put back" in refused("resume", copy)

@@ -31,9 +31,9 @@ KEYWORDS: dict[str, Any] = {
         "rounds": 4,
         "algorithm": ["objp", "dpgd"],
     },
-    **{"trust": ["agents", "secure-sum"], "total_epsilon": [1, 4], "seeds": 2},
+    **{"trust": ["agents", "secure-sum"], "total_epsilon": [1, 4], "seed": 1, "seeds": 2},
 }
-COMMAND = ("frontier", *CERTIFIED, *ASKED, "--seeds", "2")
+COMMAND = ("frontier", *CERTIFIED, *ASKED, "--seed", "1", "--seeds", "2")
 NAMES = {"frontier.json", "frontier.csv", "frontier.md", "frontier.png", "frontier.svg"}
 
 

@@ -17,6 +17,7 @@ from tests.cli.helpers import (
     COMMAND,
     DECLARED,
     EXAMPLE,
+    PATIENCE,
     environment,
     refused,
     tacit,
@@ -92,7 +93,7 @@ def test_asked_to_stop_it_says_how_to_go_on(tmp_path: Path, straight: Path, numb
     process = begin(out)
     wait_for_rows(out, 50)
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert f"tacit resume {out}" in stderr
     assert "Traceback" not in stderr

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli.helpers import CERTIFIED, CLINICS, COMMAND, environment, tacit, tacit_json, wait_for_rows
+from tests.cli.helpers import CERTIFIED, CLINICS, COMMAND, PATIENCE, environment, tacit, tacit_json, wait_for_rows
 from tests.cli.test_interrupted import ledger_counts, read
 
 pytestmark = pytest.mark.torch
@@ -46,7 +46,7 @@ def begin(*args: str | Path, ranks: int = 2) -> list[subprocess.Popen[str]]:
 
 def end(processes: list[subprocess.Popen[str]], *codes: int) -> tuple[str, str]:
     """Wait for all ranks; the first alone may have said something, which is returned."""
-    said = [process.communicate(timeout=100) for process in processes]
+    said = [process.communicate(timeout=PATIENCE) for process in processes]
     assert [process.returncode for process in processes] == list(codes), said
     assert all(words == ("", "") for words in said[1:]), said
     return said[0]
@@ -107,7 +107,7 @@ def test_stopped_and_resumed_with_any_number_of_ranks(tmp_path: Path) -> None:
     )
     wait_for_rows(out, 20)
     launched.send_signal(signal.SIGINT)
-    stdout, stderr = launched.communicate(timeout=60)
+    stdout, stderr = launched.communicate(timeout=PATIENCE)
     assert launched.returncode != 0
     assert stdout == ""
     assert stderr.count(f"stopped: continue with 'tacit resume {out}'") == 1
@@ -118,7 +118,7 @@ def test_stopped_and_resumed_with_any_number_of_ranks(tmp_path: Path) -> None:
     wait_for_rows(out, done + 20)
     ranks[1].kill()
     ranks[1].communicate()
-    stdout, stderr = ranks[0].communicate(timeout=60)
+    stdout, stderr = ranks[0].communicate(timeout=PATIENCE)
     assert (ranks[0].returncode, stdout) == (2, "")
     assert stderr.startswith("error: a rank has ended, and the others cannot go on without it: 'tacit resume'")
     assert "Traceback" not in stderr

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.cli.helpers import COMMAND, ROOT, environment, refused, tacit, tacit_json
+from tests.cli.helpers import COMMAND, PATIENCE, ROOT, environment, refused, tacit, tacit_json, wait_for
 from tests.reproduction.helpers import small_mnist
 
 COMMITTED = ROOT / "docs" / "reproduction"
@@ -57,7 +56,7 @@ def test_killed_or_stopped_the_same_command_goes_on(data: Path, tmp_path: Path) 
         )
         _wait_for(tmp_path / "r" / "stages" / ("outp.npz" if number == signal.SIGKILL else "objp.npz"))
         process.send_signal(number)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=PATIENCE)[1]
         assert process.returncode == code
     assert f"the same command goes on with {tmp_path / 'r'}" in said
     assert (tmp_path / "r" / "checkpoint" / "objpm.npz").is_file()
@@ -69,11 +68,7 @@ def test_killed_or_stopped_the_same_command_goes_on(data: Path, tmp_path: Path) 
 
 
 def _wait_for(path: Path) -> None:
-    for _ in range(3000):
-        if path.is_file():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{path} never came")
+    wait_for(path.is_file, str(path))
 
 
 def test_the_committed_results_are_drawn_anywhere(tmp_path: Path) -> None:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.helpers import CERTIFIED, COMMAND, EXAMPLE, environment, refused, tacit, tacit_json, wait_for_rows
+from tests.cli.helpers import (
+    CERTIFIED,
+    COMMAND,
+    EXAMPLE,
+    environment,
+    refused,
+    tacit,
+    tacit_json,
+    wait_for,
+    wait_for_rows,
+)
 
 SCHEMA = str(EXAMPLE / "schema.toml")
 HARDENED = ("--noise", "hardened", "--ledger", "l")
@@ -40,11 +49,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_for_line(ledger: Path, kind: str) -> None:
-    for _ in range(3000):
-        if f'"kind": "{kind}"' in ledger.read_text():
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"no line {kind}")
+    wait_for(lambda: f'"kind": "{kind}"' in ledger.read_text(), f"a line {kind}")
 
 
 def slow_table(folder: Path) -> tuple[str, ...]:

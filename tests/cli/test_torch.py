@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tacit import run as tacit_run
-from tests.cli.helpers import CERTIFIED, CLINICS, PAPER, refused, tacit, tacit_json, wait_for_rows
+from tests.cli.helpers import CERTIFIED, CLINICS, PAPER, PATIENCE, refused, tacit, tacit_json, wait_for_rows
 from tests.cli.test_interrupted import LONG, begin, same_end
 
 pytestmark = pytest.mark.torch
@@ -65,7 +65,7 @@ def test_stopped_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
     process = begin(tmp_path / "r", *fewer)
     wait_for_rows(tmp_path / "r", 20)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(PATIENCE) == 130
     process.communicate()
     assert tomllib.loads((tmp_path / "r" / "config.toml").read_text())["backend"] == "torch"
     tacit("resume", tmp_path / "r")

@@ -12,6 +12,7 @@ import pytest
 
 import tacit
 from tacit import study
+from tacit.algorithms import ALGORITHMS
 from tacit.errors import Diverged, Everywhere, InputError, PrivacyViolation
 from tacit.privacy.guarantee import headline
 from tacit.privacy.totals import ledger_totals
@@ -49,6 +50,12 @@ SAID = (
 
 
 WITHOUT_NOISE = "[non_private(w.shape[1])]"
+
+
+@pytest.fixture(autouse=True)
+def no_plugin_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests register is gone after them."""
+    monkeypatch.setattr(ALGORITHMS, "_items", {name: ALGORITHMS[name] for name in ALGORITHMS})
 
 
 def plugin(folder: Path, name: str = "leaky", first: int = 3, agent: int = 0, events: str = WITHOUT_NOISE) -> Path:
@@ -132,7 +139,7 @@ def test_a_sweep_ends_with_3_at_the_first_point(tmp_path: Path) -> None:
 
 
 def test_a_frontier_ends_with_3(tmp_path: Path) -> None:
-    more = ("--trust", "agents,server", "--total-epsilon", "1", "--seeds", "2", "--out", "f")
+    more = ("--trust", "agents,server", "--total-epsilon", "1", "--seed", "1", "--seeds", "2", "--out", "f")
     said = violated("frontier", *asked(tmp_path), *more, cwd=tmp_path)
     assert SAID.format(t=3, budget=1) in said
     runs = [path.parent for path in (tmp_path / "f").rglob("config.toml")]

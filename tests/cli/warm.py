@@ -23,21 +23,28 @@ import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.results.folder import RunFolder
 
 LIBRARIES = ("dp_accounting", "scipy.optimize", "rich.progress", "jinja2", "tomli_w", "pyarrow.parquet")
 DRAWING = ("matplotlib.backends.backend_svg", "matplotlib.backends.backend_agg", "tacit.views.plots")
 MESSAGE = 200_000  # bytes, at most
 ROOT = Path(__file__).parents[2]
+PATIENCE = 300.0  # seconds that a process of a test may take: other work on the machine may keep it waiting
 
 
 def run(
-    words: Sequence[str], cwd: Path | None, env: Mapping[str, str], timeout: float = 120.0
+    words: Sequence[str], cwd: Path | None, env: Mapping[str, str], timeout: float = PATIENCE, pictures: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run([sys.executable, *words])` would give: `-m tacit ...` or `-c CODE`."""
+    """What `subprocess.run([sys.executable, *words])` would give: `-m tacit ...` or `-c CODE`.
+
+    Without `pictures` reports have words in their places: to draw them takes most of a small run's time.
+    """
     place = _nursery()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        asked = {"words": list(words), "cwd": str(cwd or Path.cwd()), "env": dict(env)}
+        asked = {"words": list(words), "cwd": str(cwd or Path.cwd()), "env": dict(env), "pictures": pictures}
         socket.send_fds(place, [json.dumps(asked).encode()], [out.fileno(), err.fileno()])
         child = int(place.recv(64))
         place.settimeout(timeout)
@@ -99,8 +106,18 @@ def become(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
     os.chdir(str(asked["cwd"]))
     os.environ.clear()
     os.environ.update(asked["env"])
+    if not asked["pictures"]:
+        report: Any = importlib.import_module("tacit.views.report")
+        report._picture = in_words
     sys.argv = ["-m", *asked["words"]]
     sys.path[:1] = [str(asked["cwd"]), *filter(None, asked["env"].get("PYTHONPATH", "").split(os.pathsep))]
+
+
+def in_words(folder: RunFolder, local: bool) -> str:
+    """What a report says of its picture to those who do not see it."""
+    from tacit.views import plots
+
+    return plots.in_words([folder], local)
 
 
 def obey(kind: str, what: str, *rest: str) -> int:

@@ -73,7 +73,7 @@ def settled(app: Guard, address: str) -> Any:
     """An answer that is computed beside the server, once it is there."""
 
     async def until() -> Any:
-        for _ in range(400):
+        for _ in range(3000):
             found = (await _ask(app, address, "GET", {"host": "localhost"})).json
             if not found["pending"]:
                 return found

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import InputError
+from tacit.results import locks
 from tacit.results.folder import RunFolder
+
+LONG = 30.0  # seconds: nobody in these tests waits so long
 
 
 @pytest.fixture
@@ -20,7 +23,8 @@ def lock(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint" / "lock"
 
 
-def test_those_who_only_look_are_waited_for(tmp_path: Path, lock: Path) -> None:
+def test_those_who_only_look_are_waited_for(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "PATIENCE", LONG)
     with lock.open("rb") as reader:
         fcntl.flock(reader, fcntl.LOCK_SH)
         ends = threading.Timer(0.3, fcntl.flock, (reader, fcntl.LOCK_UN))
@@ -31,26 +35,32 @@ def test_those_who_only_look_are_waited_for(tmp_path: Path, lock: Path) -> None:
     assert not RunFolder(tmp_path).busy
 
 
-def test_who_works_is_not_waited_for_and_who_looks_for_ever_not_either(tmp_path: Path, lock: Path) -> None:
-    for kind, least, most in ((fcntl.LOCK_EX, 0.0, 0.5), (fcntl.LOCK_SH, 0.9, 2.0)):
+def test_who_works_is_not_waited_for_and_who_looks_for_ever_not_either(
+    tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, patience, least in ((fcntl.LOCK_EX, LONG, 0.0), (fcntl.LOCK_SH, 0.3, 0.3)):
+        monkeypatch.setattr(locks, "PATIENCE", patience)
         with lock.open("rb") as other:
             fcntl.flock(other, kind)
             began = time.monotonic()
             with pytest.raises(InputError, match="is being worked on by another process"), RunFolder(tmp_path).locked():
                 pass
-            assert least <= time.monotonic() - began < most
+            assert least <= time.monotonic() - began < LONG
 
 
-def test_of_two_who_wait_one_gets_it(tmp_path: Path, lock: Path) -> None:
+def test_of_two_who_wait_one_gets_it(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "PATIENCE", LONG)
     got: list[bool] = []
+    lost = threading.Event()
 
     def work() -> None:
         try:
             with RunFolder(tmp_path).locked():
-                time.sleep(0.2)
+                lost.wait(LONG)
             got.append(True)
         except InputError:
             got.append(False)
+            lost.set()
 
     began = time.monotonic()
     with lock.open("rb") as reader:
@@ -62,4 +72,4 @@ def test_of_two_who_wait_one_gets_it(tmp_path: Path, lock: Path) -> None:
     for one in both:
         one.join()
     assert sorted(got) == [False, True]
-    assert time.monotonic() - began < 0.8, "they did not wait for each other"
+    assert time.monotonic() - began < LONG, "they did not wait for each other"

@@ -174,7 +174,7 @@ def test_on_another_host_no_answer_has_a_path_of_this_machine(runs: Path) -> Non
             said += ask(app, f"/api/metrics.csv?run={row['id']}").body
         for path in (runs.parent, Path(os.environ["XDG_STATE_HOME"])):
             assert str(path).encode() not in said
-        assert place != runs or (b'"mine.py"' in said and b".json knows of " in said)
+        assert place != runs or (b'"mine.py"' in said and b".json counts " in said)
 
 
 def test_a_paper_run_with_a_picture_in_local_only_is_not_private(runs: Path) -> None:

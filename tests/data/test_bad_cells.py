@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.data import DataOptions, describe, load, read_schema
+from tacit.data import DataOptions, describe, load, read_csv, read_schema
 from tacit.data.schema_text import dump_schema
 from tacit.errors import InputError
 from tacit.settings import resolve
@@ -132,7 +132,6 @@ def test_schemas_cannot_ask_for_an_error(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         (b"", "is empty: it must begin with a header line"),
-        (b"age,sex,who,site,y\n", "has a header but no records"),
         (b"age;sex;who;site;y\n1;f;p;a;no\n", "columns are separated by commas"),
         (b"age,sex,who,site\n1,f,p,a\n", "no column 'y'"),
         (b"\xff\xfea\x00g\x00e\x00,\x00", "is not UTF-8 text"),
@@ -209,7 +208,8 @@ def test_parquet_cells_follow_the_same_rules(tmp_path: Path) -> None:
 def test_a_run_goes_on_and_tells_only_its_owner(tmp_path: Path) -> None:
     """Nothing in public, not even a number, differs with the bad cells; the owner finds their places."""
     folder = tmp_path
-    read(folder, [*ROWS, "x,d,p9,a,no", "5,f,p", "5,f,p8,a,perhaps"])
+    schema = SCHEMA.format(label=LABELS["classes"], age="", sex="") + AGENT + 'names = ["a", "b"]\n'
+    read(folder, [*ROWS, "x,d,p9,a,no", "5,f,p", "5,f,p8,a,perhaps"], schema)
     asked: dict[str, Any] = {"agents": 2, "total_records": 20, "rounds": 2, "noise": "hardened"}
     where: dict[str, Any] = {"data": folder / "t.csv", "schema": folder / "s.toml"}
     run = tacit.run(**where, **asked, out=folder / "run")
@@ -266,3 +266,71 @@ def test_a_name_that_no_party_has_is_left_out_where_names_are_declared(tmp_path:
     assert every_bit(found) == every_bit(without)
     assert found.agents == ("a", "b", "c") and [len(shard.x) > 0 for shard in found.train] == [True, True, False]
     assert dump_schema(read_schema(tmp_path / "s.toml")).count("names = ") == 1
+
+
+NAMED = SCHEMA.format(label=LABELS["classes"], age="", sex="") + AGENT
+
+
+@pytest.mark.parametrize("declared", ["schema", "records-max"])
+def test_one_misspelt_agent_is_no_agent(tmp_path: Path, declared: str) -> None:
+    """Whatever the cell holds, the agents are those that were declared, and the others' records are the same."""
+    names = 'names = ["b", "a"]\n' if declared == "schema" else ""
+    most = {"records_max": "a=50,b=50"} if declared == "records-max" else {}
+    without = read(tmp_path, ROWS, NAMED + names, **most)
+    for cell in ("A", "a1", "", "a b", "\x00", '"', "f" * 1000, "\ufeffa"):
+        found = read(tmp_path, [*ROWS[:3], f"50,f,p9,{cell},yes", *ROWS[3:]], NAMED + names, **most)
+        assert found.agents == without.agents == ("a", "b")
+        assert every_bit(found) == every_bit(without)
+        assert any("left out (" in note and "line 5 of t.csv" in note for note in found.notes)
+
+
+def test_agents_that_nobody_declared_stop_a_run_before_its_records_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "s.toml", NAMED)
+    (tmp_path / "t.csv").write_bytes(b"\xff\x00 no table")
+    asked: dict[str, Any] = {"data": tmp_path / "t.csv", "schema": tmp_path / "s.toml", "total_records": 20}
+    several: list[dict[str, Any]] = [{}, {"agents": 2}, {"records_max": 9}]
+    for declared in several:
+        with pytest.raises(
+            InputError, match=r"s\.toml: \[agent\] has no names, .*: add a line names = .* --records-max"
+        ):
+            tacit.run(**asked, **declared, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(InputError, match="is not UTF-8 text"):
+        tacit.run(**asked, records_max="a=9,b=9", out=tmp_path / "run")
+
+
+def test_a_table_without_a_record_is_a_table(tmp_path: Path) -> None:
+    """Whether there is one at all may depend on one record."""
+    names = NAMED + 'names = ["a", "b"]\n'
+    assert [len(shard.x) for shard in read(tmp_path, [], names).train] == [0, 0]
+    assert [len(shard.x) for shard in read(tmp_path, ["", '"'], names).train] == [0, 0]
+    plain = SCHEMA.format(label=LABELS["classes"], age="", sex="")
+    assert [len(shard.x) for shard in read(tmp_path, [], plain, agents=3).train] == [0, 0, 0]
+    for name, rows in (("east", ROWS), ("west", [])):
+        write(tmp_path / "sites" / f"{name}.csv", "\n".join([HEADER, *rows, ""]))
+    found = read(tmp_path, [], plain, data=str(tmp_path / "sites"))
+    assert found.agents == ("east", "west") and [len(shard.x) for shard in found.train] == [8, 0]
+    with pytest.raises(InputError, match=r"^no row of t is a record: there is none below the header$"):
+        read(tmp_path, [], plain, mode="paper")
+
+
+def test_a_parquet_table_without_a_record_is_a_table(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    kinds = {"age": pa.float64(), "sex": pa.string(), "who": pa.string(), "site": pa.string(), "y": pa.string()}
+    pq.write_table(pa.schema(kinds).empty_table(), tmp_path / "t.parquet")
+    found = read(tmp_path, [], NAMED + 'names = ["a", "b"]\n', data=str(tmp_path / "t.parquet"))
+    assert [len(shard.x) for shard in found.train] == [0, 0]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_line_that_no_memory_could_hold_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(read_csv, "LONGEST", 40)
+    write(tmp_path / "s.toml", NAMED)
+    for length in range(30, 90):
+        long = "5,f,p9,a,no"[:9] + "x" * (length - 9)
+        lines = [HEADER, *ROWS[:2], long, *ROWS[2:], ""]
+        (tmp_path / "t.csv").write_bytes(end.join(lines).encode())
+        found = load(DataOptions(data=str(tmp_path / "t.csv"), schema=str(tmp_path / "s.toml"), private=True))
+        assert found.records == len(ROWS), length

@@ -50,7 +50,8 @@ def test_what_a_draft_says(tmp_path: Path) -> None:
     text = draft_schema(read_table(path), "y", "site")
     assert text == draft_schema(path, "y", "site")
     schema = parse_schema(text)
-    assert schema.agent == "site"
+    assert (schema.agent, schema.agents) == ("site", ("site0", "site1", "site2"))
+    assert 'names = ["site0", "site1", "site2"]  # read off the data' in text
     assert schema.target == Classes(("0", "1", "2", "3"))
     assert schema.columns == (Numeric("age", 0.0, 6.0, "middle"), Categorical("sex", ("f", "m"), "none"))
     assert "READ OFF THE DATA AND ARE NOT PRIVATE" in text.splitlines()[0]

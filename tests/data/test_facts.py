@@ -75,12 +75,27 @@ def test_a_folder_has_an_agent_for_each_file(folder: Path) -> None:
         declared_facts(options(folder, "sites"), 100, {"east": 40})
 
 
-def test_an_agent_column_has_the_agents_that_are_named_or_counted(folder: Path) -> None:
+def test_an_agent_column_has_the_agents_that_are_declared(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA + AGENT)
     assert declared_facts(options(folder), 100, {"north": 30, "south": 40, "west": 50}).agents == 3
-    assert declared_facts(options(folder, agents=7), 100, 50).agents == 7
     with pytest.raises(InputError, match=r"^agents is 7, but 2 agents are named: north, south$"):
         declared_facts(options(folder, agents=7), 100, {"north": 30, "south": 40})
+    write(folder / "s.toml", SCHEMA + AGENT + 'names = ["north", "south"]\n')
+    assert declared_facts(options(folder), 100, 50).agents == declared_facts(options(folder, agents=2), 100, 50).agents
+    with pytest.raises(InputError, match=r"^records-max leaves out agent 'south'"):
+        declared_facts(options(folder), 100, {"north": 30})
+
+
+def test_agents_that_only_the_records_could_name_are_refused(folder: Path) -> None:
+    """The table is no table at all: the sentence comes before anything of it is read."""
+    write(folder / "s.toml", SCHEMA + AGENT)
+    for agents in (DataOptions.agents, 2):
+        with pytest.raises(
+            InputError,
+            match=r'^.*s\.toml: \[agent\] has no names, and .* add a line names = \["\.\.\.", "\.\.\."\] below '
+            r'column = "site", or name every agent in --records-max NAME=NUMBER,NAME=NUMBER$',
+        ):
+            declared_facts(options(folder, agents=agents), 100, 50)
 
 
 def test_dealt_agents_have_names_too(folder: Path) -> None:
@@ -143,7 +158,7 @@ def test_the_sizes_of_a_table_are_not_read_off_it(folder: Path) -> None:
         ({"a": 2, "b": 2}, r"^agent 'b' has more training records than records-max declares, 2: "),
         ({"a": 2, "c": 3}, r"^records-max: no agent 'c': there are a, b$"),
         ({"a": 2}, r"^records-max leaves out agent 'b': "),
-        (5, r"^agents is 10, but the data has 2: set agents to their number, or name them in records-max$"),
+        ({"a": 2, "b": 3, "c": 4}, r"^records-max: no agent 'c': there are a, b$"),
     ],
 )
 def test_data_that_contradict_the_declaration(folder: Path, most: Sizes, sentence: str) -> None:

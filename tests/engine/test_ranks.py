@@ -18,6 +18,7 @@ from tacit.engine.checkpoint import divided, joined, to_arrays
 from tacit.engine.ranks import Ranks, team_here
 from tacit.engine.team import ALONE, rank_here
 from tacit.errors import InputError
+from tests.cli.helpers import PATIENCE
 from tests.random_problems import build, problem, run, shards
 
 BUDGETS = [0.5, 2.0, math.inf]
@@ -49,7 +50,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     program = ["-m", "tests.engine.ranks_program", str(out)]
     done = subprocess.run(
-        [sys.executable, *launch, *program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *launch, *program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     return np.load(out / "found.npz")

@@ -120,6 +120,8 @@ def test_another_story_of_a_round_is_a_fork(federation: Federation, agent: SiteA
     with nothing_but_a_refusal(federation, agent):
         assert "would be a fork" in refused(agent, question(federation, 2, shift=1e-12))
         assert "would be a fork" in refused(agent, question(federation, 2, base=0))
+        next_one = question(federation, 2)._replace(w=np.nextafter(question(federation, 2).w, np.inf))
+        assert "would be a fork" in refused(agent, next_one)
         negative = question(federation, 2)._replace(w=-question(federation, 2).w)
         assert "would be a fork" in refused(agent, negative)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -51,15 +51,15 @@ def check(federation: Federation, study: Coordinator, exchange: Local) -> None:
     check_covered(federation, exchange, study.experiment)
 
 
-def test_reports_say_who_is_trusted_with_the_records(tmp_path: Path) -> None:
-    """At the coordinator and at a site, until the engine no longer shares a process with the records."""
+def test_reports_say_what_the_network_sees(tmp_path: Path) -> None:
+    """At the coordinator and at a site."""
     federation = make_federation(tmp_path, {"study": {"rounds": 1}})
     with federation.agents() as agents:
         made = federation.coordinator()
-        assert made.conduct(Local(agents, keep_open), SITES) == FINISHED
+        assert made.conduct(Local(agents, keep_open)) == FINISHED
     for folder in (made.folder, federation.folder("north", made.experiment)):
         ledger = folder.read_ledger()
-        assert DOUBTS["engine"] in guarantee(ledger, ledger_totals(ledger))["unprotected"]
+        assert DOUBTS["carried"] in guarantee(ledger, ledger_totals(ledger))["unprotected"]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,24 @@ def test_the_order_in_which_sites_are_gathered_does_not_matter(federation: Feder
         study = federation.coordinator()
         assert study.conduct(Local({site: agents[site] for site in ("west", "north", "south")})) == FINISHED
         check_like_replay(federation, study)
+
+
+class Arriving(Local):
+    """Sites that connect one after the other."""
+
+    def present(self) -> Mapping[str, float]:
+        return dict.fromkeys(list(self.agents)[: self.since["looks"]], 0.0)
+
+    def wait(self, seconds: float) -> bool:
+        self.since["looks"] += 1
+        return True
+
+
+def test_the_first_round_waits_for_sites_on_their_way(federation: Federation) -> None:
+    with federation.agents() as agents:
+        study = federation.coordinator()
+        assert study.conduct(Arriving(agents)) == FINISHED
+    assert [row["missing"] for row in read_lines(study.folder.path / "rounds.jsonl")] == [[]] * 4
 
 
 def every_other(exchange: Local, missing: str) -> Any:

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.federation
 PAGE = ROOT / "docs" / "howto" / "federate-three-sites.md"
 START = ["federation", "site", "start"]
 INIT = ["federation", "init"]
+CHECK = "site check north/site.toml"
 PATIENCE = 200.0  # seconds for one command
 
 
@@ -47,6 +48,8 @@ class Reader:
                 shutil.copytree(self.folder / source, self.folder / target)
             case ["tacit", *rest] if rest[:3] == START:
                 self._start(rest)
+            case ["tacit", *rest, ">", file]:
+                (self.folder / file).write_text(self._run(rest))
             case ["tacit", *rest]:
                 self.said[line] = self._run(rest)
                 if rest[:2] == INIT:
@@ -128,21 +131,24 @@ def test_the_page_can_be_followed(reader: Reader) -> None:
             if line.strip():
                 reader.type(line)
     assert len(reader.agents) == 3
-    assert reader.said["tacit federation site transcript kits/north/site.toml"].endswith(
-        "the ledgers cover all of it\n"
-    )
-    assert "epsilon 3 of 8" in reader.said["tacit federation site status kits/north/site.toml"]
+    assert reader.said["tacit federation site transcript north/site.toml"].endswith("the ledgers cover all of it\n")
+    told = reader.said["tacit federation site status north/site.toml"]
+    assert "epsilon 3 of 8" in told and "model signed by the coordinator" in told
+    terms, check = (reader.said[f"tacit federation {words}"] for words in ("terms federation.toml", CHECK))
+    (digest,) = re.findall(r"^hash +((?:[0-9a-f]{4} ?){16})$", terms, re.MULTILINE)
+    assert re.findall(r"^hash +(.*)$", check, re.MULTILINE) == [digest]  # what people compare by telephone
+    assert "objp, 20 rounds" in terms and "3 of 3 at delta 1e-06" in terms
     (predictions,) = reader.folder.glob("predictions.csv")
     assert len(predictions.read_text().splitlines()) == len((reader.folder / "test.csv").read_text().splitlines())
     (run,) = reader.folder.glob("runs/*")
     assert (run / "report.html").is_file()
 
     for name in ("north", "south", "west"):
-        place = reader.folder / "kits" / name / "site.toml"
-        status = site_status(place)
-        assert status["total_epsilon"] == 8.0
-        assert status["epsilon_used"] == pytest.approx(3.0, rel=1e-3)
-        (study,) = status["studies"]
+        place = reader.folder / name / "site.toml"
+        found_status = site_status(place)
+        assert found_status["total_epsilon"] == 8.0
+        assert found_status["epsilon_used"] == pytest.approx(3.0, rel=1e-3)
+        (study,) = found_status["studies"]
         assert (study["study"], study["rounds"], study["non_private"]) == ("biopsies", 20, "")
         assert study["closed"] and 2.99 < study["spent_epsilon"] <= 3.0
         for file in ("report.html", "model.npz", "ledger.jsonl"):

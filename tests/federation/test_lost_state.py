@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.federation import at_work, wire
+from tacit.federation import agent as agent_module
+from tacit.federation import at_work, departures, wire
 from tacit.federation.agent import OWN_AFFAIR
 from tacit.federation.messages import Invitation
 from tacit.federation.site_status import close_study
@@ -60,6 +61,26 @@ def test_closing_by_hand_charges_what_a_crash_kept_from_the_ledger(
     assert len(federation.released("north")) == 1
     close_study(federation.file("north"), EXPERIMENT[:8])
     assert len(federation.released("north")) == 2
+    assert transcript(federation.site("north")).faults == []
+
+
+@pytest.mark.parametrize("year", ["1970", "2099"])
+def test_another_clock_releases_nothing_twice(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch, year: str
+) -> None:
+    """Nothing that protects records asks what time it is: rounds are counted."""
+    for module in (agent_module, departures):
+        monkeypatch.setattr(module, "now", lambda: f"{year}-01-01T00:00:00+00:00")
+    before = federation.released("north")
+    with federation.agent("north", None) as agent:
+        invite(agent, federation)
+        first = answered(agent, question(federation, 1))
+        assert answered(agent, question(federation, 1)).z.tobytes() == first.z.tobytes()
+        assert "another w" in refused(agent, question(federation, 1, shift=0.5))
+        assert federation.released("north") == before
+        answered(agent, question(federation, 2))
+        assert "stale" in refused(agent, question(federation, 1))
+    assert len(federation.released("north")) == len(before) + 1
     assert transcript(federation.site("north")).faults == []
 
 

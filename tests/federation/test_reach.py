@@ -199,6 +199,26 @@ def test_a_model_beyond_all_bounds_is_not_saved(
     assert [line["site"] for line in rejected] == ["west"] and "beyond all bounds" in rejected[0]["reason"]
 
 
+def test_a_hostile_site_ends_no_study_while_another_is_missing(
+    federation: Federation, agents: dict[str, SiteAgent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it too few are left of that round: it is asked for again, and the study is not over."""
+    monkeypatch.setattr(coordinator_module, "reach", lambda a, t, w, lam, start: Reach(w, np.inf, start))
+    monkeypatch.setattr(coordinator_module, "check_reach", lambda z, expected: None)
+    lost: list[str] = []
+
+    def fault(site: str, message: Question) -> str:
+        if site == "south" and isinstance(message, Round) and not lost:
+            lost.append(site)
+            return "question"
+        return keep_open(site, message)
+
+    study = federation.coordinator()
+    exchange = Local(agents, fault, forging(HOSTILE["1.7e308"]))
+    assert conducted(study, exchange) == FINISHED and lost
+    assert np.abs(study.state.w).max() < 1e3
+
+
 def test_an_upload_of_an_unknown_method_is_bounded_like_any_w() -> None:
     zero = np.zeros((3, 1, 2))
     unknown = reach(object(), 1, zero, zero, Iterate(zero, 0.0))  # type: ignore[arg-type]
@@ -327,10 +347,9 @@ def test_a_checkpoint_that_is_poisoned_through_and_through_cannot_go_on(
 
 def test_a_left_out_site_is_not_told_of_the_end(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     pytest.importorskip("nvflare")
-    from tacit.federation.coordinator import untold
 
     study = federation.coordinator()
     study.conduct(Local(agents, stop_after(study, 1)))
     study = without(federation, "west")
     assert conducted(study, Local(agents, keep_open)) == FINISHED
-    assert untold(study.folder) == ["north", "south"]
+    assert study.untold == ["north", "south"]

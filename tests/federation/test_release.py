@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,11 +190,15 @@ def test_the_ledger_is_read_once_however_many_uploads_leave(
     federation: Federation, agent: SiteAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look reads what was added since the last one, not the whole ledger."""
-    release, read = Release(agent.journal), []
+    release = Release(agent.journal)
+    read: list[int] = []
     whole = growing.Growing._parsed
-    monkeypatch.setattr(
-        growing.Growing, "_parsed", lambda self, content: (read.append(len(content)), whole(self, content))[1]
-    )
+
+    def parsed(file: growing.Growing, content: bytes) -> list[dict[str, Any]]:
+        read.append(len(content))
+        return whole(file, content)
+
+    monkeypatch.setattr(growing.Growing, "_parsed", parsed)
     for t in range(1, 5):
         release.check(federation.site("north"), agent.answer(wire.encode(question(federation, t))))
     assert sum(read) == federation.folder("north").ledger.stat().st_size

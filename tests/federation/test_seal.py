@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from tacit.errors import InputError
 from tacit.federation import SPEAKS, seal, wire
-from tacit.federation.agent import SiteAgent
 from tacit.federation.coordinator import FINISHED, WAITING, Coordinator, sites_file
 from tacit.federation.identity import Identity, PublicIdentity
 from tacit.federation.messages import Close, Invitation, Ready, highest_common
@@ -40,7 +39,7 @@ from tacit.federation.seal import (
 )
 from tacit.federation.terms import SITE_NAME
 from tacit.federation.uploads import Rejected, read_ready
-from tests.federation.helpers import EXPERIMENT, SITES, Federation, check_like_replay, make_federation
+from tests.federation.helpers import EXPERIMENT, SITES, Federation, Local, check_like_replay, make_federation
 
 LIMIT = 1000
 TERMS, STUDY = bytes(range(32)), bytes.fromhex(EXPERIMENT)
@@ -421,22 +420,25 @@ def test_what_is_no_record_shows_nothing(we: Parties) -> None:
                 shown(record | {name: bad})
 
 
-@dataclass
-class Sealed:
+@dataclass(kw_only=True)
+class Sealed(Local):
     """An engine in one process that carries sealed messages, as coordinator and vault would use it."""
 
     parties: dict[str, Identity]
-    agents: Mapping[str, SiteAgent]
-    coordinator: Coordinator
+    experiment: str
     terms: bytes
     seen: list[Header] = field(default_factory=list)  # what an engine can read
+    versions: dict[str, int] = field(default_factory=dict)
+
+    def agreed(self, site: str, version: int) -> None:
+        self.versions[site] = version
 
     def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
         first = isinstance(wire.question(data, 10**6), Invitation)
         replies = {}
         for site in sites:
-            version = HANDSHAKE if first else self.coordinator.versions[site]
-            header = Header(version, QUESTION, self.terms, bytes.fromhex(self.coordinator.experiment), site)
+            version = HANDSHAKE if first else self.versions[site]
+            header = Header(version, QUESTION, self.terms, bytes.fromhex(self.experiment), site)
             sent = seal_question(data, header, self.parties["center"], self.parties[site].public)
             back = self._vault(site, sent)
             self.seen += [seal._parse(sent)[0], seal._parse(back)[0]]
@@ -463,8 +465,9 @@ def conducted(federation: Federation, center: range, sites: Mapping[str, range])
     with federation.agents() as agents:
         for site, speaks in sites.items():
             agents[site].speaks = speaks
-        engine = Sealed(parties, agents, coordinator, bytes.fromhex(federation.terms.digest))
-        return coordinator.conduct(engine, SITES), coordinator, engine
+        terms = bytes.fromhex(federation.terms.digest)
+        engine = Sealed(agents, parties=parties, experiment=coordinator.experiment, terms=terms)
+        return coordinator.conduct(engine), coordinator, engine
 
 
 def release(n: int) -> range:
@@ -477,7 +480,7 @@ def test_a_release_talks_to_the_next_one(federation: Federation, center: int, si
     """One site is of another release than the coordinator; every envelope after the first has the version of both."""
     sites = dict.fromkeys(SITES, release(center)) | {"north": release(site)}
     ended, coordinator, engine = conducted(federation, release(center), sites)
-    assert ended == FINISHED and coordinator.versions == {"north": 5, "south": center, "west": center}
+    assert ended == FINISHED and engine.versions == {"north": 5, "south": center, "west": center}
     check_like_replay(federation, coordinator)
     north = [header.version for header in engine.seen if header.site == "north"]
     assert north == [HANDSHAKE] * 2 + [5] * (len(north) - 2) and len(north) == 2 * (1 + 4 + 1)
@@ -487,8 +490,8 @@ def test_a_release_talks_to_the_next_one(federation: Federation, center: int, si
 def test_a_release_does_not_talk_to_the_next_but_one(
     federation: Federation, center: int, site: int, older: str
 ) -> None:
-    ended, coordinator, _ = conducted(federation, release(center), dict.fromkeys(SITES, release(site)))
-    assert ended == WAITING and not coordinator.versions
+    ended, coordinator, engine = conducted(federation, release(center), dict.fromkeys(SITES, release(site)))
+    assert ended == WAITING and not engine.versions
     log = sites_file(coordinator.folder).read_text()
     sentence = f"the coordinator speaks protocol {center - 1} to {center}, and this site {site - 1} to {site}: {older} "
     assert log.count(sentence + "needs a newer Tacit") == len(SITES)

@@ -1,213 +1,466 @@
-"""What a site and a server refuse, with real processes, sockets and certificates."""
+"""Attacks on real processes by a hostile server, a hostile site, an outsider and a local user.
+
+They build their own messages (see `adversary`), so that no honest code of the engine's stands between them and a site.
+"""
 
 from __future__ import annotations
 
-import datetime
-import json
+import contextlib
+import os
 import shutil
+import socket
+import ssl
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tacit.federation.flare import processes
-from tacit.federation.flare.job import write_job
-from tacit.federation.flare.local import LocalFederation, local_federation
-from tacit.federation.flare.names import ADMIN_KIT, EXECUTOR, SITE_VARIABLE
-from tacit.federation.flare.provision import provision
-from tacit.federation.flare.session import Server, connect
 
-from tacit.federation.journal import Journal
+from tacit.federation import wire
+from tacit.federation.agreement import agree
+from tacit.federation.identity import Identity
+from tacit.federation.kits import provision
+from tacit.federation.messages import Invitation, Refusal, Round
 from tacit.federation.policy import read_site
+from tacit.federation.seal import (
+    QUESTION,
+    Header,
+    open_question,
+    reply_header,
+    seal_answer,
+    seal_question,
+)
 from tacit.federation.terms import read_terms
-from tacit.privacy.composition import Cost
-from tacit.results.account import Account
 from tacit.results.folder import read_lines
+
+pytest.importorskip("nvflare")
+
+from tests.federation.adversary import (
+    DATA,
+    PING,
+    READY,
+    TOPICS,
+    Client,
+    Stream,
+    Tables,
+    carrier_of,
+    descendants,
+    forged_kit,
+    frame,
+    giant,
+    half_open,
+    hello,
+    message,
+    parsed,
+    peak_memory,
+    sockets_of,
+    until,
+)
 
 pytestmark = pytest.mark.federation
 
-HOSTILE = Path(__file__).parent / "hostile"
-SITES = dict.fromkeys(("good", "fine", "strict", "spent", "tamper", "nonsense"), 10_000)  # of mnist14's 60,000
-ROUNDS = 1000  # more than will be played: the study goes on while jobs are refused
-ENOUGH = 14  # rounds in which every kind of nonsense was sent
+HONEST, EVIL = ("north", "west"), ("south", "east", "mars")
+SITES = dict.fromkeys((*HONEST, *EVIL), 20)
+STUDY = {"rounds": 20_000, "noise_multiplier": None, "total_epsilon": 3.0}  # more rounds than will be played
+RUNNING = {"quorum": 2, "answer_seconds": 2, "ready_seconds": 20}
+MEMORY = 300 << 20
+SECRET = "a-password-in-the-environment"
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFederation]:
-    """One study with two honest sites, two that must refuse, two hostile ones, and a coordinator with open locks."""
-    root = tmp_path_factory.mktemp("security")
-    study = {"features": "none", "algorithm": "objp", "rounds": ROUNDS, "total_epsilon": 3.0}
-    running = {"quorum": 2, "answer_seconds": 8, "ready_seconds": 20}
-    with local_federation(root, "mnist14", SITES, study, running, patience=120.0) as made:
-        made.prepare()
-        strict = made.site("strict")
-        strict.write_text(strict.read_text().replace("study_epsilon_max = 10.0", "study_epsilon_max = 1.0"))
-        Account.open(read_site(made.site("spent")).ledger).reserve("another study", Cost(3.2, 1.6))
-        for name in SITES:
-            if name not in ("tamper", "nonsense"):
-                made.start_agent(name)
-        for name in ("tamper", "nonsense"):
-            made.start_agent(name, TACIT_HOSTILE=name, PYTHONPATH=str(HOSTILE))
-        made.start_coordinator(TACIT_HOSTILE="coordinator", PYTHONPATH=str(HOSTILE))
-        made.wait(1)
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(federation: LocalFederation) -> Iterator[Server]:
-    with connect(federation.kits / ADMIN_KIT) as session:
-        yield session
-
-
-def events(federation: LocalFederation, site: str) -> list[dict[str, Any]]:
-    lines = list(read_lines(federation.run / "checkpoint" / "sites.jsonl"))
-    return [line for line in lines if line.get("site") == site]
-
-
-def nothing_left(federation: LocalFederation, site: str) -> None:
-    """No round answered, no budget set aside, and nothing but refusals on the wire."""
-    read = read_site(federation.site(site))
-    with Journal.read(read.state) as journal:
-        assert journal.experiments() == []
-        assert {departure.kind for departure in journal.departures()} == {"refusal"}
-
-
-def test_a_larger_epsilon_than_the_policy_allows_is_refused(federation: LocalFederation) -> None:
-    refused = [line for line in events(federation, "strict") if line["event"] == "refused"]
-    assert "total_epsilon is 3, and this site accepts at most 1" in refused[0]["reason"]
-    nothing_left(federation, "strict")
-    assert Account.open(read_site(federation.site("strict")).ledger).state()["studies"] == []
-
-
-def test_a_data_set_whose_budget_is_spent_is_refused(federation: LocalFederation) -> None:
-    refused = [line for line in events(federation, "spent") if line["event"] == "refused"]
-    assert "budget for these records is exhausted" in refused[0]["reason"]
-    nothing_left(federation, "spent")
-    assert len(Account.open(read_site(federation.site("spent")).ledger).state()["studies"]) == 1
-
-
-def test_a_job_that_ships_code_is_refused(federation: LocalFederation, server: Server, tmp_path: Path) -> None:
-    job = write_job(tmp_path / "job", 1, ["good"], 1)
-    (job / "app" / "custom").mkdir()
-    (job / "app" / "custom" / "thief.py").write_text("raise SystemExit\n")
-    status, detail = outcome(server, job)
-    assert status == "FINISHED:FAILED_TO_RUN"
-    assert "server: OK" in detail  # the coordinator's own server let it pass
-    assert "good: NVFLARE_ERROR: BYOC not permitted" in detail
-    assert not list((federation.kits / "good").rglob("thief.py"))
-
-
-def test_a_job_that_names_another_class_is_refused(federation: LocalFederation, server: Server, tmp_path: Path) -> None:
-    job = write_job(tmp_path / "job", 1, ["good"], 1)
-    config = job / "app" / "config" / "config_fed_client.json"
-    content = json.loads(config.read_text())
-    command = {
-        "path": "nvflare.app_common.executors.client_api_launcher_executor.ClientAPILauncherExecutor",
-        "args": {},
-    }
-    content["executors"][0]["executor"] = command
-    config.write_text(json.dumps(content))
-    assert EXECUTOR not in config.read_text()
-    server.submit(job)
-    refusal = "ClientAPILauncherExecutor' at config path 'executors.#1.executor' is not in allow_list"
-    end = time.monotonic() + 30.0
-    while refusal not in log(federation, "good") and time.monotonic() < end:
-        time.sleep(0.3)
-    assert refusal in log(federation, "good")
-
-
-def test_an_upload_that_was_tampered_with_does_not_leave(federation: LocalFederation) -> None:
-    federation.wait(3)
-    noted = events(federation, "tamper")
-    assert noted[0]["event"] == "ready"
-    assert "kept the answer back" in noted[1]["reason"]
-    assert all("tamper" not in row["answered"] for row in read_lines(federation.run / "rounds.jsonl"))
-    assert "these bytes are not in the journal" in log(federation, "tamper")
-
-
-def test_foreign_and_expired_certificates_get_nothing(
-    federation: LocalFederation, server: Server, tmp_path: Path
-) -> None:
-    """A good certificate of the same authority is let in first: it is the certificate that keeps the others out."""
-    wider = federation.root / "wider.toml"
-    wider.write_text(federation.terms.read_text().replace("[sites]\n", "[sites]\nstranger = 10000\n"))
-    terms = read_terms(wider)
-    foreign, kit = provision(terms, tmp_path / "kits")["stranger"], provision(terms, federation.kits)["stranger"]
-    good = processes.start_client(kit, "stranger", {SITE_VARIABLE: ""})
+def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
+    """A study under way with two honest sites; the others are hostile, and south has a kit that was renewed."""
+    found = Tables(tmp_path_factory.mktemp("study") / "federation", "", SITES, STUDY, RUNNING)
     try:
-        end = time.monotonic() + 30.0
-        while "stranger" not in server.sites():
-            assert time.monotonic() < end, "a good certificate is not let in"
-            time.sleep(0.3)
+        terms = found.prepare()
+        shutil.copytree(found.kits / "south", found.root / "retired")
+        provision(terms, found.kits, ["south"])
+        for name in HONEST:
+            found.start_agent(name, TACIT_PASSWORD=SECRET)
+        found.start_coordinator(TACIT_PASSWORD=SECRET)
+        found.wait(1)
+        yield found
+        goes_on(found)
     finally:
-        processes.stop(good, 2.0)
-    heard = server.sites()["stranger"]
-    expire(kit, federation.kits / "authority" / "tacit" / "state" / "cert.json")
-    clients = [processes.start_client(place, "stranger", {SITE_VARIABLE: ""}) for place in (foreign, kit)]
+        found.stop()
+
+
+def goes_on(study: Tables, rounds: int = 3, seconds: float = 20.0) -> None:
+    """Both honest sites answer some more rounds."""
+    begin = study.done
+    until(lambda: study.done >= begin + rounds, seconds, "a few rounds")
+    last = list(read_lines(study.run / "rounds.jsonl"))[-1]
+    assert {"north", "west"} <= set(last["answered"])
+    assert "PRIVACY" not in said(study, "north") and "dropped" not in said(study, "north")
+
+
+def said(study: Tables, who: str) -> str:
+    return (study.root / f"{who}.txt").read_text(errors="replace")
+
+
+USED: dict[str, float] = {}  # when a hostile site last connected
+
+
+@contextlib.contextmanager
+def connected(study: Tables, name: str = "{}", site: str = "") -> Iterator[tuple[str, Client]]:
+    """A hostile site with the certificate it was given; two streams of one must not follow at once."""
+    site = site or min(EVIL, key=lambda each: USED.get(each, 0.0))
+    time.sleep(max(0.0, USED.get(site, 0.0) + 0.6 - time.monotonic()))
+    found = Client(study.address, study.kits / site)
     try:
-        end = time.monotonic() + 8.0
-        while time.monotonic() < end:
-            assert server.sites().get("stranger", heard) == heard
-            time.sleep(0.5)
+        found.send(hello(name.format(site)))
+        until(lambda: found.name or not found.open, what="the handshake")
+        USED[site] = time.monotonic()
+        yield site, found
     finally:
-        for client in clients:
-            processes.stop(client, 2.0)
+        found.close()
 
 
-def test_nonsense_is_rejected_and_counted_and_the_study_goes_on(federation: LocalFederation) -> None:
-    federation.wait(ENOUGH)
-    assert federation.coordinator is not None
-    federation.coordinator.terminate()
-    assert federation.coordinator.wait(30.0) == 130  # stopped, and can go on
-    rows = list(read_lines(federation.run / "rounds.jsonl"))
-    assert all({"good", "fine"} <= set(row["answered"]) for row in rows)
-    reasons = " ".join(row["rejected"].get("nonsense", "") for row in rows)
-    for part in ("finite", "shape", "float32", "it is of round", "longer than", "no message", "in the name of"):
-        assert part in reasons, part
-    assert federation.same_as_simulation()  # only what was accepted was averaged
-    assert federation.releases("good") >= len(rows)
+def read_to_the_end(stream: Stream) -> None:
+    """The other end has read all that was sent: the last of it made it hang up."""
+    assert stream.open
+    stream.send(frame(2))
+    until(lambda: not stream.open, 20.0, "the end of the connection")
 
 
-def outcome(server: Server, job: Path) -> tuple[str, str]:
-    """How a job ended, and what the engine says about it."""
-    name = server.submit(job)
-    end = time.monotonic() + 30.0
-    while time.monotonic() < end:
-        status = server.status(name)
-        if status not in ("SUBMITTED", "APPROVED", "DISPATCHED", "RUNNING", ""):
-            break
-        time.sleep(0.3)
-    return status, "\n".join(server.detail(name))
+def only_questions(study: Tables, stream: Stream, site: str) -> None:
+    """All that came is the hub's handshake and what the coordinator sealed for this very site."""
+    own, terms = Identity.open(study.root / site / "identity.key"), read_terms(study.terms)
+    head = {"channel": "tacit", "topic": "sealed", "origin": "server", "destination": site}
+    for data in stream.came:
+        kind, headers, payload = parsed(data)
+        if kind != READY:
+            assert kind == DATA and headers == {f"cn__{name}": value for name, value in head.items()}
+            digest = bytes.fromhex(terms.digest)
+            opened = open_question(payload, own, terms.coordinator, 1 << 20, site=site, terms=digest)
+            assert isinstance(wire.question(opened.body, 1 << 20), (Invitation, Round))
 
 
-def log(federation: LocalFederation, site: str) -> str:
-    """Everything a site's processes wrote down."""
-    kit = federation.kits / site
-    return "\n".join(path.read_text(errors="replace") for path in sorted(kit.rglob("log*.txt")))
+# ---------------------------------------------------------------------------------------------- a hostile site
 
 
-def expire(kit: Path, state: Path) -> None:
-    """Replace a kit's certificate by one of the same authority that ended yesterday."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
+def test_a_site_that_sends_what_the_engine_would_obey_reaches_nobody(study: Tables) -> None:
+    """Every topic that NVFlare knows, to the hub and through it to another site, with forged headers: no word comes."""
+    table = (study.root / "north" / "table.csv").read_bytes()
+    with connected(study) as (site, south):
+        for number, (channel, topic) in enumerate(TOPICS):
+            more = {
+                "channel": channel, "topic": topic, "from": ("server", "north", "south")[number % 3], "req_id": "1",
+                "reply_expected": True, "msg_type": "req",
+            }  # fmt: skip
+            origin, destination = (site, "server", "admin")[number % 3], ("north", "server", "north.job")[number % 3]
+            south.send(message(origin, destination, f"cat {study.root}/north/table.csv".encode(), **more))
+        read_to_the_end(south)
+        only_questions(study, south, site)
+        assert not any(table[:40] in data for data in south.came)
+    goes_on(study)
 
-    path = kit / "startup" / "client.crt"
-    old = x509.load_pem_x509_certificate(path.read_bytes())
-    kept = json.loads(state.read_text())
-    key = serialization.load_pem_private_key(kept["root_pri_key"].encode(), None)
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(old.subject)
-        .issuer_name(old.issuer)
-        .public_key(old.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=9))
-        .not_valid_after(now - datetime.timedelta(days=1))
+
+def test_a_header_more_or_another_one_and_a_message_is_dropped(study: Tables) -> None:
+    """Each is from a site that was asked: the coordinator would tell of a message that was let in."""
+    headers: list[dict[str, object]] = [
+        *({"conn_url": url} for url in ("grpc://127.0.0.1:1", "tcp://10.0.0.1:8102", "uds:///tmp/x")),
+        *({name: "north"} for name in ("from", "to", "origin", "destination", "channel", "topic")),
+        *({"origin": "server"}, {"destination": "south"}, {"destination": "server.job"}),
+        *({"route": [["north", 1.0]]}, {"msg_type": "reply", "req_id": "1"}, {"reply_expected": True}),
+        *({"payload_encoding": "fobs"}, {"encrypted": True}, {"return_code": "ok"}, {"secure": True}),
+    ]
+    with connected(study) as (site, south):
+        until(south.messages, what="an invitation")
+        for more in headers:
+            head = {"origin": site, "destination": "server"} | more
+            south.send(message(str(head.pop("origin")), str(head.pop("destination")), b"let in", **head))
+        read_to_the_end(south)
+    goes_on(study)
+    assert "dropped" not in said(study, "coordinator")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["north", "server", "{}.x", "{}.north", "north.{}", "", "../north", "{}_", "admin_1", "x" * 5000],
+    ids=["other", "hub", "child", "child-other", "other-child", "none", "path", "near", "admin", "long"],
+)
+def test_a_site_has_its_own_name_and_no_other(study: Tables, name: str) -> None:
+    with connected(study, name) as (_, south):
+        until(lambda: not south.open, 5.0, "the end of the connection")
+        assert south.messages() == []
+    goes_on(study, 1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0" * 15,
+        b"\xff" * 300,
+        frame(2),
+        frame(3),
+        frame(255),
+        frame(READY),
+        hello("{}"),
+        hello("x.y"),
+        frame(PING),
+    ],
+    ids=["empty", "short", "noise", "fragment", "ack", "unknown", "ready", "again", "child", "pings"],
+)
+def test_a_frame_that_no_study_needs_ends_its_connection(study: Tables, data: bytes) -> None:
+    with connected(study) as (_, south):
+        assert south.open
+        south.send(data, data)
+        until(lambda: not south.open, 5.0, "the end of the connection")
+    goes_on(study, 1)
+
+
+def test_nothing_is_taken_before_a_handshake(study: Tables) -> None:
+    time.sleep(0.6)
+    south = Client(study.address, study.kits / "south")
+    south.send(message("south", "server", b"x"))
+    until(lambda: not south.open, 5.0, "the end of the connection")
+    assert south.came == []
+    USED["south"] = time.monotonic()
+    south.close()
+
+
+def test_a_site_does_not_play_coordinator_towards_another(study: Tables) -> None:
+    """South knows every public fact, and seals a round for north with its own key: it does not even arrive."""
+    terms, own = read_terms(study.terms), Identity.open(study.root / "south" / "identity.key")
+    asked = study.releases("north")
+    with connected(study, site="south") as (_, south):
+        until(south.messages, what="an invitation")
+        header = reply_header(south.messages()[0])
+        zero = agree(terms).zero
+        body = wire.encode(Round(header.experiment.hex(), 99_000, dict.fromkeys(SITES, 0), zero))
+        question = Header(1, QUESTION, header.terms, header.experiment, "north")
+        sealed = seal_question(body, question, own, terms.identities["north"])
+        for origin in ("south", "server"):
+            south.send(message(origin, "north", sealed), message(origin, "server", sealed))
+        read_to_the_end(south)
+        only_questions(study, south, "south")
+    goes_on(study)
+    assert "stale" not in said(study, "coordinator") and study.releases("north") > asked
+
+
+def test_a_site_does_not_answer_for_another(study: Tables) -> None:
+    """South seals an answer with its own key in the name of north; the hub says whose certificate brought it."""
+    terms, own = read_terms(study.terms), Identity.open(study.root / "south" / "identity.key")
+    with connected(study, site="south") as (_, south):
+        until(south.messages, what="an invitation")
+        header = reply_header(south.messages()[0])._replace(site="north")
+        forged = seal_answer(
+            wire.encode(Refusal(header.experiment.hex(), "north", "x")), header, own, terms.coordinator
+        )
+        south.send(message("south", "server", forged))
+        goes_on(study)
+    assert "north does not take part" not in said(study, "coordinator")
+
+
+def test_a_flood_costs_neither_memory_nor_rounds(study: Tables) -> None:
+    """As many answers to a question as it likes, signs of life, and names: the others hardly notice."""
+    assert study.coordinator is not None
+    hub = carrier_of(study.coordinator.pid)
+    with connected(study) as (site, south):
+        until(south.messages, what="an invitation")
+        head = south.messages()[0][:120]
+        begin, end = study.done, time.monotonic() + 3.0
+        while time.monotonic() < end and south.open:
+            south.send(message(site, "server", head + os.urandom(500)))
+        assert study.done > begin + 2
+    for kind in (frame(PING, app=0), hello("south.x", junk="x" * 3000)):
+        with connected(study) as (_, south):
+            end = time.monotonic() + 1.0
+            while time.monotonic() < end and south.open:
+                south.send(kind)
+    goes_on(study)
+    assert peak_memory(hub) < MEMORY
+    assert "dropped 16 " not in said(study, "coordinator")  # one answer for a question
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_giant_message_costs_the_hub_no_memory(study: Tables, packed: bool) -> None:
+    """1.5 GB, and 50 MB that are 50 kB while they travel."""
+    assert study.coordinator is not None
+    import grpc
+
+    time.sleep(max(0.0, USED.get("south", 0.0) + 0.6 - time.monotonic()))
+    south = Client(study.address, study.kits / "south", grpc.Compression.Gzip if packed else None)
+    south.send(hello("south"))
+    until(lambda: south.name, what="the handshake")
+    south.send(giant("south", "server", 50_000_000 if packed else 1_500_000_000))
+    until(lambda: not south.open, 30.0, "the end of the connection")
+    south.close()
+    USED["south"] = time.monotonic()
+    goes_on(study)
+    for who in (study.coordinator, study.agents["north"]):
+        assert all(peak_memory(pid) < MEMORY for pid in descendants(who.pid))
+
+
+def test_a_second_stream_of_a_site_ends_its_first_and_nobody_elses(study: Tables) -> None:
+    with connected(study, site="south") as (_, first), connected(study, site="south") as (_, second):
+        until(lambda: not first.open, 5.0, "the end of the first")
+        assert second.open
+        until(second.messages, 5.0, "another invitation")  # what the first was asked is lost, and the hub says so
+        quick = Client(study.address, study.kits / "south")  # at once: it is turned away
+        until(lambda: not quick.open, 5.0, "the end of the third")
+        quick.close()
+        assert second.open
+    goes_on(study)
+
+
+def test_a_stream_that_says_nothing_is_ended_by_the_next(study: Tables) -> None:
+    """Each would hold a thread of the hub's; there are few."""
+    silent = []
+    for _ in range(4):
+        time.sleep(0.6)
+        silent.append(Client(study.address, study.kits / "mars"))
+    until(lambda: not any(each.open for each in silent[:3]), 5.0, "the end of the older ones")
+    for each in silent:
+        each.close()
+    USED["mars"] = time.monotonic()
+    goes_on(study)
+
+
+# ---------------------------------------------------------------------------------------------- an outsider
+
+
+def _forged(name: str, signer: str, days: int = 90) -> Callable[[Tables, Path], Path]:
+    def make(study: Tables, place: Path) -> Path:
+        return forged_kit(place / "kit", study.kits / "south", name, study.kits / signer if signer else None, days)
+
+    return make
+
+
+KITS: dict[str, Callable[[Tables, Path], Path]] = {
+    "self-signed": _forged("south", ""),
+    "foreign authority": lambda study, place: provision(read_terms(study.terms), place)["south"],
+    "signed by a site": _forged("north", "south"),
+    "expired": _forged("south", "authority", -1),
+    "retired": lambda study, place: study.root / "retired",
+    "not issued here": _forged("south", "authority"),
+    "of no site": _forged("venus", "authority"),
+    "of the hub": lambda study, place: study.kits / "server",
+}
+
+
+@pytest.mark.parametrize("kind", KITS)
+def test_a_certificate_that_is_not_a_sites_present_one_gets_nothing(study: Tables, tmp_path: Path, kind: str) -> None:
+    """The present one of the same site is let in by the tests above."""
+    kit = KITS[kind](study, tmp_path / "kits")
+    intruder = Client(study.address, kit)
+    intruder.send(hello({"of no site": "venus", "signed by a site": "north"}.get(kind, "south")))
+    until(lambda: not intruder.open, 8.0, "the end of the connection")
+    assert intruder.came == []
+    intruder.close()
+    goes_on(study, 1)
+
+
+@pytest.mark.parametrize("kind", ["plain", "http", "tls", "garbage in tls"])
+def test_who_has_no_certificate_gets_nothing(study: Tables, kind: str) -> None:
+    host, _, port = study.address.rpartition(":")
+    with socket.create_connection((host, int(port)), 5.0) as plain:
+        plain.settimeout(15.0)
+        end: socket.socket = plain
+        if "tls" in kind:
+            context = ssl.create_default_context(cafile=str(study.kits / "south" / "ca.crt"))
+            context.set_alpn_protocols(["h2"])
+            end = context.wrap_socket(plain, server_hostname=host)
+        words = {"http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "tls": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}
+        with contextlib.suppress(OSError), end:
+            end.sendall(words.get(kind, b"\0" * 300))
+            came = end.recv(1 << 16)
+            assert b"server" not in came and len(came) < 200  # an alert of TLS at most
+            while came:
+                came = end.recv(1 << 16)
+    goes_on(study, 1)
+
+
+def without_stream(study: Tables) -> ssl.SSLSocket:
+    """A connection with a site's certificate that greets, and asks for nothing."""
+    host, _, port = study.address.rpartition(":")
+    kit = study.kits / "south"
+    context = ssl.create_default_context(cafile=str(kit / "ca.crt"))
+    context.load_cert_chain(kit / "own.crt", kit / "own.key")
+    context.set_alpn_protocols(["h2"])
+    found = context.wrap_socket(socket.create_connection((host, int(port)), 5.0), server_hostname=host)
+    found.settimeout(15.0)
+    found.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    return found
+
+
+def test_1200_half_open_connections_do_not_stop_a_study(study: Tables) -> None:
+    """At a limit of 1,024 files; and they are gone when the time for a handshake is over."""
+    assert study.coordinator is not None
+    hub = carrier_of(study.coordinator.pid)
+    limits = Path(f"/proc/{hub}/limits").read_text()
+    assert "Max open files            1024" in limits
+
+    def files() -> int:
+        return len(list(Path(f"/proc/{hub}/fd").iterdir()))
+
+    idle = without_stream(study)
+    connections = half_open(study.address, 1200)
+    try:
+        until(lambda: files() > 500, what="so many files")
+        goes_on(study, 10)
+        until(lambda: files() < 100, 40.0, "letting them go")
+        with contextlib.suppress(ConnectionError):
+            while idle.recv(1 << 16):  # so is the connection of a site that asks for nothing
+                pass
+    finally:
+        for each in (idle, *connections):
+            each.close()
+    goes_on(study)
+    with connected(study) as (_, south):  # and a site can come
+        assert south.open
+
+
+# ---------------------------------------------------------------------------------------------- a local user
+
+
+def test_a_site_listens_nowhere_and_its_vault_has_no_network(study: Tables) -> None:
+    listening = "0A"
+    for name in ("north", "west"):
+        vault = study.agents[name].pid
+        assert sockets_of(vault) == []
+        engine = carrier_of(vault)
+        for pid in descendants(vault):
+            assert all(state != listening and not kind.startswith("udp") for kind, _, state in sockets_of(pid)), name
+        assert len(sockets_of(engine)) == 1  # the one to the hub
+    assert study.coordinator is not None
+    assert sockets_of(study.coordinator.pid) == []
+
+
+def test_the_engine_gets_nothing_of_the_environment(study: Tables) -> None:
+    assert study.coordinator is not None
+    for process in (study.coordinator, study.agents["north"]):
+        engine = carrier_of(process.pid)
+        environment = Path(f"/proc/{engine}/environ").read_bytes()
+        assert SECRET.encode() not in environment and b"TACIT" not in environment
+        names = {line.split(b"=")[0].decode() for line in environment.split(b"\0") if line}
+        assert names <= {"HOME", "LANG", "PYTHONPATH", "TMPDIR", "PYTHONDONTWRITEBYTECODE"}
+        own, theirs = Path(f"/proc/{process.pid}").stat().st_uid, Path(f"/proc/{engine}").stat().st_uid
+        assert own != theirs or os.getuid()
+
+
+def test_what_a_site_keeps_is_for_its_user_alone(study: Tables) -> None:
+    site = read_site(study.site("north"))
+    for path in (site.state, site.state / "engine.log", site.identity, site.kit, *site.kit.iterdir(), study.identity):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_second_agent_of_a_site_does_not_start(study: Tables, tmp_path: Path) -> None:
+    """On the same state, from the same folder and from a copy of file and kit."""
+    copy = tmp_path / "copy"
+    shutil.copytree(study.root / "north", copy, ignore=shutil.ignore_patterns("state"))
+    text = (copy / "site.toml").read_text()
+    (copy / "site.toml").write_text(
+        text.replace("[budget]", f'[budget]\nstate = "{study.root / "north" / "state"}"').replace(
+            '"patients.ledger"', f'"{study.root / "north" / "patients.ledger"}"'
+        )
     )
-    for extension in old.extensions:
-        made = made.add_extension(extension.value, extension.critical)
-    signed = made.sign(key, hashes.SHA256())  # type: ignore[arg-type]
-    path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    shutil.rmtree(kit / "transfer", ignore_errors=True)
+    for place in (study.site("north"), copy / "site.toml"):
+        words = [sys.executable, "-m", "tacit", "federation", "site", "start", str(place), "--seeded", "7"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2 and "is at work in" in done.stderr, done.stderr
+    goes_on(study)

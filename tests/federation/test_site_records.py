@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tacit.federation import agreement
-from tacit.federation.agreement import Prepared, own_records
+from tacit.federation.agreement import Prepared, own_dataset, own_records
 from tacit.federation.messages import Ready
-from tacit.types import Shard
+from tacit.types import Dataset
 
 from .helpers import SITES, answered, invite, make_federation, question, write_table
 
@@ -41,29 +42,73 @@ def test_a_site_without_a_usable_record_sends_noise(tmp_path: Path) -> None:
         assert answered(agent, question(federation, 1)).z.any()
 
 
+@pytest.mark.parametrize("cell", ["north", "south", "", "No rth", "\x00", "N" * 10_000])
+def test_no_cell_of_an_agent_column_keeps_a_site_out(tmp_path: Path, cell: str) -> None:
+    """All rows of a site's table are its own, whatever its schema and its table say of agents."""
+    federation = make_federation(tmp_path / "f", only=("north",))
+    before = own_records(federation.site("north"), federation.agreement)
+    table, schema = (federation.root / "north" / name for name in ("table.csv", "schema.toml"))
+    header, *rows = table.read_text().splitlines()
+    named = [f"{row},{cell if i == 1 else 'north'}" for i, row in enumerate(rows)]
+    table.write_text("\n".join([f"{header},clinic", *named, ""]))
+    schema.write_text(schema.read_text() + '[agent]\ncolumn = "clinic"\nnames = ["north", "south"]\n')
+    after = own_records(federation.site("north"), federation.agreement)
+    assert (after.x.tobytes(), after.y.tobytes()) == (before.x.tobytes(), before.y.tobytes())
+    with federation.agent("north") as agent:
+        assert isinstance(invite(agent, federation), Ready)
+        answered(agent, question(federation, 1))
+
+
+def test_the_files_of_a_folder_are_one_sites_own(tmp_path: Path) -> None:
+    federation = make_federation(tmp_path / "f", only=("north",))
+    site = federation.site("north")
+    before = own_records(site, federation.agreement)
+    header, *rows = Path(site.table).read_text().splitlines()
+    folder = tmp_path / "months"
+    folder.mkdir()
+    for name, own in (("april", rows[:3]), ("may", rows[3:])):
+        (folder / f"{name}.csv").write_text("\n".join([header, *own, ""]))
+    after = own_records(replace(site, table=str(folder)), federation.agreement)
+    assert after.x.tobytes() == before.x.tobytes()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 20, 21, 50])
+def test_no_number_of_records_keeps_a_site_out(tmp_path: Path, rows: int) -> None:
+    """One record above records_max does not, nor does the only one."""
+    federation = make_federation(tmp_path / "f", only=("north",))
+    lines = [f"{age},70,{'yes' if age % 2 else 'no'}" for age in range(rows)]
+    (federation.root / "north" / "table.csv").write_text("\n".join(["age,weight,ill", *lines, ""]))
+    found = own_dataset(federation.site("north"), federation.agreement)
+    assert len(found.train[0].x) == min(rows, 20)
+    assert len(found.notes) == (rows > 20)
+    with federation.agent("north") as agent:
+        assert isinstance(invite(agent, federation), Ready)
+        answered(agent, question(federation, 1))
+
+
 def test_records_are_read_once_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the start and at every invitation the same question is asked: only a change is worth the time."""
     federation = make_federation(tmp_path, only=SITES[:1])
-    read: list[Shard] = []
+    read: list[Dataset] = []
     site, prepared = federation.site("north"), Prepared()
 
-    def reading(*given: Any) -> Shard:
-        read.append(own_records(*given))
+    def reading(*given: Any) -> Dataset:
+        read.append(own_dataset(*given))
         return read[-1]
 
-    monkeypatch.setattr(agreement, "own_records", reading)
-    assert prepared.records(site) is prepared.records(federation.site("north"))
+    monkeypatch.setattr(agreement, "own_dataset", reading)
+    assert prepared.dataset(site) is prepared.dataset(federation.site("north"))
     assert prepared.agreement(site) is prepared.agreement(site)
     assert len(read) == 1
     write_table(Path(site.table), 5, rows=9)
-    assert len(prepared.records(site).x) == 9
+    assert len(prepared.dataset(site).train[0].x) == 9
     federation.change("north", {"data": {"records_max": 19}})
-    prepared.records(federation.site("north"))
+    prepared.dataset(federation.site("north"))
     terms = site.study.read_text()
     site.study.write_text(terms.replace("total_epsilon = 1.0", "total_epsilon = 0.5"))
     assert prepared.agreement(site).plan.total_epsilon == 0.5
-    assert len(prepared.records(site).x) == 9
+    assert len(prepared.dataset(site).train[0].x) == 9
     schema = Path(site.schema)
     schema.write_text(schema.read_text() + "\n")
-    prepared.records(site)
+    prepared.dataset(site)
     assert len(read) == 5

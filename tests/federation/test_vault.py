@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import random
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tacit.errors import InputError
 from tacit.federation import wire
 from tacit.federation.coordinator import FINISHED
 from tacit.federation.departures import KEPT_BACK, Departures
 from tacit.federation.exchange import SealedExchange
+from tacit.federation.final_model import FILE, signer
 from tacit.federation.identity import Identity
 from tacit.federation.link import BrokenLink, Frame, Kind, Link, pair
-from tacit.federation.messages import Answer, Invitation, Question, Ready, Refusal, Reply
+from tacit.federation.messages import Answer, Close, Closed, Invitation, Question, Ready, Refusal, Reply
 from tacit.federation.release import Release
 from tacit.federation.seal import (
     HANDSHAKE,
@@ -30,8 +34,10 @@ from tacit.federation.seal import (
     seal_answer,
     seal_question,
 )
+from tacit.federation.site_status import site_status
 from tacit.federation.vault import OutOfOrder, Vault
 from tacit.results.chain import Chain
+from tacit.results.files import read_arrays, write_arrays
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -53,7 +59,7 @@ class Parties:
     vaults: dict[str, Vault]
     said: list[str] = field(default_factory=list)
 
-    def seal(self, message: Question, site: str = "north", by: Identity | None = None, **changed: object) -> bytes:
+    def seal(self, message: Question, site: str = "north", by: Identity | None = None, **changed: Any) -> bytes:
         """A question as the coordinator seals it, or somebody else, or with another header."""
         terms = bytes.fromhex(self.federation.terms.digest)
         version = HANDSHAKE if isinstance(message, Invitation) else 1
@@ -177,6 +183,70 @@ def test_a_new_coordinator_in_the_terms_is_the_only_one(parties: Parties) -> Non
     path = parties.federation.site("north").study
     path.write_text(path.read_text().replace(str(parties.coordinator.public), str(other.public)))
     assert parties.vaults["north"].answer(parties.seal(question(parties.federation, 1))) is None
+
+
+def test_inside_and_outside_of_an_envelope_agree(parties: Parties) -> None:
+    """The engine sees the outside, and journal and ledger go by the inside."""
+    parties.invite()
+    before, message = parties.departures(), question(parties.federation, 1)
+    invitation = Invitation(EXPERIMENT, parties.federation.terms.digest)
+    for sealed in (
+        parties.seal(message, experiment=bytes(16)),
+        parties.seal(message, version=HANDSHAKE),
+        parties.seal(invitation, version=1),
+    ):
+        assert parties.vaults["north"].answer(sealed) is None
+    assert parties.departures() == before and parties.federation.released("north") == []
+    assert isinstance(parties.ask(message), Answer)
+
+
+def test_the_model_is_kept_with_the_coordinators_signature(parties: Parties) -> None:
+    parties.invite()
+    parties.ask(question(parties.federation, 1))
+    close = Close(EXPERIMENT, 1, parties.federation.agreement.zero + 0.25)
+    assert isinstance(parties.ask(close), Closed)
+    folder, terms = parties.federation.folder("north"), parties.federation.terms.digest
+    assert signer(folder, EXPERIMENT, terms) == parties.coordinator.public
+    status = site_status(parties.federation.file("north"))["studies"][0]["model"]
+    assert status == f"signed by the coordinator {parties.coordinator.public.fingerprint}"
+    with pytest.raises(InputError, match="another study"):
+        signer(folder, "f" * 32, terms)
+    with pytest.raises(InputError, match="another study"):
+        signer(folder, EXPERIMENT, "0" * 64)
+
+    kept = json.loads((folder.path / FILE).read_text())
+    south = str(parties.sites["south"].public)
+    parts: list[dict[str, Any]] = [
+        {"coordinator": south},
+        {"site": south},
+        {"close": "AAAA"},
+        {"signed": 3},
+        {"close": 7},
+    ]
+    for part in parts:
+        (folder.path / FILE).write_text(json.dumps(kept | part))
+        with pytest.raises(InputError, match="shows no signature"):
+            signer(folder, EXPERIMENT, terms)
+    (folder.path / FILE).write_text(json.dumps(kept))
+    arrays = read_arrays(folder.model)
+    write_arrays(folder.model, arrays | {"w": arrays["w"] * 1.5})
+    with pytest.raises(InputError, match="another model"):
+        signer(folder, EXPERIMENT, terms)
+    assert site_status(parties.federation.file("north"))["studies"][0]["model"].startswith("NOT SIGNED")
+
+
+def test_a_study_does_not_close_without_the_signature_on_the_disk(parties: Parties) -> None:
+    parties.invite()
+    parties.ask(question(parties.federation, 1))
+    blocked = parties.federation.folder("north").path / FILE
+    blocked.mkdir()
+    close = Close(EXPERIMENT, 1, parties.federation.agreement.zero)
+    assert parties.vaults["north"].answer(parties.seal(close)) is None
+    assert not site_status(parties.federation.file("north"))["studies"][0]["closed"]
+    assert "cannot be kept" in parties.said[-1]
+    blocked.rmdir()
+    assert isinstance(parties.ask(close), Closed)
+    assert blocked.is_file()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def test_threads_left_over_are_shared_out(count: int, items: int, inner: int) ->
         barrier = threading.Barrier(inner)
 
         def waiting(_: int) -> str:
-            barrier.wait(timeout=10)  # fails unless `inner` of them are here at the same time
+            barrier.wait(timeout=60)  # fails unless `inner` of them are here at the same time
             return threading.current_thread().name
 
         return len(set(side_by_side(waiting, range(inner))))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,9 @@ import pytest
 
 from tacit.errors import InputError
 from tacit.results.files import append_bytes, make_file, make_folder, replacing, write_text
-from tacit.results.folder import RunFolder
+from tacit.results.folder import RunFolder, append_lines, read_lines
 from tacit.state import state_folder
+from tests.cli import warm
 from tests.cli.helpers import EXAMPLE, environment
 
 PRIVATE = {"local-only", "checkpoint"}
@@ -25,7 +24,7 @@ umask, place = int(sys.argv[1], 8), sys.argv[2]
 os.umask(umask)
 import tacit
 from tacit.results.account import Account
-from tacit.results.folder import RunFolder
+from tacit.results.folder import RunFolder, append_lines, read_lines
 from pathlib import Path
 Account.create(Path(place) / "c.ledger", "c", 3.0, 1e-6)
 made = tacit.run(
@@ -45,10 +44,8 @@ def mode(path: Path) -> int:
 def test_private_files_are_the_owners_and_the_rest_follows_the_umask(tmp_path: Path, umask: int) -> None:
     place, state = tmp_path / "work", tmp_path / "state"
     place.mkdir()
-    subprocess.run(
-        [sys.executable, "-c", MAKING, f"{umask:o}", str(place)],
-        env=environment(XDG_STATE_HOME=str(state)), check=True, capture_output=True,
-    )  # fmt: skip
+    done = warm.run(["-c", MAKING, f"{umask:o}", str(place)], None, environment(XDG_STATE_HOME=str(state)))
+    assert done.returncode == 0, done.stderr
     found = [path for top in (place, state / "tacit") for path in (top, *top.rglob("*")) if path != place]
     assert {"local-only", "checkpoint", "lock", "ledger.jsonl", "c.ledger", "runs", "ledgers", "model.csv"} <= {
         path.name for path in found
@@ -110,3 +107,20 @@ def test_a_short_write_is_made_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     make_file(tmp_path / "a")
     append_bytes(tmp_path / "a", b"0123456789", 0, 0)
     assert (tmp_path / "a").read_bytes() == b"0123456789"
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"round": 2, "test', b'{"round": 2}'])
+def test_half_a_line_is_cut_off_before_the_next_is_added(tmp_path: Path, torn: bytes) -> None:
+    """A power cut or a full disk left it; behind it the next line would be damaged too, and could not be read."""
+    path = tmp_path / "metrics.jsonl"
+    append_lines(path, [{"round": 1}])
+    path.write_bytes(path.read_bytes() + torn)
+    append_lines(path, [{"round": 3}, {"round": 4}])
+    assert [row["round"] for row in read_lines(path)] == [1, 3, 4]
+
+
+def test_where_nothing_but_half_a_line_is_left_the_file_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"round"')
+    append_lines(path, [{"round": 1}])
+    assert path.read_bytes() == b'{"round": 1}\n'

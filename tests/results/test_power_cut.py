@@ -20,12 +20,14 @@ from tacit.privacy.composition import Cost
 from tacit.results import account as account_module
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder
+from tacit.results.studies import RESERVED
 from tacit.settings import Settings
 from tacit.study import Progress, begin
 from tacit.study.certified import Outline, outline
 from tacit.study.close import ledger_cost
 from tacit.study.recorder import Recorder
-from tests.results.disk import Disk, Image
+from tacit.views import report
+from tests.results.disk import Disk
 
 ROUNDS = 5
 SCHEMA = """\
@@ -46,7 +48,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(begin, "outline", _outline)
     for name in [name for name in vars(account_module) if name.endswith(("_budget", "_epsilon"))]:
         monkeypatch.setattr(account_module, name, _once(getattr(account_module, name)))
-    monkeypatch.setattr(api, "write_report", lambda folder: None)
+    monkeypatch.setattr(report, "render", lambda folder, local: f"a report {folder.read_summary(local)}")
     monkeypatch.setattr(Recorder, "schedule", _always_due)
 
 
@@ -118,6 +120,7 @@ class Place:
         assert len(reservations) <= 1
         if shown:
             assert shown <= set(self.charged()), f"seen and not charged after {image_of}"
+            assert reservations[0]["state"] != RESERVED, f"drawn and not started after {image_of}"
         try:
             api.resume(self.run.path)
         except InputError as error:
@@ -128,6 +131,7 @@ class Place:
         assert len(charged) <= ROUNDS
         (study,) = Account.open(self.ledger).state()["studies"]
         assert "settled" in study and Cost.read(study["cost"]) == ledger_cost(self.run.read_ledger())
+        assert self.run.model.is_file() and self.run.report.is_file() and (self.run.local / "report.html").is_file()
         rounds = [row["round"] for row in self.run.read_metrics()]
         assert rounds == sorted(set(rounds)) and rounds[-1] == self.run.read_summary()["runs"][0]["rounds"]
 
@@ -142,8 +146,9 @@ def recorded(root: Path, deaf: Callable[[Path], bool] = lambda path: False) -> t
     with pytest.MonkeyPatch.context() as patch:
         place = Place(root, patch)
         disk = Disk((place.work, place.state), place.seen, deaf)
-        disk.attach(patch)
-        place.begin()
+        with disk.attached():
+            place.begin()
+        disk.check_complete()
     return place, disk
 
 
@@ -157,8 +162,8 @@ def go_through(place: Place, disk: Disk) -> int:
     return len(disk.cuts)
 
 
-def test_a_power_cut_after_any_operation_loses_no_release_and_charges_none_twice(tmp_path: Path) -> None:
-    place, disk = recorded(tmp_path)
+def test_a_power_cut_after_any_operation_loses_no_release_and_charges_none_twice(in_memory: Path) -> None:
+    place, disk = recorded(in_memory)
     tried = go_through(place, disk)
     assert disk.operations > 100 and tried > 100
     assert {cut.way for cut in disk.cuts.values()} >= {"all lost", "all kept", "torn"}
@@ -174,43 +179,42 @@ MUTATIONS: dict[str, Callable[[Path], bool]] = {
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_without_its_fsyncs_it_would_fail(tmp_path: Path, name: str) -> None:
-    place, disk = recorded(tmp_path, MUTATIONS[name])
+def test_without_its_fsyncs_it_would_fail(in_memory: Path, name: str) -> None:
+    place, disk = recorded(in_memory, MUTATIONS[name])
     with pytest.raises((AssertionError, InputError)):
         go_through(place, disk)
 
 
+@pytest.mark.timeout(7200)  # with --all-states
 @pytest.mark.filterwarnings("ignore::tacit.errors.LedgerWarning")  # a run is not lost where it is not signed
-def test_every_operation_may_fail_once(tmp_path: Path) -> None:
+def test_every_operation_may_fail_once(in_memory: Path, request: pytest.FixtureRequest) -> None:
     """The disk is full, or broken, for a moment: the run stops, and goes on when it is started again."""
-    images: list[Image] = []
+    both = request.config.getoption("all_states")
     with pytest.MonkeyPatch.context() as patch:
-        place = Place(tmp_path, patch)
+        place = Place(in_memory, patch)
         tops = (place.work, place.state)
-        images.append({one.path: one.content for one in Disk(tops)._walk()})
-        failed, number = True, 0
+        before, failed, number = Disk(tops).image(), True, 0
         while failed:
             number += 1
-            place.shown.clear()
-            disk = Disk(tops, fail_at=number, cutting=False)
-            disk.restore(images[0])
-            failed = fails(place, disk, errno.EIO if number % 2 else errno.ENOSPC)
-            with pytest.MonkeyPatch.context() as quiet:
-                quiet.setattr(os, "fsync", lambda handle: None)
-                place.check(f"an error at operation {number}", place.seen())
+            for error in (errno.EIO, errno.ENOSPC) if both else ((errno.ENOSPC, errno.EIO)[number % 2],):
+                place.shown.clear()
+                disk = Disk(tops, fail_at=number, error=error, cutting=False)
+                disk.restore(before)
+                failed = fails(place, disk)
+                with pytest.MonkeyPatch.context() as quiet:
+                    quiet.setattr(os, "fsync", lambda handle: None)
+                    place.check(f"error {error} at operation {number}, {disk.failed}", place.seen())
     assert number > 100
 
 
-def fails(place: Place, disk: Disk, number: int) -> bool:
+def fails(place: Place, disk: Disk) -> bool:
     """Whether a run was stopped by the failing operation."""
-    disk.error = OSError(number, os.strerror(number))
-    with pytest.MonkeyPatch.context() as patch:
-        disk.attach(patch)
+    with disk.attached():
         try:
             place.begin()
         except OSError as error:
-            assert error.errno == number
+            assert error.errno == disk.error
             return True
         except InputError:
             return True
-    return disk.operations >= disk.fail_at
+    return bool(disk.failed)

@@ -141,7 +141,8 @@ def test_a_fit_is_the_study_that_a_run_on_a_table_is(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(["a,b,c,label,agent", *rows]) + "\n")
     columns = "".join(f"[columns.{name}]\nkind = 'numeric'\nbounds = [-1, 1]\n" for name in "abc")
     (tmp_path / "s.toml").write_text(
-        f"scale = 'symmetric'\n[label]\ncolumn = 'label'\nclasses = ['0', '1']\n[agent]\ncolumn = 'agent'\n{columns}"
+        f"scale = 'symmetric'\n[label]\ncolumn = 'label'\nclasses = ['0', '1']\n[agent]\ncolumn = 'agent'\n"
+        f"names = {sorted(map(str, set(agents)))}\n{columns}"
     )
     where: dict[str, Any] = {
         "data": str(tmp_path / "t.csv"),

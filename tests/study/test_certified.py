@@ -20,6 +20,7 @@ from tacit.privacy.ledger import releases
 from tacit.privacy.mechanisms.output import OutputNoise
 from tacit.privacy.totals import ledger_totals
 from tacit.settings import resolve
+from tacit.study.begin import prepare, public_description
 from tacit.study.certified import outline
 
 TABLE = Path("examples/clinics/records.csv")
@@ -191,13 +192,25 @@ def test_rounds_left_open_are_planned_for_a_given_noise(tmp_path: Path) -> None:
         train(tmp_path / "s", noise_multiplier=0.5)
 
 
-def test_records_that_contradict_the_declaration_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"more training records than records-max declares, 50"):
-        train(tmp_path / "a", records_max=50)
-    with pytest.raises(InputError, match="agents is 2, but the table names 3 agents of its own"):
+def test_declarations_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^agents is 2, but 3 agents are named: north, south, west$"):
         train(tmp_path / "b", agents=2)
+    with pytest.raises(InputError, match=r"^records-max leaves out agent 'west'"):
+        train(tmp_path / "b", records_max="north=300,south=300")
     assert train(tmp_path / "c", records_max="north=300,south=300,west=300", agents=10).test_error is not None
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["c"]
+
+
+def test_records_beyond_the_declared_number_are_left_out(tmp_path: Path) -> None:
+    """To stop would tell that they are there; the owner is told."""
+    study = prepare(resolve(CLINICS | {"records_max": "north=50,south=300,west=300", "seed": 1}), key=3)
+    whole = prepare(resolve(CLINICS | {"seed": 1}), key=3)
+    assert len(study.dataset.train[0].x) == 50 < len(whole.dataset.train[0].x)
+    assert study.dataset.train[0].x.tobytes() == whole.dataset.train[0].x[:50].tobytes()
+    assert study.dataset.train[1].x.tobytes() == whole.dataset.train[1].x.tobytes()
+    cut = len(whole.dataset.train[0].x) - 50
+    words = f"agent 'north': {cut} records beyond the first 50 were left out, for records-max declares no more"
+    assert words in study.dataset.notes and words not in str(public_description(study))
 
 
 def test_the_plan_reads_no_record(tmp_path: Path) -> None:
@@ -259,7 +272,7 @@ def test_a_study_is_set_aside_and_settled(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be set aside"):
         train(tmp_path / "b", total_epsilon="inf", **hardened)
     with pytest.raises(InputError, match="records-max"):
-        train(tmp_path / "b", records_max=50, **hardened)
+        train(tmp_path / "b", records_max={"north": 50}, **hardened)
     assert account.state()["epsilon_used"] == pytest.approx(1.0, rel=1e-3)  # what never began costs nothing
     assert not (tmp_path / "b").exists()
 

@@ -12,12 +12,17 @@ import pytest
 import tacit
 from tacit.algorithms import ALGORITHMS
 from tacit.api import sent
+from tacit.data.mnist_files import MD5
+from tacit.data.sources.femnist import PACKED
 from tacit.errors import InputError
 from tacit.export.base import TARGETS, Request
 from tacit.results.folder import RunFolder
 from tacit.settings import resolve
 from tacit.study import Interrupted
 from tacit.study.tradeoff import plan_facts
+from tacit.sweeps.grid import check_noise
+from tests.data.helpers import write
+from tests.data.test_femnist import shard, writer
 
 TABLE: dict[str, Any] = {
     "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
@@ -35,7 +40,9 @@ INEXACT = [name for name in ALGORITHMS if ALGORITHMS[name].noisy and not ALGORIT
         (TABLE | {"total_epsilon": "0.5,1"}, "hardened", "auto"),
         (TABLE | {"seed": 1}, "seeded", 1),
         (TABLE | {"seed": 0}, "seeded", 0),
-        (TABLE | {"seeds": 2}, "seeded", 1),
+        (TABLE | {"seed": 1, "seeds": 2}, "seeded", 1),
+        (TABLE | {"noise": "seeded", "seeds": 2}, "seeded", 1),
+        ({"seeds": 2}, "seeded", 1),
         (TABLE | {"noise": "seeded"}, "seeded", 1),
         (TABLE | {"total_epsilon": "inf"}, "seeded", 1),
         (TABLE | {"mode": "paper", "total_records": "auto"}, "seeded", 1),
@@ -149,3 +156,53 @@ def test_the_plan_and_the_forecast_say_which_noise_it_is() -> None:
         foreseen = tacit.dry_run(**FEW, **given)["noise"]
         assert foreseen["source"] == noise and words in foreseen["meaning"]
         assert plan_facts(tacit.plan(**FEW, **given))["noise"]["meaning"] == foreseen["meaning"]
+
+
+def test_several_seeds_do_not_make_a_simulation_of_private_records() -> None:
+    """Only a seed or --noise seeded do: they are what a user types to give the promise up."""
+    for given in ({"seeds": 2}, {"seeds": 2, "total_epsilon": "0.5,1"}):
+        with pytest.raises(
+            InputError, match=r"^seeds is 2, but hardened noise has no seeds: .*; --seed N makes the run a"
+        ):
+            resolve(TABLE | given)
+    with pytest.raises(
+        InputError, match=r"^a sweep trains many models on the private records of records.csv: --seed N"
+    ):
+        check_noise(TABLE | {"seeds": 2}, "a sweep")
+
+
+def own_files(folder: Path, data: str) -> None:
+    """Files of somebody's own in the place of a published data set's."""
+    if data == "femnist":
+        for part in ("train", "test"):
+            shard(folder / "femnist" / part / "a.json", {"ann": writer(3, 1), "bob": writer(3, 2)})
+    if data == "packed":
+        (folder / "femnist").mkdir(parents=True)
+        (folder / "femnist" / PACKED).write_bytes(b"my own")
+    if data == "mnist":
+        for name in MD5:
+            write(folder / "mnist" / name, "my own")
+
+
+@pytest.mark.parametrize("data", ["femnist", "packed", "mnist"])
+def test_files_that_are_not_the_published_ones_count_as_private(tmp_path: Path, data: str) -> None:
+    name = "mnist" if data == "mnist" else "femnist"
+    asked = {"data": name, "data_dir": str(tmp_path)}
+    assert resolve(asked).noise == "seeded"  # there are none: loading says so
+    own_files(tmp_path, data)
+    promised: list[dict[str, Any]] = [{}, {"noise": "hardened"}, {"total_epsilon": "1,inf"}]
+    for given in promised:
+        with pytest.raises(
+            InputError, match=rf"^the files of {name} in .* count as private: --seed N makes the run a sim"
+        ):
+            resolve(asked | given)
+    simulated: list[dict[str, Any]] = [{"seed": 1}, {"noise": "seeded"}, {"total_epsilon": "inf"}, {"mode": "paper"}]
+    for given in simulated:
+        assert resolve(asked | given).noise == "seeded"
+
+
+@pytest.mark.real_data
+def test_the_published_files_are_known(real_data: Path) -> None:
+    for name in ("mnist", "femnist"):
+        assert resolve({"data": name, "data_dir": str(real_data)}).noise == "seeded"
+        assert resolve({"data": name, "data_dir": str(real_data), "noise": "hardened"}).noise == "hardened"

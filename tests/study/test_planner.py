@@ -109,7 +109,8 @@ def test_small_tables_never_diverge(tmp_path: Path, epsilon: float, kind: str, l
     (tmp_path / "s.toml").write_text(f'[label]\ncolumn = "y"\n{target}\n{columns}')
     run = tacit.run(
         data=str(tmp_path / "t.csv"), schema=str(tmp_path / "s.toml"), test=str(tmp_path / "test.csv"), agents=3,
-        total_records=300, total_epsilon=epsilon, loss=loss, seeds=3, evaluate_every=1000, out=str(tmp_path / "r"),
+        total_records=300, total_epsilon=epsilon, loss=loss, seed=1, seeds=3, evaluate_every=1000,
+        out=str(tmp_path / "r"),
     )  # fmt: skip
     assert np.isfinite(run.w).all()
     assert run.test_error is not None

@@ -130,6 +130,11 @@ def test_the_data_layer_has_the_same_defaults() -> None:
     for option in dataclasses.fields(DataOptions):
         if option.name == "private":  # follows from the mode and the data
             assert not any(resolve({"mode": mode}).private for mode in ("paper", "certified"))
+        elif option.name == "agent_names":  # follow from records-max
+            assert resolve({}).agent_names == option.default == ()
+            assert resolve({"records_max": "b=3,a=4"}).data_options().agent_names == ("b", "a")
+        elif option.name == "one_owner":  # at sites, which have no settings
+            assert option.default is False
         elif FIELDS[option.name].default != "auto":  # which the data layer does not know
             assert FIELDS[option.name].default == option.default, option.name
 

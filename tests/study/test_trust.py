@@ -36,6 +36,7 @@ CLINICS: dict[str, Any] = {
     "noise": "seeded",
     "test_share": 0.25, "partition_key": 0, "rounds": 5,
 }  # fmt: skip
+DEALT = CLINICS | {"schema": "examples/federation/schema.toml"}  # which names no agents
 SUM, SERVER = {"trust": "secure-sum"}, {"trust": "server"}
 
 
@@ -81,7 +82,7 @@ def test_the_plan_is_that_of_one_release_of_the_sum_a_round(name: str, trust: st
 def test_the_planner_feels_the_shares() -> None:
     """The noise of the mean is sqrt(P) share sigma / I: less of it makes a longer path and a better verdict."""
     many = {"agents": 10, "total_records": 10_000, "rounds": 300, "algorithm": "dpgd"}
-    apart, together = (tacit.plan(**(CLINICS | many | trust)) for trust in ({}, SUM))
+    apart, together = (tacit.plan(**(DEALT | many | trust)) for trust in ({}, SUM))
     ratio = together.proposal.noise_to_signal / apart.proposal.noise_to_signal
     assert ratio == pytest.approx(noise_share("secure-sum", 10, 1)) == pytest.approx(1.0 / 3.0)
     assert together.proposal.eta == pytest.approx(apart.proposal.eta * 3.0)
@@ -114,7 +115,7 @@ def test_dpgd_goes_the_same_way_as_objp(rounds: int) -> None:
         (SUM | {"noise": "hardened"}, "trust is secure-sum, but noise is hardened, .* exactly discrete"),
         (SUM | {"server": "full"}, "server is full, but with trust secure-sum the server gets nothing but sums"),
         (SUM | {"colluders": 3}, "colluders is 3, but there are 3 agents: it must be smaller"),
-        (SUM | {"agents": 1}, "colluders is 1, but there is 1 agent: it must be smaller"),
+        (SUM | {"agents": 1, "schema": DEALT["schema"]}, "colluders is 1, but there is 1 agent: it must be smaller"),
         (SUM | {"colluders": -1}, "colluders is -1"),
         ({"colluders": 2}, "colluders is 2, but trust is agents: it belongs to --trust secure-sum"),
         ({"trust": "nobody"}, "no trust 'nobody': there are agents, secure-sum, server"),

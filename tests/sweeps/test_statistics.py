@@ -85,7 +85,7 @@ def test_verdicts_in_words() -> None:
         == "objpm was lower than objp by 0.5 RMSE with one seed, which tells nothing of others"
     )
     assert "--seeds 5" in notes(one, [1], "seed", hardened=False)[0]
-    assert "--seeds 5 simulates" in notes(one, [1], "seed", hardened=True)[0]
+    assert "--seed 1 --seeds 5 simulates" in notes(one, [1], "seed", hardened=True)[0]
     by_clip = comparisons(rows({0.5: [0.2, 0.21], 1.0: [0.1, 0.11]}, "clip"), ["clip"], ["clip"], "seed")
     assert verdict(by_clip[0], regression=False).startswith("clip 1 is lower than clip 0.5 by 10.00 points")
     many = compare({"a": [0.1, 0.11, 0.12], "b": [0.11, 0.13, 0.132], "c": [0.1, 0.12, 0.11], "d": [0.1, 0.1, 0.12]})

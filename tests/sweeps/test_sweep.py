@@ -22,7 +22,7 @@ from tacit.results.folder import RunFolder
 from tacit.sweeps import Sweep
 from tacit.sweeps.cost import cost_of
 from tacit.views.intervals import interval
-from tests.cli.helpers import COMMAND, EXAMPLE, environment, refused, wait_for_rows
+from tests.cli.helpers import COMMAND, EXAMPLE, PATIENCE, environment, refused, wait_for_rows
 from tests.cli.helpers import tacit as command
 from tests.sweeps.test_grid import CLINICS
 
@@ -165,7 +165,7 @@ def test_killed_and_stopped_it_goes_on_to_the_same_models(tmp_path: Path) -> Non
     )  # fmt: skip
     wait_for_rows(out / "runs" / "2-clip=1", 30)
     second.send_signal(signal.SIGINT)
-    stdout, stderr = second.communicate(timeout=60)
+    stdout, stderr = second.communicate(timeout=PATIENCE)
     assert second.returncode == 130 and stdout == ""
     assert f"continue with 'tacit sweep --resume {out}'" in stderr and "together would spend" in stderr
     assert not RunFolder(out / "runs" / "2-clip=1").finished

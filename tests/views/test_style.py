@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import re
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib import colormaps
+from matplotlib import colormaps, rc_context
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
@@ -21,13 +23,14 @@ from tacit.bench.timing import Timing
 from tacit.errors import InputError
 from tacit.study.tradeoff import plan_facts
 from tacit.types import Array
+from tacit.views.line_names import label_lines
 from tacit.views.plan_picture import plan_figure
 from tacit.views.plots import figure
 from tacit.views.ranking import ranking
 from tacit.views.ranking_picture import ranking_figure
 from tacit.views.reproduction.figures import figure as paper_figure
 from tacit.views.sent_picture import Weights, sent_figure
-from tacit.views.style import COLOURS, CONTRAST, DIVERGING, check_place, ink, look, save, to_svg
+from tacit.views.style import COLOURS, CONTRAST, DIVERGING, STYLE, check_place, ink, log_axis, look, save, to_svg
 from tests.study.test_study import CLINICS
 from tests.views.test_reproduction import whole
 
@@ -121,3 +124,33 @@ def test_every_axis_of_every_picture_has_a_label(tmp_path: Path) -> None:
                 assert axes.get_ylabel(), name
             else:
                 assert axes.get_xlabel() and upright, name
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_an_svg_is_drawn_once_and_as_savefig_draws_it(
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> Figure:
+        with rc_context(STYLE):
+            drawn = Figure(figsize=(4, 3), layout="constrained")
+            axes = drawn.subplots()
+            axes.plot([1, 2, 3], [10.0, 1000.0, 0.1], label="a line")
+            axes.set_ylabel("a word")
+            log_axis(axes)
+            if named:
+                label_lines(drawn)  # lays it out for good
+        return drawn
+
+    expected = io.StringIO()
+    with rc_context(STYLE):
+        made().savefig(expected, format="svg", metadata={"Date": None})
+    drawn, times, real = made(), [], Figure.draw
+
+    def draw(self: Figure, renderer: Any) -> None:
+        times.append(self)
+        real(self, renderer)
+
+    monkeypatch.setattr(Figure, "draw", draw)
+    save(drawn, tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text() == re.sub(r"(\d\.\d\d)\d+", r"\1", expected.getvalue())
+    assert times == [drawn] and drawn.dpi == made().dpi

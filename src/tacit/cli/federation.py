@@ -13,8 +13,8 @@ from click.exceptions import Exit
 from tacit import api
 from tacit.cli.federation_watch import FederationWatch
 from tacit.cli.group import NearestGroup
-from tacit.cli.output import print_json, print_result, stderr, stdout
-from tacit.cli.site import site
+from tacit.cli.output import print_json, print_result, print_sentence, stderr, stdout
+from tacit.cli.site import AUDIT, LOG, TOKEN, serve_vitals, site
 from tacit.errors import InputError
 from tacit.results.files import write_text
 from tacit.settings.rules import counts, integer, real
@@ -27,15 +27,16 @@ IDENTITY = "coordinator.identity"
 def federation() -> None:
     """Train together over a network: one coordinator, an agent at every site.
 
-    A study's messages hold nothing of a site's records but noisy parameters, and each site decides for itself what it
-    takes part in. Until the engine is replaced, the sites and the coordinator are trusted with the records all the
-    same (docs/howto/deployment.md). The page docs/howto/federate-three-sites.md goes through all of it.
+    Nothing of a site's records leaves it but noisy parameters, sealed for the coordinator, and each site decides for
+    itself what it takes part in. What carries the messages is confined, and trusted with nothing
+    (docs/howto/deployment.md). The page docs/howto/federate-three-sites.md goes through all of it.
 
     \b
     Examples:
       tacit federation demo                               everything on this machine, crashes included
       tacit federation init --schema schema.toml --sites north=250,south=200 --total-records 400
-      tacit federation enrol federation.toml north tacit-id-1:...
+      tacit federation enrol federation.toml north north.id
+      tacit federation terms federation.toml              what the study is, and the hash to compare
       tacit federation provision federation.toml --out kits
       tacit federation run federation.toml --kits kits
     """
@@ -107,26 +108,67 @@ def init(file: Path, name: str, schema: str, data: str, **given: Any) -> None:
 @click.argument("site")
 @click.argument("identity")
 def enrol(terms: Path, site: str, identity: str) -> None:
-    """Put a site's IDENTITY, the line that 'tacit federation site identity' printed there, into the terms.
+    """Put a site's IDENTITY into the terms: the line that 'tacit federation site identity' printed, or a file with it.
 
     Compare the fingerprint with the site by telephone: who can put another line here can answer in the site's name.
 
     \b
     Examples:
+      tacit federation enrol federation.toml north north.id
       tacit federation enrol federation.toml north tacit-id-1:...
     """
     from tacit.federation.draft import with_identity  # noqa: PLC0415
-    from tacit.federation.identity import PublicIdentity  # noqa: PLC0415
+    from tacit.federation.identity import read_public  # noqa: PLC0415
+    from tacit.federation.in_words import grouped  # noqa: PLC0415
     from tacit.federation.terms import read_terms  # noqa: PLC0415
 
-    public = PublicIdentity.parse(identity)
+    public = read_public(identity)
     text = with_identity(read_terms(terms), site, public)
+    before = terms.read_text(encoding="utf-8")
     write_text(terms, text)
-    read = read_terms(terms)
+    try:
+        read = read_terms(terms)
+    except InputError:
+        write_text(terms, before)
+        raise
     stdout.print(f"{site}: fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
     left = [name for name in read.sites if name not in read.identities]
-    rest = f"still without an identity: {', '.join(left)}" if left else f"complete; the terms' hash is {read.digest}"
+    rest = (
+        f"still without an identity: {', '.join(left)}" if left else f"complete; their hash is {grouped(read.digest)}"
+    )
     stdout.print(rest, soft_wrap=True, highlight=False)
+
+
+@federation.command()
+@click.argument("terms", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def terms(terms: Path, as_json: bool) -> None:
+    """Say what a study is: its plan, its parties, and the hash by which they know that they mean the same.
+
+    The plan is computed from the terms as coordinator and sites compute it. The hash is over all that they must have in
+    common, so it is final once every site is enrolled. 'tacit federation site check' shows the site's own.
+
+    \b
+    Examples:
+      tacit federation terms federation.toml
+    """
+    from tacit.federation.in_words import grouped, in_words  # noqa: PLC0415
+    from tacit.federation.terms import read_terms  # noqa: PLC0415
+
+    found = in_words(read_terms(terms))
+    if as_json:
+        print_json(found)
+        return
+    parties = {
+        name: (one["fingerprint"] or "no identity yet") + ("" if most is None else f"; at most {most:,} records")
+        for name, one in found.pop("parties").items()
+        for most in (one["records_max"],)
+    }
+    revoked, missing, digest = (found.pop(name) for name in ("revoked", "missing", "hash"))
+    found |= parties | ({"revoked": f"{len(revoked)} identities"} if revoked else {})
+    found["hash"] = grouped(digest) or f"not final: no identity yet of {', '.join(missing) or 'the coordinator'}"
+    for name, value in found.items():
+        stdout.print(f"[bold]{name:14}[/] {value}", highlight=False, soft_wrap=True)
 
 
 @federation.command()
@@ -163,9 +205,18 @@ def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> 
 @click.option("--out", type=click.Path(path_type=Path), help="the run folder [default: runs/federation-NAME]")
 @click.option("--identity", type=click.Path(path_type=Path), help="the coordinator's [default: beside the terms]")
 @click.option("--without", multiple=True, metavar="SITE", help="go on without this site for good; may be repeated")
+@LOG
+@AUDIT
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
 def run(
-    terms: Path, kits: Path, out: Path | None, identity: Path | None, without: tuple[str, ...], as_json: bool
+    terms: Path,
+    kits: Path,
+    out: Path | None,
+    identity: Path | None,
+    without: tuple[str, ...],
+    log: Path | None,
+    audit: str,
+    as_json: bool,
 ) -> None:
     """Run a study: wait for the sites, train, and go on after whatever happens.
 
@@ -182,14 +233,20 @@ def run(
     needs_engine()
     from tacit.federation.conductor import conduct  # noqa: PLC0415
     from tacit.federation.coordinator import FINISHED  # noqa: PLC0415
+    from tacit.federation.logs import audited, check_audit, logged  # noqa: PLC0415
     from tacit.federation.summary import federated  # noqa: PLC0415
     from tacit.federation.terms import read_terms  # noqa: PLC0415
 
     read = read_terms(terms)
     own = identity or terms.resolve().parent / IDENTITY
     place = out or Path("runs") / f"federation-{read.name}"
-    with stop_signals(stderr.print) as stop, FederationWatch(stderr) as watch:
-        folder, outcome = conduct(read, kits, own, place, watch.say, stop, watch.line, without)
+    with (
+        logged(log, print_sentence) as say,
+        audited(check_audit("--audit", audit), "coordinator") as note,
+        stop_signals(say) as stop,
+        FederationWatch(stderr, say, lines=log is not None) as watch,
+    ):
+        folder, outcome = conduct(read, kits, own, place, say, stop, watch.line, without, note)
     if outcome != FINISHED:
         stderr.print("stopped: the same command goes on from here", soft_wrap=True, highlight=False)
         raise Exit(130)
@@ -198,6 +255,26 @@ def run(
         print_json({"outcome": outcome, **federated(folder), **finished.summary})
     else:
         print_result(finished)
+
+
+@federation.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--listen", default="127.0.0.1:9465", show_default=True, metavar="HOST:PORT", help="the address")
+@TOKEN
+def serve(run: Path, listen: str, token: str | None) -> None:
+    """Serve the health of the command that works in a RUN folder, its metrics for Prometheus, and a live page.
+
+    /health and /metrics are for any program of this machine, the page for those who have the token. On an address that
+    is not loopback, everything needs the token, and nothing is encrypted. Ctrl-C ends it.
+
+    \b
+    Examples:
+      tacit federation serve runs/federation-study
+      curl http://127.0.0.1:9465/metrics
+    """
+    from tacit.dashboard.vitals import RunWatch  # noqa: PLC0415
+
+    serve_vitals(RunWatch(run), listen, token)
 
 
 @federation.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,10 +16,14 @@ LINE_SECONDS = 5.0  # between two lines where there is no terminal
 
 
 class FederationWatch:
-    """Lines about sites, and a bar of rounds on a terminal or a line now and then in a log."""
+    """Lines about sites, and a bar of rounds on a terminal or a line now and then in a log.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    Sentences go to `say` where it is given; `lines` asks for lines of rounds on a terminal, too.
+    """
+
+    def __init__(self, console: Console, say: Callable[[str], None] | None = None, lines: bool = False) -> None:
+        self._console, self._say = console, say
+        self._lines = lines or not console.is_terminal
         columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
         self._bars = Progress(*columns, "left", TimeRemainingColumn(), console=console, disable=not console.is_terminal)
         self._task: TaskID | None = None
@@ -36,6 +41,9 @@ class FederationWatch:
 
     def say(self, sentence: str) -> None:
         """One line."""
+        if self._say is not None:
+            self._say(sentence)
+            return
         self._console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
     def line(self, line: dict[str, Any]) -> None:
@@ -76,9 +84,7 @@ class FederationWatch:
         said += f"{self._took}, {format_bytes(self._bytes)}"
         if self._task is not None:
             self._bars.update(self._task, completed=line["round"], said=said)
-        if not self._console.is_terminal and (
-            time.monotonic() - self._spoke > LINE_SECONDS or line["round"] == line["of"]
-        ):
+        if self._lines and (time.monotonic() - self._spoke > LINE_SECONDS or line["round"] == line["of"]):
             self._spoke = time.monotonic()
             done = line["round"] - self._first
             left = (time.monotonic() - self._began) / done * (line["of"] - line["round"]) if done else None

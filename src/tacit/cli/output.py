@@ -33,6 +33,11 @@ def print_json(value: Any) -> None:
     click.echo(to_json(value))
 
 
+def print_sentence(sentence: str) -> None:
+    """A line on stderr, as it is."""
+    stderr.print(sentence, soft_wrap=True, highlight=False, markup=False)
+
+
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, wrap: bool = False) -> None:
     """A table; the first columns are text, the others numbers; wrap: long values take several lines."""
     table = Table(box=None, header_style="bold", pad_edge=False)

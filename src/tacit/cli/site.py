@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from tacit.cli.group import NearestGroup
-from tacit.cli.output import print_json, print_table, stderr, stdout
+from tacit.cli.output import print_json, print_sentence, print_table, stderr, stdout
 from tacit.errors import InputError
 from tacit.settings.rules import real
 from tacit.stopping import stop_signals
 from tacit.views.tables import format_bytes, format_epsilon
 
+if TYPE_CHECKING:
+    from tacit.dashboard.station import Watch
+
 SITE = click.argument("site", default="site.toml", type=click.Path(path_type=Path))
+TOKEN = click.option(
+    "--token", envvar="TACIT_PAGE_TOKEN", metavar="TEXT", help="what the page asks visitors for [default: a random one]"
+)
+LOG = click.option(
+    "--log", type=click.Path(path_type=Path), help="write to this file, ten of 10 MB at most [default: stderr]"
+)
+AUDIT = click.option(
+    "--audit",
+    default="",
+    metavar="WHERE",
+    help="a line of JSON for everything that happens: 'syslog', or syslog:/a/socket",
+)
 
 
 @click.group(cls=NearestGroup)
@@ -22,11 +39,12 @@ def site() -> None:
 
     \b
     Examples:
-      tacit federation site identity north
+      tacit federation site identity north > north.id
       tacit federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
       tacit federation site check north/site.toml
       tacit federation site start north/site.toml
       tacit federation site status north/site.toml
+      tacit federation site serve north/site.toml
       tacit federation site transcript north/site.toml
     """
 
@@ -41,7 +59,7 @@ def identity(folder: Path, as_json: bool) -> None:
 
     \b
     Examples:
-      tacit federation site identity north
+      tacit federation site identity north > north.id
     """
     from tacit.federation.identity import Identity  # noqa: PLC0415
     from tacit.federation.site_draft import IDENTITY  # noqa: PLC0415
@@ -54,8 +72,8 @@ def identity(folder: Path, as_json: bool) -> None:
         print_json({"identity": str(public), "fingerprint": public.fingerprint, "file": str(path)})
         return
     stdout.print(str(public), soft_wrap=True, highlight=False)
-    stdout.print(f"fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
-    stdout.print(f"{path} is private: nobody else gets it", soft_wrap=True, highlight=False)
+    stderr.print(f"fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
+    stderr.print(f"{path} is the private half: nobody else gets it", soft_wrap=True, highlight=False)
 
 
 @site.command()
@@ -90,13 +108,14 @@ def check(site: Path, as_json: bool) -> None:
     Examples:
       tacit federation site check north/site.toml
     """
+    from tacit.federation.in_words import grouped  # noqa: PLC0415
     from tacit.federation.preflight import check_site  # noqa: PLC0415
 
     found = check_site(site)
     if as_json:
         print_json(found)
         return
-    for name, value in found.items():
+    for name, value in (found | {"hash": grouped(found["hash"])}).items():
         stdout.print(f"[bold]{name.replace('_', ' '):22}[/] {value}", highlight=False, soft_wrap=True)
     stdout.print("nothing was released; 'tacit federation site start' takes part", highlight=False, soft_wrap=True)
 
@@ -104,7 +123,9 @@ def check(site: Path, as_json: bool) -> None:
 @site.command()
 @SITE
 @click.option("--seeded", default=None, metavar="SEED", help="noise from this seed, for tests: IT PROTECTS NOBODY")
-def start(site: Path, seeded: str | None) -> None:
+@LOG
+@AUDIT
+def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
     """Start the site's agent, and keep it up until Ctrl-C.
 
     It connects to the coordinator (nobody connects to it), answers what site.toml allows, and refuses the rest.
@@ -112,31 +133,38 @@ def start(site: Path, seeded: str | None) -> None:
     \b
     Examples:
       tacit federation site start north/site.toml
+      tacit federation site start north/site.toml --log /var/log/tacit/north.log --audit syslog
     """
     from tacit.cli.federation import needs_engine  # noqa: PLC0415
 
     needs_engine()
     from tacit.federation.agreement import Prepared, objections  # noqa: PLC0415
+    from tacit.federation.logs import audited, check_audit, logged  # noqa: PLC0415
     from tacit.federation.preflight import check_own  # noqa: PLC0415
     from tacit.federation.vault import run_vault  # noqa: PLC0415
     from tacit.settings.rules import integer  # noqa: PLC0415
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
+    where = check_audit("--audit", audit)
     prepared = Prepared()
     own, agreement, _ = check_own(site, prepared)
-    for reason in objections(own, agreement, reserved=True):
-        stderr.print(f"the study will be refused: {reason}", soft_wrap=True, highlight=False)
-    if seed is not None:
-        stderr.print("noise comes from a seed: this agent protects nobody (non_private: seeded)", style="bold red")
-    with stop_signals(lambda sentence: stderr.print("stopping")) as stop:
-        run_vault(own, prepared, seed, lambda s: stderr.print(s, soft_wrap=True, highlight=False), stop)
+    with (
+        logged(log, print_sentence) as say,
+        audited(where or own.audit, own.name) as note,
+        stop_signals(lambda sentence: say("stopping")) as stop,
+    ):
+        for reason in objections(own, agreement, reserved=True):
+            say(f"the study will be refused: {reason}")
+        if seed is not None:
+            say("noise comes from a seed: this agent protects nobody (non_private: seeded)")
+        run_vault(own, prepared, seed, say, stop, note)
 
 
 @site.command()
 @SITE
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def status(site: Path, as_json: bool) -> None:
-    """The studies this site took part in: what each spent, and where its ledger and report are.
+    """Whether the agent is up and connected, and the studies: what each spent, where its ledger and report are.
 
     \b
     Examples:
@@ -150,10 +178,11 @@ def status(site: Path, as_json: bool) -> None:
         return
     stdout.print(
         f"{found['site']}: epsilon {format_epsilon(found['epsilon_used'])} of {found['total_epsilon']:g} used or set "
-        f"aside at delta {found['delta']:g} ({found['ledger']})",
+        f"aside, {format_epsilon(found['budget_left'])} left at delta {found['delta']:g} ({found['ledger']})",
         soft_wrap=True,
         highlight=False,
     )
+    stdout.print(_agent(found), soft_wrap=True, highlight=False)
     headings = ("study", "experiment", "begun", "ended", "rounds", "ε spent", "of")
     rows = [
         (
@@ -170,6 +199,25 @@ def status(site: Path, as_json: bool) -> None:
     print_table(headings, rows, left=4)
     for study in found["studies"]:
         stdout.print(f"{study['experiment'][:8]}  {study['folder']}", soft_wrap=True, highlight=False)
+        if study["model"]:
+            stdout.print(f"{'':8}  model {study['model']}", soft_wrap=True, highlight=False)
+
+
+def _agent(found: dict[str, Any]) -> str:
+    """The agent in one line."""
+    if not found["running"]:
+        last = f"; its last sign of life was at {found['last_heartbeat']}" if found["last_heartbeat"] else ""
+        return f"agent: not running{last}"
+    line = f"connected since {found['connected_since']}" if found["connected"] else "NOT connected to the coordinator"
+    facts = {
+        "process": found["pid"],
+        "last heartbeat": found["last_heartbeat"] or "none yet",
+        "last answer": found["last_answer"] or "none yet",
+        "rounds": found["rounds_answered"],
+        "dropped messages": found["dropped_messages"],
+        "engine restarts": found["engine_restarts"],
+    }
+    return f"agent: {line}; " + "; ".join(f"{name} {value}" for name, value in facts.items())
 
 
 @site.command()
@@ -235,3 +283,44 @@ def close(experiment: str, site: Path) -> None:
 
     name = close_study(site, experiment)
     stdout.print(f"{name} is closed: nothing more is answered in it", soft_wrap=True, highlight=False)
+
+
+@site.command()
+@SITE
+@click.option("--listen", default="127.0.0.1:9464", show_default=True, metavar="HOST:PORT", help="the address")
+@TOKEN
+def serve(site: Path, listen: str, token: str | None) -> None:
+    """Serve the agent's health, its metrics for Prometheus, and a live page of what this site sends.
+
+    The agent itself opens no network socket. This command reads its files, and a confined program answers: /health and
+    /metrics for any program of this machine, and the page for those who have the token. On an address that is not
+    loopback, everything needs the token, and nothing is encrypted. Ctrl-C ends it.
+
+    \b
+    Examples:
+      tacit federation site serve north/site.toml
+      curl http://127.0.0.1:9464/health
+    """
+    from tacit.dashboard.vitals import SiteWatch  # noqa: PLC0415
+
+    serve_vitals(SiteWatch(site), listen, token)
+
+
+def serve_vitals(watch: Watch, listen: str, token: str | None) -> None:
+    """Serve what a watch sees, until Ctrl-C."""
+    from tacit.dashboard.guard import is_loopback  # noqa: PLC0415
+    from tacit.dashboard.station import bind_station  # noqa: PLC0415
+
+    watch.vitals()  # files that cannot be read are an error here
+    station = bind_station(watch, listen, token)
+    if not is_loopback(station.host):
+        print_sentence(
+            f"warning: {station.host} is not loopback: other machines can reach it, they need the token, and what they "
+            "get is not encrypted"
+        )
+    stdout.print(f"page     {station.page}", soft_wrap=True, highlight=False)
+    stdout.print(f"health   {station.base}/health", soft_wrap=True, highlight=False)
+    stdout.print(f"metrics  {station.base}/metrics  (Ctrl-C ends it)", soft_wrap=True, highlight=False)
+    sys.stdout.flush()
+    with stop_signals(lambda sentence: None) as stop:
+        station.serve(stop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
@@ -45,8 +45,9 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """In front of the pages: methods, the Host header on loopback, other sites, the token; and headers of answers."""
 
-    def __init__(self, app: App, host: str, port: int, token: str) -> None:
+    def __init__(self, app: App, host: str, port: int, token: str, free: Collection[str] = ()) -> None:
         self._app, self._token = app, token
+        self._free = frozenset(free)  # paths for which nobody needs the token
         self._hosts = {"localhost", "127.0.0.1", "::1", host.lower()} if is_loopback(host) else None
         self._cookie = f"tacit-{port}"  # cookies do not tell ports apart
 
@@ -57,7 +58,7 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
         refusal = self._refusal(scope, headers)
-        if not refusal and self._token:
+        if not refusal and self._token and scope["path"] not in self._free:
             more.append((b"set-cookie", self._set_cookie().encode()))
 
         async def send_with_headers(message: Any) -> None:
@@ -77,8 +78,8 @@ class Guard:
             return 421, "this dashboard answers to localhost alone"  # a page elsewhere may have its name lead here
         if scope["path"].startswith("/api/") and headers.get("sec-fetch-site", "").lower() in FOREIGN:
             return 403, "the page of another site may not ask for runs: open the dashboard itself"
-        if self._token and not self._known(scope, headers):
-            return 401, "open the dashboard by the address that 'tacit dashboard' printed: it holds the token"
+        if self._token and scope["path"] not in self._free and not self._known(scope, headers):
+            return 401, "open the page by the address that its command printed: it holds the token"
         return None
 
     def _known(self, scope: Scope, headers: dict[str, str]) -> bool:

@@ -16,7 +16,15 @@ from tacit.data.base import (
 from tacit.data.columns import read_table
 from tacit.data.draft import draft_schema
 from tacit.data.encode import encode
-from tacit.data.facts import Facts, check_dealt_sizes, check_facts, declared_facts, facts_of, schema_facts
+from tacit.data.facts import (
+    Facts,
+    check_dealt_sizes,
+    check_facts,
+    declared_facts,
+    facts_of,
+    schema_facts,
+    within_sizes,
+)
 from tacit.data.info import describe, fingerprint, refuse_unseen_classes
 from tacit.data.mapping import mapped
 from tacit.data.partition import check_partition
@@ -51,6 +59,7 @@ __all__ = [
     "refuse_unseen_classes",
     "schema_facts",
     "source_for",
+    "within_sizes",
 ]
 
 

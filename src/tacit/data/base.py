@@ -44,10 +44,15 @@ class DataOptions:
         "auto"  # what the records may take of it, as 2GB; beyond, they lie in files. auto: half of the machine's
     )
     private: bool = False  # a table in certified mode: who holds a record depends on that record and the key alone
+    agent_names: tuple[str, ...] = ()  # tables: the agents of the agent column, where the schema does not name them
+    one_owner: bool = False  # tables: every row is the one agent's, and whatever says otherwise is not read
 
 
 PARTITION_OPTIONS = frozenset({"agents", "partition", "dirichlet_alpha", "partition_key"})
-COMMON_OPTIONS = frozenset({"data", "data_dir", "intercept", "features", "precision", "memory", "private"})
+UNSAID = frozenset({"data", "precision", "private", "agent_names", "one_owner"})  # in the list of what may be given
+COMMON_OPTIONS = frozenset(
+    {"data", "data_dir", "intercept", "features", "precision", "memory", "private", "agent_names"}
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +67,9 @@ class Source:
     preset: Mapping[str, object] = field(default_factory=dict)  # the settings it wants unless the user says otherwise
     paper: Mapping[str, object] = field(default_factory=dict)  # those it wants beside them in the paper's mode only
     find: Callable[[Path], Path] | None = None  # its files in the data folder; refuses where they are not complete
+    known: Callable[[Path], bool] | None = (
+        None  # whether its files in the data folder are the published ones, or absent
+    )
     fetch: Fetch | None = None  # puts the files in a folder, where they can be downloaded
     takes: frozenset[str] = PARTITION_OPTIONS  # the options it heeds, beside those every data set does
     published: bool = False  # a research data set whose sizes are public
@@ -121,7 +129,7 @@ def check_options(options: DataOptions) -> None:
     takes = COMMON_OPTIONS | source_for(options.data).takes
     for option in fields(DataOptions):
         if option.name not in takes and getattr(options, option.name) != option.default:
-            heeded = ", ".join(sorted(takes - {"data", "precision", "private"})).replace("_", "-")
+            heeded = ", ".join(sorted(takes - UNSAID)).replace("_", "-")
             name = option.name.replace("_", "-")
             raise InputError(f"{name} means nothing to {options.data}: the data options it takes are {heeded}")
 

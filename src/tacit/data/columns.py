@@ -28,6 +28,11 @@ class TableFiles(NamedTuple):
         return self.files[0].columns
 
     @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents of a folder's files."""
+        return tuple(Path(file.name).stem for file in self.files)
+
+    @property
     def most(self) -> int:
         """A number of rows that it does not exceed."""
         return sum(file.most for file in self.files)

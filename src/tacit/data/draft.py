@@ -20,7 +20,7 @@ MAX_CATEGORIES = 50
 MAX_NUMERIC_CLASSES = 20
 
 WARNING = """\
-# WARNING: THE BOUNDS, CATEGORIES AND CLASSES BELOW WERE READ OFF THE DATA AND ARE NOT PRIVATE.
+# WARNING: THE BOUNDS, CATEGORIES, CLASSES AND NAMES BELOW WERE READ OFF THE DATA AND ARE NOT PRIVATE.
 # Each one can give a record away: a largest value is somebody's value. Replace every one of them by what
 # is known without looking at the records (a scale's limits, a code book, common knowledge) before training.
 # Take out columns that will not be known when the model is used, and whatever names a person.
@@ -55,8 +55,14 @@ def draft_schema(table: Table | str | Path, label: str, agent: str | None = None
     if not rules:
         raise InputError("no column is left to learn from: a table needs one besides the label and the agent")
     remarks = {name: draft.remark for name, draft in drafts.items()} | {label: READ_OFF}
+    names: tuple[str, ...] = ()
+    if agent:
+        names = tuple(sorted({text for text in table.texts(agent) if text is not None}))
+        remarks[agent] = READ_OFF
+        if not names:
+            raise InputError(f"column '{agent}' names no agent: every record needs one")
     left_out = [f"column '{name}' is left out: {draft.remark}" for name, draft in drafts.items() if not draft.rule]
-    text = dump_schema(Schema(label, target, rules, agent or None), remarks, left_out)
+    text = dump_schema(Schema(label, target, rules, agent or None, agents=names), remarks, left_out)
     return "\n".join([WARNING, comment('scale: "unit" makes numbers 0..1, "symmetric" makes them -1..1'), text])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from tacit.data.base import DataOptions, check_options, source_for
@@ -12,7 +13,7 @@ from tacit.data.partition import agent_names, check_dealing, check_partition
 from tacit.data.paths import file_agents, names_agents, table_files, table_name, table_schema
 from tacit.data.schema import Schema, Unit
 from tacit.errors import InputError, no_such
-from tacit.types import Classes, Dataset
+from tacit.types import Classes, Dataset, Shard
 
 Sizes: TypeAlias = Mapping[str, int] | int  # one number for each agent by name, or one for all of them
 
@@ -112,8 +113,24 @@ def check_facts(facts: Facts, dataset: Dataset) -> None:
             )
 
 
+def within_sizes(facts: Facts, dataset: Dataset) -> Dataset:
+    """The data set with each agent's first training records, as many as were declared; what is cut is noted.
+
+    For private records: to stop where an agent has one more would tell that it is there.
+    """
+    notes, shards = list(dataset.notes), []
+    for agent, shard in zip(dataset.agents, dataset.train, strict=True):
+        most = facts.most(agent)
+        if (beyond := len(shard.x) - most) > 0:
+            were = "record beyond the first {} was" if beyond == 1 else "records beyond the first {} were"
+            notes.append(f"agent '{agent}': {beyond} {were.format(most)} left out, for records-max declares no more")
+            shard = Shard(shard.x[:most], shard.y[:most])  # noqa: PLW2901
+        shards.append(shard)
+    return replace(dataset, train=tuple(shards), notes=tuple(notes))
+
+
 def check_dealt_sizes(facts: Facts, options: DataOptions) -> None:
-    """Refuse a bound that the draw of who holds which record can break: the run would stop, and tell of the records."""
+    """Refuse a bound that the draw of who holds which record can break: records would be cut by chance."""
     least = facts.records_max if isinstance(facts.records_max, int) else min(facts.records_max.values())
     if not options.private or least >= facts.total_records or names_agents(options, table_schema(options)):
         return
@@ -184,20 +201,26 @@ def schema_facts(
 
 
 def _agents(options: DataOptions, schema: Schema, records_max: Sizes | None) -> int:
-    """P by file or by the names in records-max; without either it is the option agents, 10 unless set."""
+    """P by the names of the schema, of the files or of records-max; where records are dealt out, the option agents."""
     if options.agents < 1:
         raise InputError(f"agents is {options.agents}: it must be at least 1")
     named = tuple(records_max) if isinstance(records_max, Mapping) else ()
     names = _known_names(options, schema) or named
+    if not names:
+        raise InputError(
+            f"{options.schema}: [agent] has no names, and certified mode does not read them off the records, where one "
+            f'misspelt cell would be one more agent: add a line names = ["...", "..."] below column = "{schema.agent}"'
+            ", or name every agent in --records-max NAME=NUMBER,NAME=NUMBER"
+        )
     if named:
         _check_names(named, names)
-    if names and options.agents not in (DataOptions.agents, len(names)):
+    if options.agents not in (DataOptions.agents, len(names)):
         raise InputError(f"agents is {options.agents}, but {len(names)} agents are named: {', '.join(names)}")
-    return len(names) or options.agents
+    return len(names)
 
 
 def _known_names(options: DataOptions, schema: Schema) -> tuple[str, ...]:
-    """The agents of a schema, of a folder or of a partition; none where only the table's own column could tell."""
+    """The agents of a schema, of a folder or of a partition; none where only the records could tell."""
     if schema.agent is not None:
         return schema.agents
     return file_agents(options) or agent_names(options.agents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tacit.data.base import DataOptions
@@ -43,7 +44,7 @@ def file_agents(options: DataOptions) -> tuple[str, ...] | None:
 
 def names_agents(options: DataOptions, schema: Schema) -> bool:
     """Whether the table says whose its records are, by a column or by its files; else they are dealt out."""
-    return schema.agent is not None or Path(options.data).expanduser().is_dir()
+    return not options.one_owner and (schema.agent is not None or Path(options.data).expanduser().is_dir())
 
 
 def table_name(options: DataOptions) -> str:
@@ -52,7 +53,10 @@ def table_name(options: DataOptions) -> str:
 
 
 def table_schema(options: DataOptions) -> Schema:
-    """The schema that a table needs; the options that concern its test set are checked too."""
+    """The schema that a table needs, with the agents' names where the options have them.
+
+    The options that concern its test set are checked too.
+    """
     if not options.schema:
         raise InputError(
             f"the table {options.data} needs a schema:"
@@ -60,4 +64,7 @@ def table_schema(options: DataOptions) -> Schema:
         )
     if options.test and options.test_share:
         raise InputError("test and test-share are both given: a test set comes from one of them")
-    return read_schema(options.schema)
+    schema = read_schema(options.schema)
+    if options.one_owner:
+        return replace(schema, agent=None, agents=())
+    return replace(schema, agents=schema.agents or options.agent_names) if schema.agent else schema

@@ -1,7 +1,7 @@
 """CSV files: a header, then rows of as many cells.
 
 Where a table is loaded to train on, a line that is no such row is left out and counted: whether a run begins must not
-depend on one record. The file as a whole is refused where it cannot be read, has no header or no line below it.
+depend on one record. The file as a whole is refused where it cannot be read or has no header.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tacit.data.cells import Column, Part, Table, TableFile
 from tacit.errors import InputError
 
 csv.field_size_limit(2**31 - 1)  # a long text in one record must not end the reading of all
+LONGEST = 2**24  # characters of a line: one beyond it is broken, so that no record takes all memory
 PIECE = 2**20
 TEXT = 8  # times the memory that a number takes, roughly
 
@@ -49,7 +50,7 @@ def _chunks(path: Path, header: tuple[str, ...], strict: bool, wanted: Collectio
         columns = {name: Column(cells) for name, cells in zip(header, values, strict=True) if name in wanted}
         lines = np.array([line for _, line in whole], dtype=np.intp)
         yield Table(columns, (Part(path.name, path.stem, lines, len(whole), broken=broken),))
-    if not count:
+    if strict and not count:
         raise InputError(f"{path} has a header but no records")
 
 
@@ -77,14 +78,19 @@ def _quoted(path: Path, file: TextIO) -> Iterator[tuple[list[str], int]]:
 
 def _line_by_line(file: TextIO) -> Iterator[tuple[list[str], int]]:
     """Every line by itself, so that a quote that is not closed in one record swallows no other."""
-    for number, line in enumerate(file, 1):
+    number = 0
+    while line := file.readline(LONGEST):
+        number += 1
         text = line.rstrip("\r\n")
-        if not text:
-            continue
-        try:
-            yield next(csv.reader([text], strict=True)) if '"' in text else text.split(","), number
-        except csv.Error:
+        if len(line) == LONGEST and text == line:
+            while (line := file.readline(LONGEST)) and not line.endswith(("\r", "\n")):
+                pass
             yield [], number
+        elif text:
+            try:
+                yield next(csv.reader([text], strict=True)) if '"' in text else text.split(","), number
+            except csv.Error:
+                yield [], number
 
 
 def _most_rows(path: Path) -> int:

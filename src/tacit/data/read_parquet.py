@@ -26,7 +26,7 @@ def open_parquet(path: Path, strict: bool) -> TableFile:
     for number, name in enumerate(names):
         if name in names[:number]:
             raise InputError(f"{path}: two columns are named '{name}'")
-    if not count:
+    if strict and not count:
         raise InputError(f"{path} has columns but no records")
     return TableFile(path.name, names, count, partial(_chunks, path, count))
 
@@ -35,7 +35,7 @@ def _chunks(path: Path, count: int, wanted: Collection[str], rows: int) -> Itera
     first = 0
     with _open(path) as file:
         names = [name for name in file.schema_arrow.names if name.strip() in wanted]
-        for batch in file.iter_batches(min(rows, count), columns=names, use_threads=False):
+        for batch in file.iter_batches(max(1, min(rows, count)), columns=names, use_threads=False):
             part = Part(path.name, path.stem, None, batch.num_rows, first)
             yield Table({name.strip(): _column(batch[name]) for name in batch.schema.names}, (part,))
             first += batch.num_rows

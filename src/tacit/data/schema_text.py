@@ -19,7 +19,8 @@ def dump_schema(schema: Schema, remarks: Mapping[str, str] | None = None, left_o
     lines.append(_remark(_label(schema), remarks.get(schema.label)))
     if schema.agent is not None:
         lines += ["", "[agent]", f"column = {quote(schema.agent)}"]
-        lines += [f"names = [{', '.join(map(quote, schema.agents))}]"] if schema.agents else []
+        names = f"names = [{', '.join(map(quote, schema.agents))}]"
+        lines += [_remark(names, remarks.get(schema.agent))] if schema.agents else []
     if schema.unit is not None:
         lines += ["", "[unit]", f"column = {quote(schema.unit.column)}", f"max_records = {schema.unit.max_records}"]
     for column in schema.columns:

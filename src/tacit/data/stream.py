@@ -46,6 +46,9 @@ class Stream:
         kind = np.min_scalar_type(target.width - 1) if isinstance(target, Classes) else np.dtype(np.float64)
         self._labels = np.empty(table.most, kind)
         self._draws = {purpose: np.empty(table.most) for purpose in wanted.draws}
+        if wanted.owners:  # a party is there also where it has no records
+            known = schema.agents if schema.agent else table.agents
+            self.owners.add(known, np.empty(0, np.intp))
         columns = self._columns(table)
         chunks = table.chunks(columns, chunk_rows(max(len(columns), self._x.shape[1])))
         while (chunk := next(chunks, None)) is not None:
@@ -77,9 +80,6 @@ class Stream:
         schema, wanted = self._schema, self._wanted
         for part in chunk.parts:
             self.tally.add_places("", LEFT_OUT, len(part.broken), [f"line {n} of {part.file}" for n in part.broken])
-        if wanted.owners:  # a party is there also where it has no records
-            known = schema.agents if schema.agent else (chunk.parts[0].agent,)
-            self.owners.add(known, np.empty(0, np.intp))
         if not chunk.rows:
             return
         x = scale_columns(chunk, schema, self.tally)

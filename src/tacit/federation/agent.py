@@ -161,7 +161,7 @@ class SiteAgent:
         reserved = begun is not None and reservation_of(site, begun) is not None
         if reasons := objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
-        return begin(site, self.journal, message.experiment, agreement, self.prepared.records(site), self.seed)
+        return begin(site, self.journal, message.experiment, agreement, self.prepared.dataset(site).train[0], self.seed)
 
     def _check_same(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:
@@ -193,6 +193,11 @@ class SiteAgent:
         with self._lock:
             name = read_site(self.path).name
             return self._refuse(Refusal(experiment, name, reason[:LONGEST_REASON]), [f"refused: {reason}"])
+
+    @property
+    def study(self) -> str:
+        """The study at work; nothing where none is."""
+        return self._at_work.experiment.study if self._at_work else ""
 
     @property
     def limit(self) -> int:

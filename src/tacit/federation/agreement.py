@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.algorithms import Algorithm
-from tacit.data import DataOptions, Facts, check_facts, load, load_unmapped, read_schema
-from tacit.errors import InputError
+from tacit.data import DataOptions, Facts, check_facts, load, load_unmapped, read_schema, within_sizes
 from tacit.federation import PROTOCOL
 from tacit.federation.policy import Site
 from tacit.federation.terms import Terms, read_terms, schema_hash
@@ -71,10 +70,15 @@ def agree(terms: Terms, published: Dataset | None = None) -> Agreement:
 
 
 def own_records(site: Site, agreement: Agreement, published: Dataset | None = None) -> Shard:
-    """The site's records, encoded; those that contradict what was declared are refused.
+    """The site's records, encoded: all rows of its table, whatever they say of agents, up to what it declared.
 
     `published`: the data set of a trial, where it is at hand.
     """
+    return own_dataset(site, agreement, published).train[0]
+
+
+def own_dataset(site: Site, agreement: Agreement, published: Dataset | None = None) -> Dataset:
+    """The same with its notes, for the site alone: which cells did not fit, and which records were left out."""
     terms, s = agreement.terms, agreement.terms.settings
     if site.published:
         dataset = published or load_unmapped(terms.options())
@@ -82,17 +86,15 @@ def own_records(site: Site, agreement: Agreement, published: Dataset | None = No
         own = terms.mapped(Shard(share.x.copy(), share.y.copy()))  # the others' shares are let go
         dataset = replace(dataset, features=agreement.features, features_by=s.features)
     else:
-        common = {name: getattr(s, name) for name in ("intercept", "features", "precision")}
-        dataset = load(
-            DataOptions(site.table, schema=site.schema, agents=1, partition="hashed", private=True, **common)
-        )
-        if len(dataset.train) != 1:
-            there = len(dataset.train)
-            raise InputError(f"{site.table} holds the records of {there} agents: a site brings its own only")
+        asked: dict[str, Any] = {name: getattr(s, name) for name in ("intercept", "features", "precision")}
+        asked |= {"agents": 1, "partition": "hashed", "private": True, "one_owner": True}
+        dataset = load(DataOptions(site.table, schema=site.schema, **asked))
         own = dataset.train[0]
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
-    check_facts(facts, replace(dataset, name=terms.name, agents=(site.name,), train=(own,), test=None))
-    return own
+    dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(own,), test=None)
+    dataset = dataset if site.published else within_sizes(facts, dataset)
+    check_facts(facts, dataset)
+    return dataset
 
 
 @dataclass
@@ -102,7 +104,7 @@ class Prepared:
     _key: tuple[Any, ...] = ()
     _agreement: Agreement | None = None
     _published: Dataset | None = None  # until the site's share is taken out of it
-    _records: Shard | None = None
+    _own: Dataset | None = None
 
     def agreement(self, site: Site) -> Agreement:
         """The study, as the site's own copy of the terms has it now."""
@@ -110,16 +112,16 @@ class Prepared:
         key = (site, terms, terms.digest, *_marks(site))
         if self._agreement is None or key != self._key:
             published = terms.published()
-            self._agreement, self._published, self._records = agree(terms, published), published, None
+            self._agreement, self._published, self._own = agree(terms, published), published, None
             self._key = key
         return self._agreement
 
-    def records(self, site: Site) -> Shard:
-        """The site's records, as `own_records` reads them."""
+    def dataset(self, site: Site) -> Dataset:
+        """The site's records and the notes on them, as `own_dataset` reads them."""
         agreement = self.agreement(site)
-        if self._records is None:
-            self._records, self._published = own_records(site, agreement, self._published), None
-        return self._records
+        if self._own is None:
+            self._own, self._published = own_dataset(site, agreement, self._published), None
+        return self._own
 
 
 def _marks(site: Site) -> list[Any]:

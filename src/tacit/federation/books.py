@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.engine.evaluate import test_error
 from tacit.federation.agreement import Agreement
-from tacit.results.files import move_folder, write_arrays
+from tacit.results.files import flushed_size, move_folder, write_arrays
 from tacit.results.folder import RunFolder, append_lines
 from tacit.study.begin import beginning
 from tacit.study.build import Study
@@ -44,7 +44,7 @@ def begin_books(
     begun, aside = beginning(study, reservation), path.with_name(f".{path.name}.new")
     begun["files"] |= files or {}
     opening, *plans = begun["ledger"]
-    doubts = [*opening.get("doubts", ()), "engine"]  # its process has the records, and others reach it
+    doubts = [*opening.get("doubts", ()), "carried"]
     begun["ledger"] = [opening | {"doubts": doubts}, *plans, *map(dict, ledger)]
     shutil.rmtree(aside, ignore_errors=True)  # what a crash left
     RunFolder.create(aside, **begun)
@@ -83,6 +83,7 @@ def close_books(study: Study, folder: RunFolder, w: Array, title: str, lines: Se
     file = folder.checkpoints / f"{study.parts[0].batch.algorithm}.npz"
     if not file.exists():
         write_arrays(file, {"w": w})
+    flushed_size(folder.metrics)  # they are on the disk before a summary says that they are complete
     finish(study, folder, federation={"title": title, "lines": list(lines)})
     sign(folder)
     write_report(folder)

@@ -14,13 +14,15 @@ from tacit.errors import InputError
 from tacit.federation import wire
 from tacit.federation.conduct import open_study
 from tacit.federation.confinement import shield
-from tacit.federation.coordinator import FINISHED, Coordinator, sites_file, untold
+from tacit.federation.coordinator import FINISHED, Coordinator, sites_file
 from tacit.federation.engine import Engine, Running, hub_address
 from tacit.federation.exchange import SealedExchange
 from tacit.federation.identity import Identity
 from tacit.federation.kits import HUB, check_address, issued, read_kit
 from tacit.federation.link import BrokenLink
+from tacit.federation.logs import Audit, no_audit
 from tacit.federation.seal import OVERHEAD
+from tacit.federation.status import STATUS, RunLife, shown
 from tacit.federation.terms import Terms
 from tacit.results.folder import RunFolder
 
@@ -44,6 +46,8 @@ class Conductor:
     watch: Callable[[dict[str, Any]], None]  # a line of rounds.jsonl or sites.jsonl
     read: dict[Path, int] = field(default_factory=dict)  # how far those files were shown
     versions: dict[str, int] = field(default_factory=dict)
+    audit: Audit = no_audit
+    life: RunLife = field(default_factory=RunLife)
 
     @property
     def folder(self) -> RunFolder:
@@ -59,24 +63,47 @@ class Conductor:
         """Conduct the study; a hub that falls is started again."""
         shield()
         self.read = {path: path.stat().st_size for path in self._files() if path.exists()}
-        with self.folder.locked():
-            while True:
-                check_free(self.engine.address)
-                running = self.engine.start(self.secrets)
-                try:
-                    return self._conduct(running)
-                except BrokenLink as error:
-                    self.say(f"the engine is gone ({error}): starting it again")
-                    time.sleep(1.0)
-                finally:
-                    self._show()
-                    running.stop()
+        with self.folder.locked(), shown(self.life, self.folder.checkpoints / STATUS):
+            self._note_rounds()
+            self.audit("start", study=self.terms.name, experiment=self.coordinator.experiment)
+            try:
+                return self._keep_up()
+            finally:
+                self.audit("stop", study=self.terms.name, round=self.coordinator.state.round, dropped=self.life.dropped)
+
+    def _keep_up(self) -> str:
+        """One hub after the other, until the study has ended."""
+        while True:
+            check_free(self.engine.address)
+            running = self.engine.start(self.secrets)
+            try:
+                return self._conduct(running)
+            except BrokenLink as error:
+                self.say(f"the engine is gone ({error}): starting it again")
+                self.life.restarts += 1
+                self.audit("engine restarted", reason=str(error))
+                time.sleep(1.0)
+            finally:
+                self.life.listening = None
+                self.life.sites.clear()
+                self._show()
+                self._note_rounds()
+                running.stop()
+
+    def _note_rounds(self) -> None:
+        """How far the study is, for the status."""
+        coordinator, life = self.coordinator, self.life
+        life.study, life.quorum = self.terms.name, self.terms.quorum
+        life.round, life.rounds = coordinator.state.round, coordinator.agreement.part.rounds
+        life.wanted = len(coordinator.agents)
+        life.bytes_up, life.bytes_down = coordinator.state.sent
 
     def _conduct(self, running: Running) -> str:
         limit = wire.HEADER_LIMIT + 1024 + self.coordinator.agreement.zero.nbytes
         exchange = SealedExchange(
             running.link, self.terms, self.identity, self.coordinator.experiment, limit, self.say, self.versions
         )
+        exchange.life, exchange.audit = self.life, self.audit
         end = time.monotonic() + LISTEN_SECONDS
         while not exchange.listening and not self.stop():
             exchange.wait(LOOK)
@@ -86,11 +113,20 @@ class Conductor:
 
         def stop() -> bool:
             self._show()
+            self._note_rounds()
             if time.monotonic() - exchange.heard > SILENT:
                 raise BrokenLink(f"no sign of life for {SILENT:g} s")
             return self.stop()
 
         return self.coordinator.conduct(exchange, stop)
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        """A line of the audit for what happened with a site, or for a round."""
+        if "event" not in line:
+            self.audit("round", **line)
+        elif line["event"] != "round":
+            facts = {name: value for name, value in line.items() if name not in ("event", "time")}
+            self.audit(line["event"], **facts)
 
     def _files(self) -> tuple[Path, Path]:
         return sites_file(self.folder), self.folder.path / "rounds.jsonl"
@@ -107,7 +143,9 @@ class Conductor:
                     if not line.endswith(b"\n"):
                         break
                     begin += len(line)
-                    self.watch(json.loads(line))
+                    found = json.loads(line)
+                    self.watch(found)
+                    self._tell(found)
             self.read[path] = begin
 
 
@@ -120,6 +158,7 @@ def conduct(
     stop: Callable[[], bool],
     watch: Callable[[dict[str, Any]], None],
     without: Sequence[str] = (),
+    audit: Audit = no_audit,
 ) -> tuple[RunFolder, str]:
     """Run a study to its end, or take it up where it was left; some sites may be left out of it for good.
 
@@ -139,6 +178,8 @@ def conduct(
         Whether somebody has asked to stop.
     without
         Sites that the study goes on without.
+    audit
+        Gets everything that happens, for a log that others keep.
     """
     terms.check_complete()
     own = Identity.open(identity)
@@ -149,14 +190,15 @@ def conduct(
     coordinator = open_study(terms, out.resolve(), without)
     if coordinator.without:
         say(f"left out of this study: {', '.join(coordinator.without)}")
-    if coordinator.folder.finished and not untold(coordinator.folder):
+    if coordinator.folder.finished and not coordinator.untold:
         return coordinator.folder, FINISHED
     known = issued(kits)
     peers = [f"{site}={known[site]}" for site in coordinator.agents if site in known]
     limit = wire.HEADER_LIMIT + 1024 + coordinator.agreement.zero.nbytes + OVERHEAD
     log = coordinator.folder.path / "engine.log"
-    engine = Engine(HUB, peers, kit.path, hub_address(terms.host, terms.port), limit, log)
-    conductor = Conductor(terms, engine, own, coordinator, say, stop, watch)
+    address = hub_address(terms.host, terms.port)
+    engine = Engine(HUB, peers, kit.path, address, limit, log, terms.engine_user)
+    conductor = Conductor(terms, engine, own, coordinator, say, stop, watch, audit=audit)
     return coordinator.folder, conductor.run()
 
 

@@ -135,8 +135,20 @@ class Coordinator:
     @property
     def wanted(self) -> list[str]:
         """The sites to wait for: all that have not refused; of a study that has ended, those it has not told yet."""
-        sites = untold(self.folder) if self.folder.finished else self.agents
+        sites = self.untold if self.folder.finished else self.agents
         return [site for site in sites if site not in self.refusals]
+
+    @property
+    def untold(self) -> list[str]:
+        """The sites that took part and have not been told that the study has ended.
+
+        Those that were asked for a round are in the ledger, which no crash takes lines from.
+        """
+        path = sites_file(self.folder)
+        lines = read_lines(path) if path.exists() else []
+        last = {line["site"]: line["event"] for line in lines if line["event"] in WORDS}
+        began = {site for site, _ in self.charged} | {site for site, event in last.items() if event == "ready"}
+        return [site for site in self.agents if site in began and last.get(site, "ready") == "ready"]
 
     @property
     def refusals(self) -> dict[str, str]:
@@ -155,10 +167,10 @@ class Coordinator:
         """
         for memory in (self.invited, self.resting, self.bad):  # a new exchange is a new beginning
             memory.clear()
-        if self.folder.finished and not self.wanted:
-            return FINISHED
         ready = self._gather(exchange, stop)
         while not stop():
+            if self.folder.finished and not self.wanted:
+                return FINISHED
             ready = self._joined(exchange, ready)
             if len(ready) < self.quorum:
                 if self.told != tuple(ready):
@@ -182,10 +194,9 @@ class Coordinator:
             missing = [site for site in self.wanted if site not in exchange.present()]
             if len(ready) >= self.quorum:
                 enough = enough or time.monotonic()
-            patient = missing and enough and time.monotonic() - enough < GATHER
-            if not self.invited and not patient:
+            patient = missing and (not enough or time.monotonic() - enough < GATHER)
+            if len(self.wanted) < self.quorum or not (self.invited or patient) or not exchange.wait(LOOK):
                 break
-            exchange.wait(LOOK)
             ready = self._joined(exchange, ready)
         return ready
 
@@ -339,7 +350,7 @@ class Coordinator:
             self._leave_alone(worst)
             rejected[worst] = "with it the model would be beyond all bounds"
             self.note(event="rejected", site=worst, round=t, reason=rejected[worst])
-            if len(uploads) < self.agreement.terms.quorum:
+            if not uploads:
                 raise InputError(
                     f"in round {t} the model is beyond all bounds, whichever sites are taken out: the study's steps "
                     "are too long, or too many sites send nonsense; choose a smaller eta, and another --out"
@@ -401,9 +412,12 @@ class Coordinator:
         replies = exchange.ask(message, ready, self.agreement.terms.ready_seconds)  # a site writes its report then
         for site in ready:
             try:
-                read_closed(replies[site], site, self.experiment, self.agreement.zero)
+                found = read_closed(replies[site], site, self.experiment, self.agreement.zero)
             except (KeyError, Rejected):
                 self.note(event="not closed", site=site)
+                continue
+            if isinstance(found, Refusal):  # it may close when it is told again
+                self.note(event="not closed", site=site, reason=shown(found.reason))
             else:
                 self.note(event="closed", site=site)
 
@@ -436,11 +450,3 @@ def sites_file(folder: RunFolder) -> Path:
 def round_times(folder: RunFolder) -> list[float]:
     """How long each round took at the coordinator, in milliseconds: for its own eyes alone."""
     return [float(line["ms"]) for line in read_lines(sites_file(folder)) if line["event"] == "round"]
-
-
-def untold(folder: RunFolder) -> list[str]:
-    """The sites that took part and have not been told that the study has ended."""
-    path = sites_file(folder)
-    lines = list(read_lines(path)) if path.exists() else []
-    last = {line["site"]: line["event"] for line in lines if line["event"] in WORDS}
-    return sorted(site for site, event in last.items() if event == "ready")

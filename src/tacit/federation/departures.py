@@ -103,6 +103,16 @@ class Departures:
         query = "select * from departures where number > ? order by number"
         return [Departure(*row) for row in self.store.connection.execute(query, (after,)).fetchall()]
 
+    def newest(self, count: int) -> list[Departure]:
+        """The last lines, the newest first."""
+        query = "select * from departures order by number desc limit ?"
+        return [Departure(*row) for row in self.store.connection.execute(query, (count,)).fetchall()]
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """For every kind how many byte strings left with a line of their own, and how many bytes they were."""
+        query = "select kind, count(*), sum(bytes) from departures where fate != ? group by kind order by kind"
+        return {kind: (count, size) for kind, count, size in self.store.connection.execute(query, (KEPT_BACK,))}
+
     def more(self) -> int:
         """How often one of the listed byte strings left once more without a line: at least so often."""
         (total,) = self.store.connection.execute("select coalesce(sum(more), 0) from repeats").fetchone()

@@ -30,7 +30,7 @@ def draft_terms(
     """TOML text with a remark on every key, for a file in this folder."""
     if schema:
         beside = os.path.relpath(schema, folder)
-        what = f'schema = "{beside}"               # what the columns mean; it goes into every kit'
+        what = f'schema = "{beside}"               # what the columns mean; every site gets a copy'
         hashed = schema_hash(read_schema(schema))
     else:
         what = f'data = "{data}"                   # a published data set, dealt out to the sites in order'
@@ -85,7 +85,7 @@ identity = "{identity}"  # signs every question and the model
 [sites]                # each with the most records it may bring: declared by the parties, not counted
 {sites}
 
-[study]                # what is trained, and what the coordinator proposes to spend; 'tacit plan' shows what it buys
+[study]                # what is trained, and what it may spend; 'tacit federation terms' shows its plan
 {what}
 schema_sha256 = "{hashed}"
 total_records = {total_records}      # of all sites together, a round number: a normaliser
@@ -100,4 +100,5 @@ quorum = {quorum}             # sites that must answer for a round to count
 answer_seconds = 30    # a site that takes longer for a round is left out until it is back
 ready_seconds = 60     # time for a site to load its records when a study begins
 # test = "test.csv"      # a public table to measure the model on while it is trained
+# engine_user = "tacit-hub"  # the program that talks to the network runs as this user: only root can start it so
 """

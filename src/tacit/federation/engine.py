@@ -30,6 +30,8 @@ class Engine:
         `HUB` at the coordinator, the site's name at a site.
     peers
         The names it may talk to. At the hub each with the SHA-256 of its certificate, as `name=digest`.
+    user
+        The system user it runs as; empty for this process's own, or `nobody` where that is root.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Engine:
     address: str  # host:port
     limit: int  # bytes of a message
     log: Path
+    user: str = ""
 
     def start(self, secrets: Mapping[str, Sequence[Path]]) -> Running:
         """A new process, confined, and the link to it.
@@ -84,6 +87,7 @@ class Engine:
             "listen": [port] if at_hub else [],
             "connect": [port],
             "files": FILES_AT_HUB if at_hub else 256,
+            "user": self.user or None,
         }
 
 

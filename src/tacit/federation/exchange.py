@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 
 from tacit.federation.identity import Identity
 from tacit.federation.link import Frame, Kind, Link
+from tacit.federation.logs import Audit, Seldom, no_audit
 from tacit.federation.seal import HANDSHAKE, QUESTION, Header, Unsealed, open_answer, reply_header, seal_question
+from tacit.federation.status import RunLife
 from tacit.federation.terms import Terms
+
+AT_ONCE = 256  # frames that are taken before there is another look at the clock
+CALM = 0.5  # seconds between two connections of one site, the second of which counts as the first
 
 
 @dataclass
@@ -39,7 +44,11 @@ class SealedExchange:
     dropped: int = 0
     listening: bool = False
     heard: float = field(default_factory=time.monotonic)  # when the engine last gave a sign of life
+    life: RunLife = field(default_factory=RunLife)
+    audit: Audit = no_audit
+    seldom: Seldom = field(default_factory=Seldom)
     _present: dict[str, float] = field(default_factory=dict)
+    _since: dict[str, float] = field(default_factory=dict)
     _pending: dict[str, Pending] = field(default_factory=dict)
     _answers: dict[str, bytes] = field(default_factory=dict)
     _posted: dict[str, bytes | None] = field(default_factory=dict)
@@ -90,25 +99,47 @@ class SealedExchange:
         self.link.send(Frame(Kind.MESSAGE, site, sealed))
 
     def _take(self, seconds: float) -> None:
-        """Everything that is there; where nothing is, wait for the first of it."""
-        frame = self.link.receive(max(0.0, seconds))
-        while frame is not None:
-            self.heard = time.monotonic()
+        """What is there; where nothing is, wait for the first of it. An engine that never stops is not listened to."""
+        for number in range(AT_ONCE):
+            frame = self.link.receive(0.0 if number else max(0.0, seconds))
+            if frame is None:
+                return
+            self.heard, self.life.heartbeat = time.monotonic(), time.time()
             self._handle(frame)
-            frame = self.link.receive(0.0)
 
     def _handle(self, frame: Frame) -> None:
         site = frame.peer
         match frame.kind:
             case Kind.LISTENING:
                 self.listening = True
+                self.life.listening = time.time()
             case Kind.UP if site in self.terms.sites:
-                self._present[site] = time.monotonic()
+                self._connect(site)
+                self._note(site, up=True)
             case Kind.DOWN:
                 self._present.pop(site, None)
+                self._note(site, up=False)
                 self._lose(site)
             case Kind.MESSAGE:
                 self._answer(site, frame.data)
+
+    def _note(self, site: str, up: bool) -> None:
+        """What the engine says of a site's connection, for those who watch."""
+        if up == (site in self.life.sites):
+            return
+        if up:
+            self.life.sites[site] = time.time()
+        else:
+            del self.life.sites[site]
+        if self.seldom():
+            self.audit("connected" if up else "disconnected", site=site)
+
+    def _connect(self, site: str) -> None:
+        """An engine that has a site come and go without end must not have it invited each time."""
+        now, before = time.monotonic(), self._since.get(site)
+        if before is None or now - before > CALM:
+            self._since[site] = now
+        self._present[site] = self._since[site]
 
     def _answer(self, site: str, data: bytes) -> None:
         pending = self._pending.get(site)
@@ -119,7 +150,9 @@ class SealedExchange:
             body = open_answer(data, self.identity, sender, self.limit, pending.expected).body
         except Unsealed as error:
             self.dropped += 1
+            self.life.dropped += 1
             if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+                self.audit("dropped", site=site, messages=self.dropped)
                 self.say(
                     f"dropped {self.dropped} messages that no site sealed for us, the last as if from {site}: {error}"
                 )

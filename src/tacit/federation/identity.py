@@ -93,6 +93,17 @@ class PublicIdentity:
         return _suite().encrypt(message, X25519PublicKey.from_public_bytes(self.sealing), info)
 
 
+def read_public(given: str) -> PublicIdentity:
+    """A public identity from its line, or from a file that has it and nothing else."""
+    if not os.path.isfile(given):  # noqa: PTH113  which knows that an overlong name is none
+        return PublicIdentity.parse(given)
+    with Path(given).open(encoding="utf-8", errors="replace") as file:
+        content = file.read(8 * _RAW).strip()
+    if "PRIVATE KEY" in content:
+        raise InputError(f"{given} is the private half of an identity, which never leaves its owner: ask for the line")
+    return PublicIdentity.parse(content)
+
+
 @dataclass(frozen=True)
 class Identity:
     """The half of an identity that stays with its owner."""

@@ -212,6 +212,14 @@ class Journal:
         """Every byte string that left, in order, after some number."""
         return self._left.listed(after)
 
+    def newest_departures(self, count: int) -> list[Departure]:
+        """The last of them, the newest first."""
+        return self._left.newest(count)
+
+    def departure_totals(self) -> dict[str, tuple[int, int]]:
+        """For every kind of them: how many, and how many bytes."""
+        return self._left.totals()
+
     def repeats(self) -> int:
         """How often one of them left once more without a line of its own, at least."""
         return self._left.more()

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tacit.algorithms import ALGORITHMS
+from tacit.federation.logs import check_audit
 from tacit.federation.sections import Key, check_sections, names, parse_toml, read_file, read_section
 from tacit.privacy.mechanisms.calibrated import MECHANISMS
 from tacit.privacy.sensitivity import ADJACENCIES
@@ -39,7 +40,10 @@ LAYOUT: dict[str, dict[str, Key]] = {
         "rounds_max": Key(integer(1), 10_000),
         "open_studies_max": Key(integer(1), 1),
     },
+    "engine": {"user": Key(text, "")},
+    "logging": {"audit": Key(check_audit, "")},
 }
+OPTIONAL = ("engine", "logging")
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class Site:
     ledger: Path  # of these records, over all studies
     state: Path  # journal and study folders: private
     accepts: Accepts
+    audit: str  # where a line goes for everything that leaves: nowhere, or to syslog
+    engine_user: str  # system user of the program that talks to the network; empty: this one, or nobody for root
 
 
 def read_site(where: Path) -> Site:
@@ -85,7 +91,7 @@ def read_site(where: Path) -> Site:
 def _parsed(where: Path, here: Path, content: bytes) -> Site:
     document = parse_toml(where, content)
     check_sections(where, document, tuple(name for name in LAYOUT if name))
-    found = {name: read_section(where, document, name, layout) for name, layout in LAYOUT.items()}
+    found = {name: read_section(where, document, name, layout, name in OPTIONAL) for name, layout in LAYOUT.items()}
     top, data, budget = found[""], found["data"], found["budget"]
 
     def place(given: str) -> str:
@@ -107,6 +113,8 @@ def _parsed(where: Path, here: Path, content: bytes) -> Site:
         ledger=here / budget["ledger"],
         state=here / budget["state"],
         accepts=Accepts(**found["accept"]),
+        audit=found["logging"]["audit"],
+        engine_user=found["engine"]["user"],
     )
 
 
@@ -137,4 +145,9 @@ adjacency = ["{adjacency}"]    # what neighbouring data sets are: add-remove or 
 algorithms = ["{algorithm}"]
 rounds_max = {rounds_max}
 open_studies_max = 1       # of the same terms at one time: every invitation sets a whole plan aside
+
+# [engine]
+# user = "tacit-relay"     # the program that talks to the network runs as this user: only root can start it so
+# [logging]
+# audit = "syslog"         # a line of JSON for everything that leaves, is refused or dropped; or "syslog:/a/socket"
 """

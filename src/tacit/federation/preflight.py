@@ -20,17 +20,17 @@ def check_site(path: Path) -> dict[str, Any]:
     """What was found, by name; what would keep this site from taking part is one error that says all of it."""
     prepared = Prepared()
     site, agreement, kit = check_own(path, prepared)
-    prepared.records(site)
+    notes = prepared.dataset(site).notes
     if reasons := objections(site, agreement):
         raise InputError("; ".join(reasons))
     state, plan, terms = Account.open(site.ledger).state(), agreement.plan, agreement.terms
     return {
         "site": site.name,
         "study": terms.name,
-        "terms": terms.digest,
+        "hash": terms.digest,
         "protocol": PROTOCOL,
         "schema": f"{terms.schema_sha256[:12]}…, as agreed",
-        "records": "loaded; within records_max",
+        "records": "; ".join(["loaded", *notes]),
         "server": f"{terms.host}:{terms.port}",
         "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",

@@ -43,8 +43,8 @@ class Release:
     journal: Journal
     _charges: dict[str, Charges] = field(default_factory=dict)
 
-    def check(self, site: Site, data: bytes) -> None:
-        """Raise where these bytes must not leave; the journal learns what became of them.
+    def check(self, site: Site, data: bytes) -> Reply:
+        """What leaves; raise where these bytes must not. The journal learns what became of them.
 
         Bytes that pass are marked as left after the check. Where the process dies before that, they count as left:
         they may have.
@@ -56,7 +56,8 @@ class Release:
         """
         sha256 = wire.digest(data)
         try:
-            self._check(site, wire.reply(data, LIMIT), sha256)
+            found = wire.reply(data, LIMIT)
+            self._check(site, found, sha256)
         except wire.Malformed as error:
             self.journal.departed(sha256, KEPT_BACK)
             raise PrivacyViolation(f"these bytes are no answer of a site's: {error}") from error
@@ -64,6 +65,7 @@ class Release:
             self.journal.departed(sha256, KEPT_BACK)
             raise
         self.journal.departed(sha256, LEFT)
+        return found
 
     def _check(self, site: Site, found: Reply, sha256: str) -> None:
         if not self.journal.has_departed(sha256):

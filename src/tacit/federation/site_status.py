@@ -1,4 +1,4 @@
-"""What a site can read of its own: its studies, their cost, their folders."""
+"""What a site can read of its own: whether its agent is up, its studies, their cost, their folders."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any
 
 from tacit.errors import InputError, no_such
 from tacit.federation.at_work import give_back, settle, study_folder
+from tacit.federation.final_model import signer
 from tacit.federation.journal import Experiment, Journal
 from tacit.federation.policy import Site, read_site
+from tacit.federation.status import LOCK, Seen, look
 from tacit.privacy.totals import ledger_totals
 from tacit.results.account import Account
 from tacit.results.folder import RunFolder
 
 
 def site_status(path: Path) -> dict[str, Any]:
-    """The budget over all studies, and every study."""
+    """The agent, the budget over all studies, and every study."""
     site = read_site(path)
     account = Account.open(site.ledger).state()
     experiments: list[Experiment] = []
@@ -26,9 +28,29 @@ def site_status(path: Path) -> dict[str, Any]:
             answered = {begun.id: sum(1 for _ in journal.answered(begun.id)) for begun in experiments}
     return {
         "site": site.name,
+        **agent_status(look(site.state, LOCK)),
         "ledger": str(site.ledger),
         **{name: account[name] for name in ("total_epsilon", "delta", "epsilon_used", "epsilon_next")},
+        "budget_left": max(0.0, account["total_epsilon"] - account["epsilon_used"]),
         "studies": [_study(site, begun, answered[begun.id]) for begun in experiments],
+    }
+
+
+def agent_status(seen: Seen) -> dict[str, Any]:
+    """The site's agent: a process that has died is neither running nor connected, whatever its file says."""
+    return {
+        "running": seen.running,
+        "pid": seen.life.get("pid") if seen.running else None,
+        "started": seen.moment("started"),
+        "connected": seen.connected,
+        "connected_since": seen.moment("connected") if seen.connected else None,
+        "last_heartbeat": seen.moment("heartbeat"),
+        "last_question": seen.moment("question"),
+        "last_answer": seen.moment("answer"),
+        "rounds_answered": seen.count("rounds"),
+        "dropped_messages": seen.count("dropped"),
+        "engine_restarts": seen.count("restarts"),
+        "study_at_work": str(seen.life.get("study", "")) if seen.running else "",
     }
 
 
@@ -50,7 +72,19 @@ def _study(site: Site, begun: Experiment, rounds: int) -> dict[str, Any]:
         "spent_epsilon": spent,
         "planned_epsilon": float(planned),
         "folder": str(folder),
+        "model": _model(begun, folder),
     }
+
+
+def _model(begun: Experiment, folder: Path) -> str:
+    """Who signed the model that is in a study's folder; empty where there is no model."""
+    if not folder.exists() or not RunFolder.open(folder).finished:
+        return ""
+    try:
+        found = signer(RunFolder.open(folder), begun.id, begun.terms)
+    except InputError as error:
+        return f"NOT SIGNED: {error}"
+    return f"signed by the coordinator {found.fingerprint}" if found else "not signed"
 
 
 def close_study(path: Path, start: str) -> str:

@@ -73,6 +73,7 @@ class Terms:
     identity: PublicIdentity | None = None  # the coordinator's; None in a draft
     identities: Mapping[str, PublicIdentity] = field(default_factory=dict)  # the sites'; not all of them in a draft
     revoked: tuple[str, ...] = ()  # identities that nobody may use any more
+    engine_user: str = ""  # system user of the coordinator's program that talks to the network
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -173,6 +174,7 @@ def read_terms(where: Path) -> Terms:
             "answer_seconds": Key(real(0.0), 30.0),
             "ready_seconds": Key(real(0.0), 60.0),
             "test": Key(path, ""),
+            "engine_user": Key(text, ""),
         },
         optional=True,
     )
@@ -195,6 +197,7 @@ def read_terms(where: Path) -> Terms:
         own,
         others,
         revoked,
+        running["engine_user"],
     )
     if declared and declared != terms.schema_sha256:
         raise InputError(

@@ -54,7 +54,7 @@ def transcript(site: Site) -> Transcript:
         kept_back = departure.fate == KEPT_BACK
         upload = departure.kind.startswith("answer") and not kept_back
         study = experiments[departure.experiment].study if departure.experiment in experiments else ""
-        lines.append(Line(departure, study, _words(events), not upload or bool(events), kept_back))
+        lines.append(Line(departure, study, event_words(events), not upload or bool(events), kept_back))
         if upload and not events:
             faults.append(
                 f"the upload of round {departure.round} ({departure.sha256[:12]}…) has no event in the ledger"
@@ -75,7 +75,8 @@ def _reservations(site: Site, experiments: dict[str, Any]) -> list[str]:
     ]
 
 
-def _words(events: list[dict[str, Any]]) -> str:
+def event_words(events: list[dict[str, Any]]) -> str:
+    """A ledger's lines for one upload, in a few words."""
     if not events:
         return "–"
     return ", ".join(f"{row['count']} x {event_of(row).mechanism}" for row in events)

@@ -15,27 +15,46 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tacit.errors import InputError, PrivacyViolation
 from tacit.federation import wire
 from tacit.federation.agent import SiteAgent
 from tacit.federation.agreement import Prepared
+from tacit.federation.at_work import study_folder
 from tacit.federation.confinement import shield
 from tacit.federation.departures import KEPT_BACK
 from tacit.federation.engine import Engine, Running
+from tacit.federation.final_model import keep_evidence
 from tacit.federation.identity import Identity
 from tacit.federation.journal import Journal
 from tacit.federation.kits import HUB, check_address, read_kit
 from tacit.federation.link import BrokenLink, Frame, Kind
+from tacit.federation.logs import Audit, Seldom, no_audit
+from tacit.federation.messages import Answer, Close, Invitation, Refusal, Reply
 from tacit.federation.policy import Site, read_site
 from tacit.federation.release import Release
-from tacit.federation.seal import OVERHEAD, OtherTerms, Unsealed, open_question, reply_header, seal_answer
+from tacit.federation.seal import (
+    HANDSHAKE,
+    OVERHEAD,
+    Opened,
+    OtherTerms,
+    Unsealed,
+    open_question,
+    reply_header,
+    seal_answer,
+)
+from tacit.federation.status import LOCK, STATUS, SiteLife, shown
 from tacit.federation.terms import Terms, read_terms
+from tacit.results.folder import RunFolder
 
 LOOK = 0.5  # seconds between two looks at what else there is to do
 STEADY = 5.0  # seconds that an engine must have run to be started again at once
 LONGEST = 30.0  # seconds to wait before an engine that keeps falling is started again
 SILENT = 15.0  # seconds without a sign of life, after which an engine is started again
+LONGEST_REASON = 500  # characters of a refusal in the audit
+ALONE = 600.0  # seconds without a connection, after which it is started again
+PATIENCE = 1.0  # seconds for a command that looks whether an agent is at work
 
 
 class OutOfOrder(Exception):
@@ -51,8 +70,10 @@ class Vault:
     identity: Identity
     release: Release
     say: Callable[[str], None] = lambda line: None
+    audit: Audit = no_audit
+    life: SiteLife = field(default_factory=SiteLife)
     dropped: int = 0
-    answered: float = 0.0  # when something last left
+    seldom: Seldom = field(default_factory=Seldom)
     _read: tuple[bytes, Terms] | None = field(default=None, repr=False)
 
     def answer(self, sealed: bytes) -> bytes | None:
@@ -79,20 +100,63 @@ class Vault:
                 site=site.name,
                 terms=bytes.fromhex(terms.digest),
             )
+            self._look_inside(site, terms, opened)
         except OtherTerms as other:
             body = self.agent.refuse(reply_header(sealed).experiment.hex(), str(other))
         except Unsealed as error:
             self._drop(error)
             return None
+        except OSError as error:  # the coordinator asks again
+            self.say(f"the signature under the model cannot be kept ({error}): nothing is answered")
+            return None
         else:
+            self.life.question = time.time()
+            kind = wire.kind_of(opened.body)
+            if kind == wire.KINDS[Invitation]:
+                self.audit("invitation", experiment=reply_header(sealed).experiment.hex())
             body = self._considered(opened.body)
         try:
-            self.release.check(site, body)
+            leaves = self.release.check(site, body)
         except PrivacyViolation as violation:
             self.agent.break_off(reply_header(sealed).experiment.hex(), violation)
+            self.audit("kept back", experiment=reply_header(sealed).experiment.hex(), sha256=wire.digest(body))
             return None
-        self.answered = time.time()
+        self.life.answer, self.life.study = time.time(), self.agent.study
+        self.life.rounds += isinstance(leaves, Answer)
+        self._tell(leaves, body)
         return seal_answer(body, reply_header(sealed), self.identity, terms.coordinator)
+
+    def connection(self, up: bool) -> None:
+        """Take note of what the engine says of its connection; nobody has to believe it."""
+        if up == (self.life.connected is not None):
+            return
+        self.life.connected = time.time() if up else None
+        if self.seldom():
+            self.say("connected to the coordinator" if up else "no longer connected to the coordinator")
+            self.audit("connected" if up else "disconnected")
+
+    def _look_inside(self, site: Site, terms: Terms, opened: Opened) -> None:
+        """Inside and outside of an envelope agree, and what the coordinator signs as the final model is kept."""
+        try:
+            message = wire.question(opened.body, self.agent.limit)
+        except wire.Malformed:
+            return  # which the agent refuses
+        if message.experiment != opened.header.experiment.hex():
+            raise Unsealed("a question is about another study than its envelope")
+        if isinstance(message, Invitation) != (opened.header.version == HANDSHAKE):
+            raise Unsealed(f"a question is of version {opened.header.version}: only invitations are of {HANDSHAKE}")
+        place = study_folder(site, message.experiment)
+        if isinstance(message, Close) and place.exists():
+            keep_evidence(RunFolder.open(place), opened, terms.coordinator, self.identity.public)
+
+    def _tell(self, leaves: Reply, body: bytes) -> None:
+        """A line of the audit for what leaves."""
+        facts: dict[str, Any] = {"kind": wire.KINDS[type(leaves)], "experiment": leaves.experiment}
+        if isinstance(leaves, Answer):
+            facts["round"] = leaves.round
+        if isinstance(leaves, Refusal):
+            self.audit("refusal", experiment=leaves.experiment, reason=leaves.reason[:LONGEST_REASON])
+        self.audit("departure", **facts, bytes=len(body), sha256=wire.digest(body))
 
     def _considered(self, question: bytes) -> bytes:
         """What the agent says; a refusal for a full disk would end the site's part in a study, and is kept back."""
@@ -114,60 +178,85 @@ class Vault:
 
     def _drop(self, error: Unsealed) -> None:
         self.dropped += 1
+        self.life.dropped = self.dropped
         if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+            self.audit("dropped", messages=self.dropped)
             self.say(f"dropped {self.dropped} messages that the coordinator did not seal for this site: {error}")
 
 
 def run_vault(
-    site: Site, prepared: Prepared, seed: int | None, say: Callable[[str], None], stop: Callable[[], bool]
+    site: Site,
+    prepared: Prepared,
+    seed: int | None,
+    say: Callable[[str], None],
+    stop: Callable[[], bool],
+    audit: Audit = no_audit,
 ) -> None:
-    """Work until somebody asks to stop; an engine that falls is started again.
-
-    The records are read while the first engine starts: a site that was killed is back the sooner.
-    """
+    """Work until somebody asks to stop; an engine that falls is started again."""
     shield()
     identity = Identity.open(site.identity)
     with _alone(site.state), Journal.open(site.state) as journal:
         agent = SiteAgent(site.path, journal, seed, say, prepared=prepared)
-        vault = Vault(site.path, agent, identity, Release(journal), say)
-        wait, told = 0.0, False
-        while not stop():
-            running = engine_of(site, prepared).start(secrets_of(site))
-            began = time.monotonic()
-            try:
-                if not told:
-                    prepared.records(site)
-                    say(f"{site.name}: the agent is up; Ctrl-C stops it")
-                    told = True
-                _serve(vault, running, say, stop)
-            except BrokenLink as error:
-                say(f"the engine is gone ({error})")
-            except OutOfOrder as error:
-                say(f"hung up, and will try again: this site cannot write ({error})")
-            finally:
-                running.stop()
-            wait = 0.0 if time.monotonic() - began > STEADY else min(max(1.0, 2.0 * wait), LONGEST)
-            end = time.monotonic() + wait
-            while time.monotonic() < end and not stop():
-                time.sleep(min(LOOK, wait))
+        vault = Vault(site.path, agent, identity, Release(journal), say, audit)
+        audit("start", pid=os.getpid())
+        try:
+            with shown(vault.life, site.state / STATUS):
+                _keep_up(vault, site, prepared, stop)
+        finally:
+            audit("stop", dropped=vault.dropped)
 
 
-def _serve(vault: Vault, running: Running, say: Callable[[str], None], stop: Callable[[], bool]) -> None:
+def _keep_up(vault: Vault, site: Site, prepared: Prepared, stop: Callable[[], bool]) -> None:
+    """One engine after the other.
+
+    The records are read while the first one starts: a site that was killed is back the sooner.
+    """
+    wait, told = 0.0, False
+    while not stop():
+        running = engine_of(site, prepared).start(secrets_of(site))
+        began = time.monotonic()
+        try:
+            if not told:
+                prepared.dataset(site)
+                vault.say(f"{site.name}: the agent is up; Ctrl-C stops it")
+                told = True
+            _serve(vault, running, stop)
+        except BrokenLink as error:
+            vault.say(f"the engine is gone ({error}): starting it again")
+            vault.life.restarts += 1
+            vault.audit("engine restarted", reason=str(error))
+        except OutOfOrder as error:
+            vault.say(f"hung up, and will try again: this site cannot write ({error})")
+            vault.audit("out of order", reason=str(error))
+        finally:
+            vault.life.connected = None
+            running.stop()
+        wait = 0.0 if time.monotonic() - began > STEADY else min(max(1.0, 2.0 * wait), LONGEST)
+        end = time.monotonic() + wait
+        while time.monotonic() < end and not stop():
+            time.sleep(min(LOOK, wait))
+
+
+def _serve(vault: Vault, running: Running, stop: Callable[[], bool]) -> None:
     """Answer what comes over one link, until it breaks."""
-    heard = time.monotonic()
+    heard = alone = time.monotonic()
     while not stop():
         frame = running.link.receive(LOOK)
+        if vault.life.connected is None and time.monotonic() - alone > ALONE:
+            raise BrokenLink(f"not connected to the coordinator for {ALONE:g} s")
         if frame is None:
             if time.monotonic() - heard > SILENT:
                 raise BrokenLink(f"no sign of life for {SILENT:g} s")
             continue
-        heard = time.monotonic()
+        heard, vault.life.heartbeat = time.monotonic(), time.time()
         if frame.kind is Kind.MESSAGE:
             sealed = vault.answer(frame.data)
             if sealed is not None:
                 running.link.send(Frame(Kind.MESSAGE, HUB, sealed))
+            heard = time.monotonic()  # what came in the meantime waits in the link
         elif frame.kind in (Kind.UP, Kind.DOWN):
-            say("connected to the coordinator" if frame.kind is Kind.UP else "no longer connected to the coordinator")
+            alone = time.monotonic()
+            vault.connection(frame.kind is Kind.UP)
 
 
 def secrets_of(site: Site) -> dict[str, list[Path]]:
@@ -183,18 +272,23 @@ def engine_of(site: Site, prepared: Prepared) -> Engine:
     kit = read_kit(site.kit, site.name)
     check_address(kit, agreement.terms)
     limit = wire.HEADER_LIMIT + 1024 + agreement.zero.nbytes + OVERHEAD
-    return Engine(site.name, [HUB], kit.path, kit.address, limit, site.state / "engine.log")
+    return Engine(site.name, [HUB], kit.path, kit.address, limit, site.state / "engine.log", site.engine_user)
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """One agent for a site."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    with (folder / "agent.lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"an agent is at work in {folder} already") from None
+    with (folder / LOCK).open("a+") as file:
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    raise InputError(f"an agent is at work in {folder} already") from None
+                time.sleep(0.05)
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()

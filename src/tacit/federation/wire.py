@@ -52,6 +52,16 @@ def reply(data: bytes, limit: int) -> Reply:
     return found
 
 
+def kind_of(data: bytes) -> str:
+    """The kind that a message's header names; nothing where it cannot be read."""
+    start = len(MAGIC) + 4
+    size = int.from_bytes(data[len(MAGIC) : start], "big")
+    try:
+        return str(json.loads(data[start : start + min(size, HEADER_LIMIT)])["kind"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
 def digest(data: bytes) -> str:
     """SHA-256 of bytes."""
     return hashlib.sha256(data).hexdigest()

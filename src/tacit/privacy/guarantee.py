@@ -29,8 +29,8 @@ DOUBTS = {  # about the schema, the ledger over studies that a study is in, and 
     "from an old copy without a hand-over, and does not know.",
     "further": "What studies spent in another ledger: these records may have one beside the ledger of this study, and "
     "what both allow adds up.",
-    "engine": "Against those who use the federation's engine itself instead of its messages: the coordinator, the "
-    "other sites and the local users of a site's machine are trusted with its records (docs/howto/deployment.md).",
+    "carried": "When a site's messages went over the network, and how long they were: what carries them sees that, and "
+    "nothing of what is in them (docs/howto/deployment.md).",
 }
 
 

@@ -137,15 +137,35 @@ def append_bytes(path: Path, content: bytes, size: int, seen: int) -> None:
         if seen != size:
             os.ftruncate(handle, size)
         try:
-            written = 0
-            while written < len(content):
-                written += os.pwrite(handle, content[written:], size + written)
+            _write_at(handle, content, size)
             os.fsync(handle)
         except BaseException:
             os.ftruncate(handle, size)
             raise
     finally:
         os.close(handle)
+
+
+def add_lines(path: Path, content: bytes) -> None:
+    """Add whole lines to a file, which is made where it is not there; nobody waits for the disk.
+
+    Half a line, which a power cut or a full disk left, is cut off first: lines behind it could not be read.
+    """
+    handle = open_file(path, os.O_RDWR | os.O_CREAT)
+    try:
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":
+            size = path.read_bytes().rfind(b"\n") + 1
+            os.ftruncate(handle, size)
+        _write_at(handle, content, size)
+    finally:
+        os.close(handle)
+
+
+def _write_at(handle: int, content: bytes, place: int) -> None:
+    written = 0
+    while written < len(content):
+        written += os.pwrite(handle, content[written:], place + written)
 
 
 def flushed_size(path: Path) -> int:

@@ -17,9 +17,9 @@ from tacit.results.chain import Chain, head_elsewhere
 from tacit.results.files import (
     CHECKPOINT_FOLDER,
     LOCAL_FOLDER,
+    add_lines,
     make_file,
     make_folder,
-    open_file,
     read_arrays,
     to_json,
     write_text,
@@ -313,8 +313,7 @@ def _readable(path: Path) -> bool:
 
 def append_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Add rows to a file of JSON lines."""
-    with os.fdopen(open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "a", encoding="utf-8") as file:
-        file.writelines(to_json(row) + "\n" for row in rows)
+    add_lines(path, "".join(to_json(row) + "\n" for row in rows).encode())
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,8 +93,8 @@ class Signable:
         if not self.file.is_file():
             return []
         with self.file.open("rb") as file:
-            lines = [file.readline(LONGEST_LINE) for _ in range(MOST_LINES)]
-        return [_parsed(self.file, number, line) for number, line in enumerate(filter(None, lines), 1)]
+            lines = list(islice(iter(partial(file.readline, LONGEST_LINE), b""), MOST_LINES))
+        return [_parsed(self.file, number, line) for number, line in enumerate(lines, 1)]
 
     def at_the_end(self) -> list[Signature]:
         """The signatures of the last line, by whichever keys; what is not one of ours, or is false, is left out."""

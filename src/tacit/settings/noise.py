@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tacit.algorithms import ALGORITHMS
-from tacit.data import source_for
+from tacit.data import data_folder, source_for
 from tacit.errors import InputError
 from tacit.privacy.noise import HARDENED, SEEDED
 
@@ -23,11 +23,15 @@ def choose_noise(settings: Settings) -> Settings:
 
     Where nothing is said, records that are not published get the operating system's noise. A seed makes a simulation,
     and so do a published data set, a run without noise and mode paper, which have nothing to protect or promise.
+    Several `seeds` choose nothing: beside the operating system's noise they are refused. Files in the place of a
+    published data set's that are not its own are refused unless noise is said to be seeded.
     """
     if settings.noise == HARDENED and settings.seed != "auto":
         raise InputError(
             f"seed is {settings.seed}, but noise is hardened, which has no seed: leave one of them out; {SIMULATE}"
         )
+    if settings.noise != SEEDED and settings.seed == "auto" and _promises(settings):
+        _check_published(settings)
     noise = _by_default(settings) if settings.noise == "auto" else settings.noise
     if noise == SEEDED and settings.seed == "auto":
         settings = replace(settings, seed=FIRST_SEED)
@@ -35,9 +39,22 @@ def choose_noise(settings: Settings) -> Settings:
 
 
 def _by_default(settings: Settings) -> str:
-    seeded = settings.seed != "auto" or settings.seeds > 1
-    private = settings.mode == "certified" and min(settings.total_epsilon) < math.inf
-    return HARDENED if private and not seeded and not source_for(settings.data).published else SEEDED
+    hardened = _promises(settings) and settings.seed == "auto" and not source_for(settings.data).published
+    return HARDENED if hardened else SEEDED
+
+
+def _promises(settings: Settings) -> bool:
+    return settings.mode == "certified" and min(settings.total_epsilon) < math.inf
+
+
+def _check_published(settings: Settings) -> None:
+    """Refuse files that stand in for a published data set: their sizes and agents would be taken for public."""
+    source, folder = source_for(settings.data), data_folder(settings.data_dir)
+    if source.published and source.known is not None and not source.known(folder):
+        raise InputError(
+            f"the files of {settings.data} in {folder} are not the published ones that Tacit knows by their checksums, "
+            f"so their records count as private: {SIMULATE}; to protect records of your own, bring them as a table"
+        )
 
 
 def check_exact(settings: Settings) -> None:
@@ -57,7 +74,8 @@ def check_exact(settings: Settings) -> None:
         )
     if settings.seeds > 1:
         raise InputError(
-            f"seeds is {settings.seeds}, but hardened noise has no seeds: every run of it releases the data once more"
+            f"seeds is {settings.seeds}, but hardened noise has no seeds: every run of it releases the data once more; "
+            f"{SIMULATE}"
         )
 
 

@@ -279,7 +279,7 @@ class Settings:
     )
 
     seeds: int = setting(
-        1, integer(1, 10**6), "Engine", "number of noise seeds, run side by side; more than one make a simulation"
+        1, integer(1, 10**6), "Engine", "number of noise seeds, run side by side, where noise is seeded"
     )
     precision: str = setting(
         "float64", one_of("precision", lambda: ("float32", "float64")), "Engine", "float64 (reference) or float32"
@@ -323,9 +323,14 @@ class Settings:
         """What its run is called: the name it was given, that of its folder, or its data and algorithms."""
         return self.name or Path(self.out).name or f"{Path(self.data).stem}-{'-'.join(self.algorithm)}"
 
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        """The agents that records-max names, if it does."""
+        return tuple(self.records_max) if isinstance(self.records_max, Mapping) else ()
+
     def data_options(self, key: int | None = None) -> DataOptions:
         """The part the data layer asks for; `key`: the partition's, where it was drawn."""
-        names = [option.name for option in dataclasses.fields(DataOptions)]
+        names = [option.name for option in dataclasses.fields(DataOptions) if option.name != "one_owner"]
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
         if key is not None or self.partition_key == "auto":
             options["partition_key"] = key or 0

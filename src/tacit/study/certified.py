@@ -8,7 +8,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tacit.algorithms import ALGORITHMS
-from tacit.data import Facts, check_dealt_sizes, check_facts, declared_facts, load, load_unmapped, mapped, source_for
+from tacit.data import (
+    Facts,
+    check_dealt_sizes,
+    check_facts,
+    declared_facts,
+    load,
+    load_unmapped,
+    mapped,
+    source_for,
+    within_sizes,
+)
 from tacit.errors import InputError
 from tacit.privacy.composition import Cost, together
 from tacit.privacy.noise import HARDENED
@@ -89,13 +99,17 @@ def _too_many(settings: Settings, fewest: int) -> InputError:
 def complete(plan: Outline, dataset: Dataset | None = None, key: int | None = None) -> Study:
     """Read the records, or take those given, and refuse what contradicts what was declared.
 
+    Of a table, an agent's records beyond what was declared are left out.
+
     `key`: of who holds which private record (`drawn_key`). It goes with the study and not with its settings, which
     anybody may see.
     """
     options = plan.settings.data_options(key)
-    if dataset is None:
+    if dataset is None and plan.dataset is not None:
+        dataset = mapped(plan.dataset, options)
+    elif dataset is None:
         check_dealt_sizes(plan.facts, options)
-    dataset = dataset or (mapped(plan.dataset, options) if plan.dataset else load(options))
+        dataset = within_sizes(plan.facts, load(options))
     check_facts(plan.facts, dataset)
     settings = with_agents(plan.settings, dataset)
     settings = replace(settings, partition_key="auto") if settings.private else settings

@@ -127,10 +127,10 @@ def _values(name: str, given: Any) -> tuple[Any, ...]:
 
 def check_noise(asked: Mapping[str, Any], what: str) -> None:
     """Refuse many runs on private records where nothing says whether they are simulated or real."""
-    names = ("data", "mode", "total_epsilon", "noise", "seed", "seeds")
+    names = ("data", "mode", "total_epsilon", "noise", "seed")
     usual: dict[str, Any] = {name: FIELDS[name].default for name in names}
     chosen = usual | parse({name: asked[name] for name in names if name in asked})
-    said = (chosen["noise"], chosen["seed"], chosen["seeds"]) != ("auto", "auto", 1) or chosen["mode"] == "paper"
+    said = (chosen["noise"], chosen["seed"]) != ("auto", "auto") or chosen["mode"] == "paper"
     if said or source_for(chosen["data"]).published or min(chosen["total_epsilon"] or (1.0,)) == math.inf:
         return
     raise InputError(

@@ -65,7 +65,7 @@ def notes(comparisons: Sequence[Comparison], counts: Sequence[int], unit: str, h
     """What a reader has to know about the intervals."""
     if max(counts, default=0) < 2:
         advice = (
-            "hardened noise has no seeds; --seeds 5 simulates"
+            "hardened noise has no seeds; --seed 1 --seeds 5 simulates"
             if hardened
             else "sweep more of them"
             if unit == "partition_key"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from tacit.data import SOURCES
 from tacit.privacy.guarantee import guarantee
@@ -32,21 +33,16 @@ CONFUSION_LIMIT = 20  # classes; a larger table helps nobody
 
 def write_report(folder: RunFolder) -> None:
     """Make the page from the run folder alone; what is local-only goes into a page of its own, in its own folder."""
-    write_text(folder.report, render(folder, local=False))
     if folder.has_local:
         write_text(folder.local / folder.report.name, render(folder, local=True))
+    write_text(folder.report, render(folder, local=False))  # last: where it is, nothing is missing
 
 
 def render(folder: RunFolder, local: bool) -> str:
     """The page as text."""
-    from tacit.views.plots import figure, in_words  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
-    from tacit.views.style import to_svg  # noqa: PLC0415
-
     summary = folder.read_summary(local)
     headings, rows = result_table(summary["runs"])
-    environment = Environment(loader=PackageLoader("tacit.views"), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"epsilon": format_epsilon}
-    return environment.get_template("report.html").render(
+    return _page().render(
         name=summary["federation"]["title"] if "federation" in summary else folder.path.resolve().name,
         folder_name=folder.path.resolve().name,
         federation=summary.get("federation"),
@@ -62,12 +58,26 @@ def render(folder: RunFolder, local: bool) -> str:
         rows=rows,
         group_headings=GROUP_HEADINGS,
         groups=group_rows(summary["runs"]) if has_seeds(summary["runs"]) else [],
-        picture=to_svg(figure([folder], local), "Training, round by round", in_words([folder], local)),
+        picture=_picture(folder, local),
         evidence=_evidence(folder, "federation" in summary),
         privacy=_certified(folder, summary) if summary["mode"] == "certified" else _paper(folder, summary),
         quality=_quality(summary),
         config=_config(folder, local),
     )
+
+
+def _picture(folder: RunFolder, local: bool) -> str:
+    from tacit.views.plots import figure, in_words  # noqa: PLC0415  matplotlib takes its time, and most commands draw nothing
+    from tacit.views.style import to_svg  # noqa: PLC0415
+
+    return to_svg(figure([folder], local), "Training, round by round", in_words([folder], local))
+
+
+@cache
+def _page() -> Template:
+    environment = Environment(loader=PackageLoader("tacit.views"), autoescape=True, undefined=StrictUndefined)
+    environment.filters |= {"epsilon": format_epsilon}
+    return environment.get_template("report.html")
 
 
 def _certified(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation
@@ -115,5 +116,8 @@ def to_svg(drawn: Figure, title: str, description: str) -> str:
 def _svg(drawn: Figure) -> str:
     buffer = io.StringIO()
     with rc_context(STYLE):
-        drawn.savefig(buffer, format="svg", metadata={"Date": None})
+        canvas: Any = FigureCanvasSVG(drawn)
+        dpi = drawn.dpi
+        canvas.print_svg(buffer, metadata={"Date": None})  # savefig would draw it twice
+        drawn.dpi = dpi
     return re.sub(r"(\d\.\d\d)\d+", r"\1", buffer.getvalue())  # a hundredth of a point is enough

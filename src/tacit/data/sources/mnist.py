@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from tacit.data.assemble import Records, assemble
@@ -15,6 +16,7 @@ from tacit.data.mnist_files import (
     TEST_LABELS,
     TRAIN_IMAGES,
     TRAIN_LABELS,
+    is_canonical,
     variants,
 )
 from tacit.data.partition import split
@@ -49,6 +51,21 @@ def find_files(folder: Path) -> dict[str, Path]:
     )
 
 
+def is_known(folder: Path) -> bool:
+    """Whether the files are the published ones; where they are not complete, loading says so."""
+    try:
+        files = find_files(folder)
+    except InputError:
+        return True
+    return all(_is_known(path, name, path.stat().st_mtime_ns, path.stat().st_size) for name, path in files.items())
+
+
+@cache
+def _is_known(path: Path, name: str, changed: int, size: int) -> bool:
+    """Looked up once for every state of a file."""
+    return is_canonical(path, name)
+
+
 def _read(images: Path, labels: Path) -> Records:
     x, y = read_images(images), read_labels(labels)
     if len(x) != len(y):
@@ -73,6 +90,7 @@ SOURCES.register("mnist")(
             "eta": "nonsmooth",
         },
         find=lambda folder: find_files(folder)[TRAIN_IMAGES].parent,
+        known=is_known,
         fetch=fetch_mnist,
         published=True,
         image=(28, 28),

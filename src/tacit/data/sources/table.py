@@ -32,9 +32,10 @@ def load(options: DataOptions) -> Dataset:
         )
     width = len(schema.features) + options.intercept + schema.target.width
     room = room_for(options, table.most + (test_table.most if test_table else 0), width)
-    rows = Stream(table, schema, _wanted(table, schema, options), room)
+    rows = Stream(table, schema, _wanted(schema, options), room)
     if not (rows.rows or options.private):
-        raise InputError(f"no row of {table_name(options)} is a record: {'; '.join(rows.notes)}")
+        why = "; ".join(rows.notes) or "there is none below the header"
+        raise InputError(f"no row of {table_name(options)} is a record: {why}")
     units = None if schema.unit is None else Units(schema.unit, rows.units.names, rows.units.of)
     agents = _agents(rows, schema, units, options)
     agents, cut = (agents, []) if units is None else bound_units(agents, units)
@@ -52,8 +53,8 @@ def load(options: DataOptions) -> Dataset:
     )
 
 
-def _wanted(table: TableFiles, schema: Schema, options: DataOptions) -> Wanted:
-    owners = table.folder or schema.agent is not None
+def _wanted(schema: Schema, options: DataOptions) -> Wanted:
+    owners = names_agents(options, schema)
     held_out = [HOLD_OUT] if options.test_share else []
     dealt = [DEAL] if by_draws(options) and not owners else []
     return Wanted(
@@ -126,6 +127,6 @@ SOURCES.register("table")(
         origin="--data PATH --schema FILE",
         load=load,
         preset={"intercept": True},
-        takes=PARTITION_OPTIONS | {"schema", "test", "test_share"},
+        takes=PARTITION_OPTIONS | {"schema", "test", "test_share", "one_owner"},
     )
 )

@@ -37,9 +37,9 @@ _MEANING = {
     "ports": "listen on a TCP port",
 }
 _CHOICES = (
-    "run the site by its systemd unit, which gives the relay a system user of its own; allow user namespaces "
-    "(sysctl kernel.unprivileged_userns_clone or user.max_user_namespaces, an AppArmor profile on Ubuntu, "
-    "or the container's seccomp profile); or use Linux 5.13 or later with Landlock"
+    "allow user namespaces (sysctl kernel.unprivileged_userns_clone or user.max_user_namespaces, an AppArmor profile "
+    "on Ubuntu, or the container's seccomp profile); use Linux 5.13 or later with Landlock; elsewhere than on Linux, a "
+    "virtual machine with Linux"
 )
 
 

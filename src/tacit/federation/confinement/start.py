@@ -170,7 +170,7 @@ def _identity(user: str) -> tuple[int, int]:
     except KeyError:
         raise InputError(f"there is no system user '{user}': name one that this machine knows") from None
     if os.geteuid() not in (0, entry.pw_uid):
-        raise InputError(f"only root can start a program as user '{user}': use the systemd unit, or leave the user out")
+        raise InputError(f"only root can start a program as user '{user}': leave the user out")
     return entry.pw_uid, entry.pw_gid
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from tacit.federation.link import BrokenLink, Frame, Kind, Link
 from tacit.federation.nvflare.door import HUB, Door, configure
 
-WAITING = 1024  # frames on their way to the link; a peer that sends more is slowed down
+WAITING = 8  # frames on their way to the link; a peer that sends more is slowed down
 BEAT = 1.0  # seconds between two signs of life
 LISTEN_SECONDS = 20.0
 

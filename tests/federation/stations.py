@@ -1,0 +1,112 @@
+"""A federation with identities and kits, and engines that are small programs of the tests: they run confined."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tacit.federation import vault
+from tacit.federation.agreement import Prepared
+from tacit.federation.confinement import launch
+from tacit.federation.engine import Engine, Running
+from tacit.federation.identity import Identity
+from tacit.federation.kits import provision
+from tacit.federation.link import pair
+from tacit.federation.local_cluster import free_port
+from tacit.federation.logs import Audit, no_audit
+from tests.federation.helpers import SITES, Federation, make_federation
+
+HEAD = """
+import socket, sys, time
+from tacit.federation.link import Frame, Kind, Link
+link = Link(socket.socket(fileno=int(sys.argv[1])), 1 << 20)
+say = lambda kind, peer="": link.send(Frame(kind, peer))
+"""
+HANGS = HEAD + "time.sleep(600)"
+FALLS = HEAD + "time.sleep(0.1)"
+NEVER_CONNECTS = HEAD + "while True: say(Kind.BEAT); time.sleep(0.1)"
+CONNECTS = HEAD + "say(Kind.UP, 'server')\nwhile True: say(Kind.BEAT); time.sleep(0.1)"
+LISTENS_AND_HANGS = HEAD + "say(Kind.LISTENING)\ntime.sleep(600)"
+
+
+@dataclass(frozen=True)
+class Other(Engine):
+    """An engine whose program is another."""
+
+    code: str = HANGS
+
+    def start(self, secrets: Mapping[str, Sequence[Path]]) -> Running:
+        self.try_barriers(secrets).require()
+        link, theirs = pair(self.limit)
+        with theirs:
+            command = [sys.executable, "-c", self.code, str(theirs.fileno())]
+            process = launch(command, fds=[theirs.fileno()], log=self.log)
+        return Running(link, process)
+
+
+def whole_federation(root: Path) -> tuple[Federation, Identity]:
+    """Sites with identities and kits; and the coordinator's identity."""
+    ids = root / "ids"
+    ids.mkdir()
+    made = {name: Identity.create(ids / name) for name in ("coordinator", *SITES)}
+    public = {name: str(one.public) for name, one in made.items()}
+    own = public.pop("coordinator")
+    terms = {"coordinator": {"identity": own}, "identities": public, "server": {"port": free_port()}}
+    federation = make_federation(root / "federation", terms)
+    provision(federation.terms, root / "kits")
+    for site in SITES:
+        federation.change(site, {"kit": str(root / "kits" / site)})
+        shutil.copy(ids / site, federation.root / site / "identity.key")
+    return federation, made["coordinator"]
+
+
+@dataclass
+class AtWork:
+    """A vault at work in a thread."""
+
+    federation: Federation
+    said: list[str] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def until(self, true: Callable[[], bool], seconds: float = 20.0) -> None:
+        end = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < end, self.said
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def vault_with(
+    federation: Federation, code: str, monkeypatch: pytest.MonkeyPatch, audit: Audit = no_audit
+) -> Iterator[AtWork]:
+    """The vault of north, with an engine of this program."""
+    site = federation.site("north")
+    prepared = Prepared()
+    engine = vault.engine_of(site, prepared)
+    monkeypatch.setattr(vault, "engine_of", lambda site, prepared: Other(**vars(engine), code=code))
+    monkeypatch.setattr(vault, "shield", lambda: None)  # it would be for the tests' process, and for good
+    found = AtWork(federation)
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            vault.run_vault(site, prepared, 7, found.said.append, found.ended.is_set, audit)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield found
+    finally:
+        found.ended.set()
+        thread.join(30.0)
+    assert not errors and not thread.is_alive(), errors

@@ -1,0 +1,121 @@
+"""A kit opens a connection and nothing else: anything more in it is refused, and a renewed one is the only one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import InputError
+from tacit.federation.kits import ADDRESS, CA, CERTIFICATE, FILES, HUB, KEY, check_address, issued, provision, read_kit
+from tacit.federation.terms import read_terms
+from tests.federation.helpers import write_terms
+
+
+@pytest.fixture
+def kits(tmp_path: Path) -> Path:
+    provision(read_terms(write_terms(tmp_path)), tmp_path / "kits")
+    return tmp_path / "kits"
+
+
+def code(kit: Path) -> None:
+    """What ran code at the start of NVFlare's client."""
+    (kit / "log_config.json").write_text('{"handlers": {"x": {"()": "subprocess.check_output", "args": ["id"]}}}')
+
+
+def folder(kit: Path) -> None:
+    (kit / "local").mkdir()
+    code(kit / "local")
+
+
+def link_to_a_secret(kit: Path) -> None:
+    (kit / CA).unlink()
+    (kit / CA).symlink_to(kit.parent.parent / "federation.toml")
+
+
+def link_to_a_folder(kit: Path) -> None:
+    (kit / "startup").symlink_to(kit.parent)
+
+
+def pipe(kit: Path) -> None:
+    (kit / CA).unlink()
+    os.mkfifo(kit / CA)
+
+
+def hidden(kit: Path) -> None:
+    (kit / ".env").write_text("PYTHONSTARTUP=x")
+
+
+def module(kit: Path) -> None:
+    (kit / "sitecustomize.py").write_text("raise SystemExit")
+
+
+def other_key(kit: Path) -> None:
+    shutil.copy(kit.parent / "south" / KEY, kit / KEY)
+
+
+def other_authority(kit: Path) -> None:
+    provision(read_terms(kit.parent.parent / "federation.toml"), kit.parent.parent / "foreign")
+    shutil.copy(kit.parent.parent / "foreign" / "north" / CA, kit / CA)
+
+
+def other_site(kit: Path) -> None:
+    for name in FILES:
+        shutil.copy(kit.parent / "south" / name, kit / name)
+
+
+def no_certificate(kit: Path) -> None:
+    (kit / CERTIFICATE).write_text("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n")
+
+
+def no_address(kit: Path) -> None:
+    (kit / ADDRESS).write_text(json.dumps({"host": "localhost", "port": {"()": "os.system"}}))
+
+
+HARM: list[tuple[Callable[[Path], None], str]] = [
+    (code, "has log_config.json, which no kit has"),
+    (folder, "has local, which no kit has"),
+    (link_to_a_secret, "not a plain file"),
+    (link_to_a_folder, "has startup, which no kit has"),
+    (pipe, "not a plain file"),
+    (hidden, "has .env, which no kit has"),
+    (module, "has sitecustomize.py, which no kit has"),
+    (other_key, "is not the key of"),
+    (other_authority, "was not issued by the authority"),
+    (other_site, "is the kit of south, and not of north"),
+    (no_certificate, "is damaged"),
+    (no_address, "is damaged"),
+]
+
+
+@pytest.mark.parametrize(("harm", "said"), HARM, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_kit_is_four_files_of_its_owner_and_no_more(kits: Path, harm: Callable[[Path], None], said: str) -> None:
+    assert read_kit(kits / "north", "north").owner == "north"
+    harm(kits / "north")
+    with pytest.raises(InputError, match=said):
+        read_kit(kits / "north", "north")
+
+
+def test_kits_are_for_their_owners_alone(kits: Path) -> None:
+    for path in [kits, *kits.rglob("*")]:
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_kit_of_another_address_is_refused(kits: Path, tmp_path: Path) -> None:
+    terms = read_terms(write_terms(tmp_path / "other", {"server": {"host": "elsewhere"}}))
+    with pytest.raises(InputError, match="a change of the address needs renewed kits"):
+        check_address(read_kit(kits / "north"), terms)
+
+
+def test_only_the_last_kit_counts(kits: Path, tmp_path: Path) -> None:
+    before, kept = issued(kits), {name: (kits / name / CERTIFICATE).read_bytes() for name in ("north", "south", HUB)}
+    provision(read_terms(tmp_path / "federation.toml"), kits, ["north"])
+    after = issued(kits)
+    assert after.pop("north") != before.pop("north") and after == before
+    now = {name: (kits / name / CERTIFICATE).read_bytes() for name in kept}
+    assert [name for name in kept if now[name] != kept[name]] == ["north"]
+    read_kit(kits / "north", "north")

@@ -1,0 +1,91 @@
+"""A federation in real processes, as those who run it see it: status, health, audit, log, a killed agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tacit.dashboard.vitals import RunWatch, SiteWatch
+from tacit.federation.local_cluster import LocalFederation, free_port, local_federation, start_tacit
+from tacit.federation.site_status import site_status
+from tests.federation.test_logs import Syslog
+
+pytestmark = pytest.mark.federation
+
+SITES = {"north": 30_000, "south": 30_000}
+STUDY = {"features": "none", "algorithm": "objp", "rounds": 2000, "total_epsilon": 3.0}
+RUNNING = {"quorum": 1, "answer_seconds": 5}
+
+
+def until(demo: LocalFederation, true: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, [path.read_text() for path in demo.root.glob("*.txt")]
+        time.sleep(0.05)
+
+
+def asked(address: str) -> tuple[int, str]:
+    """What a server says; 0 where there is none yet."""
+    try:
+        with urllib.request.urlopen(address, timeout=5) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, ""
+    except OSError:
+        return 0, ""
+
+
+def test_people_can_see_how_it_is(tmp_path: Path) -> None:
+    os.chmod(tmp_path, 0o700)  # noqa: PTH101
+    syslog, log = Syslog(tmp_path / "log"), tmp_path / "north.log"
+    with local_federation(tmp_path / "all", "mnist14", SITES, STUDY, RUNNING, patience=60.0) as demo:
+        demo.root.mkdir()
+        demo.prepare()
+        words = ("federation", "site", "start", str(demo.site("north")), "--seeded", "7")
+        demo.agents["north"] = start_tacit(
+            demo.root / "north.txt", *words, "--log", str(log), "--audit", f"syslog:{syslog.path}"
+        )
+        demo.start_agent("south")
+        demo.start_coordinator()
+        demo.wait(3)
+        until(demo, lambda: site_status(demo.site("north"))["rounds_answered"] > 0)
+        found = site_status(demo.site("north"))
+        assert found["connected"] and found["running"] and found["pid"] == demo.agents["north"].pid
+        assert found["last_heartbeat"] and found["last_answer"] and found["study_at_work"] == "local"
+        assert found["budget_left"] == pytest.approx(7.0, abs=0.01)
+        assert SiteWatch(demo.site("north")).vitals().health["ok"]
+        address = f"127.0.0.1:{free_port()}"
+        demo.agents["page"] = start_tacit(
+            demo.root / "page.txt", "federation", "serve", str(demo.run), "--listen", address
+        )
+        until(demo, lambda: asked(f"http://{address}/health")[0] == 200)
+        status, text = asked(f"http://{address}/metrics")
+        assert status == 200 and "tacit_coordinator_sites_connected 2\n" in text
+        assert asked(f"http://{address}/api/now")[0] == 401
+
+        demo.agents["north"].send_signal(signal.SIGKILL)
+        demo.agents["north"].wait()
+        assert not site_status(demo.site("north"))["connected"], "at once: the lock goes with the process"
+        assert SiteWatch(demo.site("north")).vitals().health["reason"] == "the agent is not running"
+        until(demo, lambda: RunWatch(demo.run).vitals().health["sites_connected"] == 1)
+        demo.start_agent("north")
+        until(demo, lambda: bool(site_status(demo.site("north"))["connected"]))
+        until(demo, lambda: RunWatch(demo.run).vitals().health["sites_connected"] == 2)
+    lines = syslog.lines()
+    syslog.socket.close()
+    assert [line["event"] for line in lines[:4]] == ["start", "connected", "invitation", "departure"]
+    assert {line["party"] for line in lines} == {"north"}
+    assert any(line["event"] == "departure" and line.get("round") == 1 for line in lines)
+    assert "INFO connected to the coordinator" in log.read_text()
+    assert (demo.root / "north.txt").read_text().count("connected to the coordinator") <= 2  # of the second start alone
+    status = json.loads((demo.run / "checkpoint" / "status.json").read_text())
+    assert status["dropped"] == 0 and status["restarts"] == 0

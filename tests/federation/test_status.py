@@ -1,0 +1,135 @@
+"""The status file is private, whole and cheap; a process that is dead or frozen is not connected."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tacit.federation import status
+from tacit.federation.site_status import site_status
+from tacit.federation.status import LOCK, STATUS, RunLife, SiteLife, look, shown
+from tacit.results.locks import is_locked
+from tests.federation.helpers import Federation
+from tests.federation.stations import CONNECTS, vault_with, whole_federation
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """The lock of a process at work."""
+    with (folder / LOCK).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def test_the_file_is_private_and_follows_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "PERIOD", 0.01)
+    life = SiteLife()
+    with held(tmp_path), shown(life, tmp_path / STATUS):
+        assert (tmp_path / STATUS).stat().st_mode & 0o777 == 0o600
+        seen = look(tmp_path, LOCK)
+        assert seen.running and not seen.connected and seen.life["pid"] == os.getpid()
+        life.connected, life.rounds = time.time(), 3
+        end = time.monotonic() + 5.0
+        while not look(tmp_path, LOCK).connected:
+            assert time.monotonic() < end
+        assert look(tmp_path, LOCK).count("rounds") == 3
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "PERIOD", 0.0005)
+    life = RunLife()
+    with held(tmp_path), shown(life, tmp_path / STATUS):
+        for number in range(1500):
+            life.sites[f"site-{number % 40}"] = time.time()
+            life.sites.pop(f"site-{(number + 20) % 40}", None)
+            assert look(tmp_path, LOCK).running
+
+
+def test_it_is_written_at_most_once_a_second(tmp_path: Path) -> None:
+    life, written = SiteLife(), set()
+    with shown(life, tmp_path / STATUS):
+        end = time.monotonic() + 1.3
+        while time.monotonic() < end:
+            life.rounds += 1
+            written.add(json.loads((tmp_path / STATUS).read_text())["written"])
+            time.sleep(0.01)
+    assert len(written) <= 2
+
+
+def test_a_full_disk_costs_the_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "PERIOD", 0.01)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with shown(SiteLife(), tmp_path / STATUS):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", full)
+            time.sleep(0.05)
+        assert any(thread.name == "status" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("how", ["dead", "frozen", "nobody", "damaged"])
+def test_a_process_that_is_not_there_is_not_connected(federation: Federation, how: str) -> None:
+    state = federation.site("north").state
+    state.mkdir(mode=0o700)
+    life = SiteLife(connected=time.time(), heartbeat=time.time(), study="tiny")
+    with held(state), shown(life, state / STATUS):
+        assert site_status(federation.file("north"))["connected"] is True
+    if how == "damaged":
+        (state / STATUS).write_text('{"pid": 1, "wri')
+    if how == "nobody":
+        (state / STATUS).unlink()
+    if how == "frozen":
+        old = json.loads((state / STATUS).read_text()) | {"written": time.time() - 60}
+        (state / STATUS).write_text(json.dumps(old))
+        with held(state):
+            found = site_status(federation.file("north"))
+    else:
+        found = site_status(federation.file("north"))
+    assert (found["running"], found["connected"], found["connected_since"], found["pid"]) == (False, False, None, None)
+    assert found["study_at_work"] == ""
+    assert bool(found["last_heartbeat"]) == (how in ("dead", "frozen"))
+    assert found["budget_left"] == pytest.approx(3.0)
+
+
+def test_a_vaults_status_says_that_it_is_connected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    federation, _ = whole_federation(tmp_path)
+    with vault_with(federation, CONNECTS, monkeypatch) as found:
+        found.until(lambda: site_status(federation.file("north"))["connected"])
+        now = site_status(federation.file("north"))
+        assert now["pid"] == os.getpid() and now["last_heartbeat"] and now["last_answer"] is None
+        state = federation.site("north").state
+        assert (state / STATUS).stat().st_mode & 0o777 == 0o600
+    assert not site_status(federation.file("north"))["running"]
+
+
+def test_looking_never_keeps_an_agent_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody asks for the lock without an end while an agent starts."""
+    federation, _ = whole_federation(tmp_path)
+    state = federation.site("north").state
+    state.mkdir(mode=0o700)
+    (state / LOCK).touch()
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            is_locked(state / LOCK)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        with vault_with(federation, CONNECTS, monkeypatch) as found:
+            found.until(lambda: "connected to the coordinator" in found.said)
+    finally:
+        ended.set()
+        asking.join()

@@ -1,0 +1,96 @@
+"""An engine that hangs, falls, never listens or never connects is started again, and somebody hears of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tacit.federation import conductor, engine, vault
+from tacit.federation.conductor import Conductor
+from tacit.federation.coordinator import STOPPED
+from tacit.federation.engine import hub_address
+from tacit.federation.kits import HUB
+from tacit.federation.site_status import site_status
+from tests.federation.stations import (
+    FALLS,
+    HANGS,
+    HEAD,
+    LISTENS_AND_HANGS,
+    NEVER_CONNECTS,
+    Other,
+    vault_with,
+    whole_federation,
+)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that hangs is not asked to end for long."""
+    monkeypatch.setattr(engine, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(conductor, "shield", lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("code", "limit", "words"),
+    [
+        (HANGS, "SILENT", "no sign of life for 0.3 s"),
+        (NEVER_CONNECTS, "ALONE", "not connected to the coordinator for 0.3 s"),
+        (FALLS, None, "the other end has hung up"),
+    ],
+)
+def test_a_site_starts_a_bad_engine_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, limit: str | None, words: str
+) -> None:
+    federation, _ = whole_federation(tmp_path)
+    if limit is not None:
+        monkeypatch.setattr(vault, limit, 0.3)
+    with vault_with(federation, code, monkeypatch) as found:
+        found.until(lambda: f"the engine is gone ({words}): starting it again" in found.said)
+        found.until(lambda: site_status(federation.file("north"))["engine_restarts"] >= 1)
+        assert not site_status(federation.file("north"))["connected"]
+    assert found.said[0] == "north: the agent is up; Ctrl-C stops it"
+
+
+def test_an_engine_cannot_fill_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may say that it connects and disconnects as often as it likes."""
+    federation, _ = whole_federation(tmp_path)
+    noted: list[str] = []
+
+    def note(event: str, /, **facts: object) -> None:
+        noted.append(event)
+
+    flaps = HEAD + "for i in range(2001): say(Kind.DOWN if i % 2 else Kind.UP, 'server')\n"
+    with vault_with(federation, flaps + "while True: say(Kind.BEAT); time.sleep(0.1)", monkeypatch, note) as found:
+        found.until(lambda: site_status(federation.file("north"))["connected"])
+    assert sum("connected" in line for line in found.said) <= 21
+    assert noted.count("connected") + noted.count("disconnected") <= 21
+
+
+@pytest.mark.parametrize(
+    ("code", "limit", "words"),
+    [
+        (HANGS, "LISTEN_SECONDS", "after 0.3 s"),
+        (LISTENS_AND_HANGS, "SILENT", "no sign of life for 0.3 s"),
+        (FALLS, None, "the other end has hung up"),
+    ],
+)
+def test_a_coordinator_starts_a_bad_hub_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, limit: str | None, words: str
+) -> None:
+    federation, identity = whole_federation(tmp_path)
+    if limit is not None:
+        monkeypatch.setattr(conductor, limit, 0.3)
+    terms, said = federation.terms, list[str]()
+    address = hub_address(terms.host, terms.port)
+    hub = Other(HUB, [], tmp_path / "kits" / HUB, address, 1 << 20, tmp_path / "hub.log", code=code)
+    study = Conductor(
+        terms, hub, identity, federation.coordinator(), said.append, lambda: len(_gone(said)) >= 2, lambda line: None
+    )
+    assert study.run() == STOPPED
+    assert len(_gone(said)) == 2 and all(words in line for line in _gone(said))
+    assert study.life.restarts == 2
+
+
+def _gone(said: list[str]) -> list[str]:
+    return [line for line in said if line.startswith("the engine is gone") and line.endswith("starting it again")]
