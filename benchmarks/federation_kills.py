@@ -100,7 +100,7 @@ class Accidents(Watched):
             self.check_time()
             if self.command("coordinator").poll() == 0:
                 break
-            stuck = time.monotonic() - since > STUCK
+            stuck = done < ROUNDS and time.monotonic() - since > STUCK
             for party in PARTIES:
                 command = self.command(party)
                 if stuck and party != "coordinator":
