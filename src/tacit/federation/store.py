@@ -47,7 +47,7 @@ class Store:
         """
         with self._lock:
             (level,) = self.connection.execute("pragma synchronous").fetchone()
-            self._set("off", BRIEFLY)
+            self._set("normal", BRIEFLY)  # in a write-ahead log: no flush at a commit, and flushes around a checkpoint
             try:
                 with self.alone():
                     yield
