@@ -43,7 +43,7 @@ from tests.federation.helpers import LIMIT, Federation, Local, check_like_replay
 from tests.results.disk import DATA, LOST, Disk
 
 SITES, ROUNDS = ("north", "south"), 2
-SPREAD = 9  # of the failing operations every so many are tried, unless all are asked for
+SPREAD = 15  # of the failing operations every so many are tried, unless all are asked for
 Left = dict[str, list[bytes]]  # what left every site
 
 

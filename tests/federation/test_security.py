@@ -432,6 +432,15 @@ def test_a_site_listens_nowhere_and_its_vault_has_no_network(study: Tables) -> N
     assert sockets_of(study.coordinator.pid) == []
 
 
+def test_what_holds_secrets_leaves_no_core_and_cannot_be_traced(study: Tables) -> None:
+    """Such a process belongs to root in /proc, whoever started it, and its user cannot open its memory."""
+    assert study.coordinator is not None
+    for pid in (study.agents["north"].pid, study.coordinator.pid):
+        (limit,) = [line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if "core file size" in line]
+        assert limit.split()[4:6] == ["0", "0"]
+        assert Path(f"/proc/{pid}/mem").stat().st_uid == 0
+
+
 def test_the_engine_gets_nothing_of_the_environment(study: Tables) -> None:
     assert study.coordinator is not None
     for process in (study.coordinator, study.agents["north"]):
