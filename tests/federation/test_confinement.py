@@ -678,6 +678,20 @@ def test_the_filter_of_each_machine(machine: str) -> None:
 # A real program
 
 
+@pytest.mark.parametrize("without", [(), ("namespaces",)])
+def test_packages_are_found_wherever_they_are(tmp_path: Path, without: tuple[str, ...]) -> None:
+    """As where Tacit is installed from a checkout: Python lists the folder, and reads the package in it alone."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:  # a confined program has a /tmp of its own
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "ours").mkdir()
+        (folder / "ours" / "__init__.py").write_text("where = 'outside'")
+        (folder / "theirs.py").write_text("where = 'secret'")
+        code = "import ours; print(ours.where)\ntry:\n    import theirs\nexcept Exception as e:\n    print('shut')"
+        given = {"environment": {"PYTHONPATH": str(folder)}, "readable": [folder / "ours"], "_without": without}
+        assert run(code, tmp_path, **given) == (0, "outside\nshut\n")
+
+
 @pytest.mark.federation
 def test_the_engine_runs_inside(tmp_path: Path) -> None:
     """NVFlare's cells with gRPC import, and a connection reaches a server."""

@@ -17,7 +17,7 @@ from tests.cli.helpers import COMMAND, environment
 
 pytestmark = pytest.mark.federation
 
-ROUNDS = 24
+ROUNDS = 18
 
 
 @pytest.fixture(scope="module")

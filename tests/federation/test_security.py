@@ -280,7 +280,7 @@ def test_a_flood_costs_neither_memory_nor_rounds(study: Tables) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_giant_message_costs_the_hub_no_memory(study: Tables, packed: bool) -> None:
-    """1.5 GB, and 50 MB that are 50 kB while they travel."""
+    """Half a gigabyte, and 50 MB that are 50 kB while they travel."""
     assert study.coordinator is not None
     import grpc
 
@@ -288,7 +288,7 @@ def test_a_giant_message_costs_the_hub_no_memory(study: Tables, packed: bool) ->
     south = Client(study.address, study.kits / "south", grpc.Compression.Gzip if packed else None)
     south.send(hello("south"))
     until(lambda: south.name, what="the handshake")
-    south.send(giant("south", "server", 50_000_000 if packed else 1_500_000_000))
+    south.send(giant("south", "server", 50_000_000 if packed else 500_000_000))
     until(lambda: not south.open, 30.0, "the end of the connection")
     south.close()
     USED["south"] = time.monotonic()

@@ -223,6 +223,8 @@ def _grants(order: Order, paths: tuple[str, ...]) -> list[tuple[str, int]]:
     """Rights on files: read what is given, run the program and nothing else, write to a private /tmp."""
     program = os.path.realpath(order.command[0])
     grants = [(path, landlock.READ) for path in paths]
+    packages = order.environment.get("PYTHONPATH", "").split(os.pathsep)  # whose names Python lists
+    grants += [(path, landlock.READ_DIR) for path in packages if path]
     grants += [(path, landlock.EXECUTE | landlock.READ_FILE) for path in (program, _interpreter(program)) if path]
     grants += [(path, landlock.READ_FILE | landlock.WRITE_FILE) for path in root.DEVICES]
     if "namespaces" in order.mechanisms:
