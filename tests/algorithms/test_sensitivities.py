@@ -42,7 +42,7 @@ from tacit.types import Array, Shard
 J, K, RECORDS = 3, 3, 20
 ONE = np.ones(1)
 seeds = given(seed=st.integers(0, 2**32 - 1))
-often, seldom = settings(max_examples=100, deadline=None), settings(max_examples=40, deadline=None)
+often, seldom = settings(max_examples=60, deadline=None), settings(max_examples=40, deadline=None)
 
 
 class Neighbours(NamedTuple):

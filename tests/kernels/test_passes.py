@@ -94,7 +94,7 @@ def test_it_agrees(instructions: int, dtype: str, loss: str, kind: str, density:
     n=st.integers(1, 70), J=st.integers(1, 40), R=st.integers(1, 6), K=st.integers(1, 20), seed=st.integers(0, 2**32),
     density=st.floats(0.0, 1.0), loss=st.sampled_from(["softmax", "squared"]), size=st.floats(0.0, 1e4),
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_it_agrees_for_any_shape(
     n: int, J: int, R: int, K: int, seed: int, density: float, loss: str, size: float
 ) -> None:

@@ -49,7 +49,7 @@ def neighbours(base: Shard, first: Shard, second: Shard, adjacency: str) -> tupl
     return joined(base, first), other
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(
     st.integers(0, 10**6),
     st.sampled_from(sorted(LOSSES)),
@@ -195,7 +195,7 @@ def hardened(l2: float, l1: float = math.inf, most: int = 100) -> HardenedReleas
     return HardenedRelease(ClipGradients(np.array([l2]), np.array([l1])), Calibrated("gaussian", (NON_PRIVATE,)), most)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 10**6),
     st.sampled_from(sorted(LOSSES)),
