@@ -100,7 +100,7 @@ def request(out: Path | None) -> None:
     """Ask for a ledger over studies that is at home on another machine: the first step of a move.
 
     The request names this machine and its key, and is no secret. 'tacit ledger hand-over' on the old machine takes it,
-    and then nobody but this machine can adopt the ledger.
+    and then only this machine can adopt the ledger.
 
     \b
     Examples:

@@ -206,7 +206,7 @@ class Coordinator:
             raise InputError(f"the study cannot run, {self.quorum} sites must take part: {reasons}")
 
     def _joined(self, exchange: Exchange, ready: Sequence[str]) -> list[str]:
-        """The ready sites and those that have become ready; whoever else is there is invited."""
+        """The ready sites, and those that have become ready; every other connected site is invited."""
         present = exchange.present()
         going = {site for site in ready if site in present and present[site] == self.asked[site]}
         for site in ready:

@@ -196,7 +196,8 @@ class Signable:
         if len(hashes) <= count:
             raise InputError(
                 f"{self.chain.path} has {len(hashes) - 1} lines, and this machine has verified or countersigned "
-                f"{count} of it before ({self.memory}): its tail was cut off, or it is an old copy, whoever signed it"
+                f"{count} of it before ({self.memory}): its tail was cut off, or it is an old copy, even if its "
+                "signature is valid"
             )
         if hashes[count] != head:
             raise InputError(
