@@ -1,4 +1,4 @@
-"""The compiled part of Tacit: C functions in a shared library, of which Python knows nothing.
+"""The compiled part of Taciturn: C functions in a shared library, of which Python knows nothing.
 
 `optional`: where there is no C compiler, or one that lacks GCC's vector types, the package installs without it, and
 everything runs on numpy.
@@ -6,12 +6,12 @@ everything runs on numpy.
 
 from setuptools import Extension, setup
 
-KERNELS = "src/tacit/kernels"
+KERNELS = "src/taciturn/kernels"
 
 setup(
     ext_modules=[
         Extension(
-            "tacit.kernels._compiled",
+            "taciturn.kernels._compiled",
             sources=[f"{KERNELS}/{name}.c" for name in ("rows", "noise", "pack")],
             depends=[f"{KERNELS}/{name}.h" for name in ("rows", "rows_both", "rows_pass")],
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-strict-aliasing", "-g0"],

@@ -92,15 +92,15 @@ def train(folder: Path, words: list[str]) -> None:
         print(f"{folder} has ended", flush=True)
         return
     began = time.perf_counter()
-    tacit(["resume", str(folder)] if folder.exists() else words)
+    taciturn(["resume", str(folder)] if folder.exists() else words)
     print(f"{folder}: {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def tacit(words: list[str], quiet: bool = False) -> str:
+def taciturn(words: list[str], quiet: bool = False) -> str:
     """Run a command, and say which; quiet: what it prints is for us."""
-    print(f"$ tacit {' '.join(words)}", flush=True)
+    print(f"$ taciturn {' '.join(words)}", flush=True)
     done = subprocess.run(
-        [sys.executable, "-m", "tacit", *words], stdout=subprocess.PIPE if quiet else None, text=True, check=True
+        [sys.executable, "-m", "taciturn", *words], stdout=subprocess.PIPE if quiet else None, text=True, check=True
     )
     return done.stdout or ""
 
@@ -108,10 +108,10 @@ def tacit(words: list[str], quiet: bool = False) -> str:
 def write(put: Places, studies: list[list[str]]) -> None:
     """The page, the picture and the numbers, from the studies' run folders."""
     compare = ["compare", *(words[-1] for words in studies), "--ranked"]
-    table = tacit([*compare, "--markdown", "--out", str(put.picture)], quiet=True)
-    found: dict[str, Any] = json.loads(tacit([*compare, "--json"], quiet=True))
+    table = taciturn([*compare, "--markdown", "--out", str(put.picture)], quiet=True)
+    found: dict[str, Any] = json.loads(taciturn([*compare, "--json"], quiet=True))
     typed = [*studies, [*compare, "--markdown", "--out", put.picture.name]]
-    lines = [f"tacit {' '.join(words)}" for words in typed]
+    lines = [f"taciturn {' '.join(words)}" for words in typed]
     put.page.write_text(PAGE.format(table=table.strip(), commands="\n".join(lines)), encoding="utf-8")
     what = "private algorithms on mnist14, 10 agents, total epsilon 1, delta 1e-6, the planner's own values"
     result = {"what": what, "commands": lines, "ranking": found["ranking"]}

@@ -1,4 +1,4 @@
-"""What attacks prove about the releases of one round at claim 1: `tacit audit` over its whole grid.
+"""What attacks prove about the releases of one round at claim 1: `taciturn audit` over its whole grid.
 
     python -m benchmarks.audit
 
@@ -14,10 +14,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tacit.audit import Claim, audit
-from tacit.privacy.mechanisms.calibrated import MECHANISMS
-from tacit.privacy.noise import SOURCES
-from tacit.privacy.sensitivity import ADJACENCIES
+from taciturn.audit import Claim, audit
+from taciturn.privacy.mechanisms import MECHANISMS
+from taciturn.privacy.noise import SOURCES
+from taciturn.privacy.sensitivity import ADJACENCIES
 
 RELEASES, CONFIDENCE, SEED = 200_000, 0.999, 1
 UPDATES = (1, 10)
@@ -73,7 +73,7 @@ def main() -> None:
         print(*name, claim.noise, f"delta {claim.delta:g}:", f"{found.epsilon_lower:.3f}", flush=True)
     certified = [row["epsilon_lower"] for row in rows if row["mode"] == "certified"]
     result = {
-        "what": f"epsilon of one round's releases is at least this, at claim 1 (tacit audit, seed {SEED})",
+        "what": f"epsilon of one round's releases is at least this, at claim 1 (taciturn audit, seed {SEED})",
         "largest_certified": max(certified),
         "smallest_paper": min(row["epsilon_lower"] for row in rows if row["mode"] == "paper"),
         "audits": rows,

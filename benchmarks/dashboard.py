@@ -1,4 +1,4 @@
-"""How fast `tacit dashboard` is with 200 runs of 20,000 rounds, in a real browser.
+"""How fast `taciturn dashboard` is with 200 runs of 20,000 rounds, in a real browser.
 
     python -m benchmarks.dashboard            measures, and writes benchmarks/results/dashboard.json
     python -m benchmarks.dashboard picture    makes docs/images/dashboard.png
@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-import tacit
-from tacit.results.files import to_json
+import taciturn
+from taciturn.core.storage import to_json
 
 RESULTS = Path(__file__).parent / "results" / "dashboard.json"
 PICTURE = Path("docs/images/dashboard.png")
@@ -63,7 +63,7 @@ PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 def make_runs(folder: Path) -> None:
     """200 run folders in the real format."""
-    first = tacit.run(**CLINICS, total_epsilon=1, rounds=2, out=folder / "run-000").path
+    first = taciturn.run(**CLINICS, total_epsilon=1, rounds=2, out=folder / "run-000").path
     for name in ("config.toml", "summary.json", "local-only/summary.json"):
         text = (first / name).read_text()
         (first / name).write_text(
@@ -105,7 +105,7 @@ def _metrics(folder: Path, seed: int) -> tuple[Path, Path]:
 @contextmanager
 def dashboard(folder: Path) -> Iterator[str]:
     """A dashboard that has just started, at this address."""
-    command = [sys.executable, "-m", "tacit", "dashboard", folder.name, "--no-open", "--port", "0"]
+    command = [sys.executable, "-m", "taciturn", "dashboard", folder.name, "--no-open", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder.parent)
     assert process.stdout is not None
     try:
@@ -134,7 +134,7 @@ def bare_page() -> Iterator[str]:
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415  only this program opens a browser
+    from playwright.sync_api import sync_playwright
 
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as driver:
@@ -170,7 +170,7 @@ def main() -> None:
             later = [visit(browser, address, ("table", "chart")) for _ in range(VISITS)]
     typical = {key: median(one[key] for one in later) for key in first}
     result = {
-        "what": f"tacit dashboard over {RUNS} runs of {ROUNDS:,} rounds, in Chromium",
+        "what": f"taciturn dashboard over {RUNS} runs of {ROUNDS:,} rounds, in Chromium",
         "milliseconds": {
             "bare page, first paint": round(plain),
             "first visit, server just started": {key: round(value) for key, value in first.items()},
@@ -189,10 +189,10 @@ def picture() -> None:
     """A page with a few runs on it, for the documents."""
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name) / "runs"
-        tacit.run(total_epsilon=[1, 3], seeds=3, rounds=40, out=folder / "digits")
-        tacit.run(**CLINICS, total_epsilon=[1, 3, 8], seed=1, seeds=5, rounds=40, out=folder / "clinics-budgets")
-        tacit.run(**CLINICS, total_epsilon=3, noise="hardened", rounds=60, out=folder / "clinics")
-        tacit.run(**CLINICS, total_epsilon=8, rounds=60, algorithm="objpm", out=folder / "clinics-several-updates")
+        taciturn.run(total_epsilon=[1, 3], seeds=3, rounds=40, out=folder / "digits")
+        taciturn.run(**CLINICS, total_epsilon=[1, 3, 8], seed=1, seeds=5, rounds=40, out=folder / "clinics-budgets")
+        taciturn.run(**CLINICS, total_epsilon=3, noise="hardened", rounds=60, out=folder / "clinics")
+        taciturn.run(**CLINICS, total_epsilon=8, rounds=60, algorithm="objpm", out=folder / "clinics-several-updates")
         with dashboard(folder) as address:
             page = browser.new_page(viewport={"width": 1280, "height": 1010})
             page.goto(address)

@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 
-import tacit
-from tacit.data.maps import Raw, built
-from tacit.data.maps.scattering import BLOCK, Scattering
-from tacit.data.maps.strokes import strokes
-from tacit.data.maps.wavelets import DIRECTIONS
+import taciturn
+from taciturn.data.feature_maps import Raw, built
+from taciturn.data.feature_maps.images import strokes
+from taciturn.data.feature_maps.scattering import BLOCK, DIRECTIONS, Scattering
 
 SEEDS, EPSILON = 5, 1.0
 RECORDS, TEST, AGENTS = 20_000, 5_000, 10
@@ -57,7 +56,7 @@ def write_rings(path: Path, records: int, seed: int) -> None:
 def errors(features: str, folder: Path, **more: Any) -> dict[str, float]:
     """Of a study with this map: mean, best and worst over the seeds."""
     place = folder / features
-    run = tacit.run(
+    run = taciturn.run(
         features=features, algorithm="objp", total_epsilon=EPSILON, seeds=SEEDS, averages=False, out=place, **more
     )
     found = [entry["test_error"] for entry in run.runs]

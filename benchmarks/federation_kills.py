@@ -32,10 +32,10 @@ from typing import Any
 import psutil
 from benchmarks.federation_play import Watched
 
-from tacit.federation.journal import Journal
-from tacit.federation.policy import read_site
-from tacit.results.account import Account
-from tacit.results.folder import RunFolder, read_lines
+from taciturn.federation.journal import Journal
+from taciturn.federation.policy import read_site
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.runs.folder import RunFolder, read_lines
 
 ROUNDS, EACH = 120, 4  # of a study; accidents in it
 SITES = dict.fromkeys(("north", "south", "west"), 20)
@@ -74,7 +74,7 @@ class Accidents(Watched):
         for site in SITES:
             state = self.disk(site, "state")
             os.environ["XDG_STATE_HOME"] = str(self.disk(site, "heads"))
-            Account.create(state / "records.ledger", "table", 10.0, 1e-6, terms.settings.adjacency)
+            BudgetLedger.create(state / "records.ledger", "table", 10.0, 1e-6, terms.settings.adjacency)
             text = self.site(site).read_text().replace('"records.ledger"', f'"{state}/records.ledger"')
             self.site(site).write_text(text.replace('state = "state"', f'state = "{state}/state"'))
         return terms
@@ -203,8 +203,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2026, help="of who is hit, and when")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    if os.geteuid() == 0 and "TACIT_APART" not in os.environ:  # its mounts go with it
-        os.environ["TACIT_APART"] = "1"
+    if os.geteuid() == 0 and "TACITURN_APART" not in os.environ:  # its mounts go with it
+        os.environ["TACITURN_APART"] = "1"
         os.execvp("unshare", ["unshare", "--mount", sys.executable, "-m", "benchmarks.federation_kills", *sys.argv[1:]])
     random.seed(given.seed)
     kills = [("kill", party, depth) for party in PARTIES for depth in DEPTHS]

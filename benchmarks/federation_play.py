@@ -2,7 +2,7 @@
 
     python benchmarks/federation_play.py FOLDER [--sites 3] [--rounds 60] [--table] [--delay 0.05 --rate 1e6]
 
-It plays with the Tacit on PYTHONPATH, this version or the one before it, and prints one JSON object; the other
+It plays with the Taciturn on PYTHONPATH, this version or the one before it, and prints one JSON object; the other
 federation benchmarks start it. As root it has a network of its own, in which nobody else's bytes are counted. With a
 delay (seconds, one way) and a rate (bytes a second and direction) the sites' connections go through a slow proxy.
 """
@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
-from tacit.federation.agreement import agree, own_records
-from tacit.federation.policy import read_site
-from tacit.federation.replay import participation, replay
-from tacit.federation.terms import read_terms
-from tacit.results.files import read_arrays
-from tacit.results.folder import RunFolder, read_lines
+from taciturn.core.storage import read_arrays
+from taciturn.federation.agreement import agree, own_records
+from taciturn.federation.local_cluster import participation, replay
+from taciturn.federation.policy import read_site
+from taciturn.federation.terms import read_terms
+from taciturn.runs.folder import RunFolder, read_lines
 
-if TYPE_CHECKING or importlib.util.find_spec("tacit.federation.local_cluster"):
-    from tacit.federation.local_cluster import LocalFederation
+if TYPE_CHECKING or importlib.util.find_spec("taciturn.federation.local_cluster"):
+    from taciturn.federation.local_cluster import LocalFederation
 else:  # the version before
-    from tacit.federation.flare.local import LocalFederation
+    from taciturn.federation.flare.local import LocalFederation
 
 WARM = 5  # rounds that are not counted
 AT_ONCE = 5  # sites that are started together, where there are many
@@ -167,7 +167,7 @@ class Watched(LocalFederation):
         words = ["federation", "site", "start", str(self.site(name)), "--seeded", str(self.seed)]
         with (self.root / f"{name}.txt").open("ab") as file:
             self.agents[name] = subprocess.Popen(
-                [*apart, sys.executable, "-m", "tacit", *words], stdout=file, stderr=file, stdin=subprocess.DEVNULL
+                [*apart, sys.executable, "-m", "taciturn", *words], stdout=file, stderr=file, stdin=subprocess.DEVNULL
             )
 
 
@@ -293,8 +293,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e6, help="bytes a second in each direction of a connection")
     parser.add_argument("--pause", type=float, default=14.0, help=f"seconds after every {AT_ONCE} sites that start")
     given = parser.parse_args()
-    if os.geteuid() == 0 and "TACIT_APART" not in os.environ:
-        os.environ["TACIT_APART"] = "1"
+    if os.geteuid() == 0 and "TACITURN_APART" not in os.environ:
+        os.environ["TACITURN_APART"] = "1"
         begin = 'ip link set lo up && exec "$@"'
         os.execvp("unshare", ["unshare", "--net", "sh", "-c", begin, "sh", sys.executable, *sys.argv])
     print(json.dumps(play(given.root.resolve(), given)))

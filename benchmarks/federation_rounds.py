@@ -19,12 +19,12 @@ from typing import Any
 
 from benchmarks.federation_play import Watched
 
-from tacit.federation import wire
-from tacit.federation.agent import SiteAgent
-from tacit.federation.journal import Journal
-from tacit.federation.messages import Invitation, Round
-from tacit.federation.policy import read_site
-from tacit.federation.release import Release
+from taciturn.federation import messages as wire
+from taciturn.federation.agent import SiteAgent
+from taciturn.federation.journal import Journal
+from taciturn.federation.messages import Invitation, RoundRequest
+from taciturn.federation.policy import read_site
+from taciturn.federation.release import ReleaseGate
 
 RESULTS = Path(__file__).parent / "results" / "federation_rounds.json"
 EXPERIMENT = "0" * 32
@@ -39,11 +39,11 @@ def measure(root: Path, rounds: int) -> list[tuple[float, float, int]]:
     terms = federation.prepare()
     site, found = read_site(federation.site("north")), []
     with Journal.open(site.state) as journal:
-        agent, release = SiteAgent(site.path, journal), Release(journal)
+        agent, release = SiteAgent(site.path, journal), ReleaseGate(journal)
         release.check(site, agent.answer(wire.encode(Invitation(EXPERIMENT, terms.digest))))
         zero = agent.prepared.agreement(site).zero
         for t in range(1, rounds + 1):
-            question = wire.encode(Round(EXPERIMENT, t, {"north": t - 1}, zero))
+            question = wire.encode(RoundRequest(EXPERIMENT, t, {"north": t - 1}, zero))
             began = time.process_time(), time.perf_counter(), _read()
             release.check(site, agent.answer(question))
             found.append((time.process_time() - began[0], time.perf_counter() - began[1], _read() - began[2]))

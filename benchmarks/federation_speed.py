@@ -29,7 +29,7 @@ PLACES: dict[str, tuple[str, ...]] = {
 
 
 def played(checkout: Path, *words: str) -> dict[str, Any]:
-    """A study of `federation_play` with the Tacit of a checkout, in a state folder of its own."""
+    """A study of `federation_play` with the Taciturn of a checkout, in a state folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "study"
         root.mkdir()

@@ -1,4 +1,4 @@
-"""What `tacit run` with no argument gives, over five seeds and beside no noise: figures and picture of the README.
+"""What `taciturn run` with no argument gives, over five seeds and beside no noise: figures and picture of the README.
 
     python -m benchmarks.first_run
 
@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-import tacit
-from tacit.views.plots import figure
-from tacit.views.style import save
+import taciturn
+from taciturn.reporting.figures.run_figure import figure
+from taciturn.reporting.figures.style import save
 
 SEEDS = 5
 
 
-def errors(run: tacit.Run) -> dict[str, dict[str, float]]:
+def errors(run: taciturn.Run) -> dict[str, dict[str, float]]:
     """Mean, best and worst test error of each budget."""
     groups: dict[str, list[float]] = {}
     for entry in run.runs:
@@ -38,7 +38,7 @@ def errors(run: tacit.Run) -> dict[str, dict[str, float]]:
 def training() -> dict[str, float]:
     """Seconds of the default run's training, and over those of its bare matrix products."""
     with tempfile.TemporaryDirectory() as folder:
-        alone = tacit.run(out=f"{folder}/r")
+        alone = taciturn.run(out=f"{folder}/r")
         seconds, rounds, (features, outputs) = alone.runs[0]["seconds"], alone.runs[0]["rounds"], alone.w.shape
     x = np.random.default_rng(0).random((6000, features))
     z, r = np.zeros((features, outputs)), np.zeros((6000, outputs))
@@ -58,10 +58,10 @@ def _seconds(work: Callable[[], Any]) -> float:
 def main() -> None:
     """Train, draw, write."""
     with tempfile.TemporaryDirectory() as folder:
-        run = tacit.run(total_epsilon=(1.0, math.inf), seeds=SEEDS, evaluate_every=3, out=f"{folder}/r")
+        run = taciturn.run(total_epsilon=(1.0, math.inf), seeds=SEEDS, evaluate_every=3, out=f"{folder}/r")
         save(figure([run.folder]), Path("docs/images/first_run.png"))
         result = {
-            "what": "tacit run with no argument (mnist14, 10 agents, total epsilon 1), and without noise; seeds 1 to 5",
+            "what": "taciturn run with no argument (mnist14, 10 agents, total epsilon 1), and without noise; seeds 1 to 5",
             "rounds": run.runs[0]["rounds"],
             "test_error": errors(run),
             "training": training() | {"cores": os.cpu_count()},

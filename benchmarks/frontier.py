@@ -1,6 +1,6 @@
 """The honest frontier: the lowest error that a total budget buys, on MNIST and FEMNIST.
 
-    TACIT_DATA=DIR python -m benchmarks.frontier [--device cuda] [--only mnist,femnist]
+    TACITURN_DATA=DIR python -m benchmarks.frontier [--device cuda] [--only mnist,femnist]
     python -m benchmarks.frontier --write       # only the page and the pictures, from the frontiers that are there
 
 Every point has the planner's own values: no test record, and no private one, had a part in choosing them. It takes a
@@ -16,14 +16,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import tacit
-from tacit.frontiers.picture import frontier_figure
-from tacit.frontiers.points import FrontierPoint, marked
-from tacit.frontiers.words import TEXT as TEXT_COLUMNS
-from tacit.frontiers.words import table
-from tacit.views.intervals import Interval
-from tacit.views.style import save
-from tacit.views.tables import markdown_table
+import taciturn
+from taciturn.experiments.experiment_figures import frontier_figure
+from taciturn.experiments.frontier_results import TEXT as TEXT_COLUMNS
+from taciturn.experiments.frontier_results import FrontierPoint, marked, table
+from taciturn.reporting.figures.style import save
+from taciturn.reporting.intervals import Interval
+from taciturn.reporting.tables import markdown_table
 
 RUNS, RESULT, DOCS = Path("runs"), Path("benchmarks/results/frontier.json"), Path("docs")
 PAGE = DOCS / "explanation" / "frontier-measured.md"
@@ -73,7 +72,7 @@ rounds, given by hand to save time.
 ## How to get these
 
 ```text
-TACIT_DATA=DIR python -m benchmarks.frontier
+TACITURN_DATA=DIR python -m benchmarks.frontier
 ```
 
 made this page ([benchmarks/results/frontier.json](../../benchmarks/results/frontier.json) has every point with its
@@ -91,12 +90,12 @@ def command(name: str) -> str:
         f"--{key.replace('_', '-')} {','.join(map(str, value)) if isinstance(value, list) else value}"
         for key, value in FRONTIERS[name].items()
     ]
-    return f"tacit frontier {' '.join(words)} --precision float32 --out frontier-{name}"
+    return f"taciturn frontier {' '.join(words)} --precision float32 --out frontier-{name}"
 
 
 def draw(name: str, more: dict[str, Any]) -> None:
     """Go through a frontier, or on with it."""
-    done = tacit.frontier(**FRONTIERS[name], **QUICKLY, **more, out=RUNS / f"frontier-{name}", say=print)
+    done = taciturn.frontier(**FRONTIERS[name], **QUICKLY, **more, out=RUNS / f"frontier-{name}", say=print)
     print(done.table(), flush=True)
 
 

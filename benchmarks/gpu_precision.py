@@ -18,18 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from tacit.arrays import to_numpy
-from tacit.data import DataOptions, load
-from tacit.engine.evaluate import test_error
-from tacit.engine.simulate import simulate, start
-from tacit.engine.torch_backend import matrix_products, on_device
-from tacit.privacy.noise import SeededNoise
-from tacit.reproduction.build import build_algorithm
-from tacit.reproduction.engines import PRODUCTS, FusedEngine
-from tacit.reproduction.plan import DATA, Case, Stage
+from taciturn.core.arrays import to_numpy
+from taciturn.data import DataOptions, load
+from taciturn.objectives.metrics import test_error
+from taciturn.privacy.noise import SeededNoise
+from taciturn.research.reproduction.paper_runs import DATA, PaperCase, Stage
+from taciturn.research.reproduction.stages import PRODUCTS, FusedEngine, build_algorithm
+from taciturn.training.simulate import simulate, start
+from taciturn.training.torch_backend import matrix_products, on_device
 
 ROUNDS = 200
-NOISY = (Case(0.05, 1), Case(1.0, 1), Case(math.inf, 1))
+NOISY = (PaperCase(0.05, 1), PaperCase(1.0, 1), PaperCase(math.inf, 1))
 STAGES = (
     Stage("outp", "outp", NOISY[2:], "published"),
     Stage("objp", "objp", NOISY),
@@ -40,7 +39,7 @@ RESULTS = Path(__file__).parent / "results" / "gpu_precision.json"
 
 def play(path: Path) -> None:
     """The models of every stage: of the pure steps on the GPU, and of the fused engine for every kind of product."""
-    from tacit.engine import fused  # noqa: PLC0415  there is triton only where a GPU is
+    from taciturn.research import gpu as fused
 
     dataset = load(DataOptions(data="mnist", precision="float32"))
     found: dict[str, Any] = {}
@@ -54,7 +53,7 @@ def play(path: Path) -> None:
         engine = FusedEngine(dataset, products=products)
         for stage in STAGES:
             algorithm: Any = build_algorithm(stage, DATA["mnist"], dataset, engine.precision)
-            batch = fused.Batch(engine.stack, tuple(case.seed for case in stage.cases))
+            batch = fused.DeviceBatch(engine.stack, tuple(case.seed for case in stage.cases))
             with matrix_products(products == "tf32"):
                 *_, last = fused.simulate(algorithm, batch, ROUNDS, fused.start(batch))
             found[f"{products} {stage.name}"] = last.model().cpu().numpy()

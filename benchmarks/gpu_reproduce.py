@@ -6,7 +6,7 @@ The floor of an operation is the larger of its flops at the rate of a large matr
 bandwidth of a large copy, both measured in the same run: every input read once, every output written once, no padding.
 The test error of every tenth round, in float32, is part of the work and of the floor.
 A stage of 3 algorithms x 4 epsilons x 10 seeds x 20,000 rounds is extrapolated from the rounds it was given.
-Needs python, numpy, torch and triton, a GPU, and the data in TACIT_DATA.
+Needs python, numpy, torch and triton, a GPU, and the data in TACITURN_DATA.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from typing import Any
 
 import torch
 
-from tacit.data import DataOptions, load
-from tacit.reproduction.build import build_algorithm
-from tacit.reproduction.engines import FusedEngine
-from tacit.reproduction.plan import DATA, Plan, Stage, make_plan
-from tacit.types import Dataset
+from taciturn.data import DataOptions, load
+from taciturn.research.reproduction.paper_runs import DATA, ReproductionPlan, Stage, make_plan
+from taciturn.research.reproduction.stages import FusedEngine, build_algorithm
+from taciturn.types import Dataset
 
 T = 20000
 EVERY = 10  # rounds between two evaluations, as in a reproduction after its first hundred
@@ -77,7 +76,9 @@ def floors(dataset: Dataset, runs: int, rate: dict[str, float], first: bool) -> 
     }
 
 
-def measure(stage: Stage, plan: Plan, engine: FusedEngine, rate: dict[str, float], rounds: int) -> dict[str, Any]:
+def measure(
+    stage: Stage, plan: ReproductionPlan, engine: FusedEngine, rate: dict[str, float], rounds: int
+) -> dict[str, Any]:
     """Some rounds of a stage, and its floor."""
     algorithm = build_algorithm(stage, DATA[plan.data], engine.dataset, engine.precision)
     play = engine.play(algorithm, tuple(case.seed for case in stage.cases), rounds + 3, None)

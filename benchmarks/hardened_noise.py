@@ -2,7 +2,7 @@
 
     python -m benchmarks.hardened_noise
 
-Needs MNIST and FEMNIST in TACIT_DATA. Writes results/hardened_noise.json. For each budget, `over_closed_form` is the
+Needs MNIST and FEMNIST in TACITURN_DATA. Writes results/hardened_noise.json. For each budget, `over_closed_form` is the
 noise multiplier of the plan's events over get_sigma_gaussian(epsilon, delta) * sqrt(T): at most 1.0001.
 The runs of mnist14 really begin: some of their rounds are in the ledger, and their events must be the plan's.
 """
@@ -19,14 +19,14 @@ from typing import Any
 
 from dp_accounting.gaussian_mechanism import get_sigma_gaussian
 
-import tacit
-from tacit.privacy.accountants.gdp import slack_of
-from tacit.privacy.events import Discrete, event_of
-from tacit.privacy.totals import ledger_totals
-from tacit.results.folder import RunFolder
-from tacit.settings import resolve
-from tacit.study.certified import outline
-from tacit.study.train import Interrupted, Progress
+import taciturn
+from taciturn.planning.plan import plan_study
+from taciturn.privacy.accountants.gdp import slack_of
+from taciturn.privacy.events import Discrete, event_of
+from taciturn.privacy.ledger import ledger_totals
+from taciturn.runs.folder import RunFolder
+from taciturn.settings import resolve
+from taciturn.training.loop import Interrupted, Progress
 
 RESULTS = Path(__file__).parent / "results" / "hardened_noise.json"
 EPSILONS, DELTAS = (0.5, 1.0, 3.0, 8.0), (1e-6, 1e-9)
@@ -65,7 +65,7 @@ def compared(entry: Mapping[str, Any]) -> dict[str, Any]:
 def planned(given: Mapping[str, Any], delta: float, epsilons: Iterable[float] = EPSILONS) -> list[dict[str, Any]]:
     """The plans of runs that are not made; one at a time, for runs of one study share their integers."""
     asked = {"mode": "certified", "noise": "hardened", "rounds": 300, "delta": delta}
-    studies = (outline(resolve(asked | {"total_epsilon": (epsilon,)}, given)) for epsilon in epsilons)
+    studies = (plan_study(resolve(asked | {"total_epsilon": (epsilon,)}, given)) for epsilon in epsilons)
     return [compared(study.parts[0].plans[0].entry()) for study in studies]
 
 
@@ -74,7 +74,7 @@ def begun(epsilon: float, folder: Path, given: Mapping[str, Any] = BEGUN) -> dic
     done: list[Progress] = []
     folders: list[RunFolder] = []
     with suppress(Interrupted):
-        tacit.run(
+        taciturn.run(
             **given,
             noise="hardened",
             total_epsilon=epsilon,

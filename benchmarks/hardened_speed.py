@@ -30,8 +30,8 @@ CASES = {
 KINDS = ("seeded", "hardened")
 TIMED = """
 import json, sys, time
-from tacit import api
-from tacit.__main__ import main
+from taciturn import api
+from taciturn.__main__ import main
 
 inner, spent = api.train, []
 
@@ -41,7 +41,7 @@ def timed(*given):
     spent.append(time.perf_counter() - began)
 
 api.train = timed
-sys.argv = ["tacit", *sys.argv[1:]]
+sys.argv = ["taciturn", *sys.argv[1:]]
 try:
     main()
 finally:

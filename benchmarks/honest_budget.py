@@ -1,10 +1,10 @@
 """What a total budget buys with the planner's own values, and how far they are from the best of a grid.
 
-    TACIT_DATA=DIR python -m benchmarks.honest_budget
+    TACITURN_DATA=DIR python -m benchmarks.honest_budget
 
 Certified mode on pixels as they are, with nothing else set but the data, the budgets, the seeds and float32. The grid
 multiplies clip and eta_scale on mnist14; the planner ties rho to eta, and eta to the clip, at every point. A grid's
-best is picked on the test set from few seeds, so it flatters itself. Without TACIT_DATA the part on MNIST is left out,
+best is picked on the test set from few seeds, so it flatters itself. Without TACITURN_DATA the part on MNIST is left out,
 and the file says so. Writes benchmarks/results/honest_budget.json.
 """
 
@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import tacit
-from tacit.api import plan
+import taciturn
+from taciturn.api import plan
 
 BUDGETS = (0.5, 1.0, 3.0, 8.0)
 TARGETS = {1.0: 0.105, 3.0: 0.092, 8.0: 0.088}  # of the mean test error on MNIST
@@ -32,7 +32,7 @@ def train(budgets: tuple[float, ...], seeds: int, **settings: Any) -> dict[float
     """Runs side by side over budgets and seeds; their test errors by budget."""
     errors: dict[float, list[float]] = {budget: [] for budget in budgets}
     with tempfile.TemporaryDirectory() as folder:
-        run = tacit.run(
+        run = taciturn.run(
             total_epsilon=budgets,
             seeds=seeds,
             features="none",
@@ -95,7 +95,7 @@ def main() -> None:
     result: dict[str, Any] = {
         "what": "certified mode, the planner's own values, 10 agents, delta 1e-6, add-remove; test error, seeds 1 to 5"
     }
-    if os.environ.get("TACIT_DATA"):
+    if os.environ.get("TACITURN_DATA"):
         mnist = by_rule("mnist")
         result["mnist"] = mnist
         result["mnist_targets"] = {
@@ -103,7 +103,7 @@ def main() -> None:
             for budget, most in TARGETS.items()
         }
     else:
-        result["mnist"] = "skipped: set TACIT_DATA to the folder that holds mnist/"
+        result["mnist"] = "skipped: set TACITURN_DATA to the folder that holds mnist/"
     print(json.dumps(result, indent=1), flush=True)
     result["mnist14"] = by_rule("mnist14")
     points = grid("mnist14")

@@ -1,9 +1,9 @@
-"""How far ten seeds of the plain implementation spread on MNIST, and where Tacit lies.
+"""How far ten seeds of the plain implementation spread on MNIST, and where Taciturn lies.
 
     python -m benchmarks.mnist_band --data DIR [--device cuda] [--out benchmarks/results/mnist_band.json]
 
 The plain implementation (tests/plain.py) runs `objpm` at epsilon 1 with the paper's constants for 300 rounds and ten
-noise seeds, in float64; Tacit runs the first of those seeds. Needs numpy alone, or torch for a GPU.
+noise seeds, in float64; Taciturn runs the first of those seeds. Needs numpy alone, or torch for a GPU.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import numpy as np
 from numpy.random import Generator, Philox
 from tests import plain
 
-from tacit.algorithms import ALGORITHMS, Recipe
-from tacit.algorithms.releases.paper import PaperRelease
-from tacit.algorithms.schedules import DynamicRho, NonsmoothEta
-from tacit.data import DataOptions, load
-from tacit.engine.evaluate import test_error
-from tacit.engine.simulate import simulate, start
-from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
-from tacit.privacy.noise import SeededNoise
-from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.types import Dataset
+from taciturn.algorithms import ALGORITHMS, AlgorithmConfig
+from taciturn.algorithms.noisy_gradient import PaperGradient
+from taciturn.algorithms.schedules import DynamicRho, NonsmoothEta
+from taciturn.data import DataOptions, load
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.objectives.metrics import test_error
+from taciturn.privacy.mechanisms import LaplaceDataDependent
+from taciturn.privacy.noise import SeededNoise
+from taciturn.training.simulate import simulate, start
+from taciturn.types import Dataset
 
 EPSILON, UPDATES, BETA = 1.0, 10, 1e-6
 CHECKS = (1, 5, 20, 100, 300)
@@ -54,14 +54,16 @@ def plain_errors(dataset: Dataset, seed: int, rounds: int, device: str) -> list[
     return errors
 
 
-def tacit_errors(dataset: Dataset, seed: int, rounds: int) -> list[float]:
-    """The same with Tacit."""
+def taciturn_errors(dataset: Dataset, seed: int, rounds: int) -> list[float]:
+    """The same with Taciturn."""
     epsilon = np.array([EPSILON])
     problem = Problem(
         LOSSES["softmax"](), REGULARISERS["l2"](), BETA, SETS["all"](1.0), dataset.records, len(dataset.agents)
     )
-    release = PaperRelease(LaplaceDataDependent(epsilon))
-    recipe = Recipe(problem, epsilon, DynamicRho(epsilon), NonsmoothEta(epsilon), release, local_updates=UPDATES)
+    release = PaperGradient(LaplaceDataDependent(epsilon))
+    recipe = AlgorithmConfig(
+        problem, epsilon, DynamicRho(epsilon), NonsmoothEta(epsilon), release, local_updates=UPDATES
+    )
     algorithm = ALGORITHMS["objpm"].build(recipe)
     state = start(dataset.train, 1, averages=False)
     done = simulate(algorithm, dataset.train, lambda p, t: SeededNoise((seed,), p, t), rounds, state)
@@ -71,7 +73,7 @@ def tacit_errors(dataset: Dataset, seed: int, rounds: int) -> list[float]:
 def _backend(device: str) -> tuple[Any, Any, Any]:
     if device == "cpu":
         return np, lambda a: a, lambda a: a
-    import torch  # noqa: PLC0415
+    import torch
 
     return torch, lambda a: torch.as_tensor(np.ascontiguousarray(a), device=device), lambda a: a.cpu().numpy()
 
@@ -88,13 +90,13 @@ def main() -> None:
     began = time.perf_counter()
     band = {seed: plain_errors(dataset, seed, args.rounds, args.device) for seed in range(1, args.seeds + 1)}
     middle = time.perf_counter()
-    found = tacit_errors(dataset, 1, args.rounds)
+    found = taciturn_errors(dataset, 1, args.rounds)
     result = {
         "what": "objpm, epsilon 1, E 10, MNIST, 10 agents in file order, the paper's constants; test error",
         "rounds": [c for c in CHECKS if c <= args.rounds],
         "plain": {str(seed): errors for seed, errors in band.items()},
-        "tacit_seed_1": found,
-        "seconds": {"plain": round(middle - began, 1), "tacit": round(time.perf_counter() - middle, 1)},
+        "taciturn_seed_1": found,
+        "seconds": {"plain": round(middle - began, 1), "taciturn": round(time.perf_counter() - middle, 1)},
     }
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.discrete import discrete_gaussian, discrete_laplace
-from tacit.privacy.entropy import Entropy, SystemEntropy
+from taciturn.privacy.discrete import Entropy, SystemEntropy, discrete_gaussian, discrete_laplace
 
 Sampler = Callable[[float, int, Entropy], NDArray[np.int64]]
 SCALES = [0.5, 1e3, 1e6, 1e9, 1e13]

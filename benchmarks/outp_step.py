@@ -21,35 +21,34 @@ from typing import Any
 
 import numpy as np
 
-from tacit.algorithms import ALGORITHMS, Recipe
-from tacit.algorithms.outp import Constants, OutputPerturbation
-from tacit.algorithms.releases.paper import PaperRelease
-from tacit.algorithms.schedules import Constant, DynamicRho, NonsmoothEta, Schedule
-from tacit.data import DataOptions, load
-from tacit.engine.evaluate import test_error
-from tacit.engine.simulate import simulate, start
-from tacit.privacy.mechanisms.gaussian_classic import GaussianClassic
-from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
-from tacit.privacy.noise import SeededNoise
-from tacit.reproduction.build import build_problem
-from tacit.reproduction.plan import DATA
-from tacit.types import Array, Dataset
+from taciturn.algorithms import ALGORITHMS, AlgorithmConfig
+from taciturn.algorithms.noisy_gradient import PaperGradient
+from taciturn.algorithms.outp import OutpConstants, OutputPerturbation
+from taciturn.algorithms.schedules import Constant, DynamicRho, NonsmoothEta, Schedule
+from taciturn.data import DataOptions, load
+from taciturn.objectives.metrics import test_error
+from taciturn.privacy.mechanisms import GaussianClassic, LaplaceDataDependent
+from taciturn.privacy.noise import SeededNoise
+from taciturn.research.reproduction.paper_runs import DATA
+from taciturn.research.reproduction.stages import build_problem
+from taciturn.training.simulate import simulate, start
+from taciturn.types import Array, Dataset
 
 ROUNDS = (100, 500, 2000)
 RESULTS = Path(__file__).parent / "results" / "outp_step.json"
 INF = np.array([math.inf])
 
 
-def published(records: Any) -> Constants:
+def published(records: Any) -> OutpConstants:
     """As the published code has them."""
-    return Constants(c1=records, c3=records / 4.0)
+    return OutpConstants(c1=records, c3=records / 4.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Mixed(OutputPerturbation):
     """OutP with the step of one level and the noise of another."""
 
-    noise: Callable[[Any], Constants] = published
+    noise: Callable[[Any], OutpConstants] = published
 
     def sensitivity(self, records: Any, rho: Array, eta: Array) -> Array:
         """2 c1 / (I_p (rho + 1/eta)) with the noise's own c1."""
@@ -57,9 +56,9 @@ class Mixed(OutputPerturbation):
         return moved
 
 
-def calibrated(records: Any) -> Constants:
+def calibrated(records: Any) -> OutpConstants:
     """From the public bound 14 on the length of 196 pixels within 0 and 1."""
-    return Constants(c1=math.sqrt(2.0) * 14.0, c3=0.5 * 14.0**2)
+    return OutpConstants(c1=math.sqrt(2.0) * 14.0, c3=0.5 * 14.0**2)
 
 
 def with_noise(dataset: Dataset) -> dict[str, dict[str, float]]:
@@ -94,8 +93,8 @@ def main() -> None:
     }
     found: dict[str, dict[str, float]] = {}
     for name, (method, penalty, eta) in runs.items():
-        release = PaperRelease(LaplaceDataDependent(INF))
-        algorithm = ALGORITHMS[method].build(Recipe(build_problem(dataset), INF, penalty, eta, release))
+        release = PaperGradient(LaplaceDataDependent(INF))
+        algorithm = ALGORITHMS[method].build(AlgorithmConfig(build_problem(dataset), INF, penalty, eta, release))
         state = start(dataset.train, 1, "sums", averages=False)
         found[name] = {}
         for done in simulate(algorithm, dataset.train, lambda p, t: SeededNoise((1,), p, t), ROUNDS[-1], state):

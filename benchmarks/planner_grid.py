@@ -1,10 +1,10 @@
 """The planner's rule against a grid around it, in a second implementation of certified training that shares no code.
 
-    TACIT_DATA=DIR python -m benchmarks.planner_grid --pack FILE     # with Tacit: the data and the planner's values
+    TACITURN_DATA=DIR python -m benchmarks.planner_grid --pack FILE     # with Taciturn: the data and the planner's values
     python planner_grid.py --packed FILE [--device cuda] [--out FILE]  # needs numpy and torch alone
-    TACIT_DATA=DIR python -m benchmarks.planner_grid                 # both at once
+    TACITURN_DATA=DIR python -m benchmarks.planner_grid                 # both at once
 
-The planner's values are Tacit's own, for the rounds of the rule and for those of the grid; the training is written
+The planner's values are Taciturn's own, for the rounds of the rule and for those of the grid; the training is written
 plainly in torch. The grid multiplies C, eta and rho, each by 0.3, 1 and 3. Its best point is picked on the test set
 from few seeds, which flatters it, so that point is trained again with fresh seeds. The ladder is the rule alone, from
 budgets that drown the model to budgets that hardly touch it. Writes benchmarks/results/planner_grid.json.
@@ -44,17 +44,24 @@ class Point(NamedTuple):
 
 def pack(name: str) -> dict[str, Any]:
     """Records as bytes, whose they are, and the planner's values: for every budget its own, then those for ROUNDS."""
-    from tacit.data import DataOptions, load  # noqa: PLC0415
-    from tacit.data.facts import facts_of  # noqa: PLC0415
-    from tacit.problems import LOSSES  # noqa: PLC0415
-    from tacit.study.propose import Asked, propose, release_noise  # noqa: PLC0415
+    from taciturn.data import (
+        DataOptions,
+        load,
+    )
+    from taciturn.data.facts import facts_of
+    from taciturn.objectives import LOSSES
+    from taciturn.planning.heuristics import (
+        PlanRequest,
+        propose,
+        release_noise,
+    )
 
     options = DataOptions(data=name)
     dataset = load(options)
     facts, loss, levels = facts_of(dataset, options), LOSSES["softmax"](), 15 if name == "mnist14" else 255
 
     def planned(budget: float, rounds: int | None = None) -> Point:
-        asked = Asked(budget, DELTA, rounds=rounds)
+        asked = PlanRequest(budget, DELTA, rounds=rounds)
         made = propose(facts, loss, asked)
         noise = release_noise(facts, asked)
         return Point(made.rounds, made.clip, made.rho, made.eta, noise, made.noise_to_signal)
@@ -78,7 +85,7 @@ class Records:
     """All agents' records on the device, padded to the same number with records of length 0."""
 
     def __init__(self, packed: dict[str, Any], device: str) -> None:
-        import torch  # noqa: PLC0415
+        import torch
 
         self.K, levels = (int(v) for v in packed["shape"])
         counts = np.bincount(packed["owner"])
@@ -97,7 +104,7 @@ class Records:
 
 def train(records: Records, points: list[Point], seed: int) -> list[float]:
     """Test errors of certified objp at every point, side by side; all points have the same T."""
-    import torch  # noqa: PLC0415
+    import torch
 
     P, J, K, T, runs = records.P, records.J, records.K, points[0].rounds, len(points)
     x, y, x_t, device = records.x, records.y, records.x.transpose(1, 2), records.x.device

@@ -1,8 +1,8 @@
-"""What `tacit reproduce --quick` shows, and how long it takes on this machine.
+"""What `taciturn reproduce --quick` shows, and how long it takes on this machine.
 
     python -m benchmarks.quick
 
-Needs MNIST and FEMNIST in TACIT_DATA. Writes results/quick.json: the ordering ObjPM < ObjP < OutP at every epsilon, the
+Needs MNIST and FEMNIST in TACITURN_DATA. Writes results/quick.json: the ordering ObjPM < ObjP < OutP at every epsilon, the
 test errors in %, and seconds, which are those of the machine it ran on.
 """
 
@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tacit.reproduction import ReproductionFolder, make_plan, reproduce
-from tacit.reproduction.plan import DATA
-from tacit.views.reproduction.table import comparison, ordering
+from taciturn.research.reproduction import ReproductionFolder, make_plan, reproduce
+from taciturn.research.reproduction.paper_runs import DATA
+from taciturn.research.reproduction.paper_table import comparison, ordering
 
 RESULTS = Path(__file__).parent / "results" / "quick.json"
 

@@ -1,10 +1,10 @@
 """What raises the frontier and what does not: one change at a time, at equal total privacy, in plain torch.
 
-    TACIT_DATA=DIR python -m benchmarks.raising [--device cuda] [--seeds 5] [--out FILE]
+    TACITURN_DATA=DIR python -m benchmarks.raising [--device cuda] [--seeds 5] [--out FILE]
 
 MNIST, 10 agents with their own noise, delta 1e-6. Every trial has the planner's clip, path and rounds, which know
 nothing of MNIST's test records; none is tuned. The training is written here once more, and shares only the feature maps
-with Tacit. It takes a GPU minutes and a CPU hours; needs numpy and torch. Writes benchmarks/results/raising.json;
+with Taciturn. It takes a GPU minutes and a CPU hours; needs numpy and torch. Writes benchmarks/results/raising.json;
 `--draw` makes the picture of it.
 """
 
@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from tacit.data import DataOptions, load
-from tacit.data.maps import Raw, built
-from tacit.data.maps.images import as_bytes, gaussian, grid
+from taciturn.data import DataOptions, load
+from taciturn.data.feature_maps import Raw, built
+from taciturn.data.feature_maps.images import as_bytes, gaussian, grid
 
 OUT = Path("benchmarks/results/raising.json")
 BUDGETS, DELTA = (0.5, 1.0, 3.0, 8.0), 1e-6
@@ -161,10 +161,15 @@ def measured(digits: Digits, trial: Trial, seeds: int, trust: str = "agents", me
 
 def draw(found: dict[str, Any], epsilon: str = "1") -> None:
     """Every trial at one budget: features on the left, ways of training on scattering's on the right."""
-    from matplotlib import rc_context  # noqa: PLC0415  a GPU machine may lack it
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
-    from tacit.views.style import COLOURS, STYLE, heading, save  # noqa: PLC0415
+    from taciturn.reporting.figures.style import (
+        COLOURS,
+        STYLE,
+        heading,
+        save,
+    )
 
     groups = {
         "Features": [name for name in found if not name.startswith("scattering, ")],

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.theory.bounds import per_update, right_side
-from tacit.theory.check import UPDATES, Result, check, summary
-from tacit.theory.counterexamples import dual_lengths, stated_bound_broken, two_means
-from tacit.theory.examples import proposition_1
-from tacit.theory.picture import figure
-from tacit.theory.problems import cases
-from tacit.theory.theorems import THEOREMS
-from tacit.views.style import save
+from taciturn.reporting.figures.style import save
+from taciturn.research.theory.bounds import per_update, right_side
+from taciturn.research.theory.counterexamples import dual_lengths, stated_bound_broken, two_means
+from taciturn.research.theory.propositions import proposition_1
+from taciturn.research.theory.small_problems import cases
+from taciturn.research.theory.theorem_checks import UPDATES, Result, check, summary
+from taciturn.research.theory.theorems import THEOREMS
+from taciturn.research.theory.theory_figure import figure
 
 EPSILONS, SEEDS, ROUNDS = (0.25, 0.5, 1.0, 2.0), 12, 4000
 TOTAL = 10.0  # epsilon of everything, for what E does at equal privacy
@@ -57,7 +57,7 @@ def main() -> None:
     save(figure(results), PICTURE)
     lengths = dual_lengths(100)
     found = {
-        "what": f"Algorithm 1 on the three seeded problems of tacit theory, {SEEDS} seeds, {ROUNDS} rounds",
+        "what": f"Algorithm 1 on the three seeded problems of taciturn theory, {SEEDS} seeds, {ROUNDS} rounds",
         "theorems": [summary(result) for result in results],
         "at_equal_privacy": {
             "what": f"the repaired bounds over 100 rounds at a total epsilon of {TOTAL:g}, for E local updates",

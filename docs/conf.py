@@ -7,10 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
-from tacit.version import VERSION
+from taciturn.version import VERSION
 
-project = "Tacit"
-author = "The Tacit authors"
+project = "Taciturn"
+author = "The Taciturn authors"
 version = release = VERSION
 language = "en_GB"
 
@@ -27,9 +27,9 @@ extensions = [
 exclude_patterns = ["reproduction/figures/*.md"]
 
 html_theme = "furo"
-html_title = "Tacit"
+html_title = "Taciturn"
 html_static_path = ["static"]
-html_css_files = ["tacit.css"]
+html_css_files = ["taciturn.css"]
 html_copy_source = False
 html_show_copyright = False
 

@@ -1,8 +1,8 @@
 """Train among three clinics from Python, within a total epsilon that holds, and look at the result."""
 
-import tacit
+import taciturn
 
-run = tacit.run(
+run = taciturn.run(
     data="examples/clinics/records.csv",
     schema="examples/clinics/schema.toml",
     test_share=0.25,

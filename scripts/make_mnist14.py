@@ -1,4 +1,4 @@
-"""Make src/tacit/data/mnist14.bin.xz from the four MNIST files: python scripts/make_mnist14.py FOLDER [OUT]."""
+"""Make src/taciturn/data/mnist14.bin.xz from the four MNIST files: python scripts/make_mnist14.py FOLDER [OUT]."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.idx import read_images, read_labels
-from tacit.data.mnist_files import TEST_IMAGES, TEST_LABELS, TRAIN_IMAGES, TRAIN_LABELS, is_canonical, variants
+from taciturn.data.mnist_files import (
+    TEST_IMAGES,
+    TEST_LABELS,
+    TRAIN_IMAGES,
+    TRAIN_LABELS,
+    is_canonical,
+    read_images,
+    read_labels,
+    variants,
+)
 
-OUT = Path(__file__).parent.parent / "src" / "tacit" / "data" / "mnist14.bin.xz"
+OUT = Path(__file__).parent.parent / "src" / "taciturn" / "data" / "mnist14.bin.xz"
 
 
 def shrink(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -46,7 +54,7 @@ def _canonical(folder: Path, name: str) -> Path:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the file and say its checksum, which belongs in src/tacit/data/sources/mnist14.py."""
+    """Write the file and say its checksum, which belongs in src/taciturn/data/sources/mnist14.py."""
     if not 1 <= len(arguments) <= 2:
         raise SystemExit(__doc__)
     out = Path(arguments[1]) if len(arguments) == 2 else OUT

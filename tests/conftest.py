@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +14,20 @@ from hypothesis import settings
 
 from tests.cli import warm
 
-settings.register_profile("tacit", deadline=None, max_examples=40, derandomize=True)
-settings.load_profile("tacit")
+settings.register_profile("taciturn", deadline=None, max_examples=40, derandomize=True)
+settings.load_profile("taciturn")
 
 
-PLAIN = {"audit", "data", "export", "results", "study", "sweeps"}  # folders whose tests make runs in this process
+PLAIN = {
+    "audit",
+    "data",
+    "experiments",
+    "export",
+    "planning",
+    "runs",
+    "settings",
+    "training",
+}  # folders whose tests make runs in this process
 PROCESSES = ("test_security.py", "test_demo.py", "test_journey.py")  # they start many, and mostly wait
 LONG = (  # the longest first: what is long and comes last leaves the other workers without work
     "test_documents.py",
@@ -25,6 +35,7 @@ LONG = (  # the longest first: what is long and comes last leaves the other work
     "test_power_cut.py",
     "test_certified.py",
     "test_ranks.py",
+    "test_process_group.py",
     "test_interrupted.py",
     "test_coordinator.py",
     "test_torch.py",
@@ -35,12 +46,12 @@ LONG = (  # the longest first: what is long and comes last leaves the other work
     "test_sweep.py",
     "test_reservations.py",
     "test_reproduce.py",
-    "test_planner.py",
+    "test_heuristics.py",
     "test_browser.py",
     "test_violations.py",
-    "test_bench.py",
+    "test_benchmarks.py",
     "test_mnist14.py",
-    "test_fused.py",
+    "test_gpu.py",
     "test_frontier.py",
     "test_mnist.py",
     "test_checks.py",
@@ -68,6 +79,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for number, path in enumerate(heavy):
         order.insert(4 * number, path)
     items[:] = [item for path in order for item in files[path]]
+    if sys.platform != "linux":
+        for item in items:
+            if any(item.get_closest_marker(name) for name in ("federation", "linux")):
+                item.add_marker(pytest.mark.skip(reason="needs Linux: it reads /proc or starts confined programs"))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -79,22 +94,22 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def no_records_are_tied(own_state_folder: None) -> None:
     """Every test begins ledgers of its own for the same few tables."""
-    shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]) / "tacit" / "records", ignore_errors=True)
+    shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]) / "taciturn" / "records", ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
 def plain_reports(request: pytest.FixtureRequest) -> None:
     """Words for pictures where no test looks at them: to draw them takes most of a small run's time."""
     if request.path.parent.name in PLAIN:
-        request.getfixturevalue("monkeypatch").setattr("tacit.views.report._picture", warm.in_words)
+        request.getfixturevalue("monkeypatch").setattr("taciturn.reporting.report._picture", warm.in_words)
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real data sets, for the tests marked real_data."""
-    folder = os.environ.get("TACIT_DATA", "")
+    folder = os.environ.get("TACITURN_DATA", "")
     if not (folder and (Path(folder) / "mnist").is_dir()):
-        pytest.skip("set TACIT_DATA to a folder that holds mnist/ to run this test")
+        pytest.skip("set TACITURN_DATA to a folder that holds mnist/ to run this test")
     return Path(folder)
 
 
@@ -105,5 +120,5 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
     if not os.access(memory, os.W_OK):
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="tacit-", dir=memory) as folder:
+    with tempfile.TemporaryDirectory(prefix="taciturn-", dir=memory) as folder:
         yield Path(folder)

@@ -9,24 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.algorithms import ALGORITHMS, Algorithm, Recipe
-from tacit.algorithms.releases import Release
-from tacit.algorithms.releases.certified import CertifiedRelease
-from tacit.algorithms.releases.paper import PaperRelease
-from tacit.algorithms.schedules import NonsmoothEta
-from tacit.arrays import namespace
-from tacit.engine.simulate import Round, simulate, start
-from tacit.kernels import library, rows
-from tacit.privacy.events import NON_PRIVATE, Noise
-from tacit.privacy.mechanisms.calibrated import Calibrated
-from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
-from tacit.privacy.mechanisms.output import OutputNoise
-from tacit.privacy.noise import SeededNoise
-from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.problems import passes as passes_module
-from tacit.problems.limits import BoundRecords, ClipGradients
-from tacit.problems.passes import COMPILED, PLAIN, Passes
-from tacit.types import Array, Shard
+from taciturn.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig
+from taciturn.algorithms.noisy_gradient import CertifiedGradient, NoisyGradient, PaperGradient
+from taciturn.algorithms.schedules import NonsmoothEta
+from taciturn.core.arrays import namespace
+from taciturn.kernels import library
+from taciturn.kernels import row_pass as rows
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.objectives import passes as passes_module
+from taciturn.objectives.clipping import GradientClipping, RecordScaling
+from taciturn.objectives.passes import COMPILED, PLAIN, Passes
+from taciturn.privacy.events import NON_PRIVATE, Noise
+from taciturn.privacy.mechanisms import Calibrated, LaplaceDataDependent, OutputNoise
+from taciturn.privacy.noise import SeededNoise
+from taciturn.training.simulate import Round, simulate, start
+from taciturn.types import Array, Shard
 
 J, K = 4, 3
 LEVELS = [each for each in library.LEVELS if each <= library.level()]  # none without the compiled library
@@ -86,22 +83,24 @@ def build(
     updates = changes.pop("local_updates", method.local_updates or 1)
     release = changes.pop("release", None) or release_for(name, budget)
     pace = Varying(budget, rho), NonsmoothEta(budget, eta)
-    return method.build(Recipe(of, budget, *pace, release, local_updates=updates, **cover_for(name, budget) | changes))
+    return method.build(
+        AlgorithmConfig(of, budget, *pace, release, local_updates=updates, **cover_for(name, budget) | changes)
+    )
 
 
-def release_for(name: str, budget: Array) -> Release:
+def release_for(name: str, budget: Array) -> NoisyGradient:
     """The paper's release, or for a method that only certified mode has, noise that grows as the budget shrinks."""
     if "paper" in ALGORITHMS[name].modes:
-        return PaperRelease(LaplaceDataDependent(budget))
+        return PaperGradient(LaplaceDataDependent(budget))
     events = [Noise("gaussian", 0.01 / float(e), 1.0, 1.0) if np.isfinite(e) else NON_PRIVATE for e in budget]
-    return CertifiedRelease(BoundRecords(1.5), Calibrated("gaussian", tuple(events)))
+    return CertifiedGradient(RecordScaling(1.5), Calibrated("gaussian", tuple(events)))
 
 
 def cover_for(name: str, budget: Array) -> dict[str, Any]:
     """What certified mode has for methods with noise of their own; the others do not ask for it."""
     wide = np.full(len(budget), 0.5, budget.dtype), np.full(len(budget), np.inf, budget.dtype)
     return {
-        "limit": BoundRecords(1.5) if ALGORITHMS[name].bounded else ClipGradients(*wide),
+        "limit": RecordScaling(1.5) if ALGORITHMS[name].bounded else GradientClipping(*wide),
         "noise": OutputNoise("gaussian", np.where(np.isfinite(budget), 0.01 / budget, 0.0)),
         "moved": 1.0,
         "trace": 1.0,

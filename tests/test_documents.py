@@ -60,8 +60,8 @@ class Reader:
         match words:
             case []:
                 return ""
-            case ["tacit", *rest]:
-                return self._run(["-m", "tacit", *rest], code)
+            case ["taciturn", *rest]:
+                return self._run(["-m", "taciturn", *rest], code)
             case ["python", file, *rest]:
                 return self._run(["-c", (self.folder / file).read_text(), *rest], code)
             case [first, *_] if first in SETUP:

@@ -59,7 +59,7 @@ def on_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, line
     """Take a docstring as it is, and put a class's fields behind it."""
     headed = any(line.startswith("---") for line in lines)
     lines[:] = [_marked(line) for line in sections(lines)] if headed else [plain(line) for line in lines]
-    if what == "class" and obj.__module__.startswith("tacit"):
+    if what == "class" and obj.__module__.startswith("taciturn"):
         lines += ["", *fields(obj), ""]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from tacit.settings.modes import BY_MODE
-from tacit.settings.settings import FIELDS
+from taciturn.settings.checks import BY_MODE
+from taciturn.settings.settings import FIELDS
 
 
 class SettingsDirective(SphinxDirective):

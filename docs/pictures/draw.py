@@ -12,15 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from tacit.algorithms.steps import consensus, dual_step, linearised_step
-from tacit.data import DataOptions, load_unmapped
-from tacit.data.maps import Raw, built
-from tacit.data.maps.images import as_bytes
-from tacit.data.maps.scattering import Scattering
-from tacit.data.maps.wavelets import DIRECTIONS
-from tacit.problems import SETS
-from tacit.types import Array
-from tacit.views.style import COLOURS, GREY, STYLE, heading, ink, save
+from taciturn.algorithms.steps import consensus, dual_step, linearised_step
+from taciturn.data import DataOptions, load_unmapped
+from taciturn.data.feature_maps import Raw, built
+from taciturn.data.feature_maps.images import as_bytes
+from taciturn.data.feature_maps.scattering import DIRECTIONS, Scattering
+from taciturn.objectives import SETS
+from taciturn.reporting.figures.style import COLOURS, GREY, STYLE, heading, ink, save
+from taciturn.types import Array
 
 BLUE, RED, GREEN = COLOURS[:3]
 HOMES = np.array([[-2.0, 0.4], [1.6, 2.0], [1.9, -1.8]])  # where each agent's own data pull

@@ -10,17 +10,17 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import minimize
 
-from tacit.algorithms import ALGORITHMS, Agent, Algorithm, Recipe
-from tacit.algorithms.charges import Public
-from tacit.algorithms.releases.paper import PaperRelease
-from tacit.algorithms.schedules import Constant
-from tacit.privacy.accounting import tightest
-from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
-from tacit.privacy.noise import SeededNoise
-from tacit.privacy.sensitivity import Sensitivity
-from tacit.problems import Problem
-from tacit.problems.limits import BoundRecords, ClipGradients
-from tacit.types import Array, Shard
+from taciturn.algorithms import ALGORITHMS, Agent, Algorithm, AlgorithmConfig
+from taciturn.algorithms.noisy_gradient import PaperGradient
+from taciturn.algorithms.privacy_costs import PublicParameters
+from taciturn.algorithms.schedules import Constant
+from taciturn.objectives import Problem
+from taciturn.objectives.clipping import GradientClipping, RecordScaling
+from taciturn.privacy.accountants import tightest
+from taciturn.privacy.mechanisms import LaplaceDataDependent
+from taciturn.privacy.noise import SeededNoise
+from taciturn.privacy.sensitivity import Sensitivity
+from taciturn.types import Array, Shard
 from tests.random_problems import J, K, cover_for, problem, release_for, run, shards
 
 INF = np.array([np.inf])
@@ -29,10 +29,12 @@ INF = np.array([np.inf])
 def build(name: str, of: Problem, rho: float, eta: float, certified: bool = False, **changes: Any) -> Algorithm:
     """The method without noise and with limits that no record meets, at constant rho and eta."""
     method = ALGORITHMS[name]
-    wide = {"limit": BoundRecords(100.0) if method.bounded else ClipGradients(np.full(1, 100.0), np.full(1, np.inf))}
+    wide = {
+        "limit": RecordScaling(100.0) if method.bounded else GradientClipping(np.full(1, 100.0), np.full(1, np.inf))
+    }
     made = {"local_updates": method.local_updates or 1, "closing": True} | cover_for(name, INF) | wide | changes
     release = release_for("hidden" if certified else name, INF)
-    return method.build(Recipe(of, INF, Constant(rho, INF), Constant(eta, INF), release, **made))
+    return method.build(AlgorithmConfig(of, INF, Constant(rho, INF), Constant(eta, INF), release, **made))
 
 
 def pooled_optimum(of: Problem, parts: list[Shard]) -> tuple[Array, float]:
@@ -128,7 +130,7 @@ def test_a_curator_solves_the_whole_problem_at_once(name: str) -> None:
 
 @pytest.mark.parametrize(("rate", "multiplier", "rounds"), [(0.01, 1.1, 1000), (0.1, 4.0, 300), (1.0, 30.0, 50)])
 def test_dpsgds_epsilon_is_dp_accountings(rate: float, multiplier: float, rounds: int) -> None:
-    public = Public("gaussian", Sensitivity(1.0, 0.01), 1, lambda t: 1.0, lambda t: 1.0, sampling=rate)
+    public = PublicParameters("gaussian", Sensitivity(1.0, 0.01), 1, lambda t: 1.0, lambda t: 1.0, sampling=rate)
     events = ALGORITHMS["dpsgd"].charge(public, multiplier, rounds)
     theirs = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
     renyi = RdpAccountant().compose(theirs, rounds).get_epsilon(1e-6)
@@ -141,7 +143,7 @@ def test_dpsgds_epsilon_is_dp_accountings(rate: float, multiplier: float, rounds
 def test_a_sample_holds_each_record_with_its_rate_and_its_mean_is_the_gradient() -> None:
     parts = shards(1, (40,))
     of = problem(parts)
-    tight = ClipGradients(np.full(1, 0.5), np.full(1, np.inf))
+    tight = GradientClipping(np.full(1, 0.5), np.full(1, np.inf))
     built = build("dpsgd", of, 1.0, 1.0, limit=tight)
     w = np.full((J, 1, K), 0.1)
     zero = np.zeros_like(w)
@@ -159,8 +161,8 @@ def test_the_dual_that_zhou_and_li_send_is_the_agents_and_mode_paper_charges_eve
     parts = shards(2)
     of = problem(parts)
     budget = np.array([0.5])
-    recipe = Recipe(
-        of, budget, Constant(1.0, budget), Constant(1.0, budget), PaperRelease(LaplaceDataDependent(budget)),
+    recipe = AlgorithmConfig(
+        of, budget, Constant(1.0, budget), Constant(1.0, budget), PaperGradient(LaplaceDataDependent(budget)),
         local_updates=3,
     )  # fmt: skip
     done = run(ALGORITHMS["ceadmm"].build(recipe), parts, (1,), 4)

@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit.algorithms import ALGORITHMS, Agent, Upload
-from tacit.algorithms.base import Averaging, Consensus
-from tacit.algorithms.ceadmm import PrimalDual
-from tacit.algorithms.charges import Public
-from tacit.engine.simulate import Round
-from tacit.errors import InputError
-from tacit.privacy.events import NON_PRIVATE, Nominal
-from tacit.privacy.noise import SeededNoise
-from tacit.privacy.sensitivity import Sensitivity
-from tacit.types import Array
+from taciturn.algorithms import ALGORITHMS, Agent, Upload
+from taciturn.algorithms.base import AdmmServer, AveragingServer
+from taciturn.algorithms.ceadmm import PrimalDual
+from taciturn.algorithms.privacy_costs import PublicParameters
+from taciturn.errors import InputError
+from taciturn.privacy.events import NON_PRIVATE, Nominal
+from taciturn.privacy.noise import SeededNoise
+from taciturn.privacy.sensitivity import Sensitivity
+from taciturn.training.simulate import Round
+from taciturn.types import Array
 from tests.random_problems import build, close, problem, run, shards
 
 NAMES = list(ALGORITHMS)
 MIXED = [0.5, 2.0, np.inf]
 
 
-PUBLIC = Public("gaussian", Sensitivity(1.0, 1.0), 4, lambda t: 0.5, lambda t: 1.0, trace=1.0)
+PUBLIC = PublicParameters("gaussian", Sensitivity(1.0, 1.0), 4, lambda t: 0.5, lambda t: 1.0, trace=1.0)
 EXACT = [name for name in NAMES if ALGORITHMS[name].backends == ("numpy",)]  # they solve, and take their time
 NOISE_ON_Z = {"outp", "dp-fedavg", "dp-fedprox"}  # it comes after the projection, so what is sent may lie outside
 
@@ -148,7 +148,7 @@ def test_both_copies_of_the_dual_stay_bit_identical(name: str, epsilon: float) -
     """Server and agent update it from what was sent; it is never sent. (Exact ADMM is slow: fewer rounds.)"""
     parts = shards(2)
     algorithm = build(name, problem(parts), [epsilon])
-    long = isinstance(algorithm, Consensus) and not isinstance(algorithm, Averaging)
+    long = isinstance(algorithm, AdmmServer) and not isinstance(algorithm, AveragingServer)
     many = 1000 if ALGORITHMS[name].local_updates in (None, 1) else 300
     rounds = many if long and name not in (*EXACT, "ceadmm") else 30  # ceadmm's dual outruns a z of ever shorter steps
 
@@ -157,7 +157,7 @@ def test_both_copies_of_the_dual_stay_bit_identical(name: str, epsilon: float) -
             assert agent.lam.tobytes() == done.state.server.lam[p].tobytes(), f"agent {p}, round {done.t}"
 
     done = run(algorithm, parts, (5,), rounds, watch=same)
-    assert (np.abs(done.state.server.lam).max() > 0) != isinstance(algorithm, Averaging)
+    assert (np.abs(done.state.server.lam).max() > 0) != isinstance(algorithm, AveragingServer)
 
 
 @pytest.mark.parametrize("name", NAMES)

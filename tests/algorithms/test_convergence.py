@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, NonlinearConstraint, minimize
 
-from tacit.problems import Problem
-from tacit.types import Array, Shard
+from taciturn.objectives import Problem
+from taciturn.types import Array, Shard
 from tests.random_problems import J, K, build, problem, release_for, run, shards, varying
 
 PARTS = shards(4, (60, 40, 50))
@@ -38,14 +38,16 @@ def pooled_optimum(of: Problem, feasible: str, size: float) -> float:
 @pytest.mark.parametrize(("name", "rounds"), [("iadmm", 3000), ("objpm", 1000), ("admm", 150)])
 def test_without_noise_the_pooled_optimum_is_reached(name: str, rounds: int, feasible: str, size: float) -> None:
     of = problem(PARTS, feasible=feasible, size=size)
-    from tacit.algorithms import ALGORITHMS, Recipe
-    from tacit.algorithms.schedules import Constant
+    from taciturn.algorithms import ALGORITHMS, AlgorithmConfig
+    from taciturn.algorithms.schedules import Constant
 
     budget = np.array([math.inf])
     smooth = of.smoothness(PARTS)
     method = ALGORITHMS[name]
     release, updates = release_for(name, budget), method.local_updates or 1
-    recipe = Recipe(of, budget, Constant(0.1, budget), Constant(1 / smooth, budget), release, local_updates=updates)
+    recipe = AlgorithmConfig(
+        of, budget, Constant(0.1, budget), Constant(1 / smooth, budget), release, local_updates=updates
+    )
     done = run(method.build(recipe), PARTS, (1,), rounds)
     best = pooled_optimum(of, feasible, size)
     assert of.total(done.w, PARTS)[0] == pytest.approx(best, rel=1e-4)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.random import Generator, Philox
 
-from tacit.engine.simulate import Round
-from tacit.problems import LOSSES, REGULARISERS, SETS
-from tacit.types import Array
+from taciturn.objectives import LOSSES, REGULARISERS, SETS
+from taciturn.training.simulate import Round
+from taciturn.types import Array
 from tests import plain
 from tests.random_problems import J, K, build, close, problem, run, shards, varying
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.errors import InputError
+from taciturn.errors import InputError
 from tests.random_problems import build, problem, shards
 
 PARTS = shards(0)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit.algorithms.schedules import Constant, DynamicRho, LevelEta, NonsmoothEta, SmoothEta, StrongEta
+from taciturn.algorithms.schedules import Constant, DynamicRho, LevelEta, NonsmoothEta, SmoothEta, StrongEta
 
 EPSILON = np.array([0.05, 1.0, np.inf])
 

@@ -15,29 +15,28 @@ from hypothesis import strategies as st
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
-from tacit.algorithms import ALGORITHMS, Agent, Recipe
-from tacit.algorithms.contraction import largest_eta
-from tacit.algorithms.local_training import moved_by_training
-from tacit.algorithms.releases.certified import CertifiedRelease
-from tacit.algorithms.schedules import Constant
-from tacit.algorithms.subproblem import Solver, Subproblem, bounded
-from tacit.audit.noise import Silence
-from tacit.audit.scenes import FACTS
-from tacit.engine.simulate import start
-from tacit.errors import InputError
-from tacit.privacy.accounting import tightest
-from tacit.privacy.events import Event, Noise, Sampled
-from tacit.privacy.mechanisms.calibrated import Calibrated
-from tacit.privacy.mechanisms.output import OutputNoise
-from tacit.privacy.sensitivity import ADJACENCIES, sensitivity
-from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.problems.limits import MOST_SINGLE, BoundRecords, ClipGradients, Limit
-from tacit.settings import Settings, resolve
-from tacit.study.certified import Outline, complete, outline
-from tacit.study.pooled import charged_to_all, records_of
-from tacit.study.protect import hessian_trace
-from tacit.study.train import rounds_of
-from tacit.types import Array, Shard
+from taciturn.algorithms import ALGORITHMS, Agent, AlgorithmConfig
+from taciturn.algorithms.hidden_updates import largest_eta
+from taciturn.algorithms.local_training import moved_by_training
+from taciturn.algorithms.noisy_gradient import CertifiedGradient
+from taciturn.algorithms.schedules import Constant
+from taciturn.algorithms.subproblem import Solver, Subproblem, bounded
+from taciturn.audit.games import FACTS
+from taciturn.audit.scores import RecordingNoise
+from taciturn.errors import InputError
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.objectives.clipping import MOST_SINGLE, Clipping, GradientClipping, RecordScaling
+from taciturn.planning.noise_plan import hessian_trace
+from taciturn.planning.plan import StudyPlan, load_data, plan_study
+from taciturn.privacy.accountants import tightest
+from taciturn.privacy.events import Event, Noise, Sampled
+from taciturn.privacy.mechanisms import Calibrated, OutputNoise
+from taciturn.privacy.sensitivity import ADJACENCIES, sensitivity
+from taciturn.settings import Settings, resolve
+from taciturn.training.central import charged_to_all, records_of
+from taciturn.training.loop import rounds_of
+from taciturn.training.simulate import start
+from taciturn.types import Array, Shard
 
 J, K, RECORDS = 3, 3, 20
 ONE = np.ones(1)
@@ -112,16 +111,16 @@ def step(
     """The real agent_step; `eta` is a share of the largest that is allowed."""
     method = ALGORITHMS[name]
     length = of.loss.residual_bound * near.bound if method.bounded else 0.7 * near.bound
-    limit: Limit = BoundRecords(near.bound) if method.bounded else ClipGradients(ONE * length, ONE * math.inf)
+    limit: Clipping = RecordScaling(near.bound) if method.bounded else GradientClipping(ONE * length, ONE * math.inf)
     eta *= largest_eta(name, of, near.bound, near.largest)
-    release = CertifiedRelease(limit, Calibrated("gaussian", (Noise("gaussian", 1.0, math.inf, 1.0),)))
+    release = CertifiedGradient(limit, Calibrated("gaussian", (Noise("gaussian", 1.0, math.inf, 1.0),)))
     algorithm = method.build(
-        Recipe(
+        AlgorithmConfig(
             of, ONE, Constant(rho, ONE), Constant(eta, ONE), release, OutputNoise("gaussian", 3.0 * ONE), limit,
             near.moved(length), **more,
         )
     )  # fmt: skip
-    quiet = quiet or Silence()
+    quiet = quiet or RecordingNoise()
     first, second = (algorithm.agent_step(1, *state, shard, quiet) for shard in near.shards)
     assert first.events[0].runs == second.events[0].runs
     apart = float(np.linalg.norm(first.upload.z - second.upload.z))
@@ -190,7 +189,7 @@ def test_the_solver_keeps_its_tolerance(seed: int) -> None:
     rng = default_rng(seed)
     near, of, rho = neighbours(rng), random_problem(rng, ("all",)), 10.0 ** rng.uniform(-2, 1)
     tolerance, (w, lam, begin) = 10.0 ** rng.uniform(-9, -1), (somewhere(rng) for _ in range(3))
-    one = Subproblem(of, bounded(near.shards[0], BoundRecords(near.bound)), rho, w, lam, tolerance)
+    one = Subproblem(of, bounded(near.shards[0], RecordScaling(near.bound)), rho, w, lam, tolerance)
     z = one.solve_within(begin)
     assert np.linalg.norm(one.gradient(z)) <= tolerance
     exact = replace(one, tolerance=1e-10).solve_within(z)
@@ -201,7 +200,7 @@ def test_the_solver_keeps_its_tolerance(seed: int) -> None:
 # ---- samples
 
 
-class Sampling(Silence):
+class Sampling(RecordingNoise):
     """The same records of the first data set's order are in the sample, and the last one, the canary, always is."""
 
     def __init__(self, taken: NDArray[np.bool_]) -> None:
@@ -230,7 +229,7 @@ def test_a_record_adds_no_more_to_a_sample_than_is_charged(seed: int) -> None:
 # ---- perturbed objectives
 
 
-def hessian(of: Problem, z: Array, shard: Shard, limit: Limit, rho: float) -> Array:
+def hessian(of: Problem, z: Array, shard: Shard, limit: Clipping, rho: float) -> Array:
     """By central differences, one direction a run: [J K, J K]."""
     size = J * K
     along = 1e-5 * np.eye(size).reshape(size, J, K).swapaxes(0, 1)  # [J, J K, K]
@@ -251,7 +250,7 @@ def test_no_unit_changes_the_determinant_by_more_than_is_charged(seed: int) -> N
     near, of, rho = neighbours(rng), random_problem(rng, ("all",)), 10.0 ** rng.uniform(-3, 1)
     z = somewhere(rng) * rng.choice([0.0, 0.01, 1.0])
     first, second = (
-        float(np.linalg.slogdet(hessian(of, z, shard, BoundRecords(near.bound), rho))[1]) for shard in near.shards
+        float(np.linalg.slogdet(hessian(of, z, shard, RecordScaling(near.bound), rho))[1]) for shard in near.shards
     )
     assert abs(first - second) <= trace_of(near, of) / (rho + of.strong_convexity) + 1e-6
 
@@ -261,8 +260,8 @@ def test_the_determinants_bound_is_nearly_attained() -> None:
     near = Neighbours((Shard(np.eye(J)[:1], np.eye(K)[:1]), Shard(np.empty((0, J)), np.empty((0, K)))), "", 1, 1.0)
     of, rho = random_problem(default_rng(0), ("all",)), 1.0
     z = np.zeros((J, 1, K))
-    change = np.linalg.slogdet(hessian(of, z, near.shards[0], BoundRecords(1.0), rho))[1]
-    change -= np.linalg.slogdet(hessian(of, z, Shard(np.zeros((1, J)), np.eye(K)[:1]), BoundRecords(1.0), rho))[1]
+    change = np.linalg.slogdet(hessian(of, z, near.shards[0], RecordScaling(1.0), rho))[1]
+    change -= np.linalg.slogdet(hessian(of, z, Shard(np.zeros((1, J)), np.eye(K)[:1]), RecordScaling(1.0), rho))[1]
     assert 0.5 < change / (trace_of(near, of) / (rho + of.strong_convexity)) <= 1.0
 
 
@@ -273,7 +272,7 @@ def test_a_unit_moves_gradients_in_few_dimensions(seed: int) -> None:
     rng = default_rng(seed)
     near, of = neighbours(rng), random_problem(rng, ("all",))
     z = somewhere(rng, runs=40)
-    first, second = (of.gradient(z, shard, BoundRecords(near.bound)).value for shard in near.shards)
+    first, second = (of.gradient(z, shard, RecordScaling(near.bound)).value for shard in near.shards)
     rank = np.linalg.matrix_rank((first - second).swapaxes(0, 1).reshape(40, -1), tol=1e-9)
     assert rank <= K * near.unit * int(ADJACENCIES[near.adjacency])
 
@@ -301,13 +300,13 @@ def by_patient(tmp_path: Path) -> dict[str, Any]:
     return {"data": str(tmp_path / "t.csv"), "schema": str(tmp_path / "s.toml")}
 
 
-def planned(names: list[str], **changes: Any) -> Outline:
-    return outline(resolve(CLINICS | {"algorithm": ",".join(names)} | changes))
+def planned(names: list[str], **changes: Any) -> StudyPlan:
+    return plan_study(resolve(CLINICS | {"algorithm": ",".join(names)} | changes))
 
 
-def check_spending(plan: Outline) -> None:
+def check_spending(plan: StudyPlan) -> None:
     """What all agents released over the whole run is what was planned, and the plan is within the budget."""
-    study = complete(plan)
+    study = load_data(plan)
     for part in study.parts:
         shards = records_of(study, part).train
         spent = [Counter[Event]() for _ in study.dataset.agents]

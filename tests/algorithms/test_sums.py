@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tacit.algorithms import ALGORITHMS, Algorithm, Recipe
-from tacit.algorithms.releases.certified import CertifiedRelease
-from tacit.algorithms.schedules import Constant
-from tacit.engine.simulate import Round, simulate, start
-from tacit.privacy.accountants.gdp import gdp
-from tacit.privacy.events import NON_PRIVATE, Noise
-from tacit.privacy.mechanisms.calibrated import Calibrated
-from tacit.privacy.noise import NoiseSource, SeededNoise
-from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.problems.limits import ClipGradients
-from tacit.types import Array, Shard
+from taciturn.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig
+from taciturn.algorithms.noisy_gradient import CertifiedGradient
+from taciturn.algorithms.schedules import Constant
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.objectives.clipping import GradientClipping
+from taciturn.privacy.accountants.gdp import gdp
+from taciturn.privacy.events import NON_PRIVATE, Noise
+from taciturn.privacy.mechanisms import Calibrated
+from taciturn.privacy.noise import NoiseSource, SeededNoise
+from taciturn.training.simulate import Round, simulate, start
+from taciturn.types import Array, Shard
 from tests.random_problems import J, K, build, problem, run, shards, varying
 
 SUMMED = [name for name in ALGORITHMS if ALGORITHMS[name].summed]
@@ -117,9 +117,11 @@ class Example:
     def algorithm(self, runs: int) -> Algorithm:
         one = np.ones(runs)
         of = Problem(LOSSES["squared"](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), self.records, self.agents)
-        limit = ClipGradients(self.clip * one, np.inf * one)
-        release = CertifiedRelease(limit, Calibrated("gaussian", (Noise("gaussian", 1.0, 1.0, 1.0),) * runs))
-        return ALGORITHMS[self.name].build(Recipe(of, one, Constant(self.rho, one), Constant(self.eta, one), release))
+        limit = GradientClipping(self.clip * one, np.inf * one)
+        release = CertifiedGradient(limit, Calibrated("gaussian", (Noise("gaussian", 1.0, 1.0, 1.0),) * runs))
+        return ALGORITHMS[self.name].build(
+            AlgorithmConfig(of, one, Constant(self.rho, one), Constant(self.eta, one), release)
+        )
 
     def noise(self, agent: int, t: int) -> NoiseSource:
         return Impulse(agent, t, self.agents)  # type: ignore[return-value]
@@ -184,8 +186,8 @@ def test_on_a_quadratic_objw_is_stable_up_to_a_third_of_the_step_of_gradient_des
     of = Problem(LOSSES["squared"](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), 10, 3)
     step, one = share * reach * 3.0, np.ones(1)  # the mean over three agents of curvatures that add up to 1 is 1/3
     rho, eta = (0.25 / step, step / 0.75) if name == "objw" else (1.0, step)  # 1 / (rho + 1 / eta) = step
-    release = CertifiedRelease(ClipGradients(1e9 * one, np.inf * one), Calibrated("gaussian", (NON_PRIVATE,)))
-    algorithm = ALGORITHMS[name].build(Recipe(of, one, Constant(rho, one), Constant(eta, one), release))
+    release = CertifiedGradient(GradientClipping(1e9 * one, np.inf * one), Calibrated("gaussian", (NON_PRIVATE,)))
+    algorithm = ALGORITHMS[name].build(AlgorithmConfig(of, one, Constant(rho, one), Constant(eta, one), release))
     far = [abs(float(done.w[0, 0, 0]) + 0.15) for done in list(rounds(algorithm, parts))]
     assert (far[-1] < 1e-3 * far[0]) == (share < 1.0) and (far[-1] > 1e3 * far[0]) == (share > 1.0)
 

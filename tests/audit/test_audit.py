@@ -11,21 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.algorithms.base import Agent
-from tacit.algorithms.dp_iadmm import DpIadmm
-from tacit.algorithms.hidden import LastIterate
-from tacit.algorithms.releases.certified import CertifiedRelease
-from tacit.algorithms.releases.hardened import HardenedRelease
-from tacit.audit import Audit, Claim, Game, audit, audit_games, games
-from tacit.audit.bound import epsilon_lower, lower_limit, upper_limit
-from tacit.audit.noise import BlockNoise, block_noise
-from tacit.audit.picture import allowed
-from tacit.audit.scores import known, release
-from tacit.errors import InputError
-from tacit.privacy.events import Discrete, Event, Noise
-from tacit.problems.limits import NO_LIMIT, ClipGradients
-from tacit.views.style import check_place
-from tests.cli.helpers import refused, tacit, tacit_json
+from taciturn.algorithms.base import Agent
+from taciturn.algorithms.hidden_updates import LastIterate
+from taciturn.algorithms.iadmm import DpIadmm
+from taciturn.algorithms.noisy_gradient import CertifiedGradient, HardenedGradient
+from taciturn.audit import Audit, Claim, Game, audit, audit_games, games
+from taciturn.audit.epsilon_bound import epsilon_lower, lower_limit, upper_limit
+from taciturn.audit.scores import BlockNoise, block_noise, known, release
+from taciturn.audit.tradeoff_figure import allowed
+from taciturn.errors import InputError
+from taciturn.objectives.clipping import NO_CLIPPING, GradientClipping
+from taciturn.privacy.events import Discrete, Event, Noise
+from taciturn.reporting.figures.style import check_place
+from tests.cli.helpers import refused, taciturn, taciturn_json
 
 RELEASES = 30_000
 SHARP = 0.01  # a delta at which an attack on Gaussian noise is sharp
@@ -91,7 +89,7 @@ def half_the_noise(claim: Claim) -> Game:
     game = games(claim)[-1]
     algorithm = game.algorithm
     assert isinstance(algorithm, DpIadmm | LastIterate)
-    assert isinstance(algorithm.release, CertifiedRelease | HardenedRelease)
+    assert isinstance(algorithm.release, CertifiedGradient | HardenedGradient)
     mechanism = replace(algorithm.release.mechanism, events=halved(algorithm.release.mechanism.events))
     broken: Any = replace(algorithm.release, mechanism=mechanism)
     return game._replace(algorithm=replace(algorithm, release=broken))
@@ -100,16 +98,16 @@ def half_the_noise(claim: Claim) -> Game:
 def no_clipping(claim: Claim) -> Game:
     (game,) = games(claim)
     assert isinstance(game.algorithm, DpIadmm)
-    assert isinstance(game.algorithm.release, CertifiedRelease)
-    return game._replace(algorithm=replace(game.algorithm, release=replace(game.algorithm.release, limit=NO_LIMIT)))
+    assert isinstance(game.algorithm.release, CertifiedGradient)
+    return game._replace(algorithm=replace(game.algorithm, release=replace(game.algorithm.release, limit=NO_CLIPPING)))
 
 
 def clipping_in_l2_only(claim: Claim) -> Game:
     """Laplace noise with only the L2 norm held: the L1 norm of the canary is sqrt(2) times that."""
     (game,) = games(claim)
     assert isinstance(game.algorithm, DpIadmm)
-    assert isinstance(game.algorithm.release, CertifiedRelease)
-    assert isinstance(game.algorithm.release.limit, ClipGradients)
+    assert isinstance(game.algorithm.release, CertifiedGradient)
+    assert isinstance(game.algorithm.release.limit, GradientClipping)
     limit = replace(game.algorithm.release.limit, l1=np.array([math.inf]))
     return game._replace(algorithm=replace(game.algorithm, release=replace(game.algorithm.release, limit=limit)))
 
@@ -218,7 +216,7 @@ def test_one_scale_is_all_that_discrete_blocks_know() -> None:
 
 def test_a_claim_that_stands_ends_with_code_0(tmp_path: Path) -> None:
     args = ("audit", "--mechanism", "laplace", "--releases", "20000", "--seed", "1")
-    found = tacit_json(*args, "--plot", tmp_path / "a.png")
+    found = taciturn_json(*args, "--plot", tmp_path / "a.png")
     assert 0.7 < found["epsilon_lower"] <= found["claim"] == 1.0
     assert (found["confidence"], found["exceeded"], found["noise"]) == (0.999, False, "seeded")
     assert found["trials"] == 10_000 > found["true_positives"] > found["false_positives"]
@@ -227,7 +225,7 @@ def test_a_claim_that_stands_ends_with_code_0(tmp_path: Path) -> None:
 
 def test_a_claim_that_is_refuted_ends_with_code_1_and_says_so() -> None:
     args = ("audit", "--mode", "paper", "--local-updates", "10", "--releases", "10000", "--seed", "1")
-    done = tacit(*args, code=1)
+    done = taciturn(*args, code=1)
     assert "claim    1, nominal, as in the paper, with delta 1e-06: refuted" in done.stdout
     assert "the claim is refuted: epsilon is at least" in done.stderr
 

@@ -11,14 +11,14 @@ import math
 import numpy as np
 import pytest
 
-from tacit.algorithms.local_training import LocalTraining, moved_by_training
-from tacit.algorithms.schedules import Constant
-from tacit.audit.bound import choose, epsilon_lower, judge
-from tacit.audit.noise import Silence
-from tacit.privacy.accounting import tightest
-from tacit.privacy.events import Noise
-from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.types import Array, Shard
+from taciturn.algorithms.local_training import LocalTraining, moved_by_training
+from taciturn.algorithms.schedules import Constant
+from taciturn.audit.epsilon_bound import choose, epsilon_lower, judge
+from taciturn.audit.scores import RecordingNoise
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.privacy.accountants import tightest
+from taciturn.privacy.events import Noise
+from taciturn.types import Array, Shard
 
 RECORDS, CLIP, EPSILON, DELTA = 100, 1.0, 1.0, 1e-6
 ETA = 2.0
@@ -32,7 +32,7 @@ def trained(label: int, updates: int) -> Array:
     y = np.eye(2)[[i % 2 for i in range(RECORDS - 1)] + [label]]
     of = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), RECORDS, 1)
     train = LocalTraining(of, Constant(ETA, np.ones(1)), updates)
-    w = train(1, np.zeros((2, 1, 2)), Shard(x, y), Silence())
+    w = train(1, np.zeros((2, 1, 2)), Shard(x, y), RecordingNoise())
     clipped: Array = w / max(1.0, float(np.linalg.norm(w)) / CLIP)
     return clipped
 

@@ -13,26 +13,24 @@ import numpy as np
 import pytest
 from click import Context
 
-import tacit
-from tacit.algorithms.admm_objp import AdmmObjp
-from tacit.algorithms.admm_outp import AdmmOutp
-from tacit.algorithms.base import Agent, Upload
-from tacit.algorithms.ceadmm import CommunicationEfficientAdmm
-from tacit.algorithms.dp_fedavg import DpFedAvg
-from tacit.algorithms.dpsgd import DpSgd
-from tacit.algorithms.outp import CertifiedOutput
-from tacit.algorithms.schedules import Constant
-from tacit.algorithms.subproblem import Solver, bounded
-from tacit.audit import Audit, Claim, Game, audit_games, games
-from tacit.audit.minimisers import hessian, log_density
-from tacit.audit.noise import Silence, block_noise
-from tacit.audit.scenes import curved_scene
-from tacit.audit.scores import known, release
-from tacit.cli.audit import _claim_of
-from tacit.cli.audit import audit as command
-from tacit.errors import InputError
-from tacit.privacy.events import Noise
-from tacit.problems.limits import NO_LIMIT
+import taciturn
+from taciturn.algorithms.admm import AdmmObjp, AdmmOutp
+from taciturn.algorithms.base import Agent, Upload
+from taciturn.algorithms.ceadmm import CommunicationEfficientAdmm
+from taciturn.algorithms.fedavg import DpFedAvg
+from taciturn.algorithms.gradient_descent import DpSgd
+from taciturn.algorithms.outp import CertifiedOutput
+from taciturn.algorithms.schedules import Constant
+from taciturn.algorithms.subproblem import Solver, bounded
+from taciturn.audit import Audit, Claim, Game, audit_games, games
+from taciturn.audit.games import curved_scene
+from taciturn.audit.minimisers import hessian, log_density
+from taciturn.audit.scores import RecordingNoise, block_noise, known, release
+from taciturn.cli.audit_command import _claim_of
+from taciturn.cli.audit_command import audit as command
+from taciturn.errors import InputError
+from taciturn.objectives.clipping import NO_CLIPPING
+from taciturn.privacy.events import Noise
 from tests.cli.helpers import EXAMPLE
 
 MANY, FEW = 100_000, 10_000  # releases
@@ -104,17 +102,17 @@ def records_of_any_length(claim: Claim) -> Game:
     scene = game.scene._replace(arms=(first, replace(second, x=3.0 * second.x)))
     if isinstance(game.algorithm, AdmmOutp):
         return game._replace(
-            scene=scene, algorithm=replace(game.algorithm, solver=replace(game.algorithm.solver, limit=NO_LIMIT))
+            scene=scene, algorithm=replace(game.algorithm, solver=replace(game.algorithm.solver, limit=NO_CLIPPING))
         )
     assert isinstance(game.algorithm, DpFedAvg)
-    local = replace(game.algorithm.local, limit=NO_LIMIT)
+    local = replace(game.algorithm.local, limit=NO_CLIPPING)
     return game._replace(scene=scene, algorithm=replace(game.algorithm, local=local))
 
 
 def no_clipping(claim: Claim) -> Game:
     game = played(claim)[-1]
     assert isinstance(game.algorithm, CertifiedOutput)
-    return game._replace(algorithm=replace(game.algorithm, limit=NO_LIMIT))
+    return game._replace(algorithm=replace(game.algorithm, limit=NO_CLIPPING))
 
 
 def convexity_that_is_not_there(claim: Claim) -> Game:
@@ -165,7 +163,9 @@ def sending(game: Game, what: Callable[[Any, Any], Any]) -> Game:
 
     class Altered:
         def agent_step(self, t: int, w: Any, agent: Any, shard: Any, noise: Any) -> Any:
-            step, clean = (game.algorithm.agent_step(t, w, agent, shard, source) for source in (noise, Silence()))
+            step, clean = (
+                game.algorithm.agent_step(t, w, agent, shard, source) for source in (noise, RecordingNoise())
+            )
             return step._replace(upload=what(step.upload, clean.upload))
 
     altered: Any = Altered()
@@ -253,7 +253,7 @@ def test_what_cannot_be_audited_is_refused(claim: dict[str, Any], sentence: str)
 
 
 def test_a_runs_own_sampling_is_what_is_claimed(tmp_path: Path) -> None:
-    run = tacit.run(
+    run = taciturn.run(
         data=str(EXAMPLE / "records.csv"), schema=str(EXAMPLE / "schema.toml"), total_records=600, agents=3, rounds=1,
         algorithm="dpsgd", sampling_rate=0.5, seed=1, noise_multiplier=3.0, total_epsilon=8.0, out=str(tmp_path / "r"),
     )  # fmt: skip

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tacit.algorithms.dpgd import DpGd
-from tacit.algorithms.releases.certified import CertifiedRelease
-from tacit.audit import Audit, Claim, Game, audit_games, games
-from tacit.errors import InputError
+from taciturn.algorithms.gradient_descent import DpGd
+from taciturn.algorithms.noisy_gradient import CertifiedGradient
+from taciturn.audit import Audit, Claim, Game, audit_games, games
+from taciturn.errors import InputError
 
 SHARP = 0.1  # a delta at which attacks on Gaussian noise are sharp
 SUM = Claim(algorithm="dpgd", trust="secure-sum", delta=SHARP)
@@ -42,7 +42,7 @@ def test_sums_of_samples_are_worth_their_claim() -> None:
 
 def with_share(game: Game, share: float) -> Game:
     algorithm = game.algorithm
-    assert isinstance(algorithm, DpGd) and isinstance(algorithm.release, CertifiedRelease)
+    assert isinstance(algorithm, DpGd) and isinstance(algorithm.release, CertifiedGradient)
     mechanism = replace(algorithm.release.mechanism, share=share)
     return game._replace(algorithm=replace(algorithm, release=replace(algorithm.release, mechanism=mechanism)))
 

@@ -20,13 +20,13 @@ PAPER = ("--mode", "paper")
 CLINICS = (*TABLE, "--test-share", "0.25", *PAPER)
 DECLARED = ("--total-records", "600", "--agents", "3")
 CERTIFIED = (*TABLE, "--test-share", "0.25", "--partition-key", "0", *DECLARED, "--noise", "seeded")
-COMMAND = (sys.executable, "-m", "tacit")
+COMMAND = (sys.executable, "-m", "taciturn")
 PATIENCE = warm.PATIENCE
 
 
-def tacit(*args: str | Path, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def taciturn(*args: str | Path, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and check its exit code; its report, if it makes one, has words for pictures."""
-    done = warm.run(["-m", "tacit", *map(str, args)], cwd, environment(), pictures=False)
+    done = warm.run(["-m", "taciturn", *map(str, args)], cwd, environment(), pictures=False)
     assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done
@@ -34,16 +34,16 @@ def tacit(*args: str | Path, code: int = 0, cwd: Path | None = None) -> subproce
 
 def refused(*args: str | Path, cwd: Path | None = None) -> str:
     """Run a command that must end with exit code 2 and one sentence; that sentence."""
-    done = tacit(*args, code=2, cwd=cwd)
+    done = taciturn(*args, code=2, cwd=cwd)
     assert done.stdout == ""
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1, done.stderr
     return lines[0].removeprefix("error: ")
 
 
-def tacit_json(*args: str | Path, cwd: Path | None = None) -> dict[str, Any]:
+def taciturn_json(*args: str | Path, cwd: Path | None = None) -> dict[str, Any]:
     """Run a command with --json; stdout must be one JSON object and nothing else."""
-    found: dict[str, Any] = json.loads(tacit(*args, "--json", cwd=cwd).stdout)
+    found: dict[str, Any] = json.loads(taciturn(*args, "--json", cwd=cwd).stdout)
     return found
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.algorithms import ALGORITHMS
-from tacit.cli import cli
-from tacit.data import SOURCES
-from tacit.data.maps import MAPS
-from tacit.settings.settings import FIELDS
-from tests.cli.helpers import tacit, tacit_json
+from taciturn.algorithms import ALGORITHMS
+from taciturn.cli import cli
+from taciturn.data import SOURCES
+from taciturn.data.feature_maps import MAPS
+from taciturn.settings.settings import FIELDS
+from tests.cli.helpers import taciturn, taciturn_json
 
 
 def test_every_setting_has_a_flag_of_its_name() -> None:
@@ -27,20 +27,20 @@ def commands() -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_every_command_has_help_with_an_example(command: tuple[str, ...]) -> None:
-    text = tacit(*command, "--help").stdout
-    assert "Usage: tacit" in text
+    text = taciturn(*command, "--help").stdout
+    assert "Usage: taciturn" in text
     if command not in {("data",), ("config",)}:
         words = command[:1] if command == ("ledger", "show") else command  # whose name is left out
-        assert f"tacit {' '.join(words)}".strip() in text.split("Usage:")[1].split("\n", 1)[1]
+        assert f"taciturn {' '.join(words)}".strip() in text.split("Usage:")[1].split("\n", 1)[1]
 
 
 def test_algorithms_and_data_sets_are_listed() -> None:
-    text = tacit("algorithms").stdout
+    text = taciturn("algorithms").stdout
     assert all(ALGORITHMS[name].equation in text for name in ALGORITHMS)
-    assert set(tacit_json("data", "list")) == set(SOURCES)
-    assert set(tacit_json("data", "maps")) == {"none", *MAPS}
-    assert "scattering  an image's wavelets" in tacit("data", "maps").stdout
-    info = tacit_json("data", "info", "mnist14", "--agents", "4", "--partition", "dirichlet")
+    assert set(taciturn_json("data", "list")) == set(SOURCES)
+    assert set(taciturn_json("data", "maps")) == {"none", *MAPS}
+    assert "scattering  an image's wavelets" in taciturn("data", "maps").stdout
+    info = taciturn_json("data", "info", "mnist14", "--agents", "4", "--partition", "dirichlet")
     assert len(info["agents"]) == 4
     assert (info["features"], info["feature_map"]) == (196, "scattering")
     assert sum(info["agents"].values()) == 60000

@@ -1,20 +1,20 @@
-"""`tacit bench` as a user runs it."""
+"""`taciturn bench` as a user runs it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from tacit.bench import BENCHMARKS
-from tests.cli.helpers import refused, tacit, tacit_json
+from taciturn.research.bench import BENCHMARKS
+from tests.cli.helpers import refused, taciturn, taciturn_json
 
 SMALL = ("--small", "--repeats", "1")
 
 
 def test_without_a_name_the_benchmarks_are_listed() -> None:
-    text = tacit("bench").stdout
+    text = taciturn("bench").stdout
     assert all(name in text for name in BENCHMARKS)
-    assert set(tacit_json("bench")) == set(BENCHMARKS)
+    assert set(taciturn_json("bench")) == set(BENCHMARKS)
 
 
 def test_a_misspelt_name_is_refused_with_the_nearest(tmp_path: Path) -> None:
@@ -26,13 +26,13 @@ def test_a_misspelt_name_is_refused_with_the_nearest(tmp_path: Path) -> None:
 
 
 def test_json_is_one_object_and_the_folder_has_table_and_picture(tmp_path: Path) -> None:
-    found = tacit_json("bench", "mnist-round", *SMALL, "--out", tmp_path / "bench")
+    found = taciturn_json("bench", "mnist-round", *SMALL, "--out", tmp_path / "bench")
     assert {"ratio_to_matmul", "speedup_over_plain", "ratio_to_floor"} <= set(found)
     assert json.loads((tmp_path / "bench" / "mnist-round.json").read_text()) == found
-    assert "| Tacit's round |" in (tmp_path / "bench" / "mnist-round.md").read_text()
+    assert "| Taciturn's round |" in (tmp_path / "bench" / "mnist-round.md").read_text()
     assert {path.suffix for path in (tmp_path / "bench").iterdir()} == {".json", ".md", ".svg", ".png"}
 
 
 def test_several_at_once() -> None:
-    assert set(tacit_json("bench", "femnist-noise", "growth", *SMALL)) == {"femnist-noise", "growth"}
-    assert "Tacit takes" in tacit("bench", "femnist-noise", *SMALL).stdout
+    assert set(taciturn_json("bench", "femnist-noise", "growth", *SMALL)) == {"femnist-noise", "growth"}
+    assert "Taciturn takes" in taciturn("bench", "femnist-noise", *SMALL).stdout

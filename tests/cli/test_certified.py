@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from dp_accounting.gaussian_mechanism import get_epsilon_gaussian
 
-from tacit.results.keys import own_key
+from taciturn.privacy.signatures import own_key
 from tests.cli.helpers import (
     CERTIFIED,
     COMMAND,
@@ -23,40 +23,40 @@ from tests.cli.helpers import (
     TABLE,
     environment,
     refused,
-    tacit,
-    tacit_json,
+    taciturn,
+    taciturn_json,
     wait_for_rows,
 )
-from tests.study.test_default_noise import with_a_seed
+from tests.settings.test_default_noise import with_a_seed
 
 
 def test_a_table_of_ones_own_needs_no_word_to_be_protected(tmp_path: Path) -> None:
     """Nothing is set but the table and what is public of it."""
     asked = (*TABLE, *DECLARED)
-    assert "noise from the operating system (hardened): it protects" in tacit("plan", *asked).stdout
-    assert "noise from the operating system (hardened): it protects" in tacit("run", *asked, "--dry-run").stdout
-    shown = tacit("run", *asked, "--out", tmp_path / "r").stdout
+    assert "noise from the operating system (hardened): it protects" in taciturn("plan", *asked).stdout
+    assert "noise from the operating system (hardened): it protects" in taciturn("run", *asked, "--dry-run").stdout
+    shown = taciturn("run", *asked, "--out", tmp_path / "r").stdout
     assert "privacy  Every record is protected with total epsilon 1 at delta 1e-06." in shown
     assert "Simulated" not in shown and "seed" not in shown
     assert tomllib.loads((tmp_path / "r" / "config.toml").read_text())["noise"] == "hardened"
     assert with_a_seed(tmp_path / "r") == []
-    assert tacit("ledger", tmp_path / "r").stdout.startswith("Every record is protected")
+    assert taciturn("ledger", tmp_path / "r").stdout.startswith("Every record is protected")
     for words in (("show",), ("compare",), ("export", "--to", "csv")):
-        assert "seed " not in tacit(words[0], tmp_path / "r", *words[1:]).stdout
+        assert "seed " not in taciturn(words[0], tmp_path / "r", *words[1:]).stdout
     said = refused("plot", tmp_path / "r", "--what", "sent", "--out", tmp_path / "sent.png")
     assert "cannot be made again: hardened noise" in said and "a simulation (--seed N)" in said
-    tacit("resume", tmp_path / "r")
+    taciturn("resume", tmp_path / "r")
 
-    tacit("plan", *asked, "--out", tmp_path / "plan.toml")
+    taciturn("plan", *asked, "--out", tmp_path / "plan.toml")
     assert tomllib.loads((tmp_path / "plan.toml").read_text())["noise"] == "hardened"
     assert "# A run of it has noise from the operating system (hardened)" in (tmp_path / "plan.toml").read_text()
-    simulated = tacit("run", *asked, "--seed", "1", "--rounds", "3", "--out", tmp_path / "s").stdout
+    simulated = taciturn("run", *asked, "--seed", "1", "--rounds", "3", "--out", tmp_path / "s").stdout
     assert "privacy  Simulated: nobody is protected, because the noise comes from a known seed." in simulated
 
 
 def test_the_whole_journey(tmp_path: Path) -> None:
     """Plan a budget, run the plan, read the ledger, audit the setting, hand over the report."""
-    planned = tacit(
+    planned = taciturn(
         "plan", *CERTIFIED, "--total-epsilon", "2", "--out", "plan.toml", "--plot", "plan.png", cwd=tmp_path
     )
     assert "total epsilon 2 at delta 1e-06: dpgd" in planned.stdout
@@ -66,9 +66,9 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     assert config["noise"] == "seeded" and "# A run of it has noise from seed 1" in (tmp_path / "plan.toml").read_text()
     assert {"rounds", "clip", "rho", "eta", "eta_scale", "total_epsilon", "delta", "total_records"} <= set(config)
 
-    done = tacit("run", "plan.toml", "--out", "r", cwd=tmp_path)
+    done = taciturn("run", "plan.toml", "--out", "r", cwd=tmp_path)
     assert "would protect every record with total epsilon 2 at delta 1e-06" in done.stdout
-    spent = tacit_json("ledger", "r", cwd=tmp_path)
+    spent = taciturn_json("ledger", "r", cwd=tmp_path)
     assert {"total_epsilon", "delta", "planned_epsilon", "agents", "events"} <= set(spent)
     assert 1.998 <= spent["total_epsilon"] <= 2.0
     assert spent["total_epsilon"] == pytest.approx(spent["planned_epsilon"])
@@ -76,10 +76,10 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     independent = get_epsilon_gaussian(event["scale"] / event["l2"] / math.sqrt(event["count"]), 1e-6)
     assert spent["total_epsilon"] == pytest.approx(independent, rel=1e-6)
     assert {agent["agent"] for agent in spent["agents"]} == {"north", "south", "west"}
-    assert "north, south, west" in tacit("ledger", "r", cwd=tmp_path).stdout
+    assert "north, south, west" in taciturn("ledger", "r", cwd=tmp_path).stdout
 
     assert "has not been audited" in (tmp_path / "r" / "report.html").read_text()
-    found = tacit_json("audit", "--run", "r", "--releases", "4000", "--seed", "1", cwd=tmp_path)
+    found = taciturn_json("audit", "--run", "r", "--releases", "4000", "--seed", "1", cwd=tmp_path)
     assert found["claim"] == 2.0 and not found["exceeded"]
     assert found["epsilon_lower"] <= found["claim"] and found["confidence"] == 0.999
     report = (tmp_path / "r" / "report.html").read_text()
@@ -90,8 +90,8 @@ def test_the_whole_journey(tmp_path: Path) -> None:
 
 
 def test_the_plan_is_what_a_run_does_by_default(tmp_path: Path) -> None:
-    plan = tacit_json("plan", *CERTIFIED, "--total-epsilon", "2")
-    run = tacit_json("run", *CERTIFIED, "--total-epsilon", "2", "--out", tmp_path / "r")
+    plan = taciturn_json("plan", *CERTIFIED, "--total-epsilon", "2")
+    run = taciturn_json("run", *CERTIFIED, "--total-epsilon", "2", "--out", tmp_path / "r")
     assert run["runs"][0]["rounds"] == plan["rounds"]
     assert run["runs"][0]["rho"] == pytest.approx(plan["rho"])
     assert run["privacy"]["events"][0]["scale"] == pytest.approx(plan["noise"]["scale"])
@@ -100,25 +100,25 @@ def test_the_plan_is_what_a_run_does_by_default(tmp_path: Path) -> None:
 
 def test_the_ledger_over_studies(tmp_path: Path) -> None:
     run = ("run", *CERTIFIED, "--rounds", "3", "--noise", "hardened", "--ledger", "l")
-    tacit("ledger", "init", "l", "--total-epsilon", "1.3", cwd=tmp_path)
-    tacit(*run, "--out", "a", cwd=tmp_path)
+    taciturn("ledger", "init", "l", "--total-epsilon", "1.3", cwd=tmp_path)
+    taciturn(*run, "--out", "a", cwd=tmp_path)
     report, reservation = (
         (tmp_path / "a" / "report.html").read_text(),
-        tacit_json("ledger", "l", cwd=tmp_path)["studies"],
+        taciturn_json("ledger", "l", cwd=tmp_path)["studies"],
     )
     assert f"Charged to the ledger over studies l, as reservation {reservation[0]['reservation']}." in report
     assert f"signed for the organisation by key {own_key().public.id}." in report
-    assert "tacit ledger verify a --key KEY.pub" in report and str(tmp_path) not in report
-    assert "used or set aside" in tacit("ledger", "l", cwd=tmp_path).stdout
+    assert "taciturn ledger verify a --key KEY.pub" in report and str(tmp_path) not in report
+    assert "used or set aside" in taciturn("ledger", "l", cwd=tmp_path).stdout
     assert "is exhausted" in refused(*run, "--out", "b", cwd=tmp_path)
-    state = tacit_json("ledger", "l", cwd=tmp_path)
-    tacit(*run, "--out", "b", "--total-epsilon", str(0.99 * state["epsilon_next"]), cwd=tmp_path)
-    assert tacit_json("ledger", "l", cwd=tmp_path)["epsilon_used"] <= 1.3
+    state = taciturn_json("ledger", "l", cwd=tmp_path)
+    taciturn(*run, "--out", "b", "--total-epsilon", str(0.99 * state["epsilon_next"]), cwd=tmp_path)
+    assert taciturn_json("ledger", "l", cwd=tmp_path)["epsilon_used"] <= 1.3
 
 
 def test_a_ledger_that_was_tampered_with_is_found(tmp_path: Path) -> None:
     out = tmp_path / "r"
-    tacit("run", *CERTIFIED, "--rounds", "3", "--out", out)
+    taciturn("run", *CERTIFIED, "--rounds", "3", "--out", out)
     text = (out / "ledger.jsonl").read_text()
     (out / "ledger.jsonl").write_text(text.replace('"count": 3', '"count": 1', 1))
     assert "was changed" in refused("ledger", out)
@@ -141,15 +141,15 @@ def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
         process = subprocess.Popen([*COMMAND, "resume", str(out)], env=environment(), stdout=subprocess.DEVNULL)
     assert process.wait(timeout=PATIENCE) == 0
     assert (out / "ledger.jsonl").read_text().startswith(before.rpartition("\n")[0])
-    spent = tacit_json("ledger", out)
+    spent = taciturn_json("ledger", out)
     assert spent["total_epsilon"] <= 1.0
     assert spent["total_epsilon"] == pytest.approx(1.0, rel=0.02)
-    assert tacit_json("show", out)["runs"][0]["rounds"] >= 398  # a round for each kill at most
+    assert taciturn_json("show", out)["runs"][0]["rounds"] >= 398  # a round for each kill at most
 
 
 def test_a_stopped_certified_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
     run = ("run", *CERTIFIED, "--rounds", "1500", "--total-epsilon", "1,3")
-    tacit(*run, "--out", tmp_path / "a")
+    taciturn(*run, "--out", tmp_path / "a")
     process = subprocess.Popen(
         [*COMMAND, *run, "--out", str(tmp_path / "b"), "--checkpoint-seconds", "0.1"],
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -157,10 +157,10 @@ def test_a_stopped_certified_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
     wait_for_rows(tmp_path / "b", 600)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    tacit("resume", tmp_path / "b")
+    taciturn("resume", tmp_path / "b")
     for name in ("model.npz", "averages.npz"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    totals = [tacit_json("ledger", tmp_path / name) for name in "ab"]
+    totals = [taciturn_json("ledger", tmp_path / name) for name in "ab"]
     assert totals[0]["events"] == totals[1]["events"]
 
 
@@ -226,7 +226,7 @@ def test_a_misspelt_privacy_key_in_a_file(tmp_path: Path) -> None:
 
 def test_an_exhausted_ledger_stops_before_reading(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00 garbage")
-    tacit("ledger", "init", "l", "--total-epsilon", "0.5", cwd=tmp_path)
+    taciturn("ledger", "init", "l", "--total-epsilon", "0.5", cwd=tmp_path)
     sentence = refused("run", *GARBAGE, *DECLARED, "--noise", "hardened", "--ledger", "l", cwd=tmp_path)
     assert "the budget of l is exhausted" in sentence
     assert "does not fit" not in sentence
@@ -240,7 +240,7 @@ def test_plan_refuses_what_it_cannot_do(tmp_path: Path) -> None:
 
 
 def test_the_paper_modes_ledger_is_infinite(tmp_path: Path) -> None:
-    tacit("run", *TABLE, "--mode", "paper", "--rounds", "2", "--out", tmp_path / "r")
-    assert tacit_json("ledger", tmp_path / "r")["total_epsilon"] == "inf"
-    assert "No end-to-end guarantee" in tacit("ledger", tmp_path / "r").stdout
+    taciturn("run", *TABLE, "--mode", "paper", "--rounds", "2", "--out", tmp_path / "r")
+    assert taciturn_json("ledger", tmp_path / "r")["total_epsilon"] == "inf"
+    assert "No end-to-end guarantee" in taciturn("ledger", tmp_path / "r").stdout
     assert json.loads((tmp_path / "r" / "summary.json").read_text())["privacy"]["total_epsilon"] == "inf"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.helpers import COMMAND, DECLARED, PATIENCE, TABLE, environment, refused, tacit, tacit_json
+from tests.cli.helpers import COMMAND, DECLARED, PATIENCE, TABLE, environment, refused, taciturn, taciturn_json
 
 ROUNDS = 30
 RUN = (
@@ -25,8 +25,8 @@ RUN = (
 
 PAUSING = """
 import os, signal, sys
-from tacit.results import chain
-from tacit.study.recorder import Recorder
+from taciturn.runs import chain
+from taciturn.training.recorder import Recorder
 
 paused = []
 
@@ -44,7 +44,7 @@ if sys.argv.pop(1) == "between":
     Recorder.checkpoint = pausing(save)
 else:
     chain.append_bytes = pausing(chain.append_bytes)  # the line is there, its head is not
-from tacit.__main__ import main
+from taciturn.__main__ import main
 main()
 """
 
@@ -57,7 +57,7 @@ def paused(
     run, copy, ledger = folder / "A", folder / "B", folder / "c.ledger"
     more = ("--ledger", str(ledger)) if reserved else ()
     if reserved:
-        tacit("ledger", "init", ledger, "--total-epsilon", "1.5", "--delta", "1e-6")
+        taciturn("ledger", "init", ledger, "--total-epsilon", "1.5", "--delta", "1e-6")
     (folder / "pausing.py").write_text(PAUSING)
     process = subprocess.Popen(
         [COMMAND[0], str(folder / "pausing.py"), where, *RUN, *more, "--out", str(run)],
@@ -93,7 +93,7 @@ def went_on(process: subprocess.Popen[str]) -> str:
 
 def lock(run: Path) -> Path:
     identity = json.loads((run / "start.json").read_text())["id"]
-    return Path(os.environ["XDG_STATE_HOME"]) / "tacit" / "runs" / f"{identity}.lock"
+    return Path(os.environ["XDG_STATE_HOME"]) / "taciturn" / "runs" / f"{identity}.lock"
 
 
 def test_a_copy_of_a_paused_run_is_refused(tmp_path: Path) -> None:
@@ -114,22 +114,23 @@ def test_after_a_copy_went_on_the_killed_run_does_not(tmp_path: Path) -> None:
         process.kill()
         process.communicate()
         before = len(rounds(run))
-        tacit("resume", copy)
+        taciturn("resume", copy)
         assert len(rounds(copy)) == ROUNDS
         said = refused("resume", run)
         assert "no open reservation" in said or "an old copy was put back" in said
         assert len(rounds(run)) == before
-        state = tacit_json("ledger", tmp_path / "c.ledger")
+        state = taciturn_json("ledger", tmp_path / "c.ledger")
         assert len(state["studies"]) == 1
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize(("way", "where"), [("deleted", "between"), ("deleted", "within"), ("no locks", "between")])
 def test_where_the_lock_is_no_help_the_kept_head_is(tmp_path: Path, way: str, where: str) -> None:
     """A copy went on while the run was paused: the run stops at its next line, and shows nothing more."""
     with paused(tmp_path, where) as (process, run, copy):
         if way == "deleted":
             lock(run).unlink()
-            tacit("resume", copy)
+            taciturn("resume", copy)
         else:
             without_locks(copy, tmp_path)
         assert len(rounds(copy)) == ROUNDS
@@ -146,7 +147,7 @@ def test_a_second_process_in_the_same_folder_ends_the_first(tmp_path: Path) -> N
     with paused(tmp_path) as (process, run, _):
         lock(run).unlink()
         (run / "checkpoint" / "lock").unlink()
-        tacit("resume", run)
+        taciturn("resume", run)
         charged, shown = rounds(run), (run / "metrics.jsonl").read_bytes()
         assert "another process has added to" in went_on(process)
         assert (rounds(run), (run / "metrics.jsonl").read_bytes()) == (charged, shown)
@@ -162,8 +163,8 @@ def flock(file, kind):
     return real(file, kind)
 
 fcntl.flock = flock
-from tacit.__main__ import main
-sys.argv = ["tacit", "resume", sys.argv[1]]
+from taciturn.__main__ import main
+sys.argv = ["taciturn", "resume", sys.argv[1]]
 main()
 """
 

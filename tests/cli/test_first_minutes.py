@@ -11,25 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from tacit import doctor
-from tacit.privacy.accounting import tightest
-from tacit.privacy.events import Noise
-from tests.cli.helpers import CERTIFIED, COMMAND, EXAMPLE, PAPER, environment, refused, tacit, tacit_json
+from taciturn import diagnostics as doctor
+from taciturn.privacy.accountants import tightest
+from taciturn.privacy.events import Noise
+from tests.cli.helpers import CERTIFIED, COMMAND, EXAMPLE, PAPER, environment, refused, taciturn, taciturn_json
 
 QUICK = ("--rounds", "5", "--noise", "hardened", "--total-epsilon", "2")
 
 
 def test_a_dry_run_foresees_what_the_run_then_spends(tmp_path: Path) -> None:
     ledger, out = tmp_path / "clinics.ledger", tmp_path / "run"
-    tacit("ledger", "init", ledger, "--total-epsilon", "3")
+    taciturn("ledger", "init", ledger, "--total-epsilon", "3")
     words = ("run", *CERTIFIED, *QUICK, "--ledger", ledger, "--out", out)
-    foreseen = tacit_json(*words, "--dry-run")
+    foreseen = taciturn_json(*words, "--dry-run")
     assert not out.exists()
     assert foreseen["ledger"]["used"] == 0.0
-    assert tacit_json("ledger", ledger)["studies"] == []
+    assert taciturn_json("ledger", ledger)["studies"] == []
 
-    done = tacit_json(*words)
-    spent = tacit_json("ledger", ledger)
+    done = taciturn_json(*words)
+    spent = taciturn_json("ledger", ledger)
     assert foreseen["run"] == done["run"]
     assert foreseen["runs"][0]["spends"] == pytest.approx(done["privacy"]["total_epsilon"], rel=1e-12)
     assert foreseen["runs"][0]["rounds"] == done["runs"][0]["rounds"] == 5
@@ -47,19 +47,21 @@ def test_a_dry_run_reads_no_private_record(tmp_path: Path) -> None:
     table = tmp_path / "clinics" / "records.csv"
     table.write_text("not,a\ntable\n")
     words = [str(table) if word == str(EXAMPLE / "records.csv") else word for word in CERTIFIED]
-    assert "no record was read" in tacit("run", *words, "--dry-run", cwd=tmp_path).stdout
+    assert "no record was read" in taciturn("run", *words, "--dry-run", cwd=tmp_path).stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clinics"]
 
 
 def test_a_dry_run_adds_up_what_all_runs_would_show(tmp_path: Path) -> None:
-    foreseen = tacit_json("run", *CERTIFIED, "--seed", "1", "--seeds", "3", "--rounds", "4", "--dry-run", cwd=tmp_path)
+    foreseen = taciturn_json(
+        "run", *CERTIFIED, "--seed", "1", "--seeds", "3", "--rounds", "4", "--dry-run", cwd=tmp_path
+    )
     clip, records = foreseen["noise"]["clip"], foreseen["data"]["records"]
     event = Noise("gaussian", foreseen["runs"][0]["noise_std"], clip * 11**0.5 / records, clip / records)
     expected = tightest(Counter({event: 4 * 3}), 1e-6).epsilon
     assert foreseen["all_runs_epsilon"] == pytest.approx(expected, rel=1e-9)
-    shown = tacit("run", "--dry-run", cwd=tmp_path).stdout
+    shown = taciturn("run", "--dry-run", cwd=tmp_path).stdout
     assert "784 features by map scattering" in shown and "nothing was trained, written or spent" in shown
-    paper = tacit("run", *PAPER, "--epsilon", "1,inf", "--dry-run", cwd=tmp_path).stdout
+    paper = taciturn("run", *PAPER, "--epsilon", "1,inf", "--dry-run", cwd=tmp_path).stdout
     assert "No end-to-end guarantee" in paper
     assert not list(tmp_path.iterdir())
 
@@ -67,39 +69,39 @@ def test_a_dry_run_adds_up_what_all_runs_would_show(tmp_path: Path) -> None:
 def test_a_draft_of_a_schema_is_not_taken_for_public_without_a_word(tmp_path: Path) -> None:
     table = tmp_path / "odd.csv"
     table.write_text((EXAMPLE / "records.csv").read_text().replace("17.99", "?", 1))
-    said = tacit(
+    said = taciturn(
         "data", "schema", table, "--label", "diagnosis", "--agent", "clinic", "--out", tmp_path / "d.toml"
     ).stderr
     assert "note: column 'radius' is left out" in said and "'?'" in said
     words = ("--data", table, "--schema", tmp_path / "d.toml", "--agents", "3", "--total-records", "600", "--dry-run")
-    assert "marked 'read off the data'" in tacit("run", *words).stderr
-    assert tacit("run", *CERTIFIED, "--dry-run").stderr == ""
+    assert "marked 'read off the data'" in taciturn("run", *words).stderr
+    assert taciturn("run", *CERTIFIED, "--dry-run").stderr == ""
 
 
 def test_the_doctor_finds_what_is_here(tmp_path: Path) -> None:
-    found = {(one["part"], one["name"]): one for one in tacit_json("doctor")["findings"]}
+    found = {(one["part"], one["name"]): one for one in taciturn_json("doctor")["findings"]}
     assert found["Data", "mnist14"]["state"] == "good"
     assert found["Machine", "randomness"]["state"] == "good"
     assert ("Extras", "torch") in found and ("Extras", "test") not in found
-    text = tacit("doctor").stdout
+    text = taciturn("doctor").stdout
     assert all(part in text for part in doctor.PARTS)
     assert "all is well" in text
-    assert "scikit-learn" in next(line for line in text.splitlines() if " bench " in line)
+    assert "scikit-learn" in next(line for line in text.splitlines() if " sklearn " in line)
 
 
 def test_the_doctor_says_what_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    monkeypatch.setenv("TACITURN_DATA", str(tmp_path))
     monkeypatch.setattr(metadata, "version", _nothing_installed)
     monkeypatch.setattr(doctor, "LITTLE_ROOM", 10**18)
     found = {(one.part, one.name): one for one in doctor.examine()}
     assert found["Extras", "federation"].state == "absent"
-    assert "pip install 'tacit[federation]'" in found["Extras", "federation"].advice
-    printing = import_module("tacit.cli.doctor")
+    assert "pip install 'taciturn[federation]'" in found["Extras", "federation"].advice
+    printing = import_module("taciturn.cli.catalog_commands")
     with printing.stdout.capture() as shown:
         printing._line(found["Extras", "federation"])
-    assert "'tacit[federation]'" in shown.get()  # brackets are no markup
-    assert found["Tacit", "requirements"].state == "bad"
-    assert found["Data", "mnist"].state == "absent" and "tacit data fetch mnist" in found["Data", "mnist"].advice
+    assert "'taciturn[federation]'" in shown.get()  # brackets are no markup
+    assert found["Taciturn", "requirements"].state == "bad"
+    assert found["Data", "mnist"].state == "absent" and "taciturn data fetch mnist" in found["Data", "mnist"].advice
     assert found["Places", "runs"].state == "bad" and "make room" in found["Places", "runs"].advice
     assert doctor.as_json(list(found.values()))["good"] is False
 
@@ -118,23 +120,23 @@ def test_a_place_that_cannot_be_written_to_is_said(monkeypatch: pytest.MonkeyPat
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_bash_completes_commands_options_and_choices(tmp_path: Path) -> None:
     script = tmp_path / "completion.sh"
-    script.write_text(tacit("completion", "bash").stdout)
+    script.write_text(taciturn("completion", "bash").stdout)
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "tacit").write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
-    (folder / "tacit").chmod(0o755)
+    (folder / "taciturn").write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
+    (folder / "taciturn").chmod(0o755)
 
     def offered(*words: str) -> list[str]:
         line = f"""source {script}; COMP_WORDS=({" ".join(words)}) COMP_CWORD={len(words) - 1};
-            _tacit_completion tacit; printf '%s\\n' "${{COMPREPLY[@]}}" """
+            _taciturn_completion taciturn; printf '%s\\n' "${{COMPREPLY[@]}}" """
         env = environment(PATH=f"{folder}:{os.environ['PATH']}")
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, cwd=tmp_path, check=True)
         return done.stdout.split()
 
-    assert "run" in offered("tacit", "r") and "plan" not in offered("tacit", "r")
-    assert offered("tacit", "run", "--total-e") == ["--total-epsilon"]
-    assert offered("tacit", "run", "--algorithm", "objp,objp") == ["objp,objp", "objp,objpm"]
-    assert offered("tacit", "run", "--data", "mni") == ["mnist", "mnist14"]
+    assert "run" in offered("taciturn", "r") and "plan" not in offered("taciturn", "r")
+    assert offered("taciturn", "run", "--total-e") == ["--total-epsilon"]
+    assert offered("taciturn", "run", "--algorithm", "objp,objp") == ["objp,objp", "objp,objpm"]
+    assert offered("taciturn", "run", "--data", "mni") == ["mnist", "mnist14"]
 
 
 def test_completion_names_its_shells() -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-import tacit
-from tacit.frontiers import Frontier
-from tacit.results.folder import RunFolder
-from tacit.study import Interrupted
-from tacit.views.intervals import interval
-from tests.cli.helpers import CERTIFIED, EXAMPLE, TABLE, refused, tacit_json
-from tests.cli.helpers import tacit as command
+import taciturn
+from taciturn.experiments import Frontier
+from taciturn.reporting.intervals import interval
+from taciturn.runs.folder import RunFolder
+from taciturn.training.loop import Interrupted
+from tests.cli.helpers import CERTIFIED, EXAMPLE, TABLE, refused, taciturn_json
+from tests.cli.helpers import taciturn as command
 
 ASKED = ("--rounds", "4", "--algorithm", "objp,dpgd", "--trust", "agents,secure-sum", "--total-epsilon", "1,4")
 KEYWORDS: dict[str, Any] = {
@@ -43,7 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("frontier") / "f"
     rounds: list[int] = []
     with pytest.raises(Interrupted):
-        tacit.frontier(**KEYWORDS, out=out, watch=lambda p: rounds.append(p.done), stop=lambda: len(rounds) > 9)
+        taciturn.frontier(**KEYWORDS, out=out, watch=lambda p: rounds.append(p.done), stop=lambda: len(rounds) > 9)
     assert (out / "runs" / "2-features=none-trust=secure-sum").is_dir()
     assert {path.name for path in (out / "local-only").iterdir()} == {"README.txt", "partition.key"}
     shown = command("frontier", "--resume", out)
@@ -100,14 +100,14 @@ def test_errors_are_in_local_only_alone(place: Path) -> None:
     assert {path.name for path in (place / "local-only").iterdir()} == {*NAMES, "README.txt", "partition.key"}
     assert {path.name for path in place.iterdir()} == {"frontier.toml", "frontier.md", "local-only", "runs"}
     public = (place / "frontier.md").read_text()
-    assert "in the folder `local-only`" in public and "%" not in public and "tacit run" not in public
+    assert "in the folder `local-only`" in public and "%" not in public and "taciturn run" not in public
     assert (place / "local-only" / "frontier.png").read_bytes()[1:4] == b"PNG"
 
 
 def test_the_command_it_ends_with_trains_that_point_again(place: Path, tmp_path: Path) -> None:
     found = document(place)
     words = shlex.split(found["again"]["secure-sum"])
-    again = tacit_json(*words[1:], "--out", tmp_path / "r")
+    again = taciturn_json(*words[1:], "--out", tmp_path / "r")
     point = next(p for p in found["points"] if p["trust"] == "secure-sum" and p["total_epsilon"] == 1.0)
     assert interval([run["test_error"] for run in again["runs"]]).mean == point["test_error"]
 
@@ -115,7 +115,7 @@ def test_the_command_it_ends_with_trains_that_point_again(place: Path, tmp_path:
 def test_the_same_again_changes_nothing_and_another_frontier_is_refused(place: Path, tmp_path: Path) -> None:
     models = {path: path.stat().st_mtime_ns for path in place.glob("runs/*/model.npz")}
     before = document(place)
-    done = tacit.frontier(**KEYWORDS, out=place)
+    done = taciturn.frontier(**KEYWORDS, out=place)
     assert len(models) == 2 and {path: path.stat().st_mtime_ns for path in models} == models
     assert isinstance(done, Frontier) and done.document == before
     assert [one.facts() for one in done.points] == before["points"]
@@ -131,7 +131,7 @@ def test_public_test_records_need_no_secrecy_and_one_seed_gives_no_interval(tmp_
     shutil.copy(EXAMPLE / "records.csv", tmp_path / "public.csv")
     asked = ("--total-records", "600", "--agents", "3", "--test", tmp_path / "public.csv", "--rounds", "1")
     one = ("--algorithm", "dpgd", "--trust", "server", "--total-epsilon", "inf", "--seeds", "1")
-    found = tacit_json("frontier", *TABLE, *asked, *one, "--out", tmp_path / "f")
+    found = taciturn_json("frontier", *TABLE, *asked, *one, "--out", tmp_path / "f")
     assert {path.name for path in (tmp_path / "f").iterdir()} == {*NAMES, "frontier.toml", "runs", "local-only"}
     assert not found["local_only"] and found["points"][0]["frontier"] and found["points"][0]["low"] is None
     page = (tmp_path / "f" / "frontier.md").read_text()

@@ -20,8 +20,8 @@ from tests.cli.helpers import (
     PATIENCE,
     environment,
     refused,
-    tacit,
-    tacit_json,
+    taciturn,
+    taciturn_json,
     wait_for_rows,
 )
 
@@ -32,7 +32,7 @@ LONG = ("run", *CLINICS, "--rounds", "600", "--epsilon", "1,inf", "--algorithm",
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run that nothing happened to."""
     out = tmp_path_factory.mktemp("straight") / "r"
-    tacit(*LONG, "--out", out)
+    taciturn(*LONG, "--out", out)
     return out
 
 
@@ -77,13 +77,13 @@ def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path, straight: 
     process.kill()
     process.communicate()
     assert not (out / "summary.json").exists()
-    assert "not finished" in tacit("show", out).stdout
+    assert "not finished" in taciturn("show", out).stdout
     leftover = out / "checkpoint" / ".objpm.npz.leftover"
     leftover.write_text("half a checkpoint of the killed process")
-    tacit("resume", out)
+    taciturn("resume", out)
     assert not leftover.exists()
     same_end(out, straight)
-    assert tacit_json("resume", out)["run"] == str(out)  # once more changes nothing
+    assert taciturn_json("resume", out)["run"] == str(out)  # once more changes nothing
     same_end(out, straight)
 
 
@@ -95,12 +95,12 @@ def test_asked_to_stop_it_says_how_to_go_on(tmp_path: Path, straight: Path, numb
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert f"tacit resume {out}" in stderr
+    assert f"taciturn resume {out}" in stderr
     assert "Traceback" not in stderr
     assert stdout == ""
     before = len(read(out / "metrics.jsonl"))
     assert before >= 50
-    tacit("resume", out)
+    taciturn("resume", out)
     same_end(out, straight)
 
 
@@ -113,7 +113,7 @@ class CtrlC:
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, CtrlC())
-from tacit.__main__ import main
+from taciturn.__main__ import main
 main()
 """
 
@@ -159,7 +159,7 @@ def test_other_records_or_settings_are_not_resumed(tmp_path: Path) -> None:
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     wait_for_rows(out, 3)
-    assert "running" in tacit("show", out).stdout
+    assert "running" in taciturn("show", out).stdout
     process.kill()
     process.communicate()
     whole = table.read_text()
@@ -176,11 +176,11 @@ def test_other_records_or_settings_are_not_resumed(tmp_path: Path) -> None:
 
 def test_a_finished_run_is_made_whole(tmp_path: Path) -> None:
     out = tmp_path / "r"
-    tacit("run", *CLINICS, "--rounds", "3", "--out", out)
+    taciturn("run", *CLINICS, "--rounds", "3", "--out", out)
     model = (out / "model.npz").read_bytes()
     (out / "model.npz").unlink()
     (out / "report.html").unlink()
-    assert "has ended already" in tacit("resume", out).stderr
+    assert "has ended already" in taciturn("resume", out).stderr
     assert (out / "model.npz").read_bytes() == model
     assert (out / "report.html").is_file()
 
@@ -195,11 +195,11 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, straight: Path) -> None:
     if mounted.returncode:
         pytest.skip("mounting a small file system needs more rights than this user has")
     try:
-        done = tacit(*LONG, "--out", disk / "r", code=2)
+        done = taciturn(*LONG, "--out", disk / "r", code=2)
         assert "No space left on device" in done.stderr
-        assert "tacit resume" in done.stderr
+        assert "taciturn resume" in done.stderr
         subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
-        tacit("resume", disk / "r")
+        taciturn("resume", disk / "r")
         same_end(disk / "r", straight)
     finally:
         subprocess.run(["umount", str(disk)], check=True)

@@ -1,4 +1,4 @@
-"""`torchrun -m tacit run`: several processes leave what one leaves; stopped or lost, any number of them goes on."""
+"""`torchrun -m taciturn run`: several processes leave what one leaves; stopped or lost, any number of them goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli.helpers import CERTIFIED, CLINICS, COMMAND, PATIENCE, environment, tacit, tacit_json, wait_for_rows
+from tests.cli.helpers import CERTIFIED, CLINICS, COMMAND, PATIENCE, environment, taciturn, taciturn_json, wait_for_rows
 from tests.cli.test_interrupted import ledger_counts, read
 
 pytestmark = pytest.mark.torch
@@ -21,7 +21,7 @@ pytest.importorskip("torch")
 
 FEW = ("--rounds", "4")
 LONG = ("run", *CLINICS, "--rounds", "200", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tacit")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "taciturn")
 ROUNDED = {"test_error", "train_objective", "consensus_residual", "noise"}
 
 
@@ -83,7 +83,7 @@ def rounded(found: dict[str, Any], expected: dict[str, Any]) -> None:
     ids=["paper", "certified"],
 )
 def test_ranks_leave_what_one_process_leaves(tmp_path: Path, more: tuple[str, ...]) -> None:
-    tacit("run", *more, *FEW, "--out", tmp_path / "one")
+    taciturn("run", *more, *FEW, "--out", tmp_path / "one")
     stdout, stderr = end(begin("run", *more, *FEW, "--out", tmp_path / "two", "--json"), 0, 0)
     assert json.loads(stdout)["run"] == str(tmp_path / "two")
     assert stderr == ""
@@ -97,7 +97,7 @@ def test_ranks_leave_what_one_process_leaves(tmp_path: Path, more: tuple[str, ..
 def test_stopped_and_resumed_with_any_number_of_ranks(tmp_path: Path) -> None:
     """Ctrl-C at torchrun, then two ranks of which one is killed, then one process to the end."""
     out = tmp_path / "r"
-    tacit(*LONG, "--out", tmp_path / "straight")
+    taciturn(*LONG, "--out", tmp_path / "straight")
     launched = subprocess.Popen(
         [*TORCHRUN, *LONG, "--out", str(out)],
         env=environment(),
@@ -110,7 +110,7 @@ def test_stopped_and_resumed_with_any_number_of_ranks(tmp_path: Path) -> None:
     stdout, stderr = launched.communicate(timeout=PATIENCE)
     assert launched.returncode != 0
     assert stdout == ""
-    assert stderr.count(f"stopped: continue with 'tacit resume {out}'") == 1
+    assert stderr.count(f"stopped: continue with 'taciturn resume {out}'") == 1
     done = len(read(out / "metrics.jsonl"))
     assert int(np.load(out / "checkpoint" / "objpm.npz")["round"]) == done // 2  # two budgets: nothing was lost
 
@@ -120,10 +120,10 @@ def test_stopped_and_resumed_with_any_number_of_ranks(tmp_path: Path) -> None:
     ranks[1].communicate()
     stdout, stderr = ranks[0].communicate(timeout=PATIENCE)
     assert (ranks[0].returncode, stdout) == (2, "")
-    assert stderr.startswith("error: a rank has ended, and the others cannot go on without it: 'tacit resume'")
+    assert stderr.startswith("error: a rank has ended, and the others cannot go on without it: 'taciturn resume'")
     assert "Traceback" not in stderr
 
-    assert tacit_json("resume", out)["run"] == str(out)
+    assert taciturn_json("resume", out)["run"] == str(out)
     same(out, tmp_path / "straight")
 
 
@@ -143,7 +143,7 @@ def test_one_process_hands_over_to_ranks(tmp_path: Path) -> None:
     wait_for_rows(out, before + 20)
     ranks[1].send_signal(signal.SIGTERM)  # whoever is asked, all stop
     _, stderr = end(ranks, 130, 130)
-    assert f"continue with 'tacit resume {out}'" in stderr
+    assert f"continue with 'taciturn resume {out}'" in stderr
     released = [entry for entry in read(out / "ledger.jsonl") if entry["kind"] == "release"]
     assert {entry["session"] for entry in released} == {1, 2}
     for session in (1, 2):

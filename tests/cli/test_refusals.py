@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import CLINICS, DECLARED, EXAMPLE, PAPER, TABLE, refused, tacit
+from tests.cli.helpers import CLINICS, DECLARED, EXAMPLE, PAPER, TABLE, refused, taciturn
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,20 @@ CHANGES = [
 
 
 def test_bad_cells_of_a_table_stop_no_run_and_are_shown_to_their_owner(tmp_path: Path) -> None:
-    """`tacit data info` names column and line; what a run says to everybody is the same with and without them."""
+    """`taciturn data info` names column and line; what a run says to everybody is the same with and without them."""
     text = (EXAMPLE / "records.csv").read_text()
     schema, said = ("--schema", str(EXAMPLE / "schema.toml")), set()
     for number, (old, new, note) in enumerate((("17.99,", "17.99,", "area: 1 value outside"), *CHANGES)):
         (tmp_path / "t.csv").write_text(text.replace(old, new, 1))
-        shown = tacit("data", "info", "t.csv", *schema, cwd=tmp_path).stdout
+        shown = taciturn("data", "info", "t.csv", *schema, cwd=tmp_path).stdout
         assert note in shown and ("line 2 of t.csv" in shown or old == new)
         words = ("run", "--data", "t.csv", *schema, *DECLARED, "--rounds", "1", "--total-epsilon", "1")
-        done = tacit(*words, "--out", f"run-{number}", cwd=tmp_path)
+        done = taciturn(*words, "--out", f"run-{number}", cwd=tmp_path)
         said.add(done.stderr)
         assert f"run-{number}/local-only/report.html (for the owner of the records alone" in done.stdout
         assert "line 2" not in done.stdout + done.stderr and "left out" not in done.stdout + done.stderr
     assert len(said) == 1
-    tacit("run", "--data", "t.csv", *schema, *PAPER, "--rounds", "1", "--out", tmp_path / "paper", cwd=tmp_path)
+    taciturn("run", "--data", "t.csv", *schema, *PAPER, "--rounds", "1", "--out", tmp_path / "paper", cwd=tmp_path)
 
 
 def test_a_class_that_was_never_seen(tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_a_truncated_idx_file(tmp_path: Path) -> None:
 
 def test_missing_mnist_says_what_to_put_where(tmp_path: Path) -> None:
     sentence = refused("run", "--data", "mnist", "--data-dir", tmp_path)
-    assert "tacit data fetch mnist" in sentence
+    assert "taciturn data fetch mnist" in sentence
     assert "train-images-idx3-ubyte" in sentence
 
 
 def test_a_model_and_a_table_that_do_not_fit(tmp_path: Path) -> None:
-    tacit("run", *CLINICS, "--rounds", "1", "--out", tmp_path / "r")
+    taciturn("run", *CLINICS, "--rounds", "1", "--out", tmp_path / "r")
     (tmp_path / "t.csv").write_text("radius,texture\n1,2\n")
     assert "column" in refused("predict", tmp_path / "r", tmp_path / "t.csv")
     assert "does not fit" in refused("evaluate", tmp_path / "r", "mnist14")
@@ -122,7 +122,7 @@ def test_a_model_and_a_table_that_do_not_fit(tmp_path: Path) -> None:
     regression = regression.replace('[columns.radius]\nkind = "numeric"\nbounds = [0.0, 30.0]\n', "")
     (tmp_path / "s.toml").write_text(regression)
     numbers = ("--data", EXAMPLE / "records.csv", "--schema", tmp_path / "s.toml")
-    tacit("run", *numbers, *PAPER, "--rounds", "1", "--out", tmp_path / "n")
+    taciturn("run", *numbers, *PAPER, "--rounds", "1", "--out", tmp_path / "n")
     assert "cannot be compared" in refused("compare", tmp_path / "r", tmp_path / "n")
     assert "cannot be compared" in refused("plot", tmp_path / "r", tmp_path / "n", "--out", tmp_path / "p.png")
     (tmp_path / "r" / "model.npz").write_bytes(b"PK broken")

@@ -1,4 +1,4 @@
-"""`tacit reproduce` as a reader of the paper uses it."""
+"""`taciturn reproduce` as a reader of the paper uses it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.helpers import COMMAND, PATIENCE, ROOT, environment, refused, tacit, tacit_json, wait_for
-from tests.reproduction.helpers import small_mnist
+from tests.cli.helpers import COMMAND, PATIENCE, ROOT, environment, refused, taciturn, taciturn_json, wait_for
+from tests.research.reproduction_helpers import small_mnist
 
 COMMITTED = ROOT / "docs" / "reproduction"
 
@@ -23,7 +23,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_quick_one_shows_table_figures_and_ordering(data: Path, tmp_path: Path) -> None:
     quick = ("reproduce", "mnist", "--quick", "--rounds", "20", "--device", "cpu", "--data-dir", data)
-    done = tacit(*quick, cwd=tmp_path)
+    done = taciturn(*quick, cwd=tmp_path)
     assert "MNIST, 20 rounds, 1 seed" in done.stdout
     assert "only the ordering" in done.stdout
     assert "ObjPM < ObjP < OutP" in done.stdout
@@ -34,7 +34,7 @@ def test_a_quick_one_shows_table_figures_and_ordering(data: Path, tmp_path: Path
     names = {path.name for path in (folder / "figures").iterdir()}
     drawn = {"figure-1-testing-errors", "figure-2-best-errors", "figure-3-noise"}
     assert {f"{name}.{kind}" for name in drawn for kind in ("png", "svg")} | {"table-mnist.md"} == names
-    again = tacit_json(*quick, cwd=tmp_path)["reproductions"][0]
+    again = taciturn_json(*quick, cwd=tmp_path)["reproductions"][0]
     assert set(again["ordering"]) == {"0.05", "0.1", "1", "5"}
     paper = {(row["algorithm"], row["epsilon"]): row["paper"] for row in again["rows"]}
     assert (paper["objpm", 0.05], paper["outp", 0.05], paper["objp", 0.05]) == (11.74, 21.79, None)
@@ -60,8 +60,8 @@ def test_killed_or_stopped_the_same_command_goes_on(data: Path, tmp_path: Path) 
         assert process.returncode == code
     assert f"the same command goes on with {tmp_path / 'r'}" in said
     assert (tmp_path / "r" / "checkpoint" / "objpm.npz").is_file()
-    tacit(*arguments, tmp_path / "r")
-    tacit(*arguments, tmp_path / "straight")
+    taciturn(*arguments, tmp_path / "r")
+    taciturn(*arguments, tmp_path / "straight")
     for stage in ("outp", "objp", "objpm"):
         mine, theirs = (np.load(tmp_path / name / "stages" / f"{stage}.npz") for name in ("r", "straight"))
         np.testing.assert_array_equal(mine["test_error"], theirs["test_error"])
@@ -73,7 +73,7 @@ def _wait_for(path: Path) -> None:
 
 def test_the_committed_results_are_drawn_anywhere(tmp_path: Path) -> None:
     places = ("--from", COMMITTED / "mnist", "--from", COMMITTED / "femnist")
-    found = tacit_json("reproduce", *places, "--out", tmp_path / "f")
+    found = taciturn_json("reproduce", *places, "--out", tmp_path / "f")
     assert [r["data"] for r in found["reproductions"]] == ["mnist", "femnist"]
     for path in map(Path, found["figures"]):
         kept = COMMITTED / "figures" / path.name

@@ -16,8 +16,8 @@ from tests.cli.helpers import (
     EXAMPLE,
     environment,
     refused,
-    tacit,
-    tacit_json,
+    taciturn,
+    taciturn_json,
     wait_for,
     wait_for_rows,
 )
@@ -29,12 +29,12 @@ LONG = ("run", *CERTIFIED, "--rounds", "4000", "--evaluate-every", "10", *HARDEN
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
-    tacit("ledger", "init", "l", "--total-epsilon", "1.3", cwd=tmp_path)
+    taciturn("ledger", "init", "l", "--total-epsilon", "1.3", cwd=tmp_path)
     return tmp_path / "l"
 
 
 def studies(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = tacit_json("ledger", "l", cwd=folder)["studies"]
+    found: list[dict[str, Any]] = taciturn_json("ledger", "l", cwd=folder)["studies"]
     return found
 
 
@@ -64,20 +64,20 @@ def test_a_run_killed_before_it_started_gives_its_budget_back(ledger: Path, tmp_
     wait_for_line(ledger, "reserve")
     (one,) = studies(tmp_path)
     assert one["state"] == "reserved" and one["held"]
-    assert "a process works under it now" in tacit("ledger", "l", cwd=tmp_path).stdout
+    assert "a process works under it now" in taciturn("ledger", "l", cwd=tmp_path).stdout
     assert "is held by a process" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
-    assert "nothing to give back" in tacit("ledger", "give-back", "l", "--all", cwd=tmp_path).stdout
+    assert "nothing to give back" in taciturn("ledger", "give-back", "l", "--all", cwd=tmp_path).stdout
     kill(process)
     assert not (tmp_path / "r").exists()
     assert "is exhausted" in refused("run", *CERTIFIED, *HARDENED, "--out", "s", cwd=tmp_path)
     (one,) = studies(tmp_path)
     assert one["state"] == "reserved" and not one["held"]
-    assert "never started: 'tacit ledger give-back l" in tacit("ledger", "l", cwd=tmp_path).stdout
-    tacit("ledger", "give-back", "l", one["reservation"][:6], cwd=tmp_path)
+    assert "never started: 'taciturn ledger give-back l" in taciturn("ledger", "l", cwd=tmp_path).stdout
+    taciturn("ledger", "give-back", "l", one["reservation"][:6], cwd=tmp_path)
     (one,) = studies(tmp_path)
     assert (one["state"], one["cost"]["gdp"]) == ("given back", 0.0)
     assert "is given back already" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
-    tacit("run", *CERTIFIED, "--rounds", "3", *HARDENED, "--out", "s", cwd=tmp_path)
+    taciturn("run", *CERTIFIED, "--rounds", "3", *HARDENED, "--out", "s", cwd=tmp_path)
     assert [(study["study"], study["state"]) for study in studies(tmp_path)] == [("r", "given back"), ("s", "settled")]
 
 
@@ -87,25 +87,25 @@ def test_a_run_killed_after_it_started_is_never_given_back(ledger: Path, tmp_pat
     wait_for_rows(tmp_path / "r", 1)
     process.send_signal(signal.SIGSTOP)  # what sleeps holds its reservation
     kinds = [line.split('"kind": "')[1].split('"')[0] for line in ledger.read_text().splitlines()]
-    assert kinds == ["tacit data ledger", "reserve", "started"]
+    assert kinds == ["taciturn data ledger", "reserve", "started"]
     assert "is held by a process" in refused("resume", "r", cwd=tmp_path)
     kill(process)
     (one,) = studies(tmp_path)
     assert (one["state"], one["held"], one["folder"]) == ("started", False, str(tmp_path / "r"))
     assert str(tmp_path) not in ledger.read_text()
-    assert f"'tacit resume {tmp_path / 'r'}' goes on with it" in tacit("ledger", "l", cwd=tmp_path).stdout
-    assert "nothing to give back" in tacit("ledger", "give-back", "l", "--all", cwd=tmp_path).stdout
+    assert f"'taciturn resume {tmp_path / 'r'}' goes on with it" in taciturn("ledger", "l", cwd=tmp_path).stdout
+    assert "nothing to give back" in taciturn("ledger", "give-back", "l", "--all", cwd=tmp_path).stdout
     (tmp_path / "r").rename(tmp_path / "elsewhere")
     assert "has started, and cannot be given back" in refused(
         "ledger", "give-back", "l", one["reservation"], cwd=tmp_path
     )
-    assert "no folder of it is known here" in tacit("ledger", "l", cwd=tmp_path).stdout
+    assert "no folder of it is known here" in taciturn("ledger", "l", cwd=tmp_path).stdout
     assert studies(tmp_path)[0]["cost"]["gdp"] == one["cost"]["gdp"]
-    tacit("resume", "elsewhere", cwd=tmp_path)
+    taciturn("resume", "elsewhere", cwd=tmp_path)
     (after,) = studies(tmp_path)
     assert after["state"] == "settled" and after["cost"]["gdp"] <= one["cost"]["gdp"]
     (tmp_path / "elsewhere" / "report.html").unlink()
-    tacit("resume", "elsewhere", cwd=tmp_path)  # what has ended is made whole, and settled once
+    taciturn("resume", "elsewhere", cwd=tmp_path)  # what has ended is made whole, and settled once
     assert (tmp_path / "elsewhere" / "report.html").is_file()
     assert studies(tmp_path) == [after]
 

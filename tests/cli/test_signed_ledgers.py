@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import tacit
-from tacit.errors import InputError
-from tacit.results.folder import RunFolder
-from tacit.results.keys import own_key
-from tacit.study import Interrupted
-from tacit.study.close import signable
+import taciturn
+from taciturn.errors import InputError
+from taciturn.privacy.signatures import own_key
+from taciturn.runs.folder import RunFolder
+from taciturn.training.finish import signable
+from taciturn.training.loop import Interrupted
 from tests.cli import warm
 from tests.cli.helpers import CERTIFIED, EXAMPLE, TABLE, environment
 
@@ -33,27 +33,27 @@ class Machine:
 
     @property
     def state(self) -> Path:
-        return self.home / "state" / "tacit"
+        return self.home / "state" / "taciturn"
 
-    def tacit(self, *args: str | Path, code: int = 0) -> str:
+    def taciturn(self, *args: str | Path, code: int = 0) -> str:
         done = warm.run(
-            ["-m", "tacit", *map(str, args)], self.home, environment(XDG_STATE_HOME=str(self.home / "state"))
+            ["-m", "taciturn", *map(str, args)], self.home, environment(XDG_STATE_HOME=str(self.home / "state"))
         )
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         return " ".join(f"{done.stdout} {done.stderr}".split())
 
     def refused(self, *args: str | Path) -> str:
-        return self.tacit(*args, code=2)
+        return self.taciturn(*args, code=2)
 
     def request(self, name: str) -> Path:
         """What it asks for a ledger with."""
-        self.tacit("ledger", "request", "--out", name)
+        self.taciturn("ledger", "request", "--out", name)
         return self.home / name
 
     def key(self, name: str) -> Path:
         """The public half of its key, as a file that can be carried about."""
-        self.tacit("ledger", "key", "--out", name)
+        self.taciturn("ledger", "key", "--out", name)
         return self.home / name
 
 
@@ -61,7 +61,7 @@ class Machine:
 def signed(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> tuple[Machine, Path, Path]:
     """A hospital, a certified run of it, and its public key."""
     hospital = Machine(tmp_path_factory.mktemp("signed") / "hospital")
-    hospital.tacit("run", *CERTIFIED, *SMALL, "--out", "r")
+    hospital.taciturn("run", *CERTIFIED, *SMALL, "--out", "r")
     return hospital, hospital.home / "r", hospital.key("hospital.pub")
 
 
@@ -99,11 +99,11 @@ def quieter(row: dict[str, Any]) -> None:
 
 def test_an_officer_elsewhere_verifies_a_run(signed: tuple[Machine, Path, Path], run: Path, officer: Machine) -> None:
     hospital, _, key = signed
-    said = officer.tacit("ledger", "verify", run, "--key", key)
+    said = officer.taciturn("ledger", "verify", run, "--key", key)
     assert "Every record is protected with total epsilon 3" in said and "verified: all" in said
     assert "does not show that the run did what they say" in said
-    found = json.loads(officer.tacit("ledger", "verify", run, "--key", key, "--json"))
-    assert found["verified"]["organisation"] in hospital.tacit("ledger", "key")
+    found = json.loads(officer.taciturn("ledger", "verify", run, "--key", key, "--json"))
+    assert found["verified"]["organisation"] in hospital.taciturn("ledger", "key")
     assert found["total_epsilon"] == pytest.approx(3.0, rel=1e-3)
     assert "is signed by key" in officer.refused("ledger", "verify", run, "--key", officer.key("mine.pub"))
 
@@ -112,10 +112,10 @@ def test_the_private_key_is_for_its_owner_alone(signed: tuple[Machine, Path, Pat
     hospital, _, public = signed
     private = hospital.state / "keys" / "ledger.key"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600 and stat.S_IMODE(private.parent.stat().st_mode) == 0o700
-    assert str(private) in hospital.tacit("ledger", "key")
+    assert str(private) in hospital.taciturn("ledger", "key")
     assert "PRIVATE" not in public.read_text()
     shared = officer.state / "keys" / "ledger.key"
-    officer.tacit("ledger", "key")
+    officer.taciturn("ledger", "key")
     shared.chmod(0o644)
     assert "others may read" in officer.refused("ledger", "key")
 
@@ -124,7 +124,7 @@ def test_a_forged_run_is_refused(signed: tuple[Machine, Path, Path], run: Path, 
     """Epsilon 3 becomes 0.3 in ten lines, and the chain is whole; only the key tells."""
     _, _, key = signed
     rewrite(run, quieter)
-    said = officer.tacit("ledger", run)
+    said = officer.taciturn("ledger", run)
     assert "Every record is protected with total epsilon 0.3" in said
     assert "not verified" in said and "anybody can compute such a chain" in said
     assert "is not what the organisation signed" in officer.refused("ledger", "verify", run, "--key", key)
@@ -135,7 +135,7 @@ def test_a_forged_run_is_refused(signed: tuple[Machine, Path, Path], run: Path, 
     assert "signature is false" in officer.refused("ledger", "verify", run, "--key", key)
     (run / "ledger.sig").unlink()
     assert "has no signature" in officer.refused("ledger", "verify", run, "--key", key)
-    officer.tacit("ledger", "key")
+    officer.taciturn("ledger", "key")
     for content in (b"\xff\n", b"[]\n", b'{"role": 3}\n', b"[" * 5000):
         (run / "ledger.sig").write_bytes(content)
         assert "is not a signature" in officer.refused("ledger", "verify", run, "--key", key)
@@ -165,19 +165,21 @@ def test_an_operator_signs_again_and_the_officer_notices(
     stamp = officer.key("officer.pub")
     both = ("--key", key, "--officer", stamp)
     assert "has no signature of the officer" in officer.refused("ledger", "verify", run, *both)
-    officer.tacit("ledger", "countersign", run, "--key", key)
-    assert "countersigned by" in officer.tacit("ledger", "verify", run, *both)
+    officer.taciturn("ledger", "countersign", run, "--key", key)
+    assert "countersigned by" in officer.taciturn("ledger", "verify", run, *both)
     rewrite(run, quieter)
     shutil.copytree(
-        hospital.state / "keys", tmp_path / "operator" / "state" / "tacit" / "keys", copy_function=shutil.copy2
+        hospital.state / "keys", tmp_path / "operator" / "state" / "taciturn" / "keys", copy_function=shutil.copy2
     )
     operator = Machine.__new__(Machine)
     operator.home = tmp_path / "operator"
     (operator.state / "ledgers").mkdir()
     identity = json.loads((run / "start.json").read_text())["id"]
     shutil.copy(run / "ledger.head", operator.state / "ledgers" / f"{identity}.json")
-    operator.tacit("ledger", "sign", run)
-    assert "total epsilon 0." in operator.tacit("ledger", "verify", run, "--key", key)  # a signature does not show more
+    operator.taciturn("ledger", "sign", run)
+    assert "total epsilon 0." in operator.taciturn(
+        "ledger", "verify", run, "--key", key
+    )  # a signature does not show more
     assert "not what the officer signed" in operator.refused("ledger", "verify", run, *both)
     assert "countersigned on this machine" in officer.refused("ledger", "verify", run, "--key", key)
     assert "countersigned on this machine" in officer.refused("ledger", "countersign", run, "--key", key)
@@ -188,8 +190,8 @@ def test_a_countersignature_by_a_key_in_a_file(signed: tuple[Machine, Path, Path
     stamp = officer.key("officer.pub")
     private = officer.state / "keys" / "ledger.key"
     other = Machine(officer.home / "other")
-    other.tacit("ledger", "countersign", run, "--with", private)
-    other.tacit("ledger", "verify", run, "--key", key, "--officer", stamp)
+    other.taciturn("ledger", "countersign", run, "--with", private)
+    other.taciturn("ledger", "verify", run, "--key", key, "--officer", stamp)
     own = hospital.state / "keys" / "ledger.key"
     assert "an officer needs another key" in other.refused("ledger", "countersign", run, "--with", own)
     assert "is not an Ed25519 private key" in other.refused("ledger", "countersign", run, "--with", key)
@@ -207,9 +209,9 @@ def paused(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> 
     folder = tmp_path_factory.mktemp("paused")
     given: dict[str, Any] = {"data": TABLE[1], "schema": TABLE[3], "total_records": 600, "agents": 3, "rounds": 5}
     with pytest.raises(Interrupted):
-        tacit.run(out=str(folder / "whole"), stop=lambda: True, **given)
+        taciturn.run(out=str(folder / "whole"), stop=lambda: True, **given)
     at_pause = {name: (folder / "whole" / name).read_bytes() for name in LEDGER}
-    tacit.resume(folder / "whole")
+    taciturn.resume(folder / "whole")
     shutil.copytree(folder / "whole", folder / "cut", ignore=shutil.ignore_patterns("local-only", "checkpoint"))
     for name, content in at_pause.items():
         (folder / "cut" / name).write_bytes(content)
@@ -229,17 +231,17 @@ def test_a_run_that_pauses_is_signed_as_far_as_it_is(paused: tuple[Path, Path, P
 
 def test_a_ledger_cut_back_to_its_pause_is_no_clean_pass(paused: tuple[Path, Path, Path], officer: Machine) -> None:
     whole, cut, key = paused
-    said = officer.tacit("ledger", "verify", cut, "--key", key, code=1)
+    said = officer.taciturn("ledger", "verify", cut, "--key", key, code=1)
     assert said.startswith("NOT AT ITS END: this was signed before the run had ended") and "verified: all" not in said
-    found = officer.tacit("ledger", "verify", cut, "--key", key, "--json", code=1)
+    found = officer.taciturn("ledger", "verify", cut, "--key", key, "--json", code=1)
     assert json.loads(found)["verified"]["at_end"] is False
-    said = officer.tacit("ledger", "verify", cut, "--key", key, "--unfinished")
+    said = officer.taciturn("ledger", "verify", cut, "--key", key, "--unfinished")
     assert "NOT AT ITS END" in said and "verified so far: the first" in said
-    assert "NOT AT ITS END" in officer.tacit("ledger", "countersign", cut, "--key", key)
+    assert "NOT AT ITS END" in officer.taciturn("ledger", "countersign", cut, "--key", key)
     states = [json.loads(line)["state"] for line in (cut / "ledger.sig").read_text().splitlines()]
     assert states == ["paused", "paused"]  # there is a summary beside it, and still nobody says that it had ended
     (cut / "ledger.sig").write_text((cut / "ledger.sig").read_text().splitlines(keepends=True)[0])
-    said = officer.tacit("ledger", "verify", whole, "--key", key)
+    said = officer.taciturn("ledger", "verify", whole, "--key", key)
     assert "verified: all" in said and "NOT AT ITS END" not in said
 
 
@@ -247,12 +249,12 @@ def test_an_officer_who_saw_more_of_a_run_notices_that_it_was_cut(
     paused: tuple[Path, Path, Path], officer: Machine
 ) -> None:
     whole, cut, key = paused
-    assert "This machine remembers these" in officer.tacit("ledger", "verify", whole, "--key", key)
+    assert "This machine remembers these" in officer.taciturn("ledger", "verify", whole, "--key", key)
     for use in (("verify", cut, "--unfinished"), ("countersign", cut)):
         said = officer.refused("ledger", *use, "--key", key)
         assert "this machine has verified or countersigned" in said and "its tail was cut off" in said
     assert stat.S_IMODE((officer.state / "verified").stat().st_mode) == 0o700
-    officer.tacit("ledger", "verify", whole, "--key", key)
+    officer.taciturn("ledger", "verify", whole, "--key", key)
 
 
 def test_signatures_of_more_lines_give_a_cut_away(
@@ -269,14 +271,14 @@ def test_a_ledger_over_studies_cut_back_to_an_older_signature(officer: Machine, 
     """Its first reader cannot know; the operator's machine does, and an officer who saw more of it does."""
     hospital, stranger = Machine(tmp_path / "hospital"), Machine(tmp_path / "stranger")
     files, key = ("l", "l.sig"), hospital.key("hospital.pub")
-    hospital.tacit("ledger", "init", "l", "--total-epsilon", "2")
-    hospital.tacit("ledger", "sign", "l")
+    hospital.taciturn("ledger", "init", "l", "--total-epsilon", "2")
+    hospital.taciturn("ledger", "sign", "l")
     early = {name: (hospital.home / name).read_bytes() for name in files}
-    hospital.tacit(*RESERVE, "--out", "a")
-    hospital.tacit("ledger", "sign", "l")
+    hospital.taciturn(*RESERVE, "--out", "a")
+    hospital.taciturn("ledger", "sign", "l")
     for name in files:
         shutil.copy(hospital.home / name, officer.home / name)
-    said = officer.tacit("ledger", "verify", "l", "--key", key)
+    said = officer.taciturn("ledger", "verify", "l", "--key", key)
     assert "a ledger over studies has no end" in said and "This machine remembers these 4 lines" in said
     for machine in (hospital, officer, stranger):
         for name, content in early.items():
@@ -284,24 +286,24 @@ def test_a_ledger_over_studies_cut_back_to_an_older_signature(officer: Machine, 
     assert "tail was cut off" in hospital.refused("ledger", "verify", "l", "--key", key)
     for use in ("verify", "countersign"):
         assert "verified or countersigned 4 of it before" in officer.refused("ledger", use, "l", "--key", key)
-    said = stranger.tacit("ledger", "verify", "l", "--key", key)
+    said = stranger.taciturn("ledger", "verify", "l", "--key", key)
     assert "can have been cut off, and a first look cannot tell" in said
 
 
 def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:
     hospital = Machine(tmp_path / "hospital")
-    hospital.tacit("ledger", "init", "l", "--total-epsilon", "4")
-    hospital.tacit("run", *CERTIFIED, *SMALL, "--ledger", "l", "--out", "r")
+    hospital.taciturn("ledger", "init", "l", "--total-epsilon", "4")
+    hospital.taciturn("run", *CERTIFIED, *SMALL, "--ledger", "l", "--out", "r")
     key, stamp = hospital.key("hospital.pub"), officer.key("officer.pub")
-    assert "not verified" in hospital.tacit("ledger", "l")
-    hospital.tacit("ledger", "sign", "l")
+    assert "not verified" in hospital.taciturn("ledger", "l")
+    hospital.taciturn("ledger", "sign", "l")
     for name in ("l", "l.sig"):
         shutil.copy(hospital.home / name, officer.home / name)
-    said = officer.tacit("ledger", "verify", "l", "--key", key)
+    said = officer.taciturn("ledger", "verify", "l", "--key", key)
     assert "used or set aside at delta 1e-06" in said and "all 4 lines are signed" in said
-    officer.tacit("ledger", "countersign", "l", "--key", key)
-    officer.tacit("ledger", "verify", "l", "--key", key, "--officer", stamp)
-    hospital.tacit(
+    officer.taciturn("ledger", "countersign", "l", "--key", key)
+    officer.taciturn("ledger", "verify", "l", "--key", key, "--officer", stamp)
+    hospital.taciturn(
         "run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.1", *SMALL[-2:], "--ledger", "l", "--out", "s"
     )
     shutil.copy(hospital.home / "l", officer.home / "l")
@@ -314,51 +316,51 @@ RESERVE = ("run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.3", "--nois
 
 def test_a_ledger_moves_and_is_never_in_two_places(tmp_path: Path) -> None:
     old, new, third = (Machine(tmp_path / name) for name in ("old", "new", "third"))
-    old.tacit("ledger", "init", "l", "--total-epsilon", "2")
-    old.tacit(*RESERVE, "--out", "a")
+    old.taciturn("ledger", "init", "l", "--total-epsilon", "2")
+    old.taciturn(*RESERVE, "--out", "a")
     shutil.copy(old.home / "l", new.home / "l")
     assert "was not handed over" in new.refused("ledger", "adopt", "l")  # a copy from before
     assert "is this one" in old.refused("ledger", "hand-over", "l", "--to", old.request("old.request"))
     assert "is not a request" in old.refused("ledger", "hand-over", "l", "--to", old.key("old.pub"))
     asked = new.request("new.request")
-    old.tacit("ledger", "hand-over", "l", "--to", asked)
-    assert "handed over to key" in old.tacit("ledger", "l")
+    old.taciturn("ledger", "hand-over", "l", "--to", asked)
+    assert "handed over to key" in old.taciturn("ledger", "l")
     for use in (RESERVE, ("ledger", "hand-over", "l", "--to", asked)):
         assert "it goes on there, not here" in old.refused(*use, *(("--out", "b") if use is RESERVE else ()))
     assert "from this machine" in old.refused("ledger", "adopt", "l")
     for machine in (new, third):
         shutil.copy(old.home / "l", machine.home / "l")
-    third.tacit("ledger", "key")
+    third.taciturn("ledger", "key")
     assert "was handed over to key" in third.refused("ledger", "adopt", "l")
     assert "and not by" in new.refused("ledger", "adopt", "l", "--key", third.key("third.pub"))
-    new.tacit("ledger", "adopt", "l", "--key", old.home / "old.pub")
-    new.tacit(*RESERVE, "--out", "b")
+    new.taciturn("ledger", "adopt", "l", "--key", old.home / "old.pub")
+    new.taciturn(*RESERVE, "--out", "b")
     shutil.copy(old.home / "l", new.home / "again")
     assert "tail was cut off" in new.refused("ledger", "adopt", "again")  # the same hand-over, a second time
     shutil.copy(new.home / "l", old.home / "l")  # it goes on over there: this is a copy
     assert "is at home on machine" in old.refused(*RESERVE, "--out", "c")
-    new.tacit("ledger", "hand-over", "l", "--to", old.home / "old.request")
+    new.taciturn("ledger", "hand-over", "l", "--to", old.home / "old.request")
     shutil.copy(new.home / "l", old.home / "l")
-    old.tacit("ledger", "adopt", "l")
-    old.tacit(*RESERVE, "--out", "c")
-    state = json.loads(old.tacit("ledger", "l", "--json"))
+    old.taciturn("ledger", "adopt", "l")
+    old.taciturn(*RESERVE, "--out", "c")
+    state = json.loads(old.taciturn("ledger", "l", "--json"))
     assert len(state["studies"]) == 3 and len(state["adopted"]) == 2 and state["lost_machines"] == []
 
 
 def test_two_machines_with_one_key_do_not_both_adopt_a_hand_over(tmp_path: Path) -> None:
     old, new, twin = (Machine(tmp_path / name) for name in ("old", "new", "twin"))
-    old.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    old.taciturn("ledger", "init", "l", "--total-epsilon", "2")
     asked = new.request("new.request")
     private = Path("keys") / "ledger.key"
     (twin.state / "keys").mkdir(parents=True, mode=0o700)
     shutil.copy2(new.state / private, twin.state / private)
     assert twin.key("t.pub").read_bytes() == new.key("n.pub").read_bytes()
-    old.tacit("ledger", "hand-over", "l", "--to", asked)
+    old.taciturn("ledger", "hand-over", "l", "--to", asked)
     for machine in (new, twin):
         shutil.copy(old.home / "l", machine.home / "l")
     said = twin.refused("ledger", "adopt", "l")
     assert "was handed over to machine" in said and "a key that was copied does not make two machines one" in said
-    new.tacit("ledger", "adopt", "l")
+    new.taciturn("ledger", "adopt", "l")
     assert "was handed over to machine" in twin.refused("ledger", "adopt", "l")
     (head,) = (new.state / "ledgers").glob("*.json")
     head.unlink()  # even so, one hand-over is adopted once
@@ -369,54 +371,54 @@ def test_two_machines_with_one_key_do_not_both_adopt_a_hand_over(tmp_path: Path)
 def test_a_copied_state_folder_is_another_machine(tmp_path: Path) -> None:
     """Neither before nor after an adoption does the copy have a budget of its own."""
     old, new = (Machine(tmp_path / name) for name in ("old", "new"))
-    old.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    old.taciturn("ledger", "init", "l", "--total-epsilon", "2")
     asked = new.request("new.request")
     before = Machine.__new__(Machine)
     before.home = Path(shutil.copytree(new.home, tmp_path / "before"))
-    old.tacit("ledger", "hand-over", "l", "--to", asked)
+    old.taciturn("ledger", "hand-over", "l", "--to", asked)
     for machine in (new, before):
         shutil.copy(old.home / "l", machine.home / "l")
-    new.tacit("ledger", "adopt", "l")
+    new.taciturn("ledger", "adopt", "l")
     assert "neither does a copied state folder" in before.refused("ledger", "adopt", "l")
     after = Machine.__new__(Machine)
     after.home = Path(shutil.copytree(new.home, tmp_path / "after"))
-    new.tacit(*RESERVE, "--out", "a")
+    new.taciturn(*RESERVE, "--out", "a")
     for use in ((*RESERVE, "--out", "a"), ("ledger", "hand-over", "l", "--to", old.request("old.request"))):
         assert "is at home on machine" in after.refused(*use)
-    assert "WARNING: taken over from a lost machine" in after.tacit("ledger", "adopt", "l", "--lost-machine")
+    assert "WARNING: taken over from a lost machine" in after.taciturn("ledger", "adopt", "l", "--lost-machine")
     secret = list((new.state / "keys").glob("machine-*.key"))
     assert [stat.S_IMODE(path.stat().st_mode) for path in secret] == [0o600]
     name = json.loads(asked.read_text())["machine"]
-    assert name in new.tacit("ledger", "machine") and name not in after.tacit("ledger", "machine")
+    assert name in new.taciturn("ledger", "machine") and name not in after.taciturn("ledger", "machine")
     assert secret[0].read_bytes().hex()[:8] not in asked.read_text()
 
 
 def test_a_state_folder_that_machines_share_has_one_name(tmp_path: Path) -> None:
     """As a folder on a network has: another path is what another machine looks like."""
     one = Machine(tmp_path / "one")
-    one.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    one.taciturn("ledger", "init", "l", "--total-epsilon", "2")
     shown = Machine.__new__(Machine)
     shown.home = tmp_path / "shown"
     one.home.rename(shown.home)
     said = shown.refused("ledger", "l")
-    assert "is at home on machine" in said and "'tacit ledger machine --shared' at its home" in said
+    assert "is at home on machine" in said and "'taciturn ledger machine --shared' at its home" in said
     shown.home.rename(one.home)
-    name = one.tacit("ledger", "machine")
-    assert name.strip() in one.tacit("ledger", "machine", "--shared")
+    name = one.taciturn("ledger", "machine")
+    assert name.strip() in one.taciturn("ledger", "machine", "--shared")
     one.home.rename(shown.home)
-    assert shown.tacit("ledger", "machine") == name
-    shown.tacit("ledger", "l")
+    assert shown.taciturn("ledger", "machine") == name
+    shown.taciturn("ledger", "l")
 
 
 def test_a_lost_machine_is_said_for_ever(tmp_path: Path) -> None:
     old, new = (Machine(tmp_path / name) for name in ("old", "new"))
-    old.tacit("ledger", "init", "l", "--total-epsilon", "2")
+    old.taciturn("ledger", "init", "l", "--total-epsilon", "2")
     shutil.copy(old.home / "l", new.home / "l")
-    assert "WARNING: taken over from a lost machine" in new.tacit("ledger", "adopt", "l", "--lost-machine")
+    assert "WARNING: taken over from a lost machine" in new.taciturn("ledger", "adopt", "l", "--lost-machine")
     for _ in range(2):
-        assert "what was set aside or spent after this copy was made is not known" in new.tacit("ledger", "l")
-    assert len(json.loads(new.tacit("ledger", "l", "--json"))["lost_machines"]) == 1
-    new.tacit("run", *CERTIFIED, "--rounds", "2", *SMALL[-2:], "--ledger", "l", "--out", "r")
+        assert "what was set aside or spent after this copy was made is not known" in new.taciturn("ledger", "l")
+    assert len(json.loads(new.taciturn("ledger", "l", "--json"))["lost_machines"]) == 1
+    new.taciturn("run", *CERTIFIED, "--rounds", "2", *SMALL[-2:], "--ledger", "l", "--out", "r")
     assert "was taken over from an old copy without a hand-over" in (new.home / "r" / "report.html").read_text()
 
 
@@ -428,18 +430,18 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
     terms = (*CERTIFIED[2:], "--rounds", "2", "--total-epsilon", "0.3", "--noise", "hardened")
     same, mixed, edited = (("run", "--data", name, *terms) for name in (TABLE[1], "sorted.csv", "edited.csv"))
     for name, further in (("l", ()), ("m", ()), ("n", ("--further",))):
-        here.tacit("ledger", "init", name, "--total-epsilon", "2", *further)
-    here.tacit(*same, "--ledger", "l", "--out", "a")
+        here.taciturn("ledger", "init", name, "--total-epsilon", "2", *further)
+    here.taciturn(*same, "--ledger", "l", "--out", "a")
     for other in (same, mixed):
         said = here.refused(*other, "--features", "unit", "--ledger", "m", "--out", "b")
         assert "these records have a ledger already, l (" in said and "--further" in said
-    assert json.loads(here.tacit("ledger", "m", "--json"))["epsilon_used"] == 0.0  # given back
-    assert "note: these records have a ledger over studies, l (" in here.tacit(*mixed, "--out", "c")
-    assert "note:" not in here.tacit(*edited, "--out", "d")
-    here.tacit(*mixed, "--ledger", "n", "--out", "e")
-    assert "begun as a further ledger" in here.tacit("ledger", "n")
+    assert json.loads(here.taciturn("ledger", "m", "--json"))["epsilon_used"] == 0.0  # given back
+    assert "note: these records have a ledger over studies, l (" in here.taciturn(*mixed, "--out", "c")
+    assert "note:" not in here.taciturn(*edited, "--out", "d")
+    here.taciturn(*mixed, "--ledger", "n", "--out", "e")
+    assert "begun as a further ledger" in here.taciturn("ledger", "n")
     assert "these records may have one beside" in (here.home / "e" / "report.html").read_text()
-    here.tacit(*edited, "--ledger", "m", "--out", "f")  # one edited row evades it
+    here.taciturn(*edited, "--ledger", "m", "--out", "f")  # one edited row evades it
     keys = here.state / "keys" / "records.key"
     assert stat.S_IMODE(keys.stat().st_mode) == 0o600 and len(keys.read_bytes()) == 32
     ties = {path.stem for path in (here.state / "records").iterdir()}

@@ -1,4 +1,4 @@
-"""`tacit theory`: the theorems on seeded problems and on a run's own records."""
+"""`taciturn theory`: the theorems on seeded problems and on a run's own records."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tacit.settings import resolve
-from tacit.theory.runs import refuse_uncovered
-from tests.cli.helpers import CLINICS, refused, tacit, tacit_json
+from taciturn.research.theory.theorem_checks import refuse_uncovered
+from taciturn.settings import resolve
+from tests.cli.helpers import CLINICS, refused, taciturn, taciturn_json
 
 
 def test_the_three_theorems_on_seeded_problems(tmp_path: Path) -> None:
-    shown = tacit("theory", "--rounds", "25", "--seeds", "2", "--epsilon", "0.25,1", cwd=tmp_path)
+    shown = taciturn("theory", "--rounds", "25", "--seeds", "2", "--epsilon", "0.25,1", cwd=tmp_path)
     assert (tmp_path / "theory.png").stat().st_size > 50_000
     lines = shown.stdout.splitlines()
     assert "at ε = 1, T = 25, 2 seeds" in lines[0]
@@ -28,12 +28,12 @@ def test_the_three_theorems_on_seeded_problems(tmp_path: Path) -> None:
 
 
 def test_the_fewest_rounds_fit_a_terminal_of_80_columns(tmp_path: Path) -> None:
-    shown = tacit("theory", "--rounds", "10", "--seeds", "2", "--epsilon", "1e-6,1,1e6", cwd=tmp_path)
+    shown = taciturn("theory", "--rounds", "10", "--seeds", "2", "--epsilon", "1e-6,1,1e6", cwd=tmp_path)
     assert shown.stderr == ""  # a fit to one point would warn
     lines = shown.stdout.splitlines()
     assert "…" not in shown.stdout and max(map(len, lines[:7])) <= 80
     assert lines[3].split() == ["theorem", "measured", "bound", "ratio", "in", "T", "in", "ε", "promised"]
-    found = tacit_json("theory", "--rounds", "10", "--seeds", "2", "--epsilon", "1", "--out", tmp_path / "x.svg")
+    found = taciturn_json("theory", "--rounds", "10", "--seeds", "2", "--epsilon", "1", "--out", tmp_path / "x.svg")
     assert [one["exponent"] for one in found["theorems"][0]["by_updates"]] == [None] * 4
     assert found["theorems"][0]["in_epsilon"]["measured"] is None
     assert found["proposition_1"]["l"][-1] == 1e4 and found["proposition_1"]["box"][-1] < 1e-3
@@ -44,12 +44,12 @@ def test_the_fewest_rounds_fit_a_terminal_of_80_columns(tmp_path: Path) -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("theory") / "run"
     steps = ("--set", "box", "--eta", "nonsmooth", "--rho", "1", "--rounds", "12", "--epsilon", "0.5,5", "--seeds", "2")
-    tacit("run", *CLINICS, "--algorithm", "objp,objpm", *steps, "--out", out)
+    taciturn("run", *CLINICS, "--algorithm", "objp,objpm", *steps, "--out", out)
     return out
 
 
 def test_a_runs_own_records_stay_with_their_owner(run: Path, tmp_path: Path) -> None:
-    shown = tacit("theory", run)
+    shown = taciturn("theory", run)
     assert "for their owner alone" in shown.stderr
     picture = run / "local-only" / "theory.png"
     assert picture.is_file() and (run / "local-only" / "README.txt").is_file()
@@ -57,7 +57,7 @@ def test_a_runs_own_records_stay_with_their_owner(run: Path, tmp_path: Path) -> 
     for words in ("objp, theorem 2, T = 12, E = 1, 2 seeds", "objpm, theorem 2, T = 12, E = 10", "P U₂² / (2 E √T)"):
         assert words in shown.stdout
     assert not list(run.glob("*.png"))
-    found = tacit_json("theory", run, "--gamma", "0.001", "--out", tmp_path / "x.svg")
+    found = taciturn_json("theory", run, "--gamma", "0.001", "--out", tmp_path / "x.svg")
     assert (tmp_path / "x.svg").is_file() and "owner alone" in found["note"]
     one = found["theorems"][0]
     assert one["gamma"] == 0.001 and [f["epsilon"] for f in one["findings"]] == [0.5, 5.0]
@@ -70,15 +70,15 @@ def test_a_runs_own_records_stay_with_their_owner(run: Path, tmp_path: Path) -> 
 
 def test_what_the_theorems_do_not_cover_is_said(run: Path, tmp_path: Path) -> None:
     few = ("--rounds", "2", "--epsilon", "1")
-    tacit("run", *CLINICS, "--algorithm", "outp", *few, "--out", tmp_path / "outp")
-    tacit("run", *CLINICS, "--algorithm", "objp", *few, "--out", tmp_path / "all")
+    taciturn("run", *CLINICS, "--algorithm", "outp", *few, "--out", tmp_path / "outp")
+    taciturn("run", *CLINICS, "--algorithm", "objp", *few, "--out", tmp_path / "all")
     own = ("--rounds", "2", "--epsilon", "0.001,0.01,0.1,1,10,100", "--set", "box", "--eta", "0.1")
-    tacit("run", *CLINICS, "--algorithm", "objp", *own, "--out", tmp_path / "own")
+    taciturn("run", *CLINICS, "--algorithm", "objp", *own, "--out", tmp_path / "own")
     with pytest.raises(ValueError, match="need a run of --mode paper"):
         refuse_uncovered(resolve({}))
     assert "objp and objpm; this run has outp" in refused("theory", tmp_path / "outp")
     assert "use --set box or l2-ball" in refused("theory", tmp_path / "all")
-    shown = tacit("theory", tmp_path / "own").stdout
+    shown = taciturn("theory", tmp_path / "own").stdout
     assert "ηᵗ is not the theorem's 1 / √t" in shown
     assert "objp: not covered at ε = 0.001, 0.01, 0.1, 1, 10, 100\n" in shown
     tables = [line.count("ε =") for line in shown.splitlines() if line.startswith("term")]

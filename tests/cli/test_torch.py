@@ -1,4 +1,4 @@
-"""`tacit run --backend torch`: the same run as numpy's to rounding, stopped and resumed, and what it refuses."""
+"""`taciturn run --backend torch`: the same run as numpy's to rounding, stopped and resumed, and what it refuses."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import run as tacit_run
-from tests.cli.helpers import CERTIFIED, CLINICS, PAPER, PATIENCE, refused, tacit, tacit_json, wait_for_rows
+from taciturn import run as taciturn_run
+from tests.cli.helpers import CERTIFIED, CLINICS, PAPER, PATIENCE, refused, taciturn, taciturn_json, wait_for_rows
 from tests.cli.test_interrupted import LONG, begin, same_end
 
 pytestmark = pytest.mark.torch
@@ -39,7 +39,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 )
 def test_it_is_numpys_run_to_rounding(tmp_path: Path, more: dict[str, Any]) -> None:
     for backend in ("numpy", "torch"):
-        tacit_run(**DIGITS, **more, backend=backend, out=str(tmp_path / backend))
+        taciturn_run(**DIGITS, **more, backend=backend, out=str(tmp_path / backend))
     expected, found = (rows(tmp_path / backend) for backend in ("numpy", "torch"))
     for a, b in zip(expected, found, strict=True):
         for name in set(a) - {"seconds"}:
@@ -53,7 +53,7 @@ def test_it_is_numpys_run_to_rounding(tmp_path: Path, more: dict[str, Any]) -> N
 
 def test_single_precision_stays_single(tmp_path: Path) -> None:
     method: dict[str, Any] = {"mode": "paper", "algorithm": "objp", "epsilon": 0.05, "precision": "float32"}
-    tacit_run(**DIGITS, **method, backend="torch", out=str(tmp_path / "r"))
+    taciturn_run(**DIGITS, **method, backend="torch", out=str(tmp_path / "r"))
     assert np.load(tmp_path / "r" / "model.npz")["w"].dtype == np.float32
     released = [json.loads(line) for line in (tmp_path / "r" / "ledger.jsonl").read_text().splitlines()]
     assert {entry["epsilon"] for entry in released if entry["kind"] == "release"} == {0.05}
@@ -61,14 +61,14 @@ def test_single_precision_stays_single(tmp_path: Path) -> None:
 
 def test_stopped_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
     fewer = ("--rounds", "60", "--backend", "torch")
-    tacit(*LONG, *fewer, "--out", tmp_path / "straight")
+    taciturn(*LONG, *fewer, "--out", tmp_path / "straight")
     process = begin(tmp_path / "r", *fewer)
     wait_for_rows(tmp_path / "r", 20)
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) == 130
     process.communicate()
     assert tomllib.loads((tmp_path / "r" / "config.toml").read_text())["backend"] == "torch"
-    tacit("resume", tmp_path / "r")
+    taciturn("resume", tmp_path / "r")
     same_end(tmp_path / "r", tmp_path / "straight")
 
 
@@ -93,7 +93,7 @@ def test_what_it_cannot_do_is_refused(tmp_path: Path, args: tuple[str, ...], sen
 
 def test_without_torch_or_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot begin or go on, and says why; what was trained is still read and used, and planned."""
-    tacit("run", *CLINICS, "--rounds", "2", "--backend", "torch", "--out", tmp_path / "done")
+    taciturn("run", *CLINICS, "--rounds", "2", "--backend", "torch", "--out", tmp_path / "done")
     process = begin(tmp_path / "r", "--backend", "torch")
     wait_for_rows(tmp_path / "r", 5)
     process.kill()
@@ -101,12 +101,12 @@ def test_without_torch_or_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "torch.py").write_text("raise ImportError\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
-    sentence = "backend torch needs torch, which is not installed: pip install 'tacit[torch]'"
+    sentence = "backend torch needs torch, which is not installed: pip install 'taciturn[torch]'"
     assert refused("run", *CLINICS, "--backend", "torch", "--out", tmp_path / "new") == sentence
     assert refused("resume", tmp_path / "r") == sentence
     assert not (tmp_path / "new").exists()
-    assert tacit_json("evaluate", tmp_path / "done", CLINICS[1])["records"] == 569
-    assert "objpm" in tacit("show", tmp_path / "done").stdout
+    assert taciturn_json("evaluate", tmp_path / "done", CLINICS[1])["records"] == 569
+    assert "objpm" in taciturn("show", tmp_path / "done").stdout
     (tmp_path / "gpu.toml").write_text('device = "cuda"\n')
-    assert tacit_json("plan", tmp_path / "gpu.toml", *CERTIFIED)["algorithm"] == "dpgd"
-    assert tacit_json("run", *CLINICS, "--rounds", "1", "--out", tmp_path / "numpy")["runs"]
+    assert taciturn_json("plan", tmp_path / "gpu.toml", *CERTIFIED)["algorithm"] == "dpgd"
+    assert taciturn_json("run", *CLINICS, "--rounds", "1", "--out", tmp_path / "numpy")["runs"]

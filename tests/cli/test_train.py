@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.helpers import CLINICS, EXAMPLE, refused, tacit, tacit_json
+from tests.cli.helpers import CLINICS, EXAMPLE, refused, taciturn, taciturn_json
 
 RUN_KEYS = {
     "algorithm", "epsilon", "seed", "rounds", "test_error", "train_objective", "consensus_residual", "seconds",
@@ -18,7 +18,7 @@ RUN_KEYS = {
 
 
 def test_json_is_one_object_with_the_promised_keys(tmp_path: Path) -> None:
-    found = tacit_json("run", *CLINICS, "--rounds", "3", "--epsilon", "1,inf", "--out", tmp_path / "r")
+    found = taciturn_json("run", *CLINICS, "--rounds", "3", "--epsilon", "1,inf", "--out", tmp_path / "r")
     assert found["run"] == str(tmp_path / "r")
     assert len(found["runs"]) == 2
     for entry in found["runs"]:
@@ -30,43 +30,43 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     """Draft a schema, train, look, compare, draw, report, predict, evaluate."""
     records = EXAMPLE / "records.csv"
     drafted = tmp_path / "schema.toml"
-    draft = tacit("data", "schema", records, "--label", "diagnosis", "--agent", "clinic", "--out", drafted)
+    draft = taciturn("data", "schema", records, "--label", "diagnosis", "--agent", "clinic", "--out", drafted)
     assert "not private" in draft.stderr
     assert "NOT PRIVATE" in drafted.read_text()
     assert "exists" in refused("data", "schema", records, "--label", "diagnosis", "--out", drafted)
 
     run = ("run", "--data", records, "--schema", drafted, "--test-share", "0.25", "--rounds", "30", "--mode", "paper")
-    done = tacit(*run, "--epsilon", "inf", "--out", tmp_path / "a")
+    done = taciturn(*run, "--epsilon", "inf", "--out", tmp_path / "a")
     assert "objpm, no noise" in done.stdout
     assert str(tmp_path / "a" / "report.html") in done.stdout
-    tacit(*run, "--epsilon", "1", "--seeds", "2", "--out", tmp_path / "b")
+    taciturn(*run, "--epsilon", "1", "--seeds", "2", "--out", tmp_path / "b")
 
-    assert "objpm, no noise" in tacit("show", tmp_path / "a").stdout
-    assert tacit("show", tmp_path / "a", tmp_path / "b").stdout.count("seed") == 3
-    compared = tacit("compare", tmp_path / "a", tmp_path / "b").stdout
+    assert "objpm, no noise" in taciturn("show", tmp_path / "a").stdout
+    assert taciturn("show", tmp_path / "a", tmp_path / "b").stdout.count("seed") == 3
+    compared = taciturn("compare", tmp_path / "a", tmp_path / "b").stdout
     assert "epsilon" in compared
     assert "seeds" in compared
-    settings = tacit_json("compare", tmp_path / "a", tmp_path / "b")["settings"]
+    settings = taciturn_json("compare", tmp_path / "a", tmp_path / "b")["settings"]
     assert settings == {"epsilon": [["inf"], [1.0]], "seeds": [1, 2]}
 
-    tacit("plot", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "both.svg")
+    taciturn("plot", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "both.svg")
     assert (tmp_path / "both.svg").read_text().count("<svg") == 1
-    assert tacit("plot", tmp_path / "a").stdout.strip() == str(tmp_path / "a" / "curves.png")
+    assert taciturn("plot", tmp_path / "a").stdout.strip() == str(tmp_path / "a" / "curves.png")
     report = (tmp_path / "a" / "report.html").read_text()
     (tmp_path / "a" / "report.html").unlink()
-    tacit("report", tmp_path / "a")
+    taciturn("report", tmp_path / "a")
     assert (tmp_path / "a" / "report.html").read_text() == report
 
-    predicted = tacit("predict", tmp_path / "a", records).stdout.splitlines()
+    predicted = taciturn("predict", tmp_path / "a", records).stdout.splitlines()
     assert predicted[0] == "prediction,probability_benign,probability_malignant"
     assert len(predicted) == 570
     truth = [line.rsplit(",", 1)[1] for line in records.read_text().splitlines()[1:]]
     wrong = sum(line.split(",")[0] != label for line, label in zip(predicted[1:], truth, strict=True))
-    kept = tacit("predict", tmp_path / "b", records, "--keep", "clinic", "--run-index", "1")
+    kept = taciturn("predict", tmp_path / "b", records, "--keep", "clinic", "--run-index", "1")
     assert kept.stdout.startswith("clinic,prediction,")
     assert "using run 1 of 2: objpm, epsilon 1, seed 2" in kept.stderr
-    assert "benign  malignant" in tacit("evaluate", tmp_path / "a", records).stdout
-    quality = tacit_json("evaluate", tmp_path / "a", records)
+    assert "benign  malignant" in taciturn("evaluate", tmp_path / "a", records).stdout
+    quality = taciturn_json("evaluate", tmp_path / "a", records)
     assert quality["error"] == pytest.approx(wrong / 569)
     assert quality["error"] < 0.12
     assert quality["auroc"] > 0.95
@@ -74,10 +74,10 @@ def test_the_whole_journey(tmp_path: Path) -> None:
 
 
 def test_a_file_speaks_and_flags_win(tmp_path: Path) -> None:
-    tacit("config", "init", tmp_path / "study.toml")
+    taciturn("config", "init", tmp_path / "study.toml")
     assert "exists" in refused("config", "init", tmp_path / "study.toml")
     (tmp_path / "study.toml").write_text('rounds = 4\nalgorithm = ["objp", "iadmm"]\nepsilon = [2.0]\nbeta = 1e-4\n')
-    tacit("run", tmp_path / "study.toml", *CLINICS, "--rounds", "2", "--out", tmp_path / "r")
+    taciturn("run", tmp_path / "study.toml", *CLINICS, "--rounds", "2", "--out", tmp_path / "r")
     config = tomllib.loads((tmp_path / "r" / "config.toml").read_text())
     assert (config["rounds"], config["algorithm"], config["beta"]) == (2, ["objp", "iadmm"], 1e-4)
     assert Path(config["data"]).is_absolute()
@@ -85,13 +85,15 @@ def test_a_file_speaks_and_flags_win(tmp_path: Path) -> None:
 
 
 def test_a_flag_given_twice_means_both(tmp_path: Path) -> None:
-    found = tacit_json("run", *CLINICS, "--rounds", "1", "--epsilon", "1", "--epsilon", "inf", "--out", tmp_path / "r")
+    found = taciturn_json(
+        "run", *CLINICS, "--rounds", "1", "--epsilon", "1", "--epsilon", "inf", "--out", tmp_path / "r"
+    )
     assert [entry["epsilon"] for entry in found["runs"]] == [1.0, "inf"]
 
 
-def test_what_tacit_run_does_with_no_argument(tmp_path: Path) -> None:
+def test_what_taciturn_run_does_with_no_argument(tmp_path: Path) -> None:
     """The embedded data, total epsilon 1, the planner's choice but for fewer rounds, to save time."""
-    found = tacit_json("run", "--rounds", "20", "--evaluate-every", "20", cwd=tmp_path)
+    found = taciturn_json("run", "--rounds", "20", "--evaluate-every", "20", cwd=tmp_path)
     (run,) = found["runs"]
     assert (run["algorithm"], run["epsilon"]) == ("dpgd", 1.0)
     assert run["test_error"] <= 0.045  # of 20 rounds; of the planner's 300 it is 0.025
@@ -131,7 +133,7 @@ def test_one_file_for_each_agent_and_parquet(tmp_path: Path) -> None:
     models = []
     for i, data in enumerate((records, folder, tmp_path / "records.parquet")):
         out = tmp_path / f"r{i}"
-        tacit(
+        taciturn(
             "run", "--data", data, "--schema", EXAMPLE / "schema.toml", "--rounds", "3", "--mode", "paper", "--out", out
         )
         with np.load(out / "model.npz") as stored:
@@ -141,16 +143,16 @@ def test_one_file_for_each_agent_and_parquet(tmp_path: Path) -> None:
 
 
 def test_a_model_of_images_predicts_and_is_evaluated(tmp_path: Path) -> None:
-    tacit(
+    taciturn(
         "run", "--data", "mnist14", "--algorithm", "objp", "--rounds", "2", "--mode", "paper", "--out", tmp_path / "r"
     )
-    quality = tacit_json("evaluate", tmp_path / "r", "mnist14")
+    quality = taciturn_json("evaluate", tmp_path / "r", "mnist14")
     assert quality["records"] == 10000
-    assert "records   10,000\n" in tacit("evaluate", tmp_path / "r", "mnist14").stdout
-    assert quality["error"] == pytest.approx(tacit_json("show", tmp_path / "r")["runs"][0]["test_error"])
+    assert "records   10,000\n" in taciturn("evaluate", tmp_path / "r", "mnist14").stdout
+    assert quality["error"] == pytest.approx(taciturn_json("show", tmp_path / "r")["runs"][0]["test_error"])
     names = [f"pixel_{r}_{c}" for r in range(14) for c in range(14)]
     (tmp_path / "digits.csv").write_text(",".join(names) + "\n" + ",".join(["0.5"] * 196) + "\n")
-    predicted = tacit("predict", tmp_path / "r", tmp_path / "digits.csv").stdout.splitlines()
+    predicted = taciturn("predict", tmp_path / "r", tmp_path / "digits.csv").stdout.splitlines()
     assert len(predicted) == 2
     (tmp_path / "half.csv").write_text(",".join(names[:100]) + "\n" + ",".join(["0.5"] * 100) + "\n")
     assert "no column 'pixel_7_2'" in refused("predict", tmp_path / "r", tmp_path / "half.csv")

@@ -10,24 +10,25 @@ from typing import Any
 
 import pytest
 
-import tacit
-from tacit import study
-from tacit.algorithms import ALGORITHMS
-from tacit.errors import Diverged, Everywhere, InputError, PrivacyViolation
-from tacit.privacy.guarantee import headline
-from tacit.privacy.totals import ledger_totals
-from tacit.results.account import Account
-from tacit.results.folder import RunFolder
+import taciturn
+from taciturn.algorithms import ALGORITHMS
+from taciturn.errors import PrivacyViolation, TaciturnError
+from taciturn.planning.noise_plan import RunPlan
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.ledger import ledger_totals
+from taciturn.reporting.statements import headline
+from taciturn.runs.folder import RunFolder
+from taciturn.training.loop import Interrupted
 from tests.cli.helpers import CERTIFIED
-from tests.cli.helpers import tacit as command
+from tests.cli.helpers import taciturn as command
 from tests.cli.test_ranks import begin, end
 
 LEAKY = """
 import math
 
-from tacit.algorithms import ALGORITHMS, Method
-from tacit.algorithms.dp_iadmm import DpIadmm
-from tacit.privacy.events import non_private
+from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
+from taciturn.algorithms.iadmm import DpIadmm
+from taciturn.privacy.events import non_private
 
 
 class Leaky(DpIadmm):
@@ -42,7 +43,7 @@ def build(r):
     return Leaky(r.problem, r.rho, r.eta, r.release, 1, r.closing)
 
 
-ALGORITHMS.register("{name}")(Method("forgets its noise", "z", build, modes=("certified",), hardened=True))
+ALGORITHMS.register("{name}")(AlgorithmSpec("forgets its noise", "z", build, modes=("certified",), hardened=True))
 """
 SAID = (
     "leaky released something without noise in round {t}, and its total-epsilon is {budget}: the run stops, and nothing"
@@ -120,7 +121,7 @@ def test_the_ledger_over_studies_counts_what_no_plan_covered(tmp_path: Path) -> 
     assert json.loads(command("ledger", "l", "--json", cwd=tmp_path).stdout) == state
     *whole, _ = (tmp_path / "l").read_text().splitlines(keepends=True)  # a crash came before its last line
     (tmp_path / "l").write_text("".join(whole))
-    head = Path(os.environ["XDG_STATE_HOME"]) / "tacit" / "ledgers" / f"{json.loads(whole[0])['id']}.json"
+    head = Path(os.environ["XDG_STATE_HOME"]) / "taciturn" / "ledgers" / f"{json.loads(whole[0])['id']}.json"
     head.write_text(json.dumps({"lines": len(whole), "head": hashlib.sha256(whole[-1].strip().encode()).hexdigest()}))
     assert "cannot go on" in violated("resume", "r", cwd=tmp_path)
     assert json.loads(command("ledger", "l", "--json", cwd=tmp_path).stdout) == state
@@ -178,14 +179,14 @@ def test_what_one_agent_alone_does_not_account_for_is_noticed(tmp_path: Path, ev
     name = f"leaky_{len(events)}"
     file = plugin(tmp_path, name, first=1, agent=1, events=events)
     with pytest.raises(PrivacyViolation, match=words):
-        tacit.run(
+        taciturn.run(
             plugins=str(file), algorithm=name, features="none", agents=2, rounds=2, noise="seeded", out=tmp_path / "r"
         )
 
 
 def test_no_handler_of_errors_catches_a_violation() -> None:
     assert not issubclass(PrivacyViolation, Exception)
-    for kind in (InputError, Everywhere, Diverged, study.Interrupted):
+    for kind in (TaciturnError, Interrupted):
         assert not issubclass(PrivacyViolation, kind)
 
 
@@ -193,19 +194,19 @@ def test_python_gets_the_violation_itself(tmp_path: Path) -> None:
     file = plugin(tmp_path, "leaky_in_python", first=1)
     settings: dict[str, Any] = {"plugins": str(file), "algorithm": "leaky_in_python", "features": "none", "rounds": 2}
     with pytest.raises(PrivacyViolation, match="without noise in round 1"):
-        tacit.run(out=tmp_path / "r", agents=2, **settings)
+        taciturn.run(out=tmp_path / "r", agents=2, **settings)
     with pytest.raises(PrivacyViolation, match="cannot go on"):
-        tacit.resume(tmp_path / "r")
+        taciturn.resume(tmp_path / "r")
     with pytest.raises(PrivacyViolation):
-        tacit.sweep(over={"clip": [0.5, 1.0]}, agents=2, out=tmp_path / "s", **settings)
+        taciturn.sweep(over={"clip": [0.5, 1.0]}, agents=2, out=tmp_path / "s", **settings)
 
 
 CHEAT = """
 from dataclasses import replace
 
-from tacit.algorithms import ALGORITHMS, Method
-from tacit.algorithms.dpgd import DpGd
-from tacit.privacy.events import BatchEvent
+from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
+from taciturn.algorithms.gradient_descent import DpGd
+from taciturn.privacy.events import BatchEvent
 
 
 class Cheat(DpGd):
@@ -219,7 +220,7 @@ def build(r):
     return Cheat(r.problem, r.rho, r.eta, r.release, r.closing)
 
 
-ALGORITHMS.register("cheat")(Method("less noise than planned", "z", build, modes=("certified",), pace="explicit"))
+ALGORITHMS.register("cheat")(AlgorithmSpec("less noise than planned", "z", build, modes=("certified",), pace="explicit"))
 """
 
 
@@ -236,7 +237,7 @@ def test_less_noise_than_planned_is_a_violation(tmp_path: Path, noise: str) -> N
         "--algorithm",
         "cheat",
     ]
-    account = Account.create(tmp_path / "l", "patients", 2.0, 1e-6)
+    account = BudgetLedger.create(tmp_path / "l", "patients", 2.0, 1e-6)
     given += ["--ledger", account.path] if noise == "hardened" else []
     done = command("run", *CERTIFIED, *given, "--out", tmp_path / "r", code=3)
     assert "in round 1 with less noise than any release of its plan" in done.stderr
@@ -248,16 +249,16 @@ def test_less_noise_than_planned_is_a_violation(tmp_path: Path, noise: str) -> N
 
 def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever got past the checks of single rounds."""
-    monkeypatch.setattr(study.protect.Plan, "covers", lambda plan, event: True)
+    monkeypatch.setattr(RunPlan, "covers", lambda plan, event: True)
     (tmp_path / "cheat.py").write_text(CHEAT.replace('"cheat"', '"cheater"'))
     table: dict[str, Any] = {"data": CERTIFIED[1], "schema": CERTIFIED[3], "total_records": 600, "agents": 3}
-    account = Account.create(tmp_path / "l", "patients", 2.0, 1e-6)
+    account = BudgetLedger.create(tmp_path / "l", "patients", 2.0, 1e-6)
     table |= {"plugins": [tmp_path / "cheat.py"], "algorithm": "cheater", "ledger": str(account.path)}
     with pytest.raises(PrivacyViolation, match=r"adds up to epsilon .*, more than its budget of 1"):
-        tacit.run(**table, rounds=3, out=str(tmp_path / "r"))
+        taciturn.run(**table, rounds=3, out=str(tmp_path / "r"))
     assert not (tmp_path / "r" / "model.npz").exists() and not (tmp_path / "r" / "summary.json").exists()
     with pytest.raises(PrivacyViolation, match="cannot go on"):
-        tacit.resume(tmp_path / "r")
+        taciturn.resume(tmp_path / "r")
     state, spent = account.state(), ledger_totals(RunFolder(tmp_path / "r").read_ledger())["total_epsilon"]
     assert [one["state"] for one in state["studies"]] == ["violated"]
     assert spent > 1.0 and state["epsilon_used"] == pytest.approx(spent, rel=1e-6)  # the ledger has what was spent

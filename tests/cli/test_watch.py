@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tacit.cli import watch
-from tacit.cli.watch import Watcher
+from taciturn.cli import progress_display as watch
+from taciturn.cli.progress_display import Watcher
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A process that has Tacit and its libraries loaded and forks a child for every command.
+"""A process that has Taciturn and its libraries loaded and forks a child for every command.
 
 A short command is all imports, and the tests run hundreds of them. The child is a real process with its own streams,
 folder, environment and exit code.
@@ -26,10 +26,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacit.results.folder import RunFolder
+    from taciturn.runs.folder import RunFolder
 
 LIBRARIES = ("dp_accounting", "scipy.optimize", "rich.progress", "jinja2", "tomli_w", "pyarrow.parquet")
-DRAWING = ("matplotlib.backends.backend_svg", "matplotlib.backends.backend_agg", "tacit.views.plots")
+DRAWING = (
+    "matplotlib.backends.backend_svg",
+    "matplotlib.backends.backend_agg",
+    "taciturn.reporting.figures.run_figure",
+)
 MESSAGE = 200_000  # bytes, at most
 ROOT = Path(__file__).parents[2]
 PATIENCE = 300.0  # seconds that a process of a test may take: other work on the machine may keep it waiting
@@ -38,7 +42,7 @@ PATIENCE = 300.0  # seconds that a process of a test may take: other work on the
 def run(
     words: Sequence[str], cwd: Path | None, env: Mapping[str, str], timeout: float = PATIENCE, pictures: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run([sys.executable, *words])` would give: `-m tacit ...` or `-c CODE`.
+    """What `subprocess.run([sys.executable, *words])` would give: `-m taciturn ...` or `-c CODE`.
 
     Without `pictures` reports have words in their places: to draw them takes most of a small run's time.
     """
@@ -79,7 +83,7 @@ def _nursery() -> socket.socket:
 
 def serve(place: socket.socket) -> None:
     """Fork a child for every request, say its number, then its exit code; a child returns from here."""
-    for name in (*LIBRARIES, *DRAWING, "tacit.cli"):
+    for name in (*LIBRARIES, *DRAWING, "taciturn.cli"):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
     gc.freeze()
@@ -107,7 +111,7 @@ def become(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["env"])
     if not asked["pictures"]:
-        report: Any = importlib.import_module("tacit.views.report")
+        report: Any = importlib.import_module("taciturn.reporting.report")
         report._picture = in_words
     sys.argv = ["-m", *asked["words"]]
     sys.path[:1] = [str(asked["cwd"]), *filter(None, asked["env"].get("PYTHONPATH", "").split(os.pathsep))]
@@ -115,7 +119,7 @@ def become(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
 
 def in_words(folder: RunFolder, local: bool) -> str:
     """What a report says of its picture to those who do not see it."""
-    from tacit.views import plots
+    from taciturn.reporting.figures import run_figure as plots
 
     return plots.in_words([folder], local)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import tacit
+import taciturn
 from tests.cli.helpers import EXAMPLE
 
 TABLE: dict[str, Any] = {"data": EXAMPLE / "records.csv", "schema": EXAMPLE / "schema.toml", "test_share": 0.25}
@@ -19,9 +19,9 @@ DECLARED: dict[str, Any] = {"agents": 3, "total_records": 400}
 def made(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> Path:
     """A folder of runs, one of them in a folder of a sweep; nobody changes it."""
     folder = tmp_path_factory.mktemp("made")
-    tacit.run(**TABLE, **DECLARED, total_epsilon=[1, 3], seed=1, seeds=3, rounds=12, out=folder / "budgets")
-    tacit.run(**TABLE, **DECLARED, total_epsilon=2, noise="hardened", rounds=8, out=folder / "sweep" / "hardened")
-    tacit.run(**TABLE, mode="paper", algorithm=["objp", "outp"], epsilon=[0.5], rounds=9, out=folder / "paper")
+    taciturn.run(**TABLE, **DECLARED, total_epsilon=[1, 3], seed=1, seeds=3, rounds=12, out=folder / "budgets")
+    taciturn.run(**TABLE, **DECLARED, total_epsilon=2, noise="hardened", rounds=8, out=folder / "sweep" / "hardened")
+    taciturn.run(**TABLE, mode="paper", algorithm=["objp", "outp"], epsilon=[0.5], rounds=9, out=folder / "paper")
     return folder
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from tacit.dashboard.catalogue import Catalogue
-from tacit.dashboard.guard import Guard
+from taciturn.dashboard.access_control import Guard
+from taciturn.dashboard.catalogue import Catalogue
 
 LOOPBACK = "127.0.0.1"
 
@@ -26,7 +26,7 @@ class Reply(NamedTuple):
 
 
 def dashboard(root: Path, host: str = LOOPBACK, token: str = "", local: bool = True) -> Guard:
-    from tacit.dashboard.app import make_app
+    from taciturn.dashboard.app import make_app
 
     return Guard(make_app(Catalogue(root, local)), host, 8321, token)
 

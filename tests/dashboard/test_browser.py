@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.browsers import CHROMIUM
 from tests.cli.helpers import CERTIFIED, COMMAND, environment, wait_for_rows
 
 pytestmark = pytest.mark.browser
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 QUIETLY = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 SECONDS = 1000.0  # as the browser counts them
 
@@ -93,7 +93,7 @@ def session(browser: Any, made: Path, tmp_path_factory: pytest.TempPathFactory) 
     try:
         opened.page.goto(opened.address)
         opened.page.wait_for_selector("#empty:not([hidden])")
-        assert f"tacit run --total-epsilon 1 --out {folder}/first" in opened.page.inner_text("#empty")
+        assert f"taciturn run --total-epsilon 1 --out {folder}/first" in opened.page.inner_text("#empty")
         opened.page.evaluate("window.sameDocument = true")
         staged = Path(shutil.copytree(made, folder.with_name("staged")))
         shutil.copytree(made / "budgets", staged / "cut")
@@ -314,5 +314,5 @@ def test_a_run_that_goes_on_grows_before_ones_eyes(session: Session, tmp_path: P
         going.send_signal(signal.SIGINT)
         going.wait(timeout=60)
     session.until("() => document.getElementById('facts').textContent.startsWith('stopped after')")
-    assert f"tacit resume {folder}/live" in page.inner_text("#facts")
+    assert f"taciturn resume {folder}/live" in page.inner_text("#facts")
     assert "live: stopped" in page.inner_text("#news")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dashboard.damage import reason
-from tacit.dashboard.workers import Later, Workers
-from tacit.errors import InputError
-from tacit.results.folder import RunFolder
+from taciturn.dashboard.replies import reason
+from taciturn.dashboard.workers import Later, Workers
+from taciturn.errors import InputError
+from taciturn.runs.folder import RunFolder
 from tests.dashboard.helpers import ask, dashboard, rows, settled
 from tests.dashboard.test_server import DETAILS
 
@@ -116,7 +116,7 @@ def test_what_is_no_letter_in_a_name_is_escaped(runs: Path) -> None:
     (odd / "summary.json").unlink()
     found = rows(dashboard(runs))
     assert (found["budgets"]["data"], found["budgets"]["state"]) == ("records \\ud800", "finished")
-    assert found["odd \\udcff"]["resume"] == f"tacit resume '{runs}/odd \\udcff'"
+    assert found["odd \\udcff"]["resume"] == f"taciturn resume '{runs}/odd \\udcff'"
     (odd / "config.toml").unlink()
     assert rows(dashboard(runs))["odd \\udcff"]["reason"].startswith("odd \\udcff is not a run folder")
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.dashboard.downsample import POINTS, kept
+from taciturn.dashboard.metric_curves import POINTS, kept
 
 
 @given(st.integers(1, 5000), st.integers(1, 3), st.integers(0, 2**32 - 1))

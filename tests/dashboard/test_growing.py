@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.errors import InputError
-from tacit.results.growing import METRICS, Columns, Growing
+from taciturn.errors import InputError
+from taciturn.runs.metrics_log import METRICS, JsonlTail, MetricColumns
 
 
 def line(run: int, t: int, value: float | None) -> bytes:
@@ -20,13 +20,13 @@ def line(run: int, t: int, value: float | None) -> bytes:
     return json.dumps(row).encode() + b"\n"
 
 
-def columns(path: Path) -> Columns:
-    made = Columns(Growing(path))
+def columns(path: Path) -> MetricColumns:
+    made = MetricColumns(JsonlTail(path))
     made.refresh()
     return made
 
 
-def plain(made: Columns) -> Any:
+def plain(made: MetricColumns) -> Any:
     return {run: {name: list(values) for name, values in found.items()} for run, found in made.values.items()}
 
 
@@ -63,7 +63,7 @@ def test_a_file_that_was_cut_and_grew_again_is_read_anew(kept: int, more: int) -
 def test_only_what_was_added_is_parsed(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(line(0, 1, 1.0) + line(0, 2, 1.0))
-    file = Growing(path)
+    file = JsonlTail(path)
     assert [row["round"] for row in file.more()[0]] == [1, 2]
     assert file.more() == ([], False)
     with path.open("ab") as end:

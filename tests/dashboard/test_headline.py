@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import tacit
-from tacit.dashboard.meter import meters
-from tacit.privacy.guarantee import guarantee
-from tacit.privacy.totals import ledger_totals
-from tacit.results.folder import RunFolder
+import taciturn
+from taciturn.dashboard.privacy_view import meters
+from taciturn.privacy.ledger import ledger_totals
+from taciturn.reporting.statements import guarantee
+from taciturn.runs.folder import RunFolder
 from tests.dashboard.conftest import DECLARED, TABLE
 
 Ledger = list[dict[str, Any]]
@@ -42,7 +42,7 @@ SAID = {
 def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, RunFolder]:
     name = request.param
     out = tmp_path_factory.mktemp("headline") / "r"
-    return name, tacit.run(**TABLE, **DECLARED, rounds=2, out=out, **RUNS[name]).folder
+    return name, taciturn.run(**TABLE, **DECLARED, rounds=2, out=out, **RUNS[name]).folder
 
 
 def read(ledger: Ledger) -> tuple[str, bool]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tacit.errors import InputError
-from tacit.results import locks
-from tacit.results.folder import RunFolder
+from taciturn.core import locks
+from taciturn.errors import InputError
+from taciturn.runs.folder import RunFolder
 
 LONG = 30.0  # seconds: nobody in these tests waits so long
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tacit.dashboard.meter import meters, read
-from tacit.privacy.accounting import tightest
-from tacit.privacy.events import Event, Hidden, Noise
-from tacit.privacy.totals import ledger_totals
-from tacit.results.folder import RunFolder
+from taciturn.dashboard.privacy_view import meters, read
+from taciturn.privacy.accountants import tightest
+from taciturn.privacy.events import Event, Hidden, Noise
+from taciturn.privacy.ledger import ledger_totals
+from taciturn.runs.folder import RunFolder
 
 DELTA = 1e-6
 NOISE = Noise("gaussian", 10.0, math.inf, 1.0)

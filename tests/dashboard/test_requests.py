@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dashboard import catalogue
-from tacit.dashboard.find import Found, find
+from taciturn.dashboard import catalogue
+from taciturn.dashboard.catalogue import FoundRun, find
 from tests.dashboard.helpers import ask, dashboard, rows
 
 
@@ -26,7 +26,7 @@ def test_pages_of_other_sites_may_lead_here_and_not_ask(runs: Path) -> None:
 def test_one_request_has_the_folder_looked_through_once_at_most(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Path] = []
 
-    def look(root: Path) -> list[Found]:
+    def look(root: Path) -> list[FoundRun]:
         looks.append(root)
         return find(root)
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.dashboard import serve
-from tacit.dashboard.find import find
-from tacit.dashboard.guard import is_loopback
-from tacit.dashboard.serve import bind
-from tacit.errors import InputError
-from tacit.results.folder import RunFolder
-from tacit.results.growing import METRICS, Metrics
+from taciturn.dashboard import serve
+from taciturn.dashboard.access_control import is_loopback
+from taciturn.dashboard.catalogue import find
+from taciturn.dashboard.serve import bind
+from taciturn.errors import InputError
+from taciturn.runs.folder import RunFolder
+from taciturn.runs.metrics_log import METRICS, MetricsLog
 from tests.dashboard.helpers import ask, dashboard, rows, settled
 
 DETAILS = ("curves", "privacy", "settings", "ledger")
@@ -61,7 +61,7 @@ def test_an_unfinished_run_shows_how_far_it_is_and_how_to_go_on(runs: Path) -> N
     row = rows(app)["paper"]
     assert (row["state"], row["done"], row["planned"], row["at"]) == ("stopped", 3, 9, "outp")
     assert row["share"] == pytest.approx((9 + 3) / 18)
-    assert row["resume"] == f"tacit resume {runs / 'paper'}"
+    assert row["resume"] == f"taciturn resume {runs / 'paper'}"
     charts = ask(app, f"/api/runs/{row['id']}/curves").json["charts"]
     assert [line["rounds"][-1] for line in charts["noise"]["lines"]] == [9, 3]
     with RunFolder(runs / "paper").locked():
@@ -101,7 +101,7 @@ def test_details_are_numbers_made_from_the_run(runs: Path) -> None:
 
 def test_the_columns_are_the_rows_that_others_read(made: Path) -> None:
     folder = RunFolder.open(made / "budgets")
-    metrics = Metrics.of(folder, local=True)
+    metrics = MetricsLog.of(folder, local=True)
     metrics.refresh()
     for name in METRICS:
         for run in range(6):
@@ -164,7 +164,7 @@ def test_on_another_host_no_answer_has_a_path_of_this_machine(runs: Path) -> Non
     for place, own in ((runs, "paper"), (runs / "paper", "paper")):
         app = dashboard(place, local=False)
         found = rows(app)
-        assert found[own]["resume"] == "tacit resume paper"
+        assert found[own]["resume"] == "taciturn resume paper"
         said = ask(app, "/api/runs").body
         for row in found.values():
             for detail in ("curves", "settings"):
@@ -206,8 +206,8 @@ def test_elsewhere_the_token_is_asked_for_once(runs: Path) -> None:
     app = dashboard(runs, "0.0.0.0", TOKEN)
     for address in ("/", "/main.js", "/api/runs", "/api/metrics.csv", "/?token=", "/?token=abc12", "/?token=ABC123"):
         assert ask(app, address).status == 401, address
-    assert ask(app, "/", cookie="tacit-8321=wrong").status == 401
-    assert ask(app, "/", cookie="tacit-8321=\u00e4").status == 401
+    assert ask(app, "/", cookie="taciturn-8321=wrong").status == 401
+    assert ask(app, "/", cookie="taciturn-8321=\u00e4").status == 401
     first = ask(app, f"/?token={TOKEN}")
     assert first.status == 200
     cookie, *terms = first.headers["set-cookie"].split("; ")

@@ -36,13 +36,13 @@ def schema_text(label: str, classes: list[str], **columns: list[Any]) -> str:
 
 
 def real_data(*parts: str) -> Path:
-    """A file or folder below TACIT_DATA, or a visible skip."""
-    root = os.environ.get("TACIT_DATA", "")
+    """A file or folder below TACITURN_DATA, or a visible skip."""
+    root = os.environ.get("TACITURN_DATA", "")
     if not root:
-        pytest.skip("TACIT_DATA is not set: it names the folder with the real data sets")
+        pytest.skip("TACITURN_DATA is not set: it names the folder with the real data sets")
     path = Path(root, *parts)
     if not path.exists():
-        pytest.skip(f"TACIT_DATA has no {'/'.join(parts)}")
+        pytest.skip(f"TACITURN_DATA has no {'/'.join(parts)}")
     return path
 
 

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit.data.assemble import Records, assemble
-from tacit.data.base import PRECISIONS, DataOptions
-from tacit.data.partition import Agents, in_order
-from tacit.data.room import Room
-from tacit.data.rows import label_rows
-from tacit.errors import InputError
-from tacit.types import Classes, Dataset, Range, Target
+from taciturn.data.allocation import ArrayAllocator, label_rows
+from taciturn.data.assemble import RawRecords, assemble
+from taciturn.data.dataset_source import PRECISIONS, DataOptions
+from taciturn.data.partition import Agents, in_order
+from taciturn.errors import InputError
+from taciturn.types import Classes, Dataset, Range, Target
 
 AB = Classes(("a", "b"))
 
@@ -32,12 +31,12 @@ def build(
     unit = changes.pop("unit", 1.0)
     test = changes.pop("test", None)
     options = DataOptions(**changes)
-    return assemble("t", options, Records(x, labels, unit), agents, features=features, target=target, test=test)
+    return assemble("t", options, RawRecords(x, labels, unit), agents, features=features, target=target, test=test)
 
 
 @given(st.lists(st.integers(0, 4), min_size=1), st.sampled_from(["float64", "float32"]))
 def test_one_hot_rows_sum_to_one_at_the_label(values: list[int], precision: str) -> None:
-    rows, room = slice(0, len(values)), Room(PRECISIONS[precision])
+    rows, room = slice(0, len(values)), ArrayAllocator(PRECISIONS[precision])
     y = label_rows(np.array(values), Classes(tuple("abcde")), rows, room)
     assert y.dtype == precision
     assert (y.sum(axis=1) == 1).all()
@@ -89,7 +88,7 @@ def test_features_must_be_finite(value: float) -> None:
     with pytest.raises(InputError, match=rf"^feature 'v' of training record 3 is {value}: it must be a finite number$"):
         build(x, np.zeros(4, dtype=int))
     with pytest.raises(InputError, match=r"^feature 'v' of test record 3"):
-        build(np.zeros((4, 2)), np.zeros(4, dtype=int), test=Records(x, np.zeros(4, dtype=int)))
+        build(np.zeros((4, 2)), np.zeros(4, dtype=int), test=RawRecords(x, np.zeros(4, dtype=int)))
 
 
 def test_every_agent_needs_a_record() -> None:
@@ -106,7 +105,7 @@ def test_shapes_must_agree() -> None:
     with pytest.raises(InputError, match=r"^there are no training records: there must be at least one$"):
         build(np.zeros((0, 2)), labels, [[]])
     with pytest.raises(InputError, match=r"^there are no test records"):
-        build(np.zeros((2, 2)), labels, test=Records(np.zeros((0, 2)), labels[:0]))
+        build(np.zeros((2, 2)), labels, test=RawRecords(np.zeros((0, 2)), labels[:0]))
 
 
 def test_labels_must_be_classes() -> None:

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import tacit
-from tacit.data import DataOptions, describe, load, read_csv, read_schema
-from tacit.data.schema_text import dump_schema
-from tacit.errors import InputError
-from tacit.settings import resolve
-from tacit.types import Dataset, Range
+import taciturn
+from taciturn.data import DataOptions, describe, load, read_schema
+from taciturn.data import table_io as read_csv
+from taciturn.data.schema import dump_schema
+from taciturn.errors import InputError
+from taciturn.settings import resolve
+from taciturn.types import Dataset, Range
 
 from .helpers import AGENT, stack_x, write
 
@@ -96,7 +97,7 @@ def test_a_line_that_is_no_record_is_left_out(tmp_path: Path, line: str) -> None
     found = read(tmp_path, [*ROWS[:3], line, *ROWS[3:]])
     assert found.notes[0].startswith(f"{LEFT_OUT[line]} (") and "line 5 of t.csv" in found.notes[0]
     assert every_bit(found) == every_bit(without)
-    assert describe(found)["notes"] == list(found.notes)  # what `tacit data info` shows
+    assert describe(found)["notes"] == list(found.notes)  # what `taciturn data info` shows
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_a_run_goes_on_and_tells_only_its_owner(tmp_path: Path) -> None:
     read(folder, [*ROWS, "x,d,p9,a,no", "5,f,p", "5,f,p8,a,perhaps"], schema)
     asked: dict[str, Any] = {"agents": 2, "total_records": 20, "rounds": 2, "noise": "hardened"}
     where: dict[str, Any] = {"data": folder / "t.csv", "schema": folder / "s.toml"}
-    run = tacit.run(**where, **asked, out=folder / "run")
+    run = taciturn.run(**where, **asked, out=folder / "run")
     told = run.folder.read_start()["data"]["notes"]
     assert len(told) == 4 and all("line" in note for note in told)
     for path in (folder / "run").rglob("*"):
@@ -293,10 +294,10 @@ def test_agents_that_nobody_declared_stop_a_run_before_its_records_are_read(tmp_
         with pytest.raises(
             InputError, match=r"s\.toml: \[agent\] has no names, .*: add a line names = .* --records-max"
         ):
-            tacit.run(**asked, **declared, out=tmp_path / "run")
+            taciturn.run(**asked, **declared, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(InputError, match="is not UTF-8 text"):
-        tacit.run(**asked, records_max="a=9,b=9", out=tmp_path / "run")
+        taciturn.run(**asked, records_max="a=9,b=9", out=tmp_path / "run")
 
 
 def test_a_table_without_a_record_is_a_table(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import read_table
-from tacit.data.texts import is_missing
-from tacit.errors import InputError
+from taciturn.data import read_table
+from taciturn.data.table_cells import is_missing
+from taciturn.errors import InputError
 
 from .helpers import write
 

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import DataOptions, load
-from tacit.data.partition import DEAL, HOLD_OUT, hashed, hashed_dirichlet
-from tacit.data.units import Units, record_draws, unit_draws
-from tacit.errors import InputError
-from tacit.settings import resolve
-from tacit.study.certified import complete, outline
-from tacit.types import GRID, Dataset, Shard
+from taciturn.data import DataOptions, load
+from taciturn.data.partition import DEAL, HOLD_OUT, Units, hashed, hashed_dirichlet, record_draws, unit_draws
+from taciturn.errors import InputError
+from taciturn.planning.plan import load_data, plan_study
+from taciturn.settings import resolve
+from taciturn.types import GRID, Dataset, Shard
 
 from .helpers import AGENT, write
 
@@ -88,12 +87,12 @@ def test_one_who_leaves_changes_one_agent_by_exactly_their_records(
 def test_all_uploads_together_move_by_one_clip_at_most(tmp_path: Path, way: str, unit: str) -> None:
     """The sums of hardened runs, which are exact: nothing is allowed for rounding."""
     rows = rows_of()
-    plan = outline(resolve(table(tmp_path, rows, unit) | WAYS[way]))
+    plan = plan_study(resolve(table(tmp_path, rows, unit) | WAYS[way]))
     release, z = plan.parts[0].algorithm.release, np.random.default_rng(1).normal(size=(2, 1, 3))  # type: ignore[attr-defined]
     bits = release.bits(plan.problem)
 
     def sums() -> list[Any]:
-        dataset = complete(plan, key=11).dataset
+        dataset = load_data(plan, key=11).dataset
         return [release.sum(plan.problem, z, shard, bits) for shard in dataset.train]
 
     before, at = sums(), 321
@@ -112,7 +111,7 @@ def test_a_table_in_certified_mode_is_not_dealt_out_by_places(tmp_path: Path) ->
     for way in ("in-order", "shuffled"):
         sentence = rf"^partition {way} deals records out by their places .*: certified mode takes hashed or dirichlet$"
         with pytest.raises(InputError, match=sentence):
-            outline(resolve({**asked, "partition": way}))
+            plan_study(resolve({**asked, "partition": way}))
         with pytest.raises(InputError, match=sentence):
             read({**asked, "partition": way})
     write(tmp_path / "s.toml", SCHEMA + AGENT.replace("site", "who"))
@@ -121,15 +120,15 @@ def test_a_table_in_certified_mode_is_not_dealt_out_by_places(tmp_path: Path) ->
 
 def test_a_bound_that_the_draw_can_break_is_refused(tmp_path: Path) -> None:
     asked = table(tmp_path, rows_of(20))
-    assert outline(resolve(asked)).facts.records_max == ROWS
-    assert complete(outline(resolve({**asked, "records_max": 2000})), key=1).dataset.records == 20
+    assert plan_study(resolve(asked)).facts.records_max == ROWS
+    assert load_data(plan_study(resolve({**asked, "records_max": 2000})), key=1).dataset.records == 20
     for most in (100, {f"agent-{p + 1}": 999 for p in range(AGENTS)}):
-        plan = outline(resolve({**asked, "records_max": most}))  # a plan may be of sites with tables of their own
+        plan = plan_study(resolve({**asked, "records_max": most}))  # a plan may be of sites with tables of their own
         with pytest.raises(InputError, match=r"^records-max is \d+, but this table is dealt out by a draw for each re"):
-            complete(plan, key=1)
+            load_data(plan, key=1)
     write(tmp_path / "s.toml", SCHEMA + AGENT.replace("site", "who"))
     names = {f"p{i}": 5 for i in range(3)}
-    named = complete(outline(resolve({**asked, "agents": 3, "records_max": names})), key=1)
+    named = load_data(plan_study(resolve({**asked, "agents": 3, "records_max": names})), key=1)
     assert named.dataset.agents == tuple(names)  # which are not dealt out
 
 

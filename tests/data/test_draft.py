@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import draft_schema, encode, parse_schema, read_table
-from tacit.data.cells import Column, Part, Table, text_column
-from tacit.data.schema import Categorical, Numeric
-from tacit.errors import InputError
-from tacit.types import Classes, Range
+from taciturn.data import draft_schema, encode, parse_schema, read_table
+from taciturn.data.schema import Categorical, Numeric
+from taciturn.data.table_cells import Column, Table, TablePart, text_column
+from taciturn.errors import InputError
+from taciturn.types import Classes, Range
 
 from .helpers import write
 
@@ -20,7 +20,7 @@ CELLS = st.text(st.characters(codec="utf-8"), max_size=4) | st.integers(-9, 9).m
 
 def table_of(columns: dict[str, list[str]]) -> Table:
     made: dict[str, Column] = {name: text_column(cells) for name, cells in columns.items()}
-    return Table(made, (Part("t", "t", None, len(next(iter(columns.values())))),), folder=False)
+    return Table(made, (TablePart("t", "t", None, len(next(iter(columns.values())))),), folder=False)
 
 
 @settings(deadline=None)

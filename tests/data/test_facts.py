@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import DataOptions, check_facts, declared_facts, facts_of, load
-from tacit.data.facts import Facts, Sizes
-from tacit.errors import InputError
+from taciturn.data import DataOptions, check_facts, declared_facts, facts_of, load
+from taciturn.data.facts import Facts, Sizes
+from taciturn.errors import InputError
 
 from .helpers import AGENT, COLUMNS, write
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import DataOptions, describe, load
-from tacit.data.leaf import sample_writers
-from tacit.errors import InputError
-from tacit.types import Dataset
+from taciturn.data import DataOptions, describe, load
+from taciturn.data.datasets.femnist import sample_writers
+from taciturn.errors import InputError
+from taciturn.types import Dataset
 
 from .helpers import real_data, write
 

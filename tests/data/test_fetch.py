@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tacit.data import download, fetch
-from tacit.data.fetch import fetch_mnist
-from tacit.data.mnist_files import MD5, is_canonical
-from tacit.errors import InputError
+from taciturn.data import downloads as download
+from taciturn.data import downloads as fetch
+from taciturn.data.downloads import fetch_mnist
+from taciturn.data.mnist_files import MD5, is_canonical
+from taciturn.errors import InputError
 
 NAMES = list(MD5)
 CONTENTS = {name: name.encode() * 20_000 for name in NAMES}  # several pieces each

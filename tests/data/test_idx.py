@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from tacit.data.idx import read_idx, read_images, read_labels
-from tacit.errors import InputError
+from taciturn.data.mnist_files import read_idx, read_images, read_labels
+from taciturn.errors import InputError
 
 from .helpers import IDX_CODES, idx_bytes
 

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import mapped
-from tacit.data import DataOptions, describe, fingerprint, load
-from tacit.data.memory import CONTAINER, machine_memory, memory_limit
-from tacit.data.room import Room, room_for
-from tacit.errors import InputError
-from tacit.mapped import file_of
-from tacit.settings import resolve
-from tacit.types import Dataset, Shard
+from taciturn.core import arrays as mapped
+from taciturn.core.arrays import file_of
+from taciturn.data import DataOptions, describe, fingerprint, load
+from taciturn.data.allocation import ArrayAllocator, allocator_for
+from taciturn.data.dataset_source import CONTAINER, machine_memory, memory_limit
+from taciturn.errors import InputError
+from taciturn.settings import resolve
+from taciturn.types import Dataset, Shard
 
 from .helpers import write
 from .test_mnist import put_mnist
@@ -113,8 +113,8 @@ def test_neither_chunks_nor_files_change_a_bit(
     assert any("clipped" in note for note in plain.notes) and any("missing" in note for note in plain.notes)
     monkeypatch.setattr(mapped, "BLOCK", 100)
     for rows in (1, 3, 40):
-        monkeypatch.setattr("tacit.data.stream.chunk_rows", lambda width, rows=rows: rows)
-        monkeypatch.setattr("tacit.data.read_csv.TEXT", 1)
+        monkeypatch.setattr("taciturn.data.table_stream.chunk_rows", lambda width, rows=rows: rows)
+        monkeypatch.setattr("taciturn.data.table_io.TEXT", 1)
         assert facts(read(tables, data, way)) == facts(plain)
         lying = read(tables, data, way, memory=TINY)
         assert in_files(lying) == {True}
@@ -125,8 +125,8 @@ def test_neither_chunks_nor_files_change_a_bit(
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
 def test_a_place_is_named_whatever_the_chunks(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.data.stream.chunk_rows", lambda width: rows)
-    monkeypatch.setattr("tacit.data.read_csv.TEXT", 1)
+    monkeypatch.setattr("taciturn.data.table_stream.chunk_rows", lambda width: rows)
+    monkeypatch.setattr("taciturn.data.table_io.TEXT", 1)
     columns = {"age": [1.0] * 9, "code": ["1"] * 8 + ["9"], "y": ["p"] * 9}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     found = read(tmp_path, "t.parquet", memory=TINY)
@@ -156,7 +156,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Shard, Shard]]:
     monkeypatch.setattr(mapped, "BLOCK", 7 * (5 + 2) * 8)
     rng = np.random.default_rng(0)
     values: list[NDArray[Any]] = [rng.standard_normal((40, 5)), rng.random((40, 2))]
-    room = Room(np.float64, tempfile.gettempdir())
+    room = ArrayAllocator(np.float64, tempfile.gettempdir())
     arrays = [room.empty(*value.shape) for value in values]
     for array, value in zip(arrays, values, strict=True):
         array[:] = value
@@ -203,26 +203,26 @@ def test_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_container_has_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert CONTAINER.name == "memory.max"
-    monkeypatch.setattr("tacit.data.memory.CONTAINER", write(tmp_path / "memory.max", "1000000\n"))
+    monkeypatch.setattr("taciturn.data.dataset_source.CONTAINER", write(tmp_path / "memory.max", "1000000\n"))
     assert machine_memory() == 10**6
-    monkeypatch.setattr("tacit.data.memory.CONTAINER", write(tmp_path / "memory.max", "max\n"))
+    monkeypatch.setattr("taciturn.data.dataset_source.CONTAINER", write(tmp_path / "memory.max", "max\n"))
     assert machine_memory() > 10**8
 
 
 def test_a_disk_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(free=3_000_000))
-    assert room_for(DataOptions(memory="8MB"), 1000, 1000).folder == ""
+    assert allocator_for(DataOptions(memory="8MB"), 1000, 1000).folder == ""
     with pytest.raises(
         InputError, match=r"^the records need 8 MB in .*, which has 3 MB left: set TMPDIR to a folder on"
     ):
-        room_for(DataOptions(memory="7MB"), 1000, 1000)
+        allocator_for(DataOptions(memory="7MB"), 1000, 1000)
 
 
 CHILD = """
 import os, sys
 import pyarrow.parquet
-from tacit.data import DataOptions, describe, fingerprint, load
+from taciturn.data import DataOptions, describe, fingerprint, load
 
 def peak():
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tacit.data import SOURCES, DataOptions, data_folder, describe, load, source_for
-from tacit.errors import InputError
-from tacit.settings import resolve
+from taciturn.data import SOURCES, DataOptions, data_folder, describe, load, source_for
+from taciturn.errors import InputError
+from taciturn.settings import resolve
 
 from .helpers import write
 
@@ -94,15 +94,15 @@ def test_wrong_options(changes: dict[str, Any], sentence: str) -> None:
 
 
 def test_where_data_sets_lie(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TACIT_DATA", "/from/env")
+    monkeypatch.setenv("TACITURN_DATA", "/from/env")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
     monkeypatch.setenv("HOME", "/home/me")
     assert data_folder("/given") == Path("/given")
     assert data_folder() == Path("/from/env")
-    monkeypatch.delenv("TACIT_DATA")
-    assert data_folder() == Path("/xdg/tacit")
+    monkeypatch.delenv("TACITURN_DATA")
+    assert data_folder() == Path("/xdg/taciturn")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert data_folder() == Path("/home/me/.cache/tacit")
+    assert data_folder() == Path("/home/me/.cache/taciturn")
 
 
 def test_describe(tmp_path: Path) -> None:

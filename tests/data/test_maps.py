@@ -15,16 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit.data import DataOptions, describe, load, load_unmapped
-from tacit.data.mapping import mapped_names, mapped_rows
-from tacit.data.maps import MAPS, NONE, Raw, built, check_map, width_of
-from tacit.data.maps.images import gaussian, grid
-from tacit.data.maps.pixels import Pixels
-from tacit.data.maps.scattering import PLACES, Scattering
-from tacit.data.maps.strokes import strokes
-from tacit.data.maps.wavelets import DIRECTIONS, LEVELS
-from tacit.data.maps.whole import of_length_one, whole_weights
-from tacit.errors import InputError
+from taciturn.data import DataOptions, describe, load, load_unmapped
+from taciturn.data.feature_mapping import mapped_names, mapped_rows
+from taciturn.data.feature_maps import MAPS, NONE, Raw, built, check_map, width_of
+from taciturn.data.feature_maps.exact_arithmetic import normalize_rows, whole_weights
+from taciturn.data.feature_maps.images import gaussian, grid, strokes
+from taciturn.data.feature_maps.pixels import Pixels
+from taciturn.data.feature_maps.scattering import DIRECTIONS, LEVELS, PLACES, Scattering
+from taciturn.errors import InputError
 
 SIDE = 14
 IMAGES = Raw(SIDE * SIDE, (SIDE, SIDE))
@@ -167,7 +165,7 @@ def test_pixels_and_fourier_are_what_their_definitions_say() -> None:
     blurred = x @ gaussian(np.arange(14.0), np.arange(14.0), 0.5)
     phi = built("pixels", IMAGES)
     assert isinstance(phi, Pixels)
-    u = of_length_one(blurred)
+    u = normalize_rows(blurred)
     expected = u - phi.centre
     np.testing.assert_allclose(phi(x), expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=0.01)
     near = np.random.default_rng(0).uniform(-0.5, 0.5, (30, TABLE.width))

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.data import SOURCES, DataOptions, load
-from tacit.data.mnist_files import MD5, TEST_IMAGES, TEST_LABELS, TRAIN_IMAGES, TRAIN_LABELS
-from tacit.errors import InputError
+from taciturn.data import SOURCES, DataOptions, load
+from taciturn.data.mnist_files import MD5, TEST_IMAGES, TEST_LABELS, TRAIN_IMAGES, TRAIN_LABELS
+from taciturn.errors import InputError
 
 from .helpers import idx_bytes, real_data, stack_x
 
@@ -40,7 +40,7 @@ def test_it_is_found_in_either_place_zipped_or_not(tmp_path: Path, below: str, z
 
 def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_mnist(tmp_path / "mnist")
-    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    monkeypatch.setenv("TACITURN_DATA", str(tmp_path))
     assert load(DataOptions(data="mnist", agents=2)).records == 20
 
 
@@ -50,7 +50,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         load(options)
     assert str(caught.value) == (
         f"MNIST is not complete: put {', '.join(MD5)} (each as it is or as .gz) into {tmp_path / 'mnist'},"
-        " or run `tacit data fetch mnist`"
+        " or run `taciturn data fetch mnist`"
     )
     put_mnist(tmp_path)
     (tmp_path / TEST_LABELS).unlink()

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from tacit.data import DataOptions, describe, load
-from tacit.data.sources import mnist14
-from tacit.errors import InputError
-from tacit.types import Dataset
+from taciturn.data import DataOptions, describe, load
+from taciturn.data.datasets import mnist14
+from taciturn.errors import InputError
+from taciturn.types import Dataset
 
 from .helpers import real_data, stack_x
 
@@ -64,7 +64,7 @@ def test_features_take_sixteen_levels(digits: Dataset) -> None:
 
 
 def test_the_file_is_the_one_the_checksum_names() -> None:
-    packed = resources.files("tacit.data").joinpath("mnist14.bin.xz").read_bytes()
+    packed = resources.files("taciturn.data").joinpath("mnist14.bin.xz").read_bytes()
     assert hashlib.sha256(packed).hexdigest() == mnist14.SHA256
     assert len(packed) < 3_000_000
 
@@ -79,7 +79,7 @@ def test_a_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_file_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
-    with pytest.raises(InputError, match=r"^the embedded data set mnist14 cannot be read .*: install Tacit again$"):
+    with pytest.raises(InputError, match=r"^the embedded data set mnist14 cannot be read .*: install Taciturn again$"):
         load(DataOptions())
 
 
@@ -117,7 +117,7 @@ def test_unpacking_undoes_packing(script: ModuleType, seed: int) -> None:
 @pytest.mark.real_data
 def test_the_script_makes_the_embedded_file(script: ModuleType) -> None:
     """Before it is compressed, which takes long and is another liblzma's affair."""
-    packed = resources.files("tacit.data").joinpath("mnist14.bin.xz").read_bytes()
+    packed = resources.files("taciturn.data").joinpath("mnist14.bin.xz").read_bytes()
     assert script.make(real_data("mnist")) == lzma.decompress(packed)
 
 

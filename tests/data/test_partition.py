@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.base import DataOptions
-from tacit.data.partition import Index, by_column, dirichlet, in_order, shuffled, split
-from tacit.errors import InputError
-from tacit.types import Classes, Range
+from taciturn.data.dataset_source import DataOptions
+from taciturn.data.partition import Index, by_column, dirichlet, in_order, shuffled, split
+from taciturn.errors import InputError
+from taciturn.types import Classes, Range
 
 SIZES = st.integers(1, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n)))
 SEEDS = st.integers(0, 2**32 - 1)

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.data.schema import Categorical, ColumnRule, Numeric, Schema, Unit, parse_schema, read_schema
-from tacit.data.schema_text import dump_schema
-from tacit.data.texts import is_missing
-from tacit.errors import InputError
-from tacit.types import Classes, Range
+from taciturn.data.schema import Categorical, ColumnRule, Numeric, Schema, Unit, dump_schema, parse_schema, read_schema
+from taciturn.data.table_cells import is_missing
+from taciturn.errors import InputError
+from taciturn.types import Classes, Range
 
 from .helpers import write
 

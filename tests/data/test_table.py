@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import DataOptions, encode, load, parse_schema, read_table, refuse_unseen_classes
-from tacit.errors import InputError
-from tacit.types import Dataset, Range
+from taciturn.data import DataOptions, encode, load, parse_schema, read_table, refuse_unseen_classes
+from taciturn.errors import InputError
+from taciturn.types import Dataset, Range
 
 from .helpers import AGENT, COLUMNS, stack_x, write
 
@@ -147,7 +147,7 @@ def test_a_table_needs_a_schema(folder: Path) -> None:
     with pytest.raises(InputError) as caught:
         load(DataOptions(data=str(path)))
     assert str(caught.value) == (
-        f"the table {path} needs a schema: `tacit data schema {path} --label COLUMN --out FILE` drafts one"
+        f"the table {path} needs a schema: `taciturn data schema {path} --label COLUMN --out FILE` drafts one"
     )
 
 

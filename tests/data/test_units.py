@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tacit.data import DataOptions, load
-from tacit.data.partition import split
-from tacit.errors import InputError
-from tacit.types import Classes, Dataset, Shard
+from taciturn.data import DataOptions, load
+from taciturn.data.partition import split
+from taciturn.errors import InputError
+from taciturn.types import Classes, Dataset, Shard
 
 from .helpers import write
 

@@ -15,10 +15,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tacit.settings.settings import FIELDS
+from taciturn.settings.settings import FIELDS
 from tests.cli.helpers import ROOT, environment
 
-pytest.importorskip("sphinx", reason="the site needs pip install 'tacit[docs]'")
+pytest.importorskip("sphinx", reason="the site needs pip install 'taciturn[docs]'")
 
 LOADING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -97,7 +97,7 @@ def test_the_reference_is_complete(site: Path) -> None:
     flags = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
     table = (site / "reference" / "settings.html").read_text(encoding="utf-8")
     for name, entry in FIELDS.items():
-        assert f'id="cmdoption-tacit-run-{name.replace("_", "-")}"' in flags, name
+        assert f'id="cmdoption-taciturn-run-{name.replace("_", "-")}"' in flags, name
         assert f">{name}</span>" in table, name
         assert entry.metadata["group"] in table
     for name in _commands():
@@ -107,14 +107,14 @@ def test_the_reference_is_complete(site: Path) -> None:
 def _commands() -> Iterator[str]:
     import click
 
-    from tacit.cli import cli
+    from taciturn.cli import cli
 
     def below(group: click.Command, path: str) -> Iterator[str]:
         yield path
         for name, command in getattr(group, "commands", {}).items():
             yield from below(command, f"{path} {name}")
 
-    return below(cli, "tacit")
+    return below(cli, "taciturn")
 
 
 def test_the_pictures_are_those_that_the_program_draws(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Models of mapped records: an ONNX runtime is given what `tacit predict` is, and says the same."""
+"""Models of mapped records: an ONNX runtime is given what `taciturn predict` is, and says the same."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import SOURCES
-from tacit.data.base import pixel_names
-from tacit.data.mapping import mapped_names
-from tacit.data.maps import MAPS, FeatureMap
-from tacit.data.maps.strokes import strokes
-from tacit.errors import InputError
-from tacit.export import TARGETS, Request
-from tacit.export.onnx_graph import onnx_model
-from tacit.results.folder import RunFolder
-from tacit.settings import resolve
-from tacit.study.use import Model, predict, read_model
-from tacit.types import Classes
-from tests.cli.helpers import CERTIFIED, EXAMPLE, tacit, tacit_json
+from taciturn.data import SOURCES
+from taciturn.data.dataset_source import pixel_names
+from taciturn.data.feature_mapping import mapped_names
+from taciturn.data.feature_maps import MAPS, FeatureMap
+from taciturn.data.feature_maps.images import strokes
+from taciturn.errors import InputError
+from taciturn.export import TARGETS, ExportRequest
+from taciturn.export.onnx_model import onnx_model
+from taciturn.runs.folder import RunFolder
+from taciturn.runs.model import Model, predict, read_model
+from taciturn.settings import resolve
+from taciturn.types import Classes
+from tests.cli.helpers import CERTIFIED, EXAMPLE, taciturn, taciturn_json
 
 DIGITS = Classes(tuple("0123456789"))
 
@@ -70,12 +70,12 @@ def test_a_mapped_table_from_training_to_export(tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     run, table = tmp_path / "run", EXAMPLE / "records.csv"
-    tacit("run", *CERTIFIED, "--features", "fourier", "--rounds", "20", "--total-epsilon", "50", "--out", run)
+    taciturn("run", *CERTIFIED, "--features", "fourier", "--rounds", "20", "--total-epsilon", "50", "--out", run)
     assert (
-        "Public feature map fourier: it is part of Tacit and not fitted to these records"
+        "Public feature map fourier: it is part of Taciturn and not fitted to these records"
         in (run / "report.html").read_text()
     )
-    tacit("predict", run, table, "--out", tmp_path / "p.csv")
+    taciturn("predict", run, table, "--out", tmp_path / "p.csv")
     with (tmp_path / "p.csv").open() as file:
         predicted = list(csv.DictReader(file))
     with table.open() as file:
@@ -84,21 +84,21 @@ def test_a_mapped_table_from_training_to_export(tmp_path: Path) -> None:
     assert model.schema is not None
     label = next(name for name in rows[0] if set(model.target.names) >= {row[name] for row in rows})  # type: ignore[union-attr]
     wrong = np.mean([row[label] != said["prediction"] for row, said in zip(rows, predicted, strict=True)])
-    assert tacit_json("evaluate", run, table)["error"] == pytest.approx(wrong, abs=1e-9)
+    assert taciturn_json("evaluate", run, table)["error"] == pytest.approx(wrong, abs=1e-9)
     assert wrong < 0.4
-    said = tacit("export", run, "--to", "csv", "--out", tmp_path / "c.csv").stdout
+    said = taciturn("export", run, "--to", "csv", "--out", tmp_path / "c.csv").stdout
     assert "records after the feature map fourier" in " ".join(said.split()) and "units:" not in said
     with (tmp_path / "c.csv").open() as file:
         coefficients = list(csv.DictReader(file))
     assert [row["feature"] for row in coefficients] == [*(f"fourier_{j}" for j in range(1000)), "intercept"]
     assert not [key for key in coefficients[0] if key.startswith("units:") or key in {"low", "high"}]
-    TARGETS["onnx"].write(Request(RunFolder.open(run), tmp_path / "m.onnx"))
+    TARGETS["onnx"].write(ExportRequest(RunFolder.open(run), tmp_path / "m.onnx"))
     session = runtime.InferenceSession(str(tmp_path / "m.onnx"))
     labels, chances = session.run(None, {entry.name: column(rows, entry) for entry in session.get_inputs()})
     assert labels.tolist() == [row["prediction"] for row in predicted]
     first = model.target.names[0]  # type: ignore[union-attr]
     np.testing.assert_allclose(chances[:, 0], [float(row[f"probability_{first}"]) for row in predicted], atol=1e-5)
-    picture = tacit("plot", run, "--what", "sent").stdout
+    picture = taciturn("plot", run, "--what", "sent").stdout
     assert "sent.png" in picture and (run / "local-only" / "sent.png").is_file()
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-import tacit
-from tacit import study
-from tacit.errors import InputError
-from tacit.export import TARGETS, Request
-from tacit.export.metrics import read_metrics
-from tacit.results.folder import RunFolder
+import taciturn
+from taciturn.errors import InputError
+from taciturn.export import TARGETS, ExportRequest
+from taciturn.export.metric_series import read_metrics
+from taciturn.runs.folder import RunFolder
+from taciturn.training.loop import Interrupted
 from tests.cli.helpers import refused
-from tests.cli.helpers import tacit as command
-from tests.sweeps.test_grid import CLINICS
+from tests.cli.helpers import taciturn as command
+from tests.experiments.test_grid import CLINICS
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages exported to, among themselves
 PRIVATE = {"local_only/test_error", "local_only/train_objective", "local_only/seconds"}
@@ -25,35 +25,35 @@ PRIVATE = {"local_only/test_error", "local_only/train_objective", "local_only/se
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """Two runs on private data."""
-    return tacit.run(**CLINICS, total_epsilon="1,inf", out=tmp_path_factory.mktemp("metrics") / "r").folder
+    return taciturn.run(**CLINICS, total_epsilon="1,inf", out=tmp_path_factory.mktemp("metrics") / "r").folder
 
 
 def stopped(path: Path, rounds: int) -> RunFolder:
     """A run that was stopped."""
     seen: list[int] = []
-    with pytest.raises(study.Interrupted):
-        tacit.run(
+    with pytest.raises(Interrupted):
+        taciturn.run(
             **{**CLINICS, "rounds": 9}, out=path, watch=lambda p: seen.append(p.t), stop=lambda: max(seen) >= rounds
         )
     return RunFolder.open(path)
 
 
 def test_owners_figures_are_left_out_or_named_as_such(run: RunFolder) -> None:
-    shown = read_metrics(Request(run))
+    shown = read_metrics(ExportRequest(run))
     assert [one.number for one in shown] == [0, 1] and [step for step, _ in shown[0].rows] == [1, 2, 3]
     assert "consensus_residual" in shown[0].rows[0][1] and not any("test_error" in name for name in shown[0].rows[0][1])
-    own = read_metrics(Request(run, with_local=True, run=1))
+    own = read_metrics(ExportRequest(run, with_local=True, run=1))
     assert len(own) == 1 and own[0].rows[0][1].keys() >= PRIVATE
     assert own[0].rows[-1][1]["local_only/test_error"] == run.read_summary()["runs"][1]["test_error"]
     with pytest.raises(InputError, match="its runs are 0 to 1"):
-        read_metrics(Request(run, run=2))
+        read_metrics(ExportRequest(run, run=2))
 
 
 def test_tensorboard_reads_every_round(run: RunFolder, tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator").EventAccumulator
-    said = TARGETS["tensorboard"].write(Request(run))
+    said = TARGETS["tensorboard"].write(ExportRequest(run))
     assert "without train_objective" in said[0] and f"tensorboard --logdir {run.path / 'tensorboard'}" in said[-1]
-    local = TARGETS["tensorboard"].write(Request(run, with_local=True))
+    local = TARGETS["tensorboard"].write(ExportRequest(run, with_local=True))
     assert "for their owner alone" in local[0] and (run.local / "tensorboard").is_dir()
     for place, private in ((run.path, set()), (run.local, PRIVATE)):
         found = accumulator(str(place / "tensorboard" / "1-dpgd-no-noise-seed-1"))
@@ -68,7 +68,7 @@ def test_tensorboard_reads_every_round(run: RunFolder, tmp_path: Path) -> None:
         ]
         assert "_hparams_/session_start_info" in found.PluginTagToContent("hparams")
     with pytest.raises(InputError, match="exists"):
-        TARGETS["tensorboard"].write(Request(run))
+        TARGETS["tensorboard"].write(ExportRequest(run))
 
 
 def test_mlflow_keeps_a_run_once_and_goes_on_with_it(tmp_path: Path) -> None:
@@ -76,14 +76,14 @@ def test_mlflow_keeps_a_run_once_and_goes_on_with_it(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'm.db'}"
     folder = stopped(tmp_path / "r", rounds=4)
     with pytest.raises(InputError, match="has not ended"):
-        TARGETS["csv"].write(Request(folder))
+        TARGETS["csv"].write(ExportRequest(folder))
     done = int(folder.read_metrics()[-1]["round"])
-    asked = Request(folder, tracking_uri=uri, experiment="clinics")
+    asked = ExportRequest(folder, tracking_uri=uri, experiment="clinics")
     said = TARGETS["mlflow"].write(asked)
     assert "without train_objective" in said[0] and f"rounds 1 to {done} in MLflow run" in said[1]
     with pytest.raises(InputError, match=r"nothing is new .* there already as MLflow run"):
         TARGETS["mlflow"].write(asked)
-    tacit.resume(folder.path)
+    taciturn.resume(folder.path)
     assert f"rounds {done + 1} to 9 in MLflow run" in TARGETS["mlflow"].write(asked)[1]
     client: Any = mlflow.MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("clinics")
@@ -96,7 +96,11 @@ def test_mlflow_keeps_a_run_once_and_goes_on_with_it(tmp_path: Path) -> None:
     assert not any("test_error" in name for name in kept[0].data.metrics)
     assert kept[0].data.params["clip"] and kept[0].data.params["data"] == "records.csv"  # no path of this machine
     tags = kept[0].data.tags
-    assert (tags["tacit.mode"], tags["tacit.total_epsilon"], tags["tacit.delta"]) == ("certified", "1", "1e-06")
+    assert (tags["taciturn.mode"], tags["taciturn.total_epsilon"], tags["taciturn.delta"]) == (
+        "certified",
+        "1",
+        "1e-06",
+    )
     files = {file.path for file in client.list_artifacts(kept[0].info.run_id)}
     assert files == {"config.toml", "ledger.jsonl", "report.html", "coefficients.csv"}
     assert (tmp_path / "mlartifacts" / "clinics").is_dir()
@@ -117,7 +121,7 @@ def test_what_is_the_owners_alone_is_private_wherever_it_is_put(run: RunFolder, 
     before = os.umask(0o022)
     try:
         for name, local in (("own", True), ("all", False)):
-            TARGETS["tensorboard"].write(Request(run, tmp_path / name, with_local=local))
+            TARGETS["tensorboard"].write(ExportRequest(run, tmp_path / name, with_local=local))
         for words in (("plot", run.path), ("plot", run.path, "--what", "sent"), ("compare", run.path)):
             command(*words, "--out", tmp_path / "own" / f"{'-'.join(map(str, words[2:]))}{words[0]}.png")
     finally:

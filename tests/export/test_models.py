@@ -1,4 +1,4 @@
-"""Exported models predict what `tacit predict` does: by hand from the table of coefficients, and in an ONNX runtime."""
+"""Exported models predict what `taciturn predict` does: by hand from the table of coefficients, and in an ONNX runtime."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tacit
-from tacit.errors import InputError
-from tacit.export import TARGETS, Request
-from tacit.results.folder import RunFolder
-from tacit.study.use import predict, read_model
+import taciturn
+from taciturn.errors import InputError
+from taciturn.export import TARGETS, ExportRequest
+from taciturn.runs.folder import RunFolder
+from taciturn.runs.model import predict, read_model
 
 SCHEMA = """
 scale = "{scale}"
@@ -62,7 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = SCHEMA.format(scale=scale, label=label, target=targets[label])
         (folder / f"{label}.toml").write_text(text)
         asked: dict[str, Any] = {"data": data, "schema": folder / f"{label}.toml", "agents": 2, "rounds": 20}
-        tacit.run(**asked, mode="paper", epsilon="5,inf", rho=1.0, eta=0.5, out=folder / label)
+        taciturn.run(**asked, mode="paper", epsilon="5,inf", rho=1.0, eta=0.5, out=folder / label)
     plain: dict[str, Any] = {
         "mode": "paper",
         "loss": "hinge",
@@ -71,7 +71,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "epsilon": "inf",
         "averages": False,
     }
-    tacit.run(**plain, precision="float32", out=folder / "digits")
+    taciturn.run(**plain, precision="float32", out=folder / "digits")
     return folder
 
 
@@ -102,7 +102,7 @@ def by_hand(rows: list[dict[str, str]], record: dict[str, str], output: str) -> 
 
 def test_coefficients_are_applied_by_hand(place: Path, tmp_path: Path) -> None:
     for name, run in (("ill", 1), ("cost", 0)):
-        said = TARGETS["csv"].write(Request(RunFolder.open(place / name), tmp_path / f"{name}.csv", run))
+        said = TARGETS["csv"].write(ExportRequest(RunFolder.open(place / name), tmp_path / f"{name}.csv", run))
         assert f"using run {run} of 2" in said[0] and str(tmp_path / f"{name}.csv") in said[1]
         with (tmp_path / f"{name}.csv").open() as file:
             rows = list(csv.DictReader(file))
@@ -138,7 +138,7 @@ def columns(place: Path) -> dict[str, Any]:
 def test_an_onnx_runtime_predicts_the_same(place: Path, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     for name in ("ill", "cost"):
-        TARGETS["onnx"].write(Request(RunFolder.open(place / name), tmp_path / f"{name}.onnx"))
+        TARGETS["onnx"].write(ExportRequest(RunFolder.open(place / name), tmp_path / f"{name}.onnx"))
     session = runtime.InferenceSession(str(tmp_path / "ill.onnx"))
     labels, chances = session.run(["label", "probabilities"], columns(place))
     expected = predictions(place, "ill", 0)
@@ -146,17 +146,19 @@ def test_an_onnx_runtime_predicts_the_same(place: Path, tmp_path: Path) -> None:
     wanted = [[row["probability_no"], row["probability_yes"]] for row in expected]
     np.testing.assert_allclose(chances, wanted, atol=1e-6, rtol=0)
     facts = session.get_modelmeta().custom_metadata_map
-    assert "No end-to-end guarantee" in facts["tacit.privacy"] and facts["tacit.run"] == "ill"
-    assert json.loads(facts["tacit.classes"]) == ["no", "yes"] and "site=both" in json.loads(facts["tacit.features"])
+    assert "No end-to-end guarantee" in facts["taciturn.privacy"] and facts["taciturn.run"] == "ill"
+    assert json.loads(facts["taciturn.classes"]) == ["no", "yes"] and "site=both" in json.loads(
+        facts["taciturn.features"]
+    )
     values = runtime.InferenceSession(str(tmp_path / "cost.onnx")).run(["prediction"], columns(place))[0]
     wanted = [[row["prediction"]] for row in predictions(place, "cost", 0)]
     np.testing.assert_allclose(values, wanted, rtol=1e-5)
 
 
 def test_what_is_no_value_of_its_column_counts_as_missing(place: Path, tmp_path: Path) -> None:
-    """A category nobody knows, a number that is not there, an infinite one: as `tacit predict` takes them."""
+    """A category nobody knows, a number that is not there, an infinite one: as `taciturn predict` takes them."""
     runtime = pytest.importorskip("onnxruntime")
-    TARGETS["onnx"].write(Request(RunFolder.open(place / "ill"), tmp_path / "m.onnx"))
+    TARGETS["onnx"].write(ExportRequest(RunFolder.open(place / "ill"), tmp_path / "m.onnx"))
     given = {name: cells[:3].copy() for name, cells in columns(place).items()}
     given = {name: cells.astype(object) if cells.dtype.kind == "U" else cells for name, cells in given.items()}
     given["site"][0], given["sex"][1], given["dose"][2] = "nowhere", "nobody", np.inf
@@ -172,7 +174,7 @@ def test_what_is_no_value_of_its_column_counts_as_missing(place: Path, tmp_path:
 def test_an_onnx_model_of_a_data_set_takes_its_features(place: Path, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     model = read_model(RunFolder.open(place / "digits"))
-    TARGETS["onnx"].write(Request(RunFolder.open(place / "digits"), tmp_path / "m.onnx"))
+    TARGETS["onnx"].write(ExportRequest(RunFolder.open(place / "digits"), tmp_path / "m.onnx"))
     session = runtime.InferenceSession(str(tmp_path / "m.onnx"))
     x = np.random.default_rng(1).random((20, 196))
     labels, scores = session.run(["label", "scores"], {"features": x})  # the hinge loss has no probabilities
@@ -184,17 +186,17 @@ def test_an_onnx_model_of_a_data_set_takes_its_features(place: Path, tmp_path: P
 
 def test_refusals(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = RunFolder.open(place / "ill")
-    TARGETS["csv"].write(Request(folder, tmp_path / "a.csv"))
+    TARGETS["csv"].write(ExportRequest(folder, tmp_path / "a.csv"))
     with pytest.raises(InputError, match="exists: choose another --out"):
-        TARGETS["csv"].write(Request(folder, tmp_path / "a.csv"))
+        TARGETS["csv"].write(ExportRequest(folder, tmp_path / "a.csv"))
     with pytest.raises(InputError, match="there is no run 2 in"):
-        TARGETS["csv"].write(Request(folder, tmp_path / "b.csv", 2))
+        TARGETS["csv"].write(ExportRequest(folder, tmp_path / "b.csv", 2))
     with pytest.raises(InputError, match=r"no export 'onxx' \(did you mean 'onnx'"):
         TARGETS["onxx"]
     for package in ("onnx", "mlflow", "tensorboard"):
         for name in [name for name in sys.modules if name.partition(".")[0] == package]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
-        with pytest.raises(InputError, match=rf"needs {package}: pip install 'tacit\[{package}\]'"):
-            TARGETS[package].write(Request(folder))
+        with pytest.raises(InputError, match=rf"needs {package}: pip install 'taciturn\[{package}\]'"):
+            TARGETS[package].write(ExportRequest(folder))
     assert not {"model.onnx", "tensorboard"} & {path.name for path in folder.path.iterdir()}

@@ -28,12 +28,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tacit.federation import PROTOCOL
-from tacit.federation.identity import Identity
-from tacit.federation.kits import provision
-from tacit.federation.local_cluster import LocalFederation, free_port
-from tacit.federation.site_draft import IDENTITY
-from tacit.federation.terms import Terms, read_terms
+from taciturn.federation import PROTOCOL
+from taciturn.federation.drafts import IDENTITY
+from taciturn.federation.identity import Identity
+from taciturn.federation.kits import provision
+from taciturn.federation.local_cluster import LocalFederation, free_port
+from taciturn.federation.terms import Terms, read_terms
 from tests.federation.helpers import make_federation
 
 DATA, HELLO, READY, PING, PONG = 1, 4, 5, 6, 7
@@ -49,7 +49,7 @@ TOPICS = [  # what NVFlare's clients and servers obey, and the cells beneath the
     *(("admin", f"scheduler.{name}") for name in ("check_resource", "allocate_resource", "cancel_resource")),
     ("admin", "control.do_command"),
     ("aux_communication", "__do_task__"),
-    ("aux_communication", "tacit"),
+    ("aux_communication", "taciturn"),
     *(("task", name) for name in ("challenge", "register", "bye", "quit", "get_task", "submit_result", "heart_beat")),
     ("server_command", "handle_dead_job"),
     ("client_command", "abort"),
@@ -64,7 +64,7 @@ TOPICS = [  # what NVFlare's clients and servers obey, and the cells beneath the
         "config_vars", "process_info",
     )),
     ("stream", "data"),
-    ("tacit", "other"),
+    ("taciturn", "other"),
     ("other", "sealed"),
 ]  # fmt: skip
 
@@ -81,8 +81,8 @@ def hello(name: str, kind: int = HELLO, **more: Any) -> bytes:
 
 
 def message(origin: str, destination: str, payload: bytes, **more: Any) -> bytes:
-    """A message of Tacit's, or with other headers."""
-    head = {"channel": "tacit", "topic": "sealed", "origin": origin, "destination": destination} | more
+    """A message of Taciturn's, or with other headers."""
+    head = {"channel": "taciturn", "topic": "sealed", "origin": origin, "destination": destination} | more
     return frame(DATA, {f"cn__{name}": value for name, value in head.items()}, payload)
 
 
@@ -239,7 +239,7 @@ class Tables(LocalFederation):
     def start_coordinator(self, **variables: str) -> None:
         """With at most 1,024 files, as most systems give a process."""
         words = ("federation", "run", str(self.terms), "--kits", str(self.kits), "--out", str(self.run), "--json")
-        command = ["sh", "-c", 'ulimit -n 1024; exec "$@"', "sh", sys.executable, "-m", "tacit", *words]
+        command = ["sh", "-c", 'ulimit -n 1024; exec "$@"', "sh", sys.executable, "-m", "taciturn", *words]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | variables
         with (self.root / "coordinator.txt").open("ab") as log:
             self.coordinator = subprocess.Popen(

@@ -10,26 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from tacit.data import Facts
-from tacit.federation import agreement, books
-from tacit.federation.agent import SiteAgent
-from tacit.privacy import composition
-from tacit.privacy.accountants import zcdp
-from tacit.registry import Registry
-from tacit.settings import Settings
-from tacit.study.certified import Outline, outline_of
+from taciturn.core.registry import Registry
+from taciturn.data import Facts
+from taciturn.federation import agreement
+from taciturn.federation import run_folder as books
+from taciturn.federation.agent import SiteAgent
+from taciturn.planning.plan import StudyPlan, plan_from_facts
+from taciturn.privacy import composition
+from taciturn.privacy.accountants import zcdp
+from taciturn.settings import Settings
 from tests.federation.helpers import Federation, make_federation
 
 EPSILON, DISCOVER = cache(zcdp.zcdp_epsilon), cache(Registry._discover)
-OUTLINES: dict[str, Outline] = {}
+OUTLINES: dict[str, StudyPlan] = {}
 
 
-def _outline(settings: Settings, facts: Facts) -> Outline:
+def _outline(settings: Settings, facts: Facts) -> StudyPlan:
     """The same for all the folders that a federation is made in."""
     plain = replace(settings, schema="")
     key = repr((plain, facts))
     if key not in OUTLINES:
-        OUTLINES[key] = outline_of(plain, facts)
+        OUTLINES[key] = plan_from_facts(plain, facts)
     found = OUTLINES[key]
     return found._replace(settings=replace(found.settings, schema=settings.schema))
 
@@ -42,7 +43,7 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(composition, "zcdp_epsilon", EPSILON)
     monkeypatch.setattr(zcdp, "zcdp_epsilon", EPSILON)
     monkeypatch.setattr(Registry, "_discover", DISCOVER)
-    monkeypatch.setattr(agreement, "outline_of", _outline)
+    monkeypatch.setattr(agreement, "plan_from_facts", _outline)
     monkeypatch.setattr(books, "write_report", lambda folder: None)
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # no test takes the power away
 

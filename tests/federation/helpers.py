@@ -14,21 +14,31 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from tacit.federation import wire
-from tacit.federation.agent import SiteAgent
-from tacit.federation.agreement import Agreement, agree, own_records
-from tacit.federation.at_work import study_folder
-from tacit.federation.conduct import open_study
-from tacit.federation.coordinator import FINISHED, Coordinator
-from tacit.federation.journal import Journal
-from tacit.federation.messages import Answer, Close, Closed, Invitation, Question, Ready, Refusal, Reply, Round
-from tacit.federation.policy import Site, read_site
-from tacit.federation.replay import participation, replay
-from tacit.federation.terms import Terms, read_terms
-from tacit.results.account import Account
-from tacit.results.files import read_arrays
-from tacit.results.folder import RunFolder
-from tacit.types import Array, Shard
+from taciturn.core.storage import read_arrays
+from taciturn.federation import messages as wire
+from taciturn.federation.agent import SiteAgent
+from taciturn.federation.agreement import Agreement, agree, own_records
+from taciturn.federation.coordinator import FINISHED, Coordinator
+from taciturn.federation.coordinator_setup import open_study
+from taciturn.federation.journal import Journal
+from taciturn.federation.local_cluster import participation, replay
+from taciturn.federation.messages import (
+    Answer,
+    Closed,
+    CloseRequest,
+    Invitation,
+    Question,
+    Ready,
+    Refusal,
+    Reply,
+    RoundRequest,
+)
+from taciturn.federation.policy import Site, read_site
+from taciturn.federation.site_session import study_folder
+from taciturn.federation.terms import Terms, read_terms
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.runs.folder import RunFolder
+from taciturn.types import Array, Shard
 from tests.data.helpers import schema_text
 
 SITES = ("north", "south", "west")
@@ -127,8 +137,8 @@ class Federation:
         """The site's owner changes his mind."""
         write_toml(self.file(site), merged(site_settings(site, self.terms.schema_sha256), changes))
 
-    def account(self, site: str) -> Account:
-        return Account.open(self.site(site).ledger)
+    def account(self, site: str) -> BudgetLedger:
+        return BudgetLedger.open(self.site(site).ledger)
 
     def folder(self, site: str, experiment: str = EXPERIMENT) -> RunFolder:
         """The study's run folder at a site."""
@@ -177,7 +187,7 @@ def make_federation(
         for name in ("federation.toml", "schema.toml"):
             shutil.copy(root / name, home)
         write_table(home / "table.csv", number)
-        Account.create(home / "patients.ledger", site, epsilon, 1e-6)
+        BudgetLedger.create(home / "patients.ledger", site, epsilon, 1e-6)
         found.change(site, {"accept": accept or {}})
     return found
 
@@ -193,13 +203,13 @@ def invite(agent: SiteAgent, federation: Federation, experiment: str = EXPERIMEN
     return found
 
 
-def question(federation: Federation, t: int, base: int | None = None, shift: float = 0.0) -> Round:
+def question(federation: Federation, t: int, base: int | None = None, shift: float = 0.0) -> RoundRequest:
     """Round t for every site, from the round before unless told otherwise, with a w of its own."""
     w = federation.agreement.zero + 0.01 * t + shift
-    return Round(EXPERIMENT, t, dict.fromkeys(SITES, t - 1 if base is None else base), w)
+    return RoundRequest(EXPERIMENT, t, dict.fromkeys(SITES, t - 1 if base is None else base), w)
 
 
-def answered(agent: SiteAgent, message: Round) -> Answer:
+def answered(agent: SiteAgent, message: RoundRequest) -> Answer:
     found = ask(agent, message)
     assert isinstance(found, Answer), found
     return found
@@ -212,7 +222,7 @@ def refused(agent: SiteAgent, message: Question) -> str:
 
 
 def closed(agent: SiteAgent, federation: Federation, t: int) -> Reply:
-    found = ask(agent, Close(EXPERIMENT, t, federation.agreement.zero))
+    found = ask(agent, CloseRequest(EXPERIMENT, t, federation.agreement.zero))
     assert isinstance(found, (Closed, Refusal))
     return found
 
@@ -267,7 +277,7 @@ class Local:
 
 def keep_open(site: str, message: Question) -> str:
     """The end of a study never reaches its sites, so that their states can be looked at."""
-    return "question" if isinstance(message, Close) else ""
+    return "question" if isinstance(message, CloseRequest) else ""
 
 
 def conducted(coordinator: Coordinator, exchange: Local, tries: int = 100) -> str:

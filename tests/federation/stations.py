@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from tacit.federation import vault
-from tacit.federation.agreement import Prepared
-from tacit.federation.confinement import launch
-from tacit.federation.engine import Engine, Running
-from tacit.federation.identity import Identity
-from tacit.federation.kits import provision
-from tacit.federation.link import pair
-from tacit.federation.local_cluster import free_port
-from tacit.federation.logs import Audit, no_audit
+from taciturn.federation import vault
+from taciturn.federation.agreement import Prepared
+from taciturn.federation.confinement import launch
+from taciturn.federation.engine import Engine, Running
+from taciturn.federation.identity import Identity
+from taciturn.federation.kits import provision
+from taciturn.federation.link import pair
+from taciturn.federation.local_cluster import free_port
+from taciturn.federation.logs import AuditLog, no_audit
 from tests.federation.helpers import SITES, Federation, make_federation
 
 HEAD = """
 import socket, sys, time
-from tacit.federation.link import Frame, Kind, Link
+from taciturn.federation.link import Frame, Kind, Link
 link = Link(socket.socket(fileno=int(sys.argv[1])), 1 << 20)
 say = lambda kind, peer="": link.send(Frame(kind, peer))
 """
@@ -85,7 +85,7 @@ class AtWork:
 
 @contextlib.contextmanager
 def vault_with(
-    federation: Federation, code: str, monkeypatch: pytest.MonkeyPatch, audit: Audit = no_audit
+    federation: Federation, code: str, monkeypatch: pytest.MonkeyPatch, audit: AuditLog = no_audit
 ) -> Iterator[AtWork]:
     """The vault of north, with an engine of this program."""
     site = federation.site("north")

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.federation import wire
-from tacit.federation.agent import SiteAgent
-from tacit.federation.at_work import study_folder
-from tacit.federation.messages import Answer, Close, Closed, Invitation, Ready, Refusal, Round
-from tacit.privacy.composition import FREE
-from tacit.privacy.guarantee import headline
-from tacit.privacy.totals import ledger_totals
-from tacit.results.chain import Chain
+from taciturn.federation import messages as wire
+from taciturn.federation.agent import SiteAgent
+from taciturn.federation.messages import Answer, Closed, CloseRequest, Invitation, Ready, Refusal, RoundRequest
+from taciturn.federation.site_session import study_folder
+from taciturn.privacy.composition import FREE
+from taciturn.privacy.hash_chain import HashChain
+from taciturn.privacy.ledger import ledger_totals
+from taciturn.reporting.statements import headline
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -189,7 +189,7 @@ def test_a_w_that_is_no_parameters_is_refused(federation: Federation, agent: Sit
         w[1, 0, 0] = float(kind)
     with nothing_but_a_refusal(federation, agent):
         assert "w has not the shape" in refused(agent, question(federation, 1)._replace(w=w))
-        assert "w has not the shape" in refused(agent, Close(EXPERIMENT, 0, w))
+        assert "w has not the shape" in refused(agent, CloseRequest(EXPERIMENT, 0, w))
 
 
 def test_a_message_for_others_or_of_another_study_is_refused(federation: Federation, agent: SiteAgent) -> None:
@@ -197,13 +197,13 @@ def test_a_message_for_others_or_of_another_study_is_refused(federation: Federat
     with nothing_but_a_refusal(federation, agent):
         assert "names no base for this site" in refused(agent, asked._replace(bases={"south": 0}))
         assert "not at work here" in refused(agent, asked._replace(experiment=32 * "a"))
-        assert "not at work here" in refused(agent, Close(32 * "a", 1, asked.w))
+        assert "not at work here" in refused(agent, CloseRequest(32 * "a", 1, asked.w))
 
 
 def test_without_an_invitation_nothing_is_answered(federation: Federation) -> None:
     with federation.agent("north") as agent, nothing_but_a_refusal(federation, agent):
         assert "has to invite this site first" in refused(agent, question(federation, 1))
-        assert "has to invite this site first" in refused(agent, Close(EXPERIMENT, 1, federation.agreement.zero))
+        assert "has to invite this site first" in refused(agent, CloseRequest(EXPERIMENT, 1, federation.agreement.zero))
 
 
 def test_a_study_that_has_ended_stays_so(federation: Federation, agent: SiteAgent) -> None:
@@ -324,7 +324,7 @@ def test_nothing_of_a_round_is_said_before_it_is_written_down(
         monkeypatch.setattr(owner, name, call)
 
     noted(agent.journal, "write", "journal")
-    noted(Chain, "append", "ledger")
+    noted(HashChain, "append", "ledger")
     data = agent.answer(wire.encode(question(federation, 1)))
     order.append("answer")
     assert isinstance(wire.reply(data, LIMIT), Answer) and order == ["ledger", "journal", "ledger", "answer"]
@@ -336,7 +336,7 @@ def test_a_site_that_goes_from_one_study_to_another_keeps_them_apart(federation:
     other = "f" * 32
     assert isinstance(ask(agent, Invitation(other, federation.terms.digest)), Ready)
     assert "not at work here" in refused(agent, question(federation, 2))
-    found = ask(agent, Round(other, 1, dict.fromkeys(SITES, 0), question(federation, 1).w))
+    found = ask(agent, RoundRequest(other, 1, dict.fromkeys(SITES, 0), question(federation, 1).w))
     assert isinstance(found, Answer) and len(federation.released("north", other)) == 1
     assert isinstance(invite(agent, federation), Ready)
     answered(agent, question(federation, 2))

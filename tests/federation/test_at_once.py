@@ -15,18 +15,19 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import InputError, PrivacyViolation
-from tacit.federation import agent as agent_module
-from tacit.federation import at_work, wire
-from tacit.federation.agent import BROKEN, OWN_AFFAIR, SiteAgent
-from tacit.federation.agreement import Agreement
-from tacit.federation.departures import DAILY, Departures
-from tacit.federation.journal import Journal
-from tacit.federation.messages import Answer, Close, Invitation, Ready, Refusal
-from tacit.federation.site_status import close_study, site_status
-from tacit.results import chain as chain_module
-from tacit.results import files
-from tacit.results.account import Account
+from taciturn.core import storage as files
+from taciturn.errors import InputError, PrivacyViolation
+from taciturn.federation import agent as agent_module
+from taciturn.federation import messages as wire
+from taciturn.federation import site_session as at_work
+from taciturn.federation.agent import BROKEN, OWN_AFFAIR, SiteAgent
+from taciturn.federation.agreement import Agreement
+from taciturn.federation.departures import DAILY, Departures
+from taciturn.federation.journal import Journal
+from taciturn.federation.messages import Answer, CloseRequest, Invitation, Ready, Refusal
+from taciturn.federation.status import close_study, site_status
+from taciturn.privacy import hash_chain as chain_module
+from taciturn.privacy.budget import BudgetLedger
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -99,11 +100,11 @@ PROGRAM = """
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from tacit.federation import wire
-from tacit.federation.agent import SiteAgent
-from tacit.federation.journal import Journal
-from tacit.federation.messages import Answer
-from tacit.results.account import Hold
+from taciturn.federation import wire
+from taciturn.federation.agent import SiteAgent
+from taciturn.federation.journal import Journal
+from taciturn.federation.messages import Answer
+from taciturn.privacy.budget import Hold
 
 Hold.__init__ = lambda hold, reservation: setattr(hold, "_held", ExitStack())  # past the lock of the reservation
 Hold.note = lambda hold, folder: None
@@ -300,7 +301,7 @@ def test_a_study_that_a_crash_left_without_reservation_or_folder_can_be_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     federation = make_federation(tmp_path, only=["north"])
-    owner: Any = Account if where == "reserve" else at_work
+    owner: Any = BudgetLedger if where == "reserve" else at_work
     with monkeypatch.context() as patch, federation.agent("north") as agent:
         patch.setattr(owner, where, _fail)
         assert isinstance(invite(agent, federation), Refusal)
@@ -317,7 +318,7 @@ def test_studies_that_end_before_they_begin_are_few_a_day(tmp_path: Path, monkey
     with federation.agent("north") as agent:
         for n in range(3):
             assert isinstance(invite(agent, federation, f"{n:032x}"), Ready)
-            ask(agent, Close(f"{n:032x}", 0, federation.agreement.zero))
+            ask(agent, CloseRequest(f"{n:032x}", 0, federation.agreement.zero))
         found = invite(agent, federation, "f" * 32)
         assert isinstance(found, Refusal) and "no more begin on one day" in found.reason
 
@@ -374,7 +375,7 @@ def test_a_study_that_broke_its_promise_is_over_at_this_site(
         assert any(line.startswith(f"PRIVACY VIOLATION in study {EXPERIMENT}") for line in lines)
         assert refused(agent, question(federation, 1)) == BROKEN
         assert refused(agent, question(federation, 2)) == BROKEN
-        assert refused(agent, Close(EXPERIMENT, 1, federation.agreement.zero)) == BROKEN
+        assert refused(agent, CloseRequest(EXPERIMENT, 1, federation.agreement.zero)) == BROKEN
         assert invite(agent, federation) == Refusal(EXPERIMENT, "north", BROKEN)
     with federation.agent("north", None) as agent:  # nor after a restart
         assert invite(agent, federation) == Refusal(EXPERIMENT, "north", BROKEN)
@@ -400,5 +401,5 @@ def test_a_journal_of_another_version_is_refused_with_a_sentence(tmp_path: Path)
     connection.execute("create table experiments (id text)")
     connection.commit()
     connection.close()
-    with pytest.raises(InputError, match="was written by another version of Tacit"), Journal.open(tmp_path):
+    with pytest.raises(InputError, match="was written by another version of Taciturn"), Journal.open(tmp_path):
         pass

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import pytest
 
-import tacit
-from tacit.errors import InputError
-from tacit.federation.confinement import Trial, holds, launch, seccomp
-from tacit.federation.confinement.inside import MECHANISMS
+import taciturn
+from taciturn.errors import InputError
+from taciturn.federation.confinement import Trial, holds, launch, seccomp
+from taciturn.federation.confinement.inside import MECHANISMS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces, Landlock and seccomp are Linux's")
 ROOT = os.geteuid() == 0
-SOURCES = str(Path(tacit.__file__).parent.parent)
+SOURCES = str(Path(taciturn.__file__).parent.parent)
 NOBODY = 65534
 
 
@@ -100,7 +100,7 @@ def test_each_mechanism_alone(mechanism: str, site: dict[str, list[Path]]) -> No
             InputError, match=r"could open the records .*Choices: .*user namespaces.*Landlock.*virtual machine"
         ):
             trial.require()
-        assert not list(site["records"][0].parent.glob(".tacit-trial-*"))  # what it could make was removed
+        assert not list(site["records"][0].parent.glob(".taciturn-trial-*"))  # what it could make was removed
 
 
 @pytest.mark.skipif(not ROOT, reason="only root has privileges to lose")
@@ -141,7 +141,7 @@ SCRIPT = """
 import json, sys, pathlib
 sys.path = [path for path in sys.path if path]
 {before}
-from tacit.federation.confinement import holds
+from taciturn.federation.confinement import holds
 trial = holds({{"records": [pathlib.Path({records!r})]}}, **{options!r})
 broken = [[each.name for each in group if not each.holds] for group in (trial.barriers, trial.broken)]
 print(json.dumps([dict(trial.missing), *broken]))
@@ -199,7 +199,7 @@ def test_a_shielded_process_cannot_be_traced_by_its_own_user(open_folder: Path) 
         pytest.skip("no Python that nobody can run")
     records = open_folder / "records.csv"
     records.write_text("1")
-    before = "from tacit.federation.confinement import shield; shield()"
+    before = "from taciturn.federation.confinement import shield; shield()"
     bare = {"as_user": NOBODY, "_without": tuple(MECHANISMS)}
     assert "tracing" in elsewhere(python, records, **bare)[1]  # type: ignore[arg-type]
     assert "tracing" not in elsewhere(python, records, before, **bare)[1]  # type: ignore[arg-type]
@@ -226,7 +226,7 @@ def test_root_without_privileges_falls_back_to_the_rest(open_folder: Path) -> No
     """As in a container that forbids namespaces: what is left is named, tried, and enough."""
     records = open_folder / "records.csv"
     records.write_text("1")
-    before = "from tacit.federation.confinement import kernel; kernel.drop_capabilities()"
+    before = "from taciturn.federation.confinement import kernel; kernel.drop_capabilities()"
     missing, broken, required = elsewhere(sys.executable, records, before)
     assert set(missing) == {"namespaces"}
     assert "not permitted" in missing["namespaces"]
@@ -235,8 +235,8 @@ def test_root_without_privileges_falls_back_to_the_rest(open_folder: Path) -> No
 
 LESS = """
 import sys
-from tacit.errors import InputError
-from tacit.federation.confinement import kernel, launch
+from taciturn.errors import InputError
+from taciturn.federation.confinement import kernel, launch
 kernel.drop_capabilities()
 for may_lack in (("namespaces",), ()):
     try:
@@ -487,7 +487,7 @@ def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
     """However that ends: nothing is left to do for it."""
     code = """
 import sys, time
-from tacit.federation.confinement import launch
+from taciturn.federation.confinement import launch
 program = f"import os, time; os.write({fd}, b'.'); time.sleep(60)"
 process = launch([sys.executable, "-c", program], fds=[{fd}], log=2)
 time.sleep(60)
@@ -680,7 +680,7 @@ def test_the_filter_of_each_machine(machine: str) -> None:
 
 @pytest.mark.parametrize("without", [(), ("namespaces",)])
 def test_packages_are_found_wherever_they_are(tmp_path: Path, without: tuple[str, ...]) -> None:
-    """As where Tacit is installed from a checkout: Python lists the folder, and reads the package in it alone."""
+    """As where Taciturn is installed from a checkout: Python lists the folder, and reads the package in it alone."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:  # a confined program has a /tmp of its own
         folder = Path(name)
         folder.chmod(0o755)
@@ -699,7 +699,7 @@ def test_the_engine_runs_inside(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         code = f"""
-import grpc, numpy, nvflare.fuel.f3.cellnet.core_cell, socket, tacit.federation.wire, tempfile
+import grpc, numpy, nvflare.fuel.f3.cellnet.core_cell, socket, taciturn.federation.messages, tempfile
 socket.create_connection(("localhost", {port})).sendall(b"here")
 tempfile.TemporaryFile().write(b"scratch")
 channel = grpc.insecure_channel("127.0.0.1:{port}")

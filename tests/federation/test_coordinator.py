@@ -13,18 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.errors import InputError
-from tacit.federation import books, coordinator
-from tacit.federation.agent import SiteAgent
-from tacit.federation.coordinator import FINISHED, STOPPED, WAITING, Coordinator, round_times, sites_file
-from tacit.federation.messages import Close, Invitation, Question, Round
-from tacit.federation.replay import participation, replay
-from tacit.federation.server_state import journal_w
-from tacit.federation.summary import federated
-from tacit.privacy.guarantee import DOUBTS, guarantee, headline
-from tacit.privacy.totals import ledger_totals
-from tacit.results.folder import read_lines
-from tacit.views.report import write_report
+from taciturn.errors import InputError
+from taciturn.federation import coordinator
+from taciturn.federation import run_folder as books
+from taciturn.federation.agent import SiteAgent
+from taciturn.federation.coordinator import FINISHED, STOPPED, WAITING, Coordinator, round_times, sites_file
+from taciturn.federation.local_cluster import participation, replay
+from taciturn.federation.messages import CloseRequest, Invitation, Question, RoundRequest
+from taciturn.federation.run_folder import federated
+from taciturn.federation.server_state import journal_w
+from taciturn.privacy.ledger import ledger_totals
+from taciturn.reporting.report import write_report
+from taciturn.reporting.statements import DOUBTS, guarantee, headline
+from taciturn.runs.folder import read_lines
 from tests.federation.helpers import (
     SEED,
     SITES,
@@ -118,7 +119,7 @@ def every_other(exchange: Local, missing: str) -> Any:
     """A site that is away in every second round, and back after it."""
 
     def fault(site: str, message: Question) -> str:
-        if isinstance(message, Round) and message.round % 2 == 0 and site == missing:
+        if isinstance(message, RoundRequest) and message.round % 2 == 0 and site == missing:
             exchange.since[site] += 1
             return "question"
         return keep_open(site, message)
@@ -143,7 +144,7 @@ def test_an_answer_that_is_lost_was_given_and_is_rolled_back(
     study = federation.coordinator()
 
     def fault(site: str, message: Question) -> str:
-        lost = site == "west" and isinstance(message, Round) and message.round in {1, 3}
+        lost = site == "west" and isinstance(message, RoundRequest) and message.round in {1, 3}
         if lost:
             exchange.since[site] += 1
         return "answer" if lost else keep_open(site, message)
@@ -214,11 +215,11 @@ def mortal(rng: random.Random, real: Any) -> Any:
 
 def story(federation: Federation, rng: random.Random) -> None:
     def fault(site: str, message: Question) -> str:
-        if isinstance(message, Close):
+        if isinstance(message, CloseRequest):
             return "question"
         return (
             rng.choice(["", "", "", "", "", "", "question", "answer", "answer"])
-            if isinstance(message, (Round, Invitation))
+            if isinstance(message, (RoundRequest, Invitation))
             else ""
         )
 
@@ -244,7 +245,7 @@ def test_below_the_quorum_nothing_is_lost(federation: Federation, agents: dict[s
     away = {"north", "south"}
 
     def fault(site: str, message: Question) -> str:
-        late = isinstance(message, Round) and message.round == 2 and site in away
+        late = isinstance(message, RoundRequest) and message.round == 2 and site in away
         return "answer" if late else keep_open(site, message)
 
     exchange = Local(agents, fault)
@@ -255,7 +256,7 @@ def test_below_the_quorum_nothing_is_lost(federation: Federation, agents: dict[s
     away.remove("north")
     study = federation.coordinator()
     assert study.conduct(exchange) == FINISHED
-    second = [message for message, _ in exchange.asked if isinstance(message, Round) and message.round == 2]
+    second = [message for message, _ in exchange.asked if isinstance(message, RoundRequest) and message.round == 2]
     assert len(second) == 2
     assert second[0].w.tobytes() == second[1].w.tobytes() and second[0].bases == second[1].bases
     events = [line["event"] for line in read_lines(sites_file(study.folder))]

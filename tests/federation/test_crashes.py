@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from tacit.federation import at_work, wire
-from tacit.federation.agent import OWN_AFFAIR
-from tacit.federation.journal import Journal
-from tacit.federation.messages import Answer, Close, Closed, Question, Ready
-from tacit.federation.transcript import transcript
-from tacit.privacy.composition import together
-from tacit.privacy.totals import ledger_totals
-from tacit.results.account import Account
-from tacit.results.chain import Chain
+from taciturn.federation import messages as wire
+from taciturn.federation import site_session as at_work
+from taciturn.federation.agent import OWN_AFFAIR
+from taciturn.federation.journal import Journal
+from taciturn.federation.messages import Answer, Closed, CloseRequest, Question, Ready
+from taciturn.federation.transcript import transcript
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.composition import together
+from taciturn.privacy.hash_chain import HashChain
+from taciturn.privacy.ledger import ledger_totals
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -38,18 +39,18 @@ class Crash(BaseException):
 
 
 BOUNDARIES: dict[str, tuple[Any, str]] = {
-    "reserve": (Account, "reserve"),
+    "reserve": (BudgetLedger, "reserve"),
     "begin_books": (at_work, "begin_books"),
     "journal.begin": (Journal, "begin"),
     "journal.write": (Journal, "write"),
-    "charge": (at_work.AtWork, "_charge"),
+    "charge": (at_work.SiteSession, "_charge"),
     "journal.depart": (Journal, "depart_again"),
     "journal.close": (Journal, "close"),
-    "ledger": (Chain, "append"),
-    "head": (Chain, "_keep_head"),
+    "ledger": (HashChain, "append"),
+    "head": (HashChain, "_keep_head"),
     "record_round": (at_work, "record_round"),
     "close_books": (at_work, "close_books"),
-    "settle": (Account, "settle"),
+    "settle": (BudgetLedger, "settle"),
 }
 
 
@@ -92,7 +93,7 @@ def rounds(federation: Federation) -> list[Question]:
 
 
 def end(federation: Federation) -> list[Question]:
-    return [Close(EXPERIMENT, ROUNDS, federation.agreement.zero)]
+    return [CloseRequest(EXPERIMENT, ROUNDS, federation.agreement.zero)]
 
 
 def check(federation: Federation, answers: list[bytes]) -> None:
@@ -194,7 +195,7 @@ def test_what_could_not_be_charged_does_not_leave(tmp_path: Path, monkeypatch: p
     with federation.agent("north") as agent:
         invite(agent, federation)
         with monkeypatch.context() as patch:
-            patch.setattr(Chain, "append", _full)
+            patch.setattr(HashChain, "append", _full)
             assert refused(agent, question(federation, 1)) == OWN_AFFAIR
             assert refused(agent, question(federation, 1)) == OWN_AFFAIR
         data = wire.encode(answered(agent, question(federation, 1)))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tacit.errors import InputError
-from tacit.federation.demo import _place
-from tacit.federation.identity import Identity
-from tacit.federation.site_status import site_status
+from taciturn.errors import InputError
+from taciturn.federation.demo import _place
+from taciturn.federation.identity import Identity
+from taciturn.federation.status import site_status
 from tests.cli.helpers import COMMAND, environment
 
 pytestmark = pytest.mark.federation

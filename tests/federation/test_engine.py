@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tacit.errors import InputError
-from tacit.federation.engine import Engine, hub_address
-from tacit.federation.kits import HUB, provision
-from tacit.federation.terms import read_terms
+from taciturn.errors import InputError
+from taciturn.federation.engine import Engine, hub_address
+from taciturn.federation.kits import HUB, provision
+from taciturn.federation.terms import read_terms
 from tests.federation.helpers import write_terms
+
+pytestmark = pytest.mark.linux
 
 
 @pytest.fixture

@@ -7,19 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tacit.errors import InputError
-from tacit.federation.agreement import agree
-from tacit.federation.draft import draft_terms, with_identity
-from tacit.federation.identity import Identity, PublicIdentity, read_public
-from tacit.federation.in_words import grouped, in_words
-from tacit.federation.terms import Terms, read_terms
-from tests.cli.helpers import refused, tacit, tacit_json
+from taciturn.errors import InputError
+from taciturn.federation.agreement import agree, grouped, in_words
+from taciturn.federation.drafts import draft_terms, with_identity
+from taciturn.federation.identity import Identity, PublicIdentity, read_public
+from taciturn.federation.terms import Terms, read_terms
+from tests.cli.helpers import refused, taciturn, taciturn_json
 from tests.federation.helpers import SCHEMA, SITES
 
 
 @pytest.fixture
 def draft(tmp_path: Path) -> Path:
-    """As `tacit federation init` writes it."""
+    """As `taciturn federation init` writes it."""
     (tmp_path / "schema.toml").write_text(SCHEMA)
     own = Identity.create(tmp_path / "coordinator.identity").public
     schema, sites = str(tmp_path / "schema.toml"), dict.fromkeys(SITES, 20)
@@ -60,7 +59,7 @@ def test_neither_order_nor_repetition_of_enrolments_counts(draft: Path, identiti
     again = enrolled(other, {"south": stranger} | backwards | {"north": identities["north"]})
     assert again.digest == once.digest
     assert enrolled(other, {"west": stranger}).digest != once.digest
-    assert draft.read_text().count("tacit-id-1:") == 4 and "[running]" in draft.read_text()
+    assert draft.read_text().count("taciturn-id-1:") == 4 and "[running]" in draft.read_text()
 
 
 def test_the_plan_in_words_is_the_one_that_is_computed(draft: Path) -> None:
@@ -86,12 +85,12 @@ def test_an_identity_comes_as_a_line_or_in_a_file(draft: Path, identities: dict[
 def test_the_commands(draft: Path) -> None:
     folder = draft.parent
     for site in SITES:
-        done = tacit("federation", "site", "identity", folder / site)
+        done = taciturn("federation", "site", "identity", folder / site)
         (folder / f"{site}.id").write_text(done.stdout)
-        said = tacit("federation", "enrol", draft, site, folder / f"{site}.id").stdout
+        said = taciturn("federation", "enrol", draft, site, folder / f"{site}.id").stdout
         assert read_public(done.stdout.strip()).fingerprint in done.stderr and said.split("\n")[0][-39:] in done.stderr
-    found = tacit_json("federation", "terms", draft)
-    text = tacit("federation", "terms", draft).stdout
+    found = taciturn_json("federation", "terms", draft)
+    text = taciturn("federation", "terms", draft).stdout
     assert grouped(found["hash"]) in text and grouped(found["hash"]) in said
     assert "no site 'nowhere'" in refused("federation", "enrol", draft, "nowhere", folder / "north.id")
     assert "two parties have the same identity" in refused("federation", "enrol", draft, "south", folder / "north.id")

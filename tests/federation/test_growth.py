@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit.federation import wire
-from tacit.federation.messages import Round
-from tacit.federation.release import Release
+import pytest
+
+from taciturn.federation import messages as wire
+from taciturn.federation.messages import RoundRequest
+from taciturn.federation.release import ReleaseGate
 from tests.federation.helpers import EXPERIMENT, SITES, invite, make_federation
 
 ROUNDS, SAMPLE = 240, 20
 STEPS = 20  # of the database, between two counts
 
 
+@pytest.mark.linux
 def test_a_late_round_costs_what_an_early_one_did(tmp_path: Path) -> None:
     study = {"rounds": ROUNDS, "noise_multiplier": None}
     federation = make_federation(tmp_path, {"study": study}, {"rounds_max": ROUNDS}, only=SITES[:1])
     site, w = federation.site("north"), federation.agreement.zero
     counts = []
     with federation.agent("north") as agent:
-        release, steps = Release(agent.journal), [0]
+        release, steps = ReleaseGate(agent.journal), [0]
         invite(agent, federation)
         agent.journal._store.connection.set_progress_handler(lambda: steps.append(steps.pop() + 1), STEPS)
         for t in range(1, ROUNDS + 1):
             before = steps[0], _bytes_read()
-            data = agent.answer(wire.encode(Round(EXPERIMENT, t, dict.fromkeys(SITES, t - 1), w)))
+            data = agent.answer(wire.encode(RoundRequest(EXPERIMENT, t, dict.fromkeys(SITES, t - 1), w)))
             release.check(site, data)
             counts.append((steps[0] - before[0], _bytes_read() - before[1]))
     for early, late in zip(_sums(counts[SAMPLE : 2 * SAMPLE]), _sums(counts[-SAMPLE:]), strict=True):

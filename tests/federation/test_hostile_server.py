@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from tacit.federation import wire
-from tacit.federation.agreement import agree
-from tacit.federation.identity import Identity
-from tacit.federation.journal import Journal
-from tacit.federation.local_cluster import free_port
-from tacit.federation.messages import Answer, Invitation, Question, Ready, Refusal, Reply, Round
-from tacit.federation.policy import read_site
-from tacit.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_question
-from tacit.federation.terms import read_terms
+from taciturn.federation import messages as wire
+from taciturn.federation.agreement import agree
+from taciturn.federation.identity import Identity
+from taciturn.federation.journal import Journal
+from taciturn.federation.local_cluster import free_port
+from taciturn.federation.messages import Answer, Invitation, Question, Ready, Refusal, Reply, RoundRequest
+from taciturn.federation.policy import read_site
+from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_question
+from taciturn.federation.terms import read_terms
 from tests.federation.helpers import EXPERIMENT
 
 pytest.importorskip("nvflare")
@@ -110,8 +110,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
         files.stop()
 
 
-def round_of(hostile: Hostile, t: int, shift: float = 0.0, base: int = 0) -> Round:
-    return Round(EXPERIMENT, t, dict.fromkeys(SITES, base), agree(hostile.terms).zero + shift)
+def round_of(hostile: Hostile, t: int, shift: float = 0.0, base: int = 0) -> RoundRequest:
+    return RoundRequest(EXPERIMENT, t, dict.fromkeys(SITES, base), agree(hostile.terms).zero + shift)
 
 
 def test_a_server_that_sends_what_the_engine_would_obey_gets_nothing(hostile: Hostile) -> None:

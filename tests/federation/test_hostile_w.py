@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.algorithms import ALGORITHMS
-from tacit.federation.agreement import own_records
-from tacit.federation.messages import Ready, Refusal, Round
-from tacit.kernels import library
-from tacit.kernels.layout import Sparse
-from tacit.problems.limits import LARGEST_PARAMETER
-from tacit.types import Array
+from taciturn.algorithms import ALGORITHMS
+from taciturn.federation.agreement import own_records
+from taciturn.federation.messages import Ready, Refusal, RoundRequest
+from taciturn.kernels import library
+from taciturn.kernels.layout import Sparse
+from taciturn.objectives.clipping import LARGEST_PARAMETER
+from taciturn.types import Array
 from tests.federation import helpers
 from tests.federation.helpers import EXPERIMENT, SITES, Federation, answered, ask, invite, make_federation, refused
 from tests.privacy.test_bit_patterns import patterns
@@ -41,8 +41,8 @@ def clinic(folder: Path, monkeypatch: pytest.MonkeyPatch, hiv: bool, **study: An
     return made
 
 
-def asked(w: Array, t: int = 1) -> Round:
-    return Round(EXPERIMENT, t, dict.fromkeys(SITES, t - 1), w)
+def asked(w: Array, t: int = 1) -> RoundRequest:
+    return RoundRequest(EXPERIMENT, t, dict.fromkeys(SITES, t - 1), w)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # as in a site's own process

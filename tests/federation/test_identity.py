@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.errors import InputError
-from tacit.federation import identity
-from tacit.federation.identity import BELONGS, ENCRYPTION_OVERHEAD, PREFIX, Identity, PublicIdentity
-from tacit.results.keys import PublicKey, SigningKey, new_key, pem_of, read_secret
+from taciturn.errors import InputError
+from taciturn.federation import identity
+from taciturn.federation.identity import BELONGS, ENCRYPTION_OVERHEAD, PREFIX, Identity, PublicIdentity
+from taciturn.privacy.signatures import PublicKey, SigningKey, new_key, pem_of, read_secret
 
 PRIME = 2**255 - 19
 
@@ -199,7 +199,7 @@ def test_every_other_text_is_refused(north: Identity) -> None:
         refused(other)
     for thing in (None, 3, text.encode(), [text], {text: text}, "", "\ud800"):
         refused(thing)
-    assert "damaged" in refused(text[:-1]) and "begins with tacit-id-1:" in refused("tacit-id-2:" + text[11:])
+    assert "damaged" in refused(text[:-1]) and "begins with taciturn-id-1:" in refused("taciturn-id-2:" + text[11:])
 
 
 @given(st.binary(max_size=140))

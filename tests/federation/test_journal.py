@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tacit.algorithms.base import Agent
-from tacit.errors import InputError
-from tacit.federation.journal import Answered, Journal
-from tacit.federation.wire import array_digest, digest
+from taciturn.algorithms.base import Agent
+from taciturn.errors import InputError
+from taciturn.federation.journal import Answered, Journal
+from taciturn.federation.messages import array_digest, digest
 
 ZERO = np.zeros((3, 1, 2))
 NAME = "0123456789abcdef"
@@ -237,8 +237,8 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from tacit.algorithms.base import Agent
-from tacit.federation.journal import Answered, Journal
+from taciturn.algorithms.base import Agent
+from taciturn.federation.journal import Answered, Journal
 
 where, do = Path(sys.argv[1]), sys.argv[2]
 zero = np.zeros((3, 1, 2))

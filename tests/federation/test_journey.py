@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tacit.federation.local_cluster import free_port
-from tacit.federation.policy import read_site
-from tacit.federation.site_status import site_status
-from tacit.federation.transcript import transcript
+from taciturn.federation.local_cluster import free_port
+from taciturn.federation.policy import read_site
+from taciturn.federation.status import site_status
+from taciturn.federation.transcript import transcript
 from tests.cli.helpers import COMMAND, ROOT, environment
 from tests.test_documents import snippets
 
@@ -39,18 +39,18 @@ class Reader:
     agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # by their site.toml
 
     def type(self, line: str) -> None:
-        """One line of the page; Tacit's commands, cp and cd are all it needs."""
+        """One line of the page; Taciturn's commands, cp and cd are all it needs."""
         words = [found for word in shlex.split(line, comments=True) for found in self._expand(word)]
         match words:
             case ["cd", place]:
                 self.folder /= place
             case ["cp", "-r", source, target]:
                 shutil.copytree(self.folder / source, self.folder / target)
-            case ["tacit", *rest] if rest[:3] == START:
+            case ["taciturn", *rest] if rest[:3] == START:
                 self._start(rest)
-            case ["tacit", *rest, ">", file]:
+            case ["taciturn", *rest, ">", file]:
                 (self.folder / file).write_text(self._run(rest))
-            case ["tacit", *rest]:
+            case ["taciturn", *rest]:
                 self.said[line] = self._run(rest)
                 if rest[:2] == INIT:
                     self._edit_terms()
@@ -131,10 +131,10 @@ def test_the_page_can_be_followed(reader: Reader) -> None:
             if line.strip():
                 reader.type(line)
     assert len(reader.agents) == 3
-    assert reader.said["tacit federation site transcript north/site.toml"].endswith("the ledgers cover all of it\n")
-    told = reader.said["tacit federation site status north/site.toml"]
+    assert reader.said["taciturn federation site transcript north/site.toml"].endswith("the ledgers cover all of it\n")
+    told = reader.said["taciturn federation site status north/site.toml"]
     assert "epsilon 3 of 8" in told and "model signed by the coordinator" in told
-    terms, check = (reader.said[f"tacit federation {words}"] for words in ("terms federation.toml", CHECK))
+    terms, check = (reader.said[f"taciturn federation {words}"] for words in ("terms federation.toml", CHECK))
     (digest,) = re.findall(r"^hash +((?:[0-9a-f]{4} ?){16})$", terms, re.MULTILINE)
     assert re.findall(r"^hash +(.*)$", check, re.MULTILINE) == [digest]  # what people compare by telephone
     assert "objp, 20 rounds" in terms and "3 of 3 at delta 1e-06" in terms

@@ -10,9 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tacit.errors import InputError
-from tacit.federation.kits import ADDRESS, CA, CERTIFICATE, FILES, HUB, KEY, check_address, issued, provision, read_kit
-from tacit.federation.terms import read_terms
+from taciturn.errors import InputError
+from taciturn.federation.kits import (
+    ADDRESS,
+    CA,
+    CERTIFICATE,
+    FILES,
+    HUB,
+    KEY,
+    check_address,
+    issued,
+    provision,
+    read_kit,
+)
+from taciturn.federation.terms import read_terms
 from tests.federation.helpers import write_terms
 
 

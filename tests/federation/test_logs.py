@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import InputError
-from tacit.federation import logs, wire
-from tacit.federation.confinement import start
-from tacit.federation.identity import Identity
-from tacit.federation.logs import audited, check_audit, logged
-from tacit.federation.messages import Invitation, Round
-from tacit.federation.policy import read_site
-from tacit.federation.release import Release
-from tacit.federation.seal import HANDSHAKE, QUESTION, Header, seal_question
-from tacit.federation.vault import Vault
+from taciturn.errors import InputError
+from taciturn.federation import logs
+from taciturn.federation import messages as wire
+from taciturn.federation.confinement import start
+from taciturn.federation.identity import Identity
+from taciturn.federation.logs import audited, check_audit, logged
+from taciturn.federation.messages import Invitation, RoundRequest
+from taciturn.federation.policy import read_site
+from taciturn.federation.release import ReleaseGate
+from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, seal_question
+from taciturn.federation.vault import Vault
 from tests.federation.helpers import EXPERIMENT, Federation, question
 from tests.federation.stations import CONNECTS, vault_with, whole_federation
 
@@ -46,7 +47,7 @@ class Syslog:
                 data = self.socket.recv(1 << 16)
             except BlockingIOError:
                 return found
-            priority, ident, body = re.fullmatch(rb"<(\d+)>(tacit: )(\{.*\})", data, re.DOTALL).groups()  # type: ignore[union-attr]
+            priority, ident, body = re.fullmatch(rb"<(\d+)>(taciturn: )(\{.*\})", data, re.DOTALL).groups()  # type: ignore[union-attr]
             assert priority == b"14" and ident  # user.info
             found.append(json.loads(body))
 
@@ -69,14 +70,14 @@ def test_lines_go_to_a_private_file_that_is_rotated(tmp_path: Path, monkeypatch:
     assert all(one.stat().st_size <= 2000 and one.stat().st_mode & 0o777 == 0o600 for one in files)
     last = file.read_text().splitlines()[-1]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO line 499 of \{100%\} \[bold\]", last)
-    assert not logging.getLogger("tacit.federation").handlers
+    assert not logging.getLogger("taciturn.federation").handlers
 
 
 def test_without_a_file_lines_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     shown: list[str] = []
     with logged(None, shown.append) as say:
         say("the engine is gone")
-        logging.getLogger("tacit.federation").warning("and %s", "back")
+        logging.getLogger("taciturn.federation").warning("and %s", "back")
     assert shown == ["the engine is gone", "and back"]
     assert capsys.readouterr() == ("", "")
 
@@ -144,9 +145,9 @@ def test_everything_that_leaves_has_an_audit_line(tmp_path: Path, syslog: Syslog
     federation, coordinator = whole_federation(tmp_path)
     with federation.agent("north") as agent, audited(f"syslog:{syslog.path}", "north") as note:
         identity = Identity.open(federation.site("north").identity)
-        vault = Vault(federation.file("north"), agent, identity, Release(agent.journal), audit=note)
+        vault = Vault(federation.file("north"), agent, identity, ReleaseGate(agent.journal), audit=note)
 
-        def ask(message: Invitation | Round, version: int = HANDSHAKE) -> None:
+        def ask(message: Invitation | RoundRequest, version: int = HANDSHAKE) -> None:
             terms = bytes.fromhex(federation.terms.digest)
             header = Header(version, QUESTION, terms, bytes.fromhex(message.experiment), "north")
             assert vault.answer(seal_question(wire.encode(message), header, coordinator, identity.public))

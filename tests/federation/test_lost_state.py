@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tacit.federation import agent as agent_module
-from tacit.federation import at_work, departures, wire
-from tacit.federation.agent import OWN_AFFAIR
-from tacit.federation.messages import Invitation
-from tacit.federation.site_status import close_study
-from tacit.federation.transcript import transcript
+from taciturn.federation import agent as agent_module
+from taciturn.federation import departures
+from taciturn.federation import messages as wire
+from taciturn.federation import site_session as at_work
+from taciturn.federation.agent import OWN_AFFAIR
+from taciturn.federation.messages import Invitation
+from taciturn.federation.status import close_study
+from taciturn.federation.transcript import transcript
 from tests.federation.helpers import EXPERIMENT, Federation, answered, invite, make_federation, question, refused
 
 
@@ -54,7 +56,7 @@ def test_closing_by_hand_charges_what_a_crash_kept_from_the_ledger(
 ) -> None:
     """Journaled, and killed before the ledger had it: it never left, and is charged all the same."""
     with monkeypatch.context() as patch:
-        patch.setattr(at_work.AtWork, "_charge", _killed)
+        patch.setattr(at_work.SiteSession, "_charge", _killed)
         with pytest.raises(SystemExit), federation.agent("north", None) as agent:
             invite(agent, federation)
             agent.answer(wire.encode(question(federation, 2)))

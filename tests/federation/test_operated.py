@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dashboard.vitals import RunWatch, SiteWatch
-from tacit.federation.local_cluster import LocalFederation, free_port, local_federation, start_tacit
-from tacit.federation.site_status import site_status
+from taciturn.dashboard.vitals import RunWatch, SiteWatch
+from taciturn.federation.local_cluster import LocalFederation, free_port, local_federation, start_taciturn
+from taciturn.federation.status import site_status
 from tests.federation.test_logs import Syslog
 
 pytestmark = pytest.mark.federation
@@ -51,7 +51,7 @@ def test_people_can_see_how_it_is(tmp_path: Path) -> None:
         demo.root.mkdir()
         demo.prepare()
         words = ("federation", "site", "start", str(demo.site("north")), "--seeded", "7")
-        demo.agents["north"] = start_tacit(
+        demo.agents["north"] = start_taciturn(
             demo.root / "north.txt", *words, "--log", str(log), "--audit", f"syslog:{syslog.path}"
         )
         demo.start_agent("south")
@@ -64,12 +64,12 @@ def test_people_can_see_how_it_is(tmp_path: Path) -> None:
         assert found["budget_left"] == pytest.approx(7.0, abs=0.01)
         assert SiteWatch(demo.site("north")).vitals().health["ok"]
         address = f"127.0.0.1:{free_port()}"
-        demo.agents["page"] = start_tacit(
+        demo.agents["page"] = start_taciturn(
             demo.root / "page.txt", "federation", "serve", str(demo.run), "--listen", address
         )
         until(demo, lambda: asked(f"http://{address}/health")[0] == 200)
         status, text = asked(f"http://{address}/metrics")
-        assert status == 200 and "tacit_coordinator_sites_connected 2\n" in text
+        assert status == 200 and "taciturn_coordinator_sites_connected 2\n" in text
         assert asked(f"http://{address}/api/now")[0] == 401
 
         demo.agents["north"].send_signal(signal.SIGKILL)

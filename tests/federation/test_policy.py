@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import InputError
-from tacit.federation.agreement import agree, objections
-from tacit.federation.kits import provision
-from tacit.federation.policy import LAYOUT, OPTIONAL, read_site
-from tacit.federation.site_draft import draft
-from tacit.federation.terms import read_terms
+from taciturn.errors import InputError
+from taciturn.federation.agreement import agree, objections
+from taciturn.federation.drafts import draft
+from taciturn.federation.kits import provision
+from taciturn.federation.policy import LAYOUT, OPTIONAL, read_site
+from taciturn.federation.terms import read_terms
 from tests.federation.helpers import ACCEPT, merged, site_settings, write_table, write_terms, write_toml
 
 HASH = "ab" * 32
@@ -115,7 +115,7 @@ def test_a_list_in_a_list_of_names_is_refused_too(tmp_path: Path, key: str) -> N
 
 def test_files_that_are_no_site(tmp_path: Path) -> None:
     assert "there is no file" in sentence(tmp_path / "site.toml")
-    assert "'tacit federation site init' writes one" in sentence(tmp_path / "site.toml")
+    assert "'taciturn federation site init' writes one" in sentence(tmp_path / "site.toml")
     for content in (b"site = ", b"\xff"):
         (tmp_path / "site.toml").write_bytes(content)
         assert "is not a TOML file" in sentence(tmp_path / "site.toml")

@@ -19,30 +19,34 @@ from typing import Any
 
 import pytest
 
-from tacit.algorithms import Upload
-from tacit.algorithms.server import Received
-from tacit.errors import InputError
-from tacit.federation import agent as agent_module
-from tacit.federation import agreement as agreement_module
-from tacit.federation import conduct, wire
-from tacit.federation.agreement import agree, own_dataset
-from tacit.federation.coordinator import FINISHED, sites_file
-from tacit.federation.messages import Answer
-from tacit.federation.policy import read_site
-from tacit.federation.server_state import fresh
-from tacit.federation.store import Store
-from tacit.federation.terms import read_terms
-from tacit.federation.transcript import transcript
-from tacit.results import account, chain, files, locks
-from tacit.results.files import read_arrays
-from tacit.results.folder import read_lines
-from tacit.results.studies import RESERVED
-from tacit.state import state_folder
+from taciturn.algorithms import Upload
+from taciturn.algorithms.server import Received
+from taciturn.core import locks
+from taciturn.core import storage as files
+from taciturn.core.storage import read_arrays, state_folder
+from taciturn.errors import InputError
+from taciturn.federation import agent as agent_module
+from taciturn.federation import agreement as agreement_module
+from taciturn.federation import coordinator_setup as conduct
+from taciturn.federation import messages as wire
+from taciturn.federation.agreement import agree, own_dataset
+from taciturn.federation.coordinator import FINISHED, sites_file
+from taciturn.federation.messages import Answer
+from taciturn.federation.policy import read_site
+from taciturn.federation.server_state import fresh
+from taciturn.federation.site_database import Store
+from taciturn.federation.terms import read_terms
+from taciturn.federation.transcript import transcript
+from taciturn.privacy import budget as account
+from taciturn.privacy import hash_chain as chain
+from taciturn.privacy.budget import RESERVED
+from taciturn.runs.folder import read_lines
+from tests.core.disk import DATA, LOST, Disk
 from tests.federation import helpers
 from tests.federation.helpers import LIMIT, Federation, Local, check_like_replay, conducted, make_federation
-from tests.results.disk import DATA, LOST, Disk
 
 SITES, ROUNDS = ("north", "south"), 2
+pytestmark = pytest.mark.linux
 SPREAD = 15  # of the failing operations every so many are tried, unless all are asked for
 Left = dict[str, list[bytes]]  # what left every site
 
@@ -222,7 +226,7 @@ def closed(federation: Federation) -> bool:
 
 
 @pytest.mark.timeout(7200)  # with --all-states
-@pytest.mark.filterwarnings("ignore::tacit.errors.LedgerWarning")  # a run is not lost where it is not signed
+@pytest.mark.filterwarnings("ignore::taciturn.errors.LedgerWarning")  # a run is not lost where it is not signed
 def test_every_operation_may_fail_once(
     in_memory: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.algorithms import Agent
-from tacit.algorithms.releases import Released
-from tacit.errors import InputError
-from tacit.federation import coordinator as coordinator_module
-from tacit.federation import server_state, wire
-from tacit.federation.agent import SiteAgent
-from tacit.federation.conduct import open_study
-from tacit.federation.coordinator import FINISHED, PATIENCE, Coordinator, sites_file
-from tacit.federation.messages import Answer, Question, Round
-from tacit.federation.reach import Iterate, Reach, check_reach, gradient_length, reach
-from tacit.federation.uploads import Rejected
-from tacit.privacy.noise import SYSTEM_NOISE
-from tacit.problems.limits import LARGEST_PARAMETER
-from tacit.results.files import read_arrays, write_arrays
-from tacit.results.folder import read_lines
-from tacit.types import Array, Shard
+from taciturn.algorithms import Agent
+from taciturn.algorithms.noisy_gradient import ReleasedGradient
+from taciturn.core.storage import read_arrays, write_arrays
+from taciturn.errors import InputError
+from taciturn.federation import coordinator as coordinator_module
+from taciturn.federation import messages as wire
+from taciturn.federation import server_state
+from taciturn.federation.agent import SiteAgent
+from taciturn.federation.coordinator import FINISHED, PATIENCE, Coordinator, sites_file
+from taciturn.federation.coordinator_setup import open_study
+from taciturn.federation.messages import Answer, Question, RoundRequest
+from taciturn.federation.validation import Iterate, Reach, Rejected, check_reach, gradient_length, reach
+from taciturn.objectives.clipping import LARGEST_PARAMETER
+from taciturn.privacy.noise import SYSTEM_NOISE
+from taciturn.runs.folder import read_lines
+from taciturn.types import Array, Shard
 from tests.federation.helpers import LIMIT, SITES, Federation, Local, conducted, keep_open, make_federation
 
 METHODS: list[dict[str, Any]] = [
@@ -55,10 +55,12 @@ class Pushed:
     def __init__(self, release: Any, numbers: int, rng: np.random.Generator) -> None:
         self.release, self.numbers, self.rng = release, numbers, rng
 
-    def __call__(self, update: int, problem: Any, z: Array, shard: Any, noise: Any) -> Released:
+    def __call__(self, update: int, problem: Any, z: Array, shard: Any, noise: Any) -> ReleasedGradient:
         way = self.rng.normal(size=z.shape) if self.rng.random() < 0.5 else np.ones(z.shape)
         push = gradient_length(self.release, problem, self.numbers) * way / np.linalg.norm(way)
-        return Released((problem.shrinkage(z) + push).astype(z.dtype), self.release.mechanism.event, np.zeros(1))
+        return ReleasedGradient(
+            (problem.shrinkage(z) + push).astype(z.dtype), self.release.mechanism.event, np.zeros(1)
+        )
 
 
 @pytest.mark.parametrize("study", METHODS)
@@ -163,7 +165,7 @@ def test_a_site_at_the_edge_of_its_reach_does_not_take_the_model_away(tmp_path: 
 
             def forge(site: str, message: Question, data: bytes, study: Any = study, pattern: Any = pattern) -> bytes:
                 found = wire.reply(data, LIMIT)
-                if site != "west" or not isinstance(found, Answer) or not isinstance(message, Round):
+                if site != "west" or not isinstance(found, Answer) or not isinstance(message, RoundRequest):
                     return data
                 expected = study._reach("west", message.round, message.w)
                 way = pattern(message.round)
@@ -208,7 +210,7 @@ def test_a_hostile_site_ends_no_study_while_another_is_missing(
     lost: list[str] = []
 
     def fault(site: str, message: Question) -> str:
-        if site == "south" and isinstance(message, Round) and not lost:
+        if site == "south" and isinstance(message, RoundRequest) and not lost:
             lost.append(site)
             return "question"
         return keep_open(site, message)
@@ -237,7 +239,7 @@ def without(federation: Federation, *sites: str) -> Coordinator:
 
 def stop_after(study: Coordinator, rounds: int) -> Any:
     def fault(site: str, message: Question) -> str:
-        if isinstance(message, Round) and message.round > rounds:
+        if isinstance(message, RoundRequest) and message.round > rounds:
             return "question"
         return keep_open(site, message)
 
@@ -291,14 +293,14 @@ def test_the_round_under_way_keeps_its_w(federation: Federation, agents: dict[st
     study = federation.coordinator()
 
     def fault(site: str, message: Question) -> str:
-        late = isinstance(message, Round) and message.round == 2 and site != "north"
+        late = isinstance(message, RoundRequest) and message.round == 2 and site != "north"
         return "question" if late else keep_open(site, message)
 
     first = Local(agents, fault)
     study.conduct(first)
     study, second = without(federation, "west"), Local(agents, keep_open)
     assert study.conduct(second) == FINISHED
-    asked = [m for m, _ in (*first.asked, *second.asked) if isinstance(m, Round) and m.round == 2]
+    asked = [m for m, _ in (*first.asked, *second.asked) if isinstance(m, RoundRequest) and m.round == 2]
     assert len(asked) == 2 and asked[0].w.tobytes() == asked[1].w.tobytes()
     assert [row["first"] for row in federation.released("north", study.experiment)] == [1, 2, 3, 4]
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.federation import wire
-from tacit.federation.agent import OWN_AFFAIR, SiteAgent
-from tacit.federation.messages import Invitation, Ready, Refusal
-from tacit.federation.uploads import REASON_LIMIT, shown
-from tacit.privacy.accountants.gdp import NO_SLACK, gdp_budget
-from tacit.privacy.composition import Cost
-from tacit.results.account import Account
+from taciturn.federation import messages as wire
+from taciturn.federation.agent import OWN_AFFAIR, SiteAgent
+from taciturn.federation.messages import Invitation, Ready, Refusal
+from taciturn.federation.validation import REASON_LIMIT, shown
+from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.composition import StudyCost
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -43,7 +43,7 @@ def no_trace(federation: Federation) -> Iterator[SiteAgent]:
         (rounds,) = agent.journal._execute("select count(*) from rounds").fetchone()
         assert rounds == 0
     ledger = federation.site("north").ledger
-    assert not ledger.exists() or Account.open(ledger).state()["studies"] == []
+    assert not ledger.exists() or BudgetLedger.open(ledger).state()["studies"] == []
     studies = federation.site("north").state / "studies"
     assert not studies.exists() or not list(studies.iterdir())
 
@@ -72,7 +72,7 @@ def reason(federation: Federation) -> str:
         ({"data": {"records_max": 19}}, "the study declares records_max 20 for this site, and the site 19"),
         ({"data": {"table": "", "published": "mnist14"}}, "the study and this site name different data"),
         ({"site": "east"}, "there is no site east in the study: there are north, south, west"),
-        ({"protocol": 2}, "this site's file is of protocol 2, and this Tacit speaks 1"),
+        ({"protocol": 2}, "this site's file is of protocol 2, and this Taciturn speaks 1"),
     ],
 )
 def test_a_study_beyond_the_sites_own_file(federation: Federation, changes: dict[str, Any], said: str) -> None:
@@ -133,14 +133,14 @@ def test_a_ledger_that_does_not_cover_the_study(federation: Federation, changes:
     path = federation.site("north").ledger
     path.unlink()
     given: dict[str, Any] = {"name": "north", "total_epsilon": 3.0, "delta": 1e-6}
-    Account.create(path, **(given | changes))
+    BudgetLedger.create(path, **(given | changes))
     assert said in reason(federation)
 
 
 def test_what_other_studies_have_used_is_gone(federation: Federation) -> None:
     account = federation.account("north")
     left = gdp_budget(3.0, NO_SLACK, 1e-6) - 0.5 * federation.agreement.plan.cost.gdp
-    account.reserve("another study", Cost(left, left / 2.0))
+    account.reserve("another study", StudyCost(left, left / 2.0))
     with federation.agent("north") as agent:
         found = invite(agent, federation)
         assert isinstance(found, Refusal) and "exhausted" in found.reason

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.errors import PrivacyViolation
-from tacit.federation import at_work, store, wire
-from tacit.federation.agent import SiteAgent
-from tacit.federation.departures import KEPT_BACK, LEFT, PENDING
-from tacit.federation.journal import Journal
-from tacit.federation.messages import Answer, Close, Closed, Invitation, Refusal
-from tacit.federation.release import Release
-from tacit.federation.transcript import transcript
-from tacit.results import growing
+from taciturn.errors import PrivacyViolation
+from taciturn.federation import messages as wire
+from taciturn.federation import site_database as store
+from taciturn.federation import site_session as at_work
+from taciturn.federation.agent import SiteAgent
+from taciturn.federation.departures import KEPT_BACK, LEFT, PENDING
+from taciturn.federation.journal import Journal
+from taciturn.federation.messages import Answer, Closed, CloseRequest, Invitation, Refusal
+from taciturn.federation.release import ReleaseGate
+from taciturn.federation.transcript import transcript
+from taciturn.runs import metrics_log as growing
 from tests.federation.helpers import EXPERIMENT, Federation, closed, invite, make_federation, question
 
 
@@ -42,7 +44,7 @@ def upload(federation: Federation, agent: SiteAgent) -> bytes:
 def check(federation: Federation, data: bytes) -> None:
     """As the site's process does before bytes leave."""
     with Journal.read(federation.site("north").state) as journal:
-        Release(journal).check(federation.site("north"), data)
+        ReleaseGate(journal).check(federation.site("north"), data)
 
 
 def test_what_an_agent_says_leaves(federation: Federation, agent: SiteAgent) -> None:
@@ -52,7 +54,7 @@ def test_what_an_agent_says_leaves(federation: Federation, agent: SiteAgent) -> 
         question(federation, 1),
         question(federation, 1, shift=1.0),
         question(federation, 2),
-        Close(EXPERIMENT, 2, federation.agreement.zero),
+        CloseRequest(EXPERIMENT, 2, federation.agreement.zero),
     ):
         check(federation, agent.answer(wire.encode(message)))
     check(federation, agent.answer(b"garbage"))
@@ -190,15 +192,15 @@ def test_the_ledger_is_read_once_however_many_uploads_leave(
     federation: Federation, agent: SiteAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look reads what was added since the last one, not the whole ledger."""
-    release = Release(agent.journal)
+    release = ReleaseGate(agent.journal)
     read: list[int] = []
-    whole = growing.Growing._parsed
+    whole = growing.JsonlTail._parsed
 
-    def parsed(file: growing.Growing, content: bytes) -> list[dict[str, Any]]:
+    def parsed(file: growing.JsonlTail, content: bytes) -> list[dict[str, Any]]:
         read.append(len(content))
         return whole(file, content)
 
-    monkeypatch.setattr(growing.Growing, "_parsed", parsed)
+    monkeypatch.setattr(growing.JsonlTail, "_parsed", parsed)
     for t in range(1, 5):
         release.check(federation.site("north"), agent.answer(wire.encode(question(federation, t))))
     assert sum(read) == federation.folder("north").ledger.stat().st_size

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import InputError, PrivacyViolation
-from tacit.federation.at_work import settle
-from tacit.federation.messages import Closed, Ready
-from tacit.privacy.composition import Cost
-from tacit.results.account import is_held
-from tacit.results.keys import own_key
-from tacit.study.close import signable
+from taciturn.errors import InputError, PrivacyViolation
+from taciturn.federation.messages import Closed, Ready
+from taciturn.federation.site_session import settle
+from taciturn.privacy.budget import is_held
+from taciturn.privacy.composition import StudyCost
+from taciturn.privacy.signatures import own_key
+from taciturn.training.finish import signable
 from tests.federation.helpers import (
     EXPERIMENT,
     Federation,
@@ -90,7 +90,7 @@ def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Feder
         planned = next(entry for entry in folder.read_ledger() if entry["kind"] == "plan")
         count = sum(event["count"] for event in planned["events"])
         folder.chain.append([row | {"count": count, "upload": "f" * 64}])
-        reserved = Cost.read(the_study(federation)["cost"])
+        reserved = StudyCost.read(the_study(federation)["cost"])
         assert "more than was set aside" in refused(agent, question(federation, 2))
         refused(agent, question(federation, 1))  # what it answered before does not leave again either
         experiment = agent.journal.experiment(EXPERIMENT)

@@ -15,12 +15,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.errors import InputError
-from tacit.federation import SPEAKS, seal, wire
-from tacit.federation.coordinator import FINISHED, WAITING, Coordinator, sites_file
-from tacit.federation.identity import Identity, PublicIdentity
-from tacit.federation.messages import Close, Invitation, Ready, highest_common
-from tacit.federation.seal import (
+from taciturn.errors import InputError
+from taciturn.federation import SPEAKS, seal
+from taciturn.federation import messages as wire
+from taciturn.federation.coordinator import FINISHED, WAITING, Coordinator, sites_file
+from taciturn.federation.identity import Identity, PublicIdentity
+from taciturn.federation.messages import CloseRequest, Invitation, Ready, highest_common
+from taciturn.federation.seal import (
     ANSWER,
     HANDSHAKE,
     HEAD_LIMIT,
@@ -37,8 +38,8 @@ from tacit.federation.seal import (
     seal_question,
     verify_evidence,
 )
-from tacit.federation.terms import SITE_NAME
-from tacit.federation.uploads import Rejected, read_ready
+from taciturn.federation.terms import SITE_NAME
+from taciturn.federation.validation import Rejected, read_ready
 from tests.federation.helpers import EXPERIMENT, SITES, Federation, Local, check_like_replay, make_federation
 
 LIMIT = 1000
@@ -198,10 +199,12 @@ def test_garbage_is_refused(we: Parties, garbage: bytes) -> None:
     head = seal._head(HEADER)
     for data in (garbage, seal.MAGIC + garbage, head + garbage, head[:-1] + garbage):
         refused(we.read, data)
-    refused(we.read, wire.MAGIC + head[len(wire.MAGIC) :] + garbage, match="no sealed message of Tacit's")
+    refused(we.read, wire.MAGIC + head[len(wire.MAGIC) :] + garbage, match="no sealed message of Taciturn's")
 
 
-@pytest.mark.parametrize("data", [None, "TACIT", 3, bytearray(b"TACIT\x02"), memoryview(b"TACIT\x02"), [b"x"], b""])
+@pytest.mark.parametrize(
+    "data", [None, "TACITURN", 3, bytearray(b"TACITURN\x02"), memoryview(b"TACITURN\x02"), [b"x"], b""]
+)
 def test_what_is_not_bytes_is_refused(we: Parties, data: Any) -> None:
     refused(we.read, data, match="no sealed message")
     refused(we.heard, data, we.asked(), match="no sealed message")
@@ -370,11 +373,11 @@ def test_a_question_is_no_answer_and_an_answer_no_question(we: Parties) -> None:
 
 
 def test_a_site_can_show_the_model_it_was_sent(we: Parties) -> None:
-    body = wire.encode(Close(EXPERIMENT, 40, np.ones((3, 1, 2))))
+    body = wire.encode(CloseRequest(EXPERIMENT, 40, np.ones((3, 1, 2))))
     found = we.read(we.asked(body))
     record = json.loads(json.dumps(found.signed.record()))
     assert verify_evidence(record, body, we.center.public, we.north.public) == HEADER
-    other = wire.encode(Close(EXPERIMENT, 40, np.zeros((3, 1, 2))))
+    other = wire.encode(CloseRequest(EXPERIMENT, 40, np.zeros((3, 1, 2))))
     refused(verify_evidence, record, other, we.center.public, we.north.public, match="another message")
     rewritten = record | {"body_sha256": hashlib.sha256(other).hexdigest()}
     refused(verify_evidence, rewritten, other, we.center.public, we.north.public, match="did not sign")
@@ -493,7 +496,7 @@ def test_a_release_does_not_talk_to_the_next_but_one(
     assert ended == WAITING and not engine.versions
     log = sites_file(coordinator.folder).read_text()
     sentence = f"the coordinator speaks protocol {center - 1} to {center}, and this site {site - 1} to {site}: {older} "
-    assert log.count(sentence + "needs a newer Tacit") == len(SITES)
+    assert log.count(sentence + "needs a newer Taciturn") == len(SITES)
 
 
 def test_the_version_is_the_highest_that_both_speak() -> None:
@@ -503,7 +506,7 @@ def test_the_version_is_the_highest_that_both_speak() -> None:
         and highest_common((2**16 - 2, 2**16 - 1), range(1, 2**16)) == 2**16 - 1
     )
     for theirs, ours in (((1, 1), range(2, 3)), ((4, 9), range(1, 4))):
-        with pytest.raises(InputError, match="needs a newer Tacit"):
+        with pytest.raises(InputError, match="needs a newer Taciturn"):
             highest_common(theirs, ours)
     assert len(SPEAKS) in (1, 2) and SPEAKS[0] > HANDSHAKE
 

@@ -19,22 +19,15 @@ from typing import Any
 
 import pytest
 
-from tacit.federation import wire
-from tacit.federation.agreement import agree
-from tacit.federation.identity import Identity
-from tacit.federation.kits import provision
-from tacit.federation.messages import Invitation, Refusal, Round
-from tacit.federation.policy import read_site
-from tacit.federation.seal import (
-    QUESTION,
-    Header,
-    open_question,
-    reply_header,
-    seal_answer,
-    seal_question,
-)
-from tacit.federation.terms import read_terms
-from tacit.results.folder import read_lines
+from taciturn.federation import messages as wire
+from taciturn.federation.agreement import agree
+from taciturn.federation.identity import Identity
+from taciturn.federation.kits import provision
+from taciturn.federation.messages import Invitation, Refusal, RoundRequest
+from taciturn.federation.policy import read_site
+from taciturn.federation.seal import QUESTION, Header, open_question, reply_header, seal_answer, seal_question
+from taciturn.federation.terms import read_terms
+from taciturn.runs.folder import read_lines
 
 pytest.importorskip("nvflare")
 
@@ -79,8 +72,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
         shutil.copytree(found.kits / "south", found.root / "retired")
         provision(terms, found.kits, ["south"])
         for name in HONEST:
-            found.start_agent(name, TACIT_PASSWORD=SECRET)
-        found.start_coordinator(TACIT_PASSWORD=SECRET)
+            found.start_agent(name, TACITURN_PASSWORD=SECRET)
+        found.start_coordinator(TACITURN_PASSWORD=SECRET)
         found.wait(1)
         yield found
         goes_on(found)
@@ -129,14 +122,14 @@ def read_to_the_end(stream: Stream) -> None:
 def only_questions(study: Tables, stream: Stream, site: str) -> None:
     """All that came is the hub's handshake and what the coordinator sealed for this very site."""
     own, terms = Identity.open(study.root / site / "identity.key"), read_terms(study.terms)
-    head = {"channel": "tacit", "topic": "sealed", "origin": "server", "destination": site}
+    head = {"channel": "taciturn", "topic": "sealed", "origin": "server", "destination": site}
     for data in stream.came:
         kind, headers, payload = parsed(data)
         if kind != READY:
             assert kind == DATA and headers == {f"cn__{name}": value for name, value in head.items()}
             digest = bytes.fromhex(terms.digest)
             opened = open_question(payload, own, terms.coordinator, 1 << 20, site=site, terms=digest)
-            assert isinstance(wire.question(opened.body, 1 << 20), (Invitation, Round))
+            assert isinstance(wire.question(opened.body, 1 << 20), (Invitation, RoundRequest))
 
 
 # ---------------------------------------------------------------------------------------------- a hostile site
@@ -232,7 +225,7 @@ def test_a_site_does_not_play_coordinator_towards_another(study: Tables) -> None
         until(south.messages, what="an invitation")
         header = reply_header(south.messages()[0])
         zero = agree(terms).zero
-        body = wire.encode(Round(header.experiment.hex(), 99_000, dict.fromkeys(SITES, 0), zero))
+        body = wire.encode(RoundRequest(header.experiment.hex(), 99_000, dict.fromkeys(SITES, 0), zero))
         question = Header(1, QUESTION, header.terms, header.experiment, "north")
         sealed = seal_question(body, question, own, terms.identities["north"])
         for origin in ("south", "server"):
@@ -446,7 +439,7 @@ def test_the_engine_gets_nothing_of_the_environment(study: Tables) -> None:
     for process in (study.coordinator, study.agents["north"]):
         engine = carrier_of(process.pid)
         environment = Path(f"/proc/{engine}/environ").read_bytes()
-        assert SECRET.encode() not in environment and b"TACIT" not in environment
+        assert SECRET.encode() not in environment and b"TACITURN" not in environment
         names = {line.split(b"=")[0].decode() for line in environment.split(b"\0") if line}
         assert names <= {"HOME", "LANG", "PYTHONPATH", "TMPDIR", "PYTHONDONTWRITEBYTECODE"}
         own, theirs = Path(f"/proc/{process.pid}").stat().st_uid, Path(f"/proc/{engine}").stat().st_uid
@@ -470,7 +463,7 @@ def test_a_second_agent_of_a_site_does_not_start(study: Tables, tmp_path: Path) 
         )
     )
     for place in (study.site("north"), copy / "site.toml"):
-        words = [sys.executable, "-m", "tacit", "federation", "site", "start", str(place), "--seeded", "7"]
+        words = [sys.executable, "-m", "taciturn", "federation", "site", "start", str(place), "--seeded", "7"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 2 and "is at work in" in done.stderr, done.stderr
     goes_on(study)

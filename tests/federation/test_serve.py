@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -19,15 +18,15 @@ from typing import Any, Self
 
 import pytest
 
-from tacit.dashboard.station import bind_station
-from tacit.dashboard.vitals import Metric, RunWatch, SiteWatch, exposition
-from tacit.errors import InputError
-from tacit.federation.status import LOCK, STATUS, RunLife, SiteLife, shown
-from tacit.federation.wire import digest
+from taciturn.dashboard.station import bind_station
+from taciturn.dashboard.vitals import Metric, RunWatch, SiteWatch, exposition
+from taciturn.errors import InputError
+from taciturn.federation.messages import digest
+from taciturn.federation.status import LOCK, STATUS, RunLife, SiteLife, shown
+from tests.browsers import CHROMIUM
 from tests.cli.helpers import COMMAND, environment
 from tests.federation.helpers import Federation, Local, answered, conducted, invite, question, refused
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 LINE = re.compile(r'[a-z_]+(\{[a-z]+="[a-z ]+"(,[a-z]+="[a-z ]+")*\})? (\d+(\.\d+)?(e-?\d+)?|\+Inf)')
 
 
@@ -67,7 +66,7 @@ def test_health_says_why_not(federation: Federation) -> None:
         with at_work(state, life):
             found = watch.vitals()
         assert (found.health["ok"], found.health["reason"]) == (not reason, reason)
-        assert f'tacit_site_healthy{{site="north"}} {int(not reason)}' in found.metrics
+        assert f'taciturn_site_healthy{{site="north"}} {int(not reason)}' in found.metrics
     assert watch.vitals().health["reason"] == "the agent is not running"
 
 
@@ -80,11 +79,11 @@ def test_metrics_are_prometheus_text_of_counts_and_budget(busy: Federation) -> N
     assert {re.split(r"[ {]", line)[0] for line in lines} == {name for name, _ in typed}
     assert all(name.endswith("_total") == (kind == "counter") for name, kind in typed)
     values = dict(line.rsplit(" ", 1) for line in lines)
-    assert values['tacit_site_departures_total{site="north",kind="answer"}'] == "2"
-    assert values['tacit_site_departures_total{site="north",kind="refusal"}'] == "1"
-    assert float(values['tacit_site_budget_epsilon{site="north",part="total"}']) == 3.0
+    assert values['taciturn_site_departures_total{site="north",kind="answer"}'] == "2"
+    assert values['taciturn_site_departures_total{site="north",kind="refusal"}'] == "1"
+    assert float(values['taciturn_site_budget_epsilon{site="north",part="total"}']) == 3.0
     used, left = (
-        float(values[f'tacit_site_budget_epsilon{{site="north",part="{part}"}}']) for part in ("used", "left")
+        float(values[f'taciturn_site_budget_epsilon{{site="north",part="{part}"}}']) for part in ("used", "left")
     )
     assert used > 0 and used + left == pytest.approx(3.0)
 
@@ -138,7 +137,7 @@ def test_a_coordinators_vitals(federation: Federation) -> None:
         found = watch.vitals()
     state = {"running": True, "finished": False, "round": 2, "sites_connected": 2}
     assert found.health == {"ok": True, "role": "coordinator", "reason": "", **state}
-    assert 'tacit_coordinator_bytes_total{direction="up"} 1234567\n' in found.metrics
+    assert 'taciturn_coordinator_bytes_total{direction="up"} 1234567\n' in found.metrics
     assert [row["cells"][0] for row in found.page["rows"]] == ["north", "west"]
     with federation.agents() as agents:
         conducted(study, Local(agents))
@@ -224,14 +223,15 @@ def _ancestors(pid: int) -> list[str]:
     return found
 
 
+@pytest.mark.linux
 def test_the_command_serves_to_those_who_may_ask(busy: Federation) -> None:
     state = busy.site("north").state
-    with Served(busy.file("north"), "--listen", "127.0.0.1:0", env=environment(TACIT_PAGE_TOKEN="sesame")) as served:
+    with Served(busy.file("north"), "--listen", "127.0.0.1:0", env=environment(TACITURN_PAGE_TOKEN="sesame")) as served:
         assert served.page.endswith("/?token=sesame")
         with at_work(state, now()):
             served.until(lambda: served.ask("/health")[0] == 200)
             status, text = served.ask("/metrics")
-            assert status == 200 and 'tacit_site_connected{site="north"} 1' in text
+            assert status == 200 and 'taciturn_site_connected{site="north"} 1' in text
             for path in ("/", "/api/now", "/station.js", "/?token=wrong"):
                 assert served.ask(path)[0] == 401, path
             page = json.loads(served.ask("/api/now?token=sesame")[1])
@@ -254,6 +254,7 @@ def test_the_command_serves_to_those_who_may_ask(busy: Federation) -> None:
         assert served.stop() == ""
 
 
+@pytest.mark.linux
 def test_another_address_is_warned_about_and_needs_the_token(busy: Federation) -> None:
     with Served(busy.file("north"), "--listen", "0.0.0.0:0", "--token", "sesame") as served:
         served.base = re.sub(r"//[^:/]+", "//127.0.0.1", served.base)
@@ -263,6 +264,7 @@ def test_another_address_is_warned_about_and_needs_the_token(busy: Federation) -
         assert "warning: 0.0.0.0 is not loopback" in served.stop()
 
 
+@pytest.mark.linux
 @pytest.mark.browser
 def test_the_page_in_a_browser_shows_what_leaves(busy: Federation) -> None:
     play = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser: pip install playwright")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tacit.federation import agreement
-from tacit.federation.agreement import Prepared, own_dataset, own_records
-from tacit.federation.messages import Ready
-from tacit.types import Dataset
+from taciturn.federation import agreement
+from taciturn.federation.agreement import Prepared, own_dataset, own_records
+from taciturn.federation.messages import Ready
+from taciturn.types import Dataset
 
 from .helpers import SITES, answered, invite, make_federation, question, write_table
 

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tacit.federation import status
-from tacit.federation.site_status import site_status
-from tacit.federation.status import LOCK, STATUS, RunLife, SiteLife, look, shown
-from tacit.results.locks import is_locked
+from taciturn.core.locks import is_locked
+from taciturn.federation import status
+from taciturn.federation.status import LOCK, STATUS, RunLife, SiteLife, look, shown, site_status
 from tests.federation.helpers import Federation
 from tests.federation.stations import CONNECTS, vault_with, whole_federation
 

@@ -22,22 +22,23 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import InputError
-from tacit.federation import engine, vault, wire
-from tacit.federation.agreement import Prepared
-from tacit.federation.conductor import conduct
-from tacit.federation.confinement import Barrier, Confined, Trial
-from tacit.federation.confinement import launch as launch_confined
-from tacit.federation.coordinator import STOPPED
-from tacit.federation.exchange import SealedExchange
-from tacit.federation.identity import Identity
-from tacit.federation.kits import provision
-from tacit.federation.link import BrokenLink, Frame, Kind, Link
-from tacit.federation.local_cluster import free_port
-from tacit.federation.messages import Answer, Invitation, Question, Ready, Refusal, Reply
-from tacit.federation.policy import read_site
-from tacit.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_question
-from tacit.results.folder import read_lines
+from taciturn.errors import InputError
+from taciturn.federation import engine, vault
+from taciturn.federation import messages as wire
+from taciturn.federation.agreement import Prepared
+from taciturn.federation.conductor import conduct
+from taciturn.federation.confinement import Barrier, Confined, Trial
+from taciturn.federation.confinement import launch as launch_confined
+from taciturn.federation.coordinator import STOPPED
+from taciturn.federation.exchange import SealedExchange
+from taciturn.federation.identity import Identity
+from taciturn.federation.kits import provision
+from taciturn.federation.link import BrokenLink, Frame, Kind, Link
+from taciturn.federation.local_cluster import free_port
+from taciturn.federation.messages import Answer, Invitation, Question, Ready, Refusal, Reply
+from taciturn.federation.policy import read_site
+from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_question
+from taciturn.runs.folder import read_lines
 from tests.federation.helpers import EXPERIMENT, LIMIT, SITES, Federation, make_federation, question
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are confined on Linux")
@@ -304,7 +305,7 @@ def test_a_coordinator_whose_engine_was_taken_over_believes_nothing_and_can_be_s
     }
     taken = Taken(["garbage", "giant", "hub"], given)
     taken.install(monkeypatch)
-    monkeypatch.setattr("tacit.federation.conductor.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("taciturn.federation.conductor.time.sleep", lambda seconds: None)
     said: list[str] = []
     began: list[float] = []
 

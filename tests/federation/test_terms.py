@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tacit.data import read_schema
-from tacit.errors import InputError
-from tacit.federation.agreement import agree
-from tacit.federation.draft import draft_terms, with_identity
-from tacit.federation.identity import Identity
-from tacit.federation.terms import STUDY_KEYS, read_terms, schema_hash
+from taciturn.data import read_schema
+from taciturn.errors import InputError
+from taciturn.federation.agreement import agree
+from taciturn.federation.drafts import draft_terms, with_identity
+from taciturn.federation.identity import Identity
+from taciturn.federation.terms import STUDY_KEYS, read_terms, schema_hash
 from tests.federation.helpers import SCHEMA, SITES, TERMS, merged, write_terms, write_toml
 
 
@@ -53,7 +53,7 @@ def test_more_than_half_of_the_sites_are_the_quorum_unless_said(tmp_path: Path) 
     ("changes", "said"),
     [
         ({"protocol": None}, "needs protocol"),
-        ({"protocol": 2}, "is of protocol 2, and this Tacit speaks 1"),
+        ({"protocol": 2}, "is of protocol 2, and this Taciturn speaks 1"),
         ({"protocol": 0}, "protocol is 0: it must be a whole number of at least 1"),
         ({"protocol": "one"}, "protocol is 'one': it must be a whole number"),
         ({"name": None}, "needs name"),
@@ -132,7 +132,7 @@ def test_a_site_has_no_name_that_a_kit_has_already(tmp_path: Path, name: str) ->
 
 def test_files_that_are_no_terms(tmp_path: Path) -> None:
     assert "there is no file" in sentence(tmp_path / "federation.toml")
-    assert "'tacit federation init' writes one" in sentence(tmp_path / "federation.toml")
+    assert "'taciturn federation init' writes one" in sentence(tmp_path / "federation.toml")
     assert "is a folder" in sentence(tmp_path)
     for content in (b"protocol = ", b"\xff\xfe", b"[sites]\nnorth = 1\nnorth = 2\n", b"<html>"):
         (tmp_path / "f.toml").write_bytes(content)

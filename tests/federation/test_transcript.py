@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tacit.cli.site import transcript as show
-from tacit.errors import InputError
-from tacit.federation import departures, wire
-from tacit.federation.coordinator import FINISHED
-from tacit.federation.departures import KEPT_BACK
-from tacit.federation.journal import Journal
-from tacit.federation.messages import Answer, Invitation, Question, Round
-from tacit.federation.transcript import Transcript, transcript
+from taciturn.cli.site_commands import transcript as show
+from taciturn.errors import InputError
+from taciturn.federation import departures
+from taciturn.federation import messages as wire
+from taciturn.federation.coordinator import FINISHED
+from taciturn.federation.departures import KEPT_BACK
+from taciturn.federation.journal import Journal
+from taciturn.federation.messages import Answer, Invitation, Question, RoundRequest
+from taciturn.federation.transcript import Transcript, transcript
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -50,7 +51,7 @@ def test_all_that_leaves_is_told(tmp_path: Path) -> None:
     with federation.agents() as agents:
 
         def fault(site: str, message: Question) -> str:
-            return "answer" if isinstance(message, Round) and message.round == 2 and site == "west" else ""
+            return "answer" if isinstance(message, RoundRequest) and message.round == 2 and site == "west" else ""
 
         exchange = Local(agents, fault)
         assert federation.coordinator().conduct(exchange) == FINISHED

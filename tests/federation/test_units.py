@@ -63,7 +63,7 @@ def test_the_commands_of_the_units_and_containers_exist() -> None:
         command = [word for word in re.split(r"[\s,\"]+", words[1] or words[2]) if word and "/" not in word]
         group = command[: 3 if command[1] == "site" else 2]
         done = subprocess.run(
-            [sys.executable, "-m", "tacit", *group, "--help"],
+            [sys.executable, "-m", "taciturn", *group, "--help"],
             env=environment(),
             capture_output=True,
             text=True,
@@ -76,7 +76,7 @@ def test_the_commands_of_the_units_and_containers_exist() -> None:
 @pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not installed")
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     for unit in UNITS:
-        text = unit.read_text().replace("/opt/tacit/bin/tacit", "/bin/true")
+        text = unit.read_text().replace("/opt/taciturn/bin/taciturn", "/bin/true")
         (tmp_path / unit.name.replace("@", "@north")).write_text(text)
     made = sorted(map(str, tmp_path.iterdir()))
     done = subprocess.run([str(ANALYZE), "verify", *made], capture_output=True, text=True, check=False)
@@ -102,7 +102,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.byref(Program(len(code), raw))) == 0, ctypes.get_errno()
 from pathlib import Path
-from tacit.federation.confinement import holds
+from taciturn.federation.confinement import holds
 secret = Path(sys.argv[2])
 trial = holds({"records": [secret]})
 print(sorted(trial.missing), [barrier.name for barrier in trial.broken])
@@ -167,8 +167,8 @@ def test_a_container_file_is_of_known_instructions_and_rootless(file: Path) -> N
     last = lines[max(i for i, name in enumerate(instructions) if name == "FROM") :]
     user = [line for line in last if line.startswith("USER")]
     assert user == ["USER 10001:10001"]
-    assert any(line.startswith('VOLUME ["/var/lib/tacit"]') for line in last)
-    assert any("XDG_STATE_HOME=/var/lib/tacit/xdg" in line for line in last)
+    assert any(line.startswith('VOLUME ["/var/lib/taciturn"]') for line in last)
+    assert any("XDG_STATE_HOME=/var/lib/taciturn/xdg" in line for line in last)
     for line in lines:
         if line.startswith("COPY") and "--from" not in line:
             for source in line.split()[1:-1]:

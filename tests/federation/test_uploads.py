@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.federation import wire
-from tacit.federation.agent import SiteAgent
-from tacit.federation.coordinator import FINISHED, PATIENCE, WAITING, Coordinator, sites_file
-from tacit.federation.messages import Answer, Closed, Invitation, Question, Ready, Refusal, Reply, Round
-from tacit.federation.replay import participation
-from tacit.federation.summary import federated
-from tacit.federation.uploads import REASON_LIMIT, Rejected, read_answer, read_closed, read_ready
-from tacit.results.folder import read_lines
+from taciturn.federation import messages as wire
+from taciturn.federation.agent import SiteAgent
+from taciturn.federation.coordinator import FINISHED, PATIENCE, WAITING, Coordinator, sites_file
+from taciturn.federation.local_cluster import participation
+from taciturn.federation.messages import Answer, Closed, Invitation, Question, Ready, Refusal, Reply, RoundRequest
+from taciturn.federation.run_folder import federated
+from taciturn.federation.validation import REASON_LIMIT, Rejected, read_answer, read_closed, read_ready
+from taciturn.runs.folder import read_lines
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -54,10 +54,10 @@ BAD: dict[str, tuple[Callable[[Answer], bytes], str]] = {
     "huge": (lambda a: wire.encode(a) + bytes(1 << 18), "is longer than"),
     "behind": (lambda a: wire.encode(a) + b"x", "are not numbers of shape"),
     "cut": (lambda a: wire.encode(a)[:-1], "are not numbers of shape"),
-    "garbage": (lambda a: b"\x00\x01garbage", "no message of Tacit's"),
+    "garbage": (lambda a: b"\x00\x01garbage", "no message of Taciturn's"),
     "empty": (lambda a: b"", ""),
-    "pickle": (lambda a: pickle.dumps(list(a[:3])), "no message of Tacit's"),
-    "question": (lambda a: wire.encode(Round(a.experiment, a.round, {}, a.z)), "cannot be read"),
+    "pickle": (lambda a: pickle.dumps(list(a[:3])), "no message of Taciturn's"),
+    "question": (lambda a: wire.encode(RoundRequest(a.experiment, a.round, {}, a.z)), "cannot be read"),
     "ready": (lambda a: wire.encode(Ready(a.experiment, a.site, "", 1)), "it is not an answer to a round"),
     "closed": (lambda a: wire.encode(Closed(a.experiment, a.site)), "it is not an answer to a round"),
 }
@@ -120,7 +120,7 @@ def forging(spoil: Callable[[Answer], bytes], when: Callable[[int], bool] = lamb
 
 def asked(exchange: Local) -> list[tuple[str, ...]]:
     """The sites of every round."""
-    return [sites for message, sites in exchange.asked if isinstance(message, Round)]
+    return [sites for message, sites in exchange.asked if isinstance(message, RoundRequest)]
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -170,13 +170,13 @@ def test_a_site_is_forgiven_when_the_sites_are_gathered_anew(
 
 def test_nonsense_from_too_many_makes_the_study_wait(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     def forge(site: str, message: Question, data: bytes) -> bytes:
-        return b"garbage" if site != "north" and isinstance(message, Round) else data
+        return b"garbage" if site != "north" and isinstance(message, RoundRequest) else data
 
     study, exchange = federation.coordinator(), Local(agents, keep_open, forge)
     assert study.conduct(exchange) == WAITING
     assert study.state.round == 0 and participation(study.folder) == []
     assert asked(exchange) == [SITES] * PATIENCE
-    assert len({wire.encode(message) for message, _ in exchange.asked if isinstance(message, Round)}) == 1
+    assert len({wire.encode(message) for message, _ in exchange.asked if isinstance(message, RoundRequest)}) == 1
     exchange.forge = lambda site, message, data: data
     assert study.conduct(exchange) == FINISHED
     check_like_replay(federation, study)
@@ -212,7 +212,7 @@ def test_a_site_that_refuses_a_round_is_left_out_and_says_why(
     federation: Federation, agents: dict[str, SiteAgent]
 ) -> None:
     def forge(site: str, message: Question, data: bytes) -> bytes:
-        refuses = site == "west" and isinstance(message, Round) and message.round == 2
+        refuses = site == "west" and isinstance(message, RoundRequest) and message.round == 2
         return wire.encode(Refusal(message.experiment, site, "out of paper")) if refuses else data
 
     study, exchange = federation.coordinator(), Local(agents, keep_open, forge)

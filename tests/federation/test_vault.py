@@ -15,29 +15,21 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import InputError
-from tacit.federation import wire
-from tacit.federation.coordinator import FINISHED
-from tacit.federation.departures import KEPT_BACK, Departures
-from tacit.federation.exchange import SealedExchange
-from tacit.federation.final_model import FILE, signer
-from tacit.federation.identity import Identity
-from tacit.federation.link import BrokenLink, Frame, Kind, Link, pair
-from tacit.federation.messages import Answer, Close, Closed, Invitation, Question, Ready, Refusal, Reply
-from tacit.federation.release import Release
-from tacit.federation.seal import (
-    HANDSHAKE,
-    QUESTION,
-    Header,
-    open_answer,
-    reply_header,
-    seal_answer,
-    seal_question,
-)
-from tacit.federation.site_status import site_status
-from tacit.federation.vault import OutOfOrder, Vault
-from tacit.results.chain import Chain
-from tacit.results.files import read_arrays, write_arrays
+from taciturn.core.storage import read_arrays, write_arrays
+from taciturn.errors import InputError
+from taciturn.federation import messages as wire
+from taciturn.federation.coordinator import FINISHED
+from taciturn.federation.departures import KEPT_BACK, Departures
+from taciturn.federation.exchange import SealedExchange
+from taciturn.federation.final_model import FILE, signer
+from taciturn.federation.identity import Identity
+from taciturn.federation.link import BrokenLink, Frame, Kind, Link, pair
+from taciturn.federation.messages import Answer, Closed, CloseRequest, Invitation, Question, Ready, Refusal, Reply
+from taciturn.federation.release import ReleaseGate
+from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_answer, seal_question
+from taciturn.federation.status import site_status
+from taciturn.federation.vault import OutOfOrder, Vault
+from taciturn.privacy.hash_chain import HashChain
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -93,7 +85,7 @@ def parties(tmp_path: Path) -> Iterator[Parties]:
         found = Parties(federation, coordinator, made, {})
         for site, agent in agents.items():
             found.vaults[site] = Vault(
-                federation.file(site), agent, made[site], Release(agent.journal), found.said.append
+                federation.file(site), agent, made[site], ReleaseGate(agent.journal), found.said.append
             )
         yield found
 
@@ -154,7 +146,7 @@ def test_a_full_disk_makes_a_site_hang_up_and_not_refuse(parties: Parties, monke
     parties.invite()
     vault = parties.vaults["north"]
     with monkeypatch.context() as patch:
-        patch.setattr(Chain, "append", full)
+        patch.setattr(HashChain, "append", full)
         with pytest.raises(OutOfOrder, match="No space left"):
             vault.answer(parties.seal(question(parties.federation, 1)))
     assert vault.agent.journal.departures()[-1].fate == KEPT_BACK
@@ -203,7 +195,7 @@ def test_inside_and_outside_of_an_envelope_agree(parties: Parties) -> None:
 def test_the_model_is_kept_with_the_coordinators_signature(parties: Parties) -> None:
     parties.invite()
     parties.ask(question(parties.federation, 1))
-    close = Close(EXPERIMENT, 1, parties.federation.agreement.zero + 0.25)
+    close = CloseRequest(EXPERIMENT, 1, parties.federation.agreement.zero + 0.25)
     assert isinstance(parties.ask(close), Closed)
     folder, terms = parties.federation.folder("north"), parties.federation.terms.digest
     assert signer(folder, EXPERIMENT, terms) == parties.coordinator.public
@@ -240,7 +232,7 @@ def test_a_study_does_not_close_without_the_signature_on_the_disk(parties: Parti
     parties.ask(question(parties.federation, 1))
     blocked = parties.federation.folder("north").path / FILE
     blocked.mkdir()
-    close = Close(EXPERIMENT, 1, parties.federation.agreement.zero)
+    close = CloseRequest(EXPERIMENT, 1, parties.federation.agreement.zero)
     assert parties.vaults["north"].answer(parties.seal(close)) is None
     assert not site_status(parties.federation.file("north"))["studies"][0]["closed"]
     assert "cannot be kept" in parties.said[-1]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tacit.federation import conductor, engine, vault
-from tacit.federation.conductor import Conductor
-from tacit.federation.coordinator import STOPPED
-from tacit.federation.engine import hub_address
-from tacit.federation.kits import HUB
-from tacit.federation.site_status import site_status
+from taciturn.federation import conductor, engine, vault
+from taciturn.federation.conductor import Conductor
+from taciturn.federation.coordinator import STOPPED
+from taciturn.federation.engine import hub_address
+from taciturn.federation.kits import HUB
+from taciturn.federation.status import site_status
 from tests.federation.stations import (
     FALLS,
     HANGS,

@@ -12,8 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tacit.federation import wire
-from tacit.federation.messages import QUESTIONS, REPLIES, Answer, Close, Closed, Invitation, Ready, Refusal, Round
+from taciturn.federation import messages as wire
+from taciturn.federation.messages import (
+    QUESTIONS,
+    REPLIES,
+    Answer,
+    Closed,
+    CloseRequest,
+    Invitation,
+    Ready,
+    Refusal,
+    RoundRequest,
+)
 
 LIMIT = 1 << 20
 WORDS = st.text(max_size=60)
@@ -24,8 +34,8 @@ NUMBERS = st.sampled_from(["float32", "float64"]).flatmap(
 )
 ASKED = st.one_of(
     st.builds(Invitation, WORDS, WORDS, VERSIONS),
-    st.builds(Round, WORDS, COUNTS, st.dictionaries(WORDS, COUNTS, max_size=4), NUMBERS),
-    st.builds(Close, WORDS, COUNTS, NUMBERS),
+    st.builds(RoundRequest, WORDS, COUNTS, st.dictionaries(WORDS, COUNTS, max_size=4), NUMBERS),
+    st.builds(CloseRequest, WORDS, COUNTS, NUMBERS),
 )
 SAID = st.one_of(
     st.builds(Ready, WORDS, WORDS, WORDS, COUNTS),
@@ -42,8 +52,8 @@ ZERO = np.zeros((3, 1, 2))
 ANSWER = Answer("e", "north", 3, ZERO)
 EVERY: list[Any] = [
     Invitation("e", "t"),
-    Round("e", 3, {"north": 2}, ZERO),
-    Close("e", 3, ZERO),
+    RoundRequest("e", 3, {"north": 2}, ZERO),
+    CloseRequest("e", 3, ZERO),
     Ready("e", "north", "", 1),
     ANSWER,
     Refusal("e", "north", "no"),
@@ -179,7 +189,7 @@ def test_a_header_length_is_not_believed(size: int) -> None:
 
 
 def test_a_header_over_the_limit_is_refused_even_if_it_is_there() -> None:
-    header, body = parts(Round("e", 1, {f"{n:03}" * 10: n for n in range(2500)}, ZERO))
+    header, body = parts(RoundRequest("e", 1, {f"{n:03}" * 10: n for n in range(2500)}, ZERO))
     assert len(json.dumps(header)) > wire.HEADER_LIMIT
     assert decoded(raw(header, body)) is None
 
@@ -219,7 +229,7 @@ def test_values_out_of_their_range_are_refused(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("bases", [[], {"north": -1}, {"north": True}, {"north": 1.5}, {"north": None}, "north", 3])
 def test_bases_are_counts(bases: Any) -> None:
-    header, body = parts(Round("e", 3, {"north": 2}, ZERO))
+    header, body = parts(RoundRequest("e", 3, {"north": 2}, ZERO))
     assert decoded(raw(header | {"bases": bases}, body)) is None
 
 
@@ -236,7 +246,9 @@ class Bomb:
         raise AssertionError("nothing is ever executed to read a message")
 
 
-@pytest.mark.parametrize("data", [None, "TACIT", 3, bytearray(wire.encode(ANSWER)), memoryview(b"x"), [b"x"], ANSWER])
+@pytest.mark.parametrize(
+    "data", [None, "TACITURN", 3, bytearray(wire.encode(ANSWER)), memoryview(b"x"), [b"x"], ANSWER]
+)
 def test_what_is_not_bytes_is_refused(data: Any) -> None:
     assert decoded(data) is None
 
@@ -256,7 +268,7 @@ def test_a_message_of_the_other_direction_is_refused() -> None:
             read(wire.encode(message), LIMIT)
 
 
-@pytest.mark.parametrize("magic", [b"TACIT\x02", b"tacit\x01", b"\x00" * len(wire.MAGIC)])
+@pytest.mark.parametrize("magic", [b"TACITURN\x02", b"taciturn\x01", b"\x00" * len(wire.MAGIC)])
 def test_a_message_of_another_protocol_is_refused(magic: bytes) -> None:
     for message in EVERY:
         assert decoded(magic + wire.encode(message)[len(wire.MAGIC) :]) is None

@@ -5,9 +5,9 @@
 
 #include "rows.h"
 
-int tacit_pass(const Pass *pass, int level, int bytes);
-int64_t tacit_count(const void *x, int64_t rows, int64_t features, int bytes, int64_t *start);
-int tacit_pack(const void *x, int64_t rows, int64_t features, int bytes, uint16_t *index, uint8_t *code, void *table);
+int taciturn_pass(const Pass *pass, int level, int bytes);
+int64_t taciturn_count(const void *x, int64_t rows, int64_t features, int bytes, int64_t *start);
+int taciturn_pack(const void *x, int64_t rows, int64_t features, int bytes, uint16_t *index, uint8_t *code, void *table);
 
 static void *read_some(FILE *file, int64_t count) {
     double *values = malloc((size_t)(count ? count : 1) * sizeof *values);
@@ -34,12 +34,12 @@ int main(int argc, char **argv) {
     pass.longest = calloc((size_t)n[2], sizeof(double));
     if (n[5]) {
         int64_t *start = malloc((size_t)(n[0] + 1) * sizeof *start);
-        int64_t entries = tacit_count(x, n[0], n[1], sizeof(double), start);
+        int64_t entries = taciturn_count(x, n[0], n[1], sizeof(double), start);
         uint16_t *index = malloc((size_t)(entries + 4) * sizeof *index);
         uint8_t *code = malloc((size_t)(entries + 4));
-        if (tacit_pack(x, n[0], n[1], sizeof(double), index, code, table) < 0) return 3;
+        if (taciturn_pack(x, n[0], n[1], sizeof(double), index, code, table) < 0) return 3;
         pass.x = 0, pass.start = start, pass.index = index, pass.code = code, pass.value = table;
     }
-    if (tacit_pass(&pass, 1, sizeof(double))) return 4;
+    if (taciturn_pass(&pass, 1, sizeof(double))) return 4;
     return fwrite(pass.total, sizeof(double), (size_t)parameters, stdout) != (size_t)parameters;
 }

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.algorithms.releases.hardened import BELOW, on_grid
-from tacit.kernels.library import FOLDER
-from tacit.kernels.rows import LOSSES as NUMBERED
-from tacit.problems import LOSSES
-from tacit.problems.limits import ClipGradients
-from tacit.types import GRID, Array, Shard
+from taciturn.algorithms.noisy_gradient import BELOW, on_grid
+from taciturn.kernels.library import FOLDER
+from taciturn.kernels.row_pass import LOSSES as NUMBERED
+from taciturn.objectives import LOSSES
+from taciturn.objectives.clipping import GradientClipping
+from taciturn.types import GRID, Array, Shard
 from tests.kernels.test_exact import BITS, J, edges, tipping
 
 COMPILER, EMULATOR = (shutil.which(name) for name in ("aarch64-linux-gnu-gcc", "qemu-aarch64-static"))
@@ -62,7 +62,7 @@ def test_a_record_adds_its_own_term_and_changes_no_other(program: Path, loss: st
         after, alone = (whole_sum(program, each, loss, z, l2, False) for each in (both, one))
         np.testing.assert_array_equal(after - sparse, alone)
         assert (dense == np.rint(dense)).all()
-        clip = ClipGradients(GRID * l2, np.full(len(l2), np.inf))
+        clip = GradientClipping(GRID * l2, np.full(len(l2), np.inf))
         whole, step = on_grid(z)
         own = base.on_grid
         scored = (own.x @ whole.reshape(J, -1)).reshape(len(own.x), *z.shape[1:]) * (step / GRID)[:, None]

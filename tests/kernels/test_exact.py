@@ -10,16 +10,16 @@ import math
 import numpy as np
 import pytest
 
-from tacit.algorithms.releases.hardened import BELOW, HardenedRelease, on_grid
-from tacit.kernels.layout import Dense, Sparse
-from tacit.kernels.threads import threads
-from tacit.privacy.events import NON_PRIVATE
-from tacit.privacy.mechanisms.calibrated import Calibrated
-from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.problems import passes as passes_module
-from tacit.problems.limits import ClipGradients
-from tacit.problems.passes import COMPILED, Passes, scores
-from tacit.types import GRID, Array, Shard
+from taciturn.algorithms.noisy_gradient import BELOW, HardenedGradient, on_grid
+from taciturn.kernels.layout import Dense, Sparse
+from taciturn.kernels.threads import threads
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.objectives import passes as passes_module
+from taciturn.objectives.clipping import GradientClipping
+from taciturn.objectives.passes import COMPILED, Passes, scores
+from taciturn.privacy.events import NON_PRIVATE
+from taciturn.privacy.mechanisms import Calibrated
+from taciturn.types import GRID, Array, Shard
 from tests.random_problems import LEVELS, passes_with
 
 J, BITS, ULPS = 20, 20, 10
@@ -63,8 +63,8 @@ def test_the_record_that_changes_the_layout_changes_no_other_term(passes: Passes
     for seed in range(3):
         z = np.random.default_rng(seed).normal(size=(J, 1, classes)) * (0.0, 0.3, 3.0)[seed]
         l2 = edges(loss, z, base)
-        clip = ClipGradients(l2, np.full(len(l2), math.inf))
-        release = HardenedRelease(clip, Calibrated("gaussian", (NON_PRIVATE,) * len(l2)), 100)
+        clip = GradientClipping(l2, np.full(len(l2), math.inf))
+        release = HardenedGradient(clip, Calibrated("gaussian", (NON_PRIVATE,) * len(l2)), 100)
         problem = Problem(LOSSES[loss](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), 41, 2, passes)
         z = np.repeat(z, len(l2), axis=1)
         without, with_, alone = (release.sum(problem, z, each, BITS) for each in (base, both, one))
@@ -79,8 +79,8 @@ def test_neither_threads_nor_ranges_nor_order_change_a_term(
     rng, n = np.random.default_rng(0), 301
     x = rng.integers(0, GRID, (n, J)) / GRID * (rng.random((n, J)) < 0.35)
     shard = Shard(x, rng.random((n, 20)) if loss == "squared" else np.eye(20)[rng.integers(0, 20, n)])
-    release = HardenedRelease(
-        ClipGradients(np.ones(1), np.full(1, math.inf)), Calibrated("gaussian", (NON_PRIVATE,)), n
+    release = HardenedGradient(
+        GradientClipping(np.ones(1), np.full(1, math.inf)), Calibrated("gaussian", (NON_PRIVATE,)), n
     )
     problem = Problem(LOSSES[loss](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), n, 2, passes)
     z = rng.normal(size=(J, 1, 20))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numpy.random import Generator, Philox
 
-from tacit.kernels import library
-from tacit.kernels import noise as noise_module
-from tacit.kernels.noise import KINDS, fill
+from taciturn.kernels import library
+from taciturn.kernels import library as noise_module
+from taciturn.kernels.library import KINDS, fill
 from tests.random_problems import LEVELS
 
-pytestmark = pytest.mark.skipif(library.library() is None, reason="Tacit was installed without a C compiler")
+pytestmark = pytest.mark.skipif(library.library() is None, reason="Taciturn was installed without a C compiler")
 
 KEYS = [(1, 2, (0, 0, 0, 1)), (2**62, 7, (0, 2**64 - 1, 9, 20_000)), (5, 0, (2**64 - 3, 2**64 - 1, 0, 0))]
 

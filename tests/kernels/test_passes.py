@@ -11,18 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.algorithms.releases.hardened import WholeResiduals
-from tacit.kernels import layout, library, rows
-from tacit.kernels.layout import Dense, Sparse, lay_out
-from tacit.kernels.threads import threads
-from tacit.problems import LOSSES
-from tacit.problems import passes as passes_module
-from tacit.problems.limits import NO_LIMIT, BoundRecords, ClipGradients, Limit
-from tacit.problems.passes import COMPILED, PLAIN
-from tacit.types import Array, Shard
+from taciturn.algorithms.noisy_gradient import WholeResiduals
+from taciturn.kernels import layout, library
+from taciturn.kernels import row_pass as rows
+from taciturn.kernels.layout import Dense, Sparse, lay_out
+from taciturn.kernels.threads import threads
+from taciturn.objectives import LOSSES
+from taciturn.objectives import passes as passes_module
+from taciturn.objectives.clipping import NO_CLIPPING, Clipping, GradientClipping, RecordScaling
+from taciturn.objectives.passes import COMPILED, PLAIN
+from taciturn.types import Array, Shard
 from tests.random_problems import LEVELS
 
-pytestmark = pytest.mark.skipif(library.library() is None, reason="Tacit was installed without a C compiler")
+pytestmark = pytest.mark.skipif(library.library() is None, reason="Taciturn was installed without a C compiler")
 
 PRECISIONS = {"float32": 3e-5, "float64": 1e-13}
 LIMITS = ("none", "l2", "l2 and l1", "records", "whole")
@@ -36,17 +37,17 @@ def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     yield request.param
 
 
-def limit(kind: str, runs: int, dtype: str) -> Limit:
+def limit(kind: str, runs: int, dtype: str) -> Clipping:
     l2, l1 = np.linspace(0.2, 2.0, runs, dtype=dtype), np.full(runs, math.inf, dtype)
     if kind == "l2":
-        return ClipGradients(l2, l1)
+        return GradientClipping(l2, l1)
     if kind == "l2 and l1":
-        return ClipGradients(l2, np.where(np.arange(runs) == 0, 0.3, math.inf).astype(dtype))
+        return GradientClipping(l2, np.where(np.arange(runs) == 0, 0.3, math.inf).astype(dtype))
     if kind == "records":
-        return BoundRecords(0.7)
+        return RecordScaling(0.7)
     if kind == "whole":
-        return WholeResiduals(ClipGradients(l2, l1), np.full(runs, 0.5, dtype), 64.0)
-    return NO_LIMIT
+        return WholeResiduals(GradientClipping(l2, l1), np.full(runs, 0.5, dtype), 64.0)
+    return NO_CLIPPING
 
 
 def records(rng: np.random.Generator, n: int, J: int, K: int, density: float, dtype: str) -> Shard:
@@ -100,7 +101,7 @@ def test_it_agrees_for_any_shape(
 ) -> None:
     rng, of = np.random.default_rng(seed), LOSSES[loss]()
     shard, z = records(rng, n, J, K, density, "float64"), size * rng.normal(size=(J, R, K))
-    expected, found = PLAIN.sums(of, z, shard, NO_LIMIT), COMPILED.sums(of, z, shard, NO_LIMIT)
+    expected, found = PLAIN.sums(of, z, shard, NO_CLIPPING), COMPILED.sums(of, z, shard, NO_CLIPPING)
     scale = 1e-10 * n * (1.0 + size)  # scores of 1e4 lose four digits to rounding before the exponential
     np.testing.assert_allclose(found.total, expected.total, atol=scale)
     np.testing.assert_allclose(found.longest, expected.longest, atol=scale * J)
@@ -112,7 +113,7 @@ def test_exponentials_are_right_to_the_last_digits(instructions: int, dtype: str
     s = np.concatenate([np.linspace(0.0, 2.0, 301), np.linspace(2.0, 80.0, 200)]).astype(dtype)
     z = np.stack([np.zeros_like(s), -s], axis=1)[None]  # [1, R, 2]
     shard = Shard(np.ones((1, 1), dtype), np.array([[1.0, 0.0]], dtype))
-    found = COMPILED.sums(LOSSES["softmax"](), z, shard, NO_LIMIT).total[0, :, 1].astype(np.float64)
+    found = COMPILED.sums(LOSSES["softmax"](), z, shard, NO_CLIPPING).total[0, :, 1].astype(np.float64)
     np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(s.astype(np.float64))), rtol=5.0 * float(np.finfo(dtype).eps))
 
 
@@ -122,7 +123,7 @@ def test_threads_change_no_bit() -> None:
     loss, found = LOSSES["softmax"](), []
     for count in (1, 2, 3, 7):
         with threads(count):
-            found.append(COMPILED.sums(loss, z, shard, NO_LIMIT).total)
+            found.append(COMPILED.sums(loss, z, shard, NO_CLIPPING).total)
     assert all(np.array_equal(one, found[0]) for one in found)
 
 
@@ -132,15 +133,15 @@ def test_runs_do_not_know_of_each_other() -> None:
     loss, bound = LOSSES["softmax"](), limit("l2 and l1", 7, "float64")
     beside = COMPILED.sums(loss, z, shard, bound)
     for r in range(7):
-        assert isinstance(bound, ClipGradients)
-        alone = COMPILED.sums(loss, z[:, r : r + 1], shard, ClipGradients(bound.l2[r : r + 1], bound.l1[r : r + 1]))
+        assert isinstance(bound, GradientClipping)
+        alone = COMPILED.sums(loss, z[:, r : r + 1], shard, GradientClipping(bound.l2[r : r + 1], bound.l1[r : r + 1]))
         np.testing.assert_allclose(alone.total[:, 0], beside.total[:, r], rtol=1e-13, atol=1e-15)
 
 
 def test_one_bound_may_stand_for_all_runs() -> None:
     rng = np.random.default_rng(2)
     shard, z = records(rng, 20, 4, 3, 1.0, "float64"), rng.normal(size=(4, 50, 3))
-    one = ClipGradients(np.array([0.3]), np.array([0.4]))
+    one = GradientClipping(np.array([0.3]), np.array([0.4]))
     loss = LOSSES["softmax"]()
     close(COMPILED.sums(loss, z, shard, one).total, PLAIN.sums(loss, z, shard, one).total, 1e-13)
 
@@ -151,14 +152,14 @@ def test_parameters_of_another_shape_are_refused(shape: tuple[int, ...], density
     """C would read beyond the end."""
     shard = records(np.random.default_rng(5), 20, 4, 3, density, "float64")
     with pytest.raises(ValueError, match=r"w is \("):
-        COMPILED.sums(LOSSES["softmax"](), np.zeros(shape), shard, NO_LIMIT)
+        COMPILED.sums(LOSSES["softmax"](), np.zeros(shape), shard, NO_CLIPPING)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_stays_so(bad: float) -> None:
     rng = np.random.default_rng(3)
     shard, z = records(rng, 20, 4, 3, 1.0, "float64"), np.full((4, 1, 3), bad)
-    assert not np.isfinite(COMPILED.sums(LOSSES["softmax"](), z, shard, NO_LIMIT).total).any()
+    assert not np.isfinite(COMPILED.sums(LOSSES["softmax"](), z, shard, NO_CLIPPING).total).any()
 
 
 def test_a_loss_nobody_compiled_is_worked_at_plainly() -> None:
@@ -169,7 +170,7 @@ def test_a_loss_nobody_compiled_is_worked_at_plainly() -> None:
     rng = np.random.default_rng(4)
     shard, z = records(rng, 20, 4, 3, 1.0, "float64"), rng.normal(size=(4, 1, 3))
     np.testing.assert_array_equal(
-        COMPILED.sums(Other(), z, shard, NO_LIMIT).total, PLAIN.sums(Other(), z, shard, NO_LIMIT).total
+        COMPILED.sums(Other(), z, shard, NO_CLIPPING).total, PLAIN.sums(Other(), z, shard, NO_CLIPPING).total
     )
 
 
@@ -201,8 +202,8 @@ def test_dense_or_very_wide_records_stay_as_they_are(shape: tuple[int, int], sha
 
 def test_it_is_what_a_run_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless numpy is asked for, the compiled pass makes every gradient of a study."""
-    from tacit.settings import resolve
-    from tacit.study.begin import prepare
+    from taciturn.settings import resolve
+    from taciturn.training.setup import prepare
 
     def refuse(*given: Any, **named: Any) -> None:
         raise ZeroDivisionError

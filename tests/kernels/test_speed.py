@@ -17,13 +17,13 @@ import pytest
 from numpy.random import Generator, Philox
 from threadpoolctl import threadpool_limits
 
-from tacit.kernels import library
-from tacit.kernels.noise import fill
-from tacit.kernels.threads import threads
-from tacit.problems import LOSSES
-from tacit.problems.limits import NO_LIMIT
-from tacit.problems.passes import COMPILED
-from tacit.types import Shard
+from taciturn.kernels import library
+from taciturn.kernels.library import fill
+from taciturn.kernels.threads import threads
+from taciturn.objectives import LOSSES
+from taciturn.objectives.clipping import NO_CLIPPING
+from taciturn.objectives.passes import COMPILED
+from taciturn.types import Shard
 
 COMMITTED = Path(__file__).with_name("speed.json")
 TOLERANCE = 1.5  # how many times its committed ratio a function may cost before the test fails
@@ -41,7 +41,7 @@ def a_pass(density: float, runs: int) -> Pair:
     z = rng.normal(size=(FEATURES, runs, CLASSES)).astype(np.float32)
     w, r = z.reshape(FEATURES, -1), rng.normal(size=(RECORDS, runs * CLASSES)).astype(np.float32)
     loss = LOSSES["softmax"]()
-    return lambda: COMPILED.sums(loss, z, shard, NO_LIMIT), lambda: (x @ w, x.T @ r)
+    return lambda: COMPILED.sums(loss, z, shard, NO_CLIPPING), lambda: (x @ w, x.T @ r)
 
 
 def noise(kind: str) -> Pair:

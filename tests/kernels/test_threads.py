@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from tacit.kernels.threads import cores, side_by_side, threads
+from taciturn.kernels.threads import cores, side_by_side, threads
 
 
 def test_results_come_in_order() -> None:

@@ -13,14 +13,13 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import InputError
-from tacit.privacy.accountants.pld import pld, pld_epsilon
-from tacit.privacy.accountants.pure import pure
-from tacit.privacy.accountants.zcdp import zcdp, zcdp_budget, zcdp_epsilon
-from tacit.privacy.accounting import EXPLAINED, tightest
-from tacit.privacy.calibration import affordable_rounds, calibrate
-from tacit.privacy.events import NON_PRIVATE, Discrete, Event, Hidden, Noise, Nominal, Objective, Sampled, event_of
-from tacit.privacy.ledger import spent
+from taciturn.errors import InputError
+from taciturn.privacy.accountants import EXPLAINED, pure, tightest
+from taciturn.privacy.accountants.pld import pld, pld_epsilon
+from taciturn.privacy.accountants.zcdp import zcdp, zcdp_budget, zcdp_epsilon
+from taciturn.privacy.calibration import affordable_rounds, calibrate
+from taciturn.privacy.events import NON_PRIVATE, Discrete, Event, Hidden, Noise, Nominal, Objective, Sampled, event_of
+from taciturn.privacy.ledger import spent
 
 DELTA = 1e-6
 TOTALS = (0.5, 1.0, 3.0, 8.0)
@@ -184,7 +183,7 @@ def test_an_event_survives_the_ledger(event: Event) -> None:
     import dataclasses
     import json
 
-    from tacit.results.files import to_json
+    from taciturn.core.storage import to_json
 
     assert event_of(json.loads(to_json(dataclasses.asdict(event)))) == event
     with pytest.raises(InputError, match="not complete"):
@@ -192,6 +191,6 @@ def test_an_event_survives_the_ledger(event: Event) -> None:
 
 
 def test_every_accountant_is_explained() -> None:
-    from tacit.privacy.accountants import ACCOUNTANTS
+    from taciturn.privacy.accountants import ACCOUNTANTS
 
     assert set(ACCOUNTANTS) | {"none"} == set(EXPLAINED)

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import mapped
-from tacit.algorithms import ALGORITHMS, Agent, Recipe
-from tacit.algorithms.releases.hardened import EXACT, HardenedRelease, on_grid
-from tacit.algorithms.schedules import Constant
-from tacit.arrays import to_numpy
-from tacit.kernels.layout import Sparse
-from tacit.privacy.events import NON_PRIVATE, Noise
-from tacit.privacy.mechanisms.calibrated import Calibrated
-from tacit.privacy.noise import SeededNoise
-from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.problems.limits import LARGEST_PARAMETER, BoundRecords, ClipGradients, Limit, admissible
-from tacit.problems.passes import COMPILED, PLAIN, Passes
-from tacit.types import GRID, Array, Shard
+from taciturn.algorithms import ALGORITHMS, Agent, AlgorithmConfig
+from taciturn.algorithms.noisy_gradient import EXACT, HardenedGradient, on_grid
+from taciturn.algorithms.schedules import Constant
+from taciturn.core import arrays as mapped
+from taciturn.core.arrays import to_numpy
+from taciturn.kernels.layout import Sparse
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.objectives.clipping import LARGEST_PARAMETER, Clipping, GradientClipping, RecordScaling, admissible
+from taciturn.objectives.passes import COMPILED, PLAIN, Passes
+from taciturn.privacy.events import NON_PRIVATE, Noise
+from taciturn.privacy.mechanisms import Calibrated
+from taciturn.privacy.noise import SeededNoise
+from taciturn.types import GRID, Array, Shard
 from tests.random_problems import LEVELS, passes_with
 
 J, K, RECORDS = 12, 3, 14
@@ -89,9 +89,9 @@ def problem(loss: str, passes: Passes = COMPILED) -> Problem:
     return Problem(LOSSES[loss](), REGULARISERS["l2"](), 0.01, SETS["all"](1.0), RECORDS + 1, 2, passes)
 
 
-def release(runs: int, l1: float = math.inf, noise: Any = NON_PRIVATE, dtype: Any = np.float64) -> HardenedRelease:
-    limit = ClipGradients(np.full(runs, 0.7, dtype), np.full(runs, l1, dtype))
-    return HardenedRelease(limit, Calibrated("gaussian", (noise,) * runs), 100)
+def release(runs: int, l1: float = math.inf, noise: Any = NON_PRIVATE, dtype: Any = np.float64) -> HardenedGradient:
+    limit = GradientClipping(np.full(runs, 0.7, dtype), np.full(runs, l1, dtype))
+    return HardenedGradient(limit, Calibrated("gaussian", (noise,) * runs), 100)
 
 
 @pytest.fixture(params=["numpy", *LEVELS])
@@ -179,13 +179,17 @@ def test_one_record_adds_its_own_whole_term_within_its_bound(
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     "limit",
-    [ClipGradients(np.array([0.7]), np.array([0.9])), BoundRecords(0.7), ClipGradients(*np.array([[0.7], [9.0]]))],
+    [
+        GradientClipping(np.array([0.7]), np.array([0.9])),
+        RecordScaling(0.7),
+        GradientClipping(*np.array([[0.7], [9.0]])),
+    ],
 )
-def test_a_limited_sum_is_finite_and_bounded(passes: Passes, limit: Limit, dtype: Any, density: float) -> None:
+def test_a_limited_sum_is_finite_and_bounded(passes: Passes, limit: Clipping, dtype: Any, density: float) -> None:
     rng = np.random.default_rng(3)
-    bounded = isinstance(limit, BoundRecords)
-    if isinstance(limit, ClipGradients):
-        limit = ClipGradients(np.full(RUNS, limit.l2, dtype), np.full(RUNS, limit.l1, dtype))
+    bounded = isinstance(limit, RecordScaling)
+    if isinstance(limit, GradientClipping):
+        limit = GradientClipping(np.full(RUNS, limit.l2, dtype), np.full(RUNS, limit.l1, dtype))
     for loss in ("softmax", "hinge") if bounded else sorted(LOSSES):
         shard, z = records(rng, RECORDS, density, loss, dtype), patterns(rng, (J, RUNS, K), dtype)
         with np.errstate(all="ignore"):
@@ -204,7 +208,7 @@ def test_so_it_is_on_torch() -> None:
             shard, z = records(rng, RECORDS, 0.9, loss, dtype), patterns(rng, (J, RUNS, K), dtype)
             there = Shard(torch.from_numpy(shard.x), torch.from_numpy(shard.y))
             for l1 in (math.inf, 0.9):
-                limit = ClipGradients(*(torch.full((RUNS,), bound, dtype=there.x.dtype) for bound in (0.7, l1)))
+                limit = GradientClipping(*(torch.full((RUNS,), bound, dtype=there.x.dtype) for bound in (0.7, l1)))
                 total = to_numpy(PLAIN.sums(LOSSES[loss](), torch.from_numpy(z), there, limit).total)
                 assert np.isfinite(total).all()
                 assert (lengths(total)[0] <= RECORDS * 0.7 * (1 + 1e-5)).all()
@@ -221,7 +225,7 @@ def steps(name: str, dtype: Any, updates: int, w: Array, agent: Agent, shards: l
     runs = w.shape[1]
     event = Noise("discrete-gaussian", 0.01, math.inf, 0.7 / (RECORDS + 1))
     epsilon = np.ones(runs, dtype)
-    recipe = Recipe(
+    recipe = AlgorithmConfig(
         problem("softmax"), epsilon, Constant(RHO, epsilon), Constant(ETA, epsilon),
         release(runs, math.inf, event, dtype), local_updates=updates,
     )  # fmt: skip
@@ -270,7 +274,9 @@ def test_no_story_of_admissible_w_drives_the_state_out_of_range(name: str, dtype
     epsilon = np.ones(runs, dtype)
     event = Noise("discrete-gaussian", 0.01, math.inf, 0.7 / (RECORDS + 1))
     hard = release(runs, math.inf, event, dtype)
-    recipe = Recipe(problem("softmax"), epsilon, Constant(RHO, epsilon), Constant(ETA, epsilon), hard, local_updates=3)
+    recipe = AlgorithmConfig(
+        problem("softmax"), epsilon, Constant(RHO, epsilon), Constant(ETA, epsilon), hard, local_updates=3
+    )
     algorithm, shard = ALGORITHMS[name].build(recipe), records(rng, RECORDS, 0.15, "softmax", dtype)
     one = canary(rng, "softmax", dtype)
     agent = Agent(np.zeros((J, runs, K), dtype), np.zeros((J, runs, K), dtype))

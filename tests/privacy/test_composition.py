@@ -17,23 +17,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from tacit.errors import InputError
-from tacit.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, pure_mu
-from tacit.privacy.accountants.zcdp import ORDERS, zcdp_epsilon
-from tacit.privacy.accounting import tightest
-from tacit.privacy.calibration import calibrate
-from tacit.privacy.composition import FREE, ROOMS, Cost, Filter, composed_epsilon, cost_of, largest, together
-from tacit.privacy.events import NON_PRIVATE, Discrete, Event, Hidden, Noise, Objective, Sampled
-from tacit.results.account import Account
-from tacit.results.files import to_json
-from tacit.settings import resolve
-from tacit.study.certified import outline
+from taciturn.core.storage import to_json
+from taciturn.errors import InputError
+from taciturn.planning.plan import plan_study
+from taciturn.privacy.accountants import tightest
+from taciturn.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, pure_mu
+from taciturn.privacy.accountants.zcdp import ORDERS, zcdp_epsilon
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.calibration import calibrate
+from taciturn.privacy.composition import FREE, ROOMS, Filter, StudyCost, composed_epsilon, cost_of, largest, together
+from taciturn.privacy.events import NON_PRIVATE, Discrete, Event, Hidden, Noise, Objective, Sampled
+from taciturn.settings import resolve
 
 DELTA = 1e-6
 EPSILONS = (0.5, 1.0, 3.0, 8.0)
 
 
-def hardened(epsilon: float, unit: float = 1e8, delta: float = DELTA) -> Cost:
+def hardened(epsilon: float, unit: float = 1e8, delta: float = DELTA) -> StudyCost:
     """A study of 300 hardened releases of 8,000 numbers with this total-epsilon."""
 
     def events(scale: float) -> dict[Event, int]:
@@ -42,7 +42,7 @@ def hardened(epsilon: float, unit: float = 1e8, delta: float = DELTA) -> Cost:
     return cost_of(events(calibrate(events, epsilon, delta)))
 
 
-def begun(total: float, *studies: Cost) -> tuple[Filter, Cost]:
+def begun(total: float, *studies: StudyCost) -> tuple[Filter, StudyCost]:
     """A ledger with these studies, each of which fits."""
     rule, used = Filter.begin(total, DELTA, studies[0]), FREE
     for study in studies:
@@ -96,8 +96,8 @@ def test_slack_has_a_limit_of_its_own_that_the_first_study_fixes() -> None:
     assert rule.room == study.slack + Slack(ROOMS[0] * 2.0, ROOMS[0] * 2.0, ROOMS[0] * DELTA)
     for name in ("above", "below", "outside"):
         most = getattr(rule.room, name)
-        assert rule.allows(together([used, Cost(**{name: 0.9 * most})]))
-        assert not rule.allows(together([used, Cost(**{name: 1.1 * most})]))
+        assert rule.allows(together([used, StudyCost(**{name: 0.9 * most})]))
+        assert not rule.allows(together([used, StudyCost(**{name: 1.1 * most})]))
     coarse = hardened(0.5, 100.0)  # integers so few that zCDP is the better bound
     assert Filter.begin(2.0, DELTA, coarse).accountant == "zcdp"
 
@@ -106,7 +106,7 @@ def test_slack_has_a_limit_of_its_own_that_the_first_study_fixes() -> None:
 def test_a_study_of_all_of_a_budget_that_ended_early_leaves_room_for_another_kind(epsilon: float) -> None:
     study = hardened(epsilon)
     rule, _ = begun(epsilon, study)
-    half = Cost(*(0.5 * part for part in asdict(study).values()))
+    half = StudyCost(*(0.5 * part for part in asdict(study).values()))
     scale = math.sqrt(300.0 / (0.4 * study.gdp))
     wider = cost_of({Discrete(scale, 1.0, 1e8 * scale, 125_984): 300})  # which has sixteen times the slack
     assert wider.below > study.below
@@ -118,9 +118,9 @@ def test_the_limit_holds_where_all_of_the_slack_is_used(first: float) -> None:
     """What the filter lets through is within the budget even if all the room for slack were taken."""
     rule = Filter.begin(first, DELTA, hardened(first / 2.0))
     most = gdp_budget(first, rule.room, DELTA)
-    assert rule.allows(Cost(most, most, *asdict(rule.room).values()))
+    assert rule.allows(StudyCost(most, most, *asdict(rule.room).values()))
     assert gdp_epsilon(most, rule.room, DELTA) <= first
-    assert not rule.allows(Cost(most * (1.0 + 1e-9), most))
+    assert not rule.allows(StudyCost(most * (1.0 + 1e-9), most))
 
 
 @given(st.floats(1e-6, 300.0))
@@ -148,10 +148,10 @@ def test_costs_of_events() -> None:
 
 
 def test_sums_and_largest_go_field_by_field() -> None:
-    one, other = Cost(1.0, 2.0, 3.0, 4.0, 0.5), Cost(2.0, 1.0, 1.0, 9.0, 0.1)
-    assert together([one, other]) == Cost(3.0, 3.0, 4.0, 13.0, 0.6)
-    assert largest([one, other]) == Cost(2.0, 2.0, 3.0, 9.0, 0.5)
-    assert Cost.read(json.loads(to_json(asdict(Cost(math.inf, 0.1))))) == Cost(math.inf, 0.1)
+    one, other = StudyCost(1.0, 2.0, 3.0, 4.0, 0.5), StudyCost(2.0, 1.0, 1.0, 9.0, 0.1)
+    assert together([one, other]) == StudyCost(3.0, 3.0, 4.0, 13.0, 0.6)
+    assert largest([one, other]) == StudyCost(2.0, 2.0, 3.0, 9.0, 0.5)
+    assert StudyCost.read(json.loads(to_json(asdict(StudyCost(math.inf, 0.1))))) == StudyCost(math.inf, 0.1)
 
 
 def test_a_mixture_is_bounded_by_the_tightest_that_knows_it() -> None:
@@ -178,7 +178,7 @@ def test_what_is_not_a_number_fits_nowhere(part: str, tmp_path: Path) -> None:
     if part != "zcdp":  # which a filter of Gaussian DP does not look at
         assert not Filter.begin(1.0, DELTA, study).allows(bad)
     with pytest.raises(InputError, match="holds finite costs only"):
-        Account.create(tmp_path / "l", "records", 1.0, DELTA).reserve("study", bad)
+        BudgetLedger.create(tmp_path / "l", "records", 1.0, DELTA).reserve("study", bad)
     assert cost_of({Discrete(1.0, 1.0, 0.1, 5): 0}) == FREE
 
 
@@ -186,7 +186,7 @@ def test_a_record_that_moves_to_another_agent_has_the_slack_of_two() -> None:
     """With replace-one: of what is charged, mu^2 covers two agents' sums, each moved by half, and the slack both."""
     table = {"data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600}
     one, two = (
-        outline(resolve({**table, "agents": 3, "adjacency": adjacency, "rounds": 5})).parts[0].plans[0].event
+        plan_study(resolve({**table, "agents": 3, "adjacency": adjacency, "rounds": 5})).parts[0].plans[0].event
         for adjacency in ("add-remove", "replace-one")
     )
     assert isinstance(one, Discrete) and isinstance(two, Discrete)

@@ -14,10 +14,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.errors import InputError
-from tacit.privacy import discrete
-from tacit.privacy.discrete import discrete_gaussian, discrete_laplace
-from tacit.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
+from taciturn.errors import InputError
+from taciturn.privacy import discrete
+from taciturn.privacy.discrete import Entropy, SeededEntropy, SystemEntropy, discrete_gaussian, discrete_laplace
 
 Sampler = Callable[[float, int, Entropy], NDArray[np.int64]]
 Floats = NDArray[np.float64]

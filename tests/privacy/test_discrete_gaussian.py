@@ -13,12 +13,12 @@ import pytest
 from dp_accounting.gaussian_mechanism import get_epsilon_gaussian, get_sigma_gaussian
 from scipy.stats import norm
 
-from tacit.algorithms.charges import Whole
-from tacit.privacy.accountants.gdp import REACH, Slack, gdp, slack_of
-from tacit.privacy.accountants.zcdp import zcdp
-from tacit.privacy.accounting import tightest
-from tacit.privacy.calibration import calibrate
-from tacit.privacy.events import Discrete, Event
+from taciturn.algorithms.privacy_costs import RunTotal
+from taciturn.privacy.accountants import tightest
+from taciturn.privacy.accountants.gdp import REACH, Slack, gdp, slack_of
+from taciturn.privacy.accountants.zcdp import zcdp
+from taciturn.privacy.calibration import calibrate
+from taciturn.privacy.events import Discrete, Event
 
 DIGITS = 160
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798")
@@ -195,7 +195,7 @@ def test_a_delta_below_what_is_left_outside_needs_zcdp() -> None:
 def test_noise_is_that_of_the_closed_form(epsilon: float, coordinates: int, delta: float) -> None:
     """At most 1.0001 of it, with the integers that a hardened run of 60,000 records would take."""
     clip, records = 0.075, 60_000
-    whole = Whole(records, records, clip, coordinates)
+    whole = RunTotal(records, records, clip, coordinates)
     l2 = clip / records
 
     def events(multiplier: float) -> Counter[Event]:

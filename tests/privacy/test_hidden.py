@@ -9,20 +9,19 @@ import numpy as np
 import pytest
 from scipy.optimize import NonlinearConstraint, minimize
 
-from tacit.algorithms.contraction import check_eta, largest_eta
-from tacit.algorithms.hidden import LastIterate
-from tacit.algorithms.releases.certified import CertifiedRelease
-from tacit.algorithms.schedules import Constant
-from tacit.algorithms.steps import linearised_step
-from tacit.errors import InputError
-from tacit.privacy.accounting import tightest
-from tacit.privacy.events import NON_PRIVATE, Hidden, Noise
-from tacit.privacy.hidden import contraction, hidden_factor
-from tacit.privacy.mechanisms.calibrated import Calibrated
-from tacit.privacy.noise import SeededNoise
-from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.problems.limits import BoundRecords
-from tacit.types import Array
+from taciturn.algorithms.hidden_updates import LastIterate, check_eta, largest_eta
+from taciturn.algorithms.noisy_gradient import CertifiedGradient
+from taciturn.algorithms.schedules import Constant
+from taciturn.algorithms.steps import linearised_step
+from taciturn.errors import InputError
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.objectives.clipping import RecordScaling
+from taciturn.privacy.accountants import tightest
+from taciturn.privacy.events import NON_PRIVATE, Hidden, Noise
+from taciturn.privacy.mechanisms import Calibrated
+from taciturn.privacy.noise import SeededNoise
+from taciturn.privacy.sensitivity import contraction, hidden_factor
+from taciturn.types import Array
 from tests.random_problems import problem, shards
 
 
@@ -89,7 +88,7 @@ def test_bounded_records_contract() -> None:
         w = rng.normal(size=a.shape)
         r, e = np.array([[rho]]), np.array([[eta]])
         steps = [
-            linearised_step(of.feasible, r, e, w, w, z, of.gradient(z, parts[0], BoundRecords(bound)).value)
+            linearised_step(of.feasible, r, e, w, w, z, of.gradient(z, parts[0], RecordScaling(bound)).value)
             for z in (a, b)
         ]
         before, after = np.linalg.norm(a - b), np.linalg.norm(steps[0] - steps[1])
@@ -121,12 +120,12 @@ def test_a_clipped_gradient_can_expand() -> None:
 def test_the_step_sends_its_last_iterate_and_names_its_event() -> None:
     parts = shards(0)
     of, budget = problem(parts), np.array([1.0, math.inf])
-    release = CertifiedRelease(
-        BoundRecords(1.0), Calibrated("gaussian", (Noise("gaussian", 0.3, math.inf, 0.1), NON_PRIVATE))
+    release = CertifiedGradient(
+        RecordScaling(1.0), Calibrated("gaussian", (Noise("gaussian", 0.3, math.inf, 0.1), NON_PRIVATE))
     )
     method = LastIterate(of, Constant(0.5, budget), Constant(2.0, budget), release, 4)
     zero = np.zeros((4, 2, 3))
-    from tacit.algorithms.base import Agent
+    from taciturn.algorithms.base import Agent
 
     step = method.agent_step(1, zero, Agent(zero, zero), parts[0], SeededNoise((1, 2), 0, 1))
     np.testing.assert_array_equal(step.upload.z, step.agent.z)

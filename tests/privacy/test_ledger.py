@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tacit.privacy.events import NON_PRIVATE, BatchEvent, Nominal
-from tacit.privacy.ledger import entries, nominal_sums
-from tacit.privacy.statement import statement
+from taciturn.privacy.events import NON_PRIVATE, BatchEvent, Nominal
+from taciturn.privacy.ledger import entries, nominal_sums
+from taciturn.reporting.statements import statement
 
 LAPLACE = Nominal("laplace-data-dependent", 0.5)
 

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.errors import InputError
-from tacit.privacy.entropy import SeededEntropy
-from tacit.privacy.events import Nominal
-from tacit.privacy.mechanisms.gaussian_classic import GaussianClassic
-from tacit.privacy.mechanisms.laplace_data_dependent import LaplaceDataDependent
-from tacit.privacy.noise import SYSTEM_NOISE, HardenedNoise, NoiseSource, SeededNoise
-from tacit.problems import LOSSES
+from taciturn.errors import InputError
+from taciturn.objectives import LOSSES
+from taciturn.privacy.discrete import SeededEntropy
+from taciturn.privacy.events import Nominal
+from taciturn.privacy.mechanisms import GaussianClassic, LaplaceDataDependent
+from taciturn.privacy.noise import SYSTEM_NOISE, HardenedNoise, NoiseSource, SeededNoise
 from tests.random_problems import K, problem, shards
 
 LIKE = np.zeros((200, 2, 50))

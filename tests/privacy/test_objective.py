@@ -10,16 +10,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
-from tacit.errors import InputError
-from tacit.privacy.accountants import Counts
-from tacit.privacy.accountants.gdp import gdp
-from tacit.privacy.accountants.pure import pure
-from tacit.privacy.accountants.rdp import rdp
-from tacit.privacy.accountants.zcdp import zcdp_sum
-from tacit.privacy.accounting import tightest
-from tacit.privacy.calibration import calibrate
-from tacit.privacy.events import Noise, Objective
-from tacit.privacy.objective import gaussian_delta, log_chi_mgf, renyi
+from taciturn.errors import InputError
+from taciturn.privacy.accountants import Counts, pure, tightest
+from taciturn.privacy.accountants.gdp import gdp
+from taciturn.privacy.accountants.rdp import rdp
+from taciturn.privacy.accountants.zcdp import zcdp_sum
+from taciturn.privacy.calibration import calibrate
+from taciturn.privacy.events import Noise, Objective
+from taciturn.privacy.objective_perturbation import gaussian_delta, log_chi_mgf, renyi
 
 Floats = NDArray[np.float64]
 DELTA = 1e-6

@@ -14,15 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from tacit.privacy.accountants import Counts
-from tacit.privacy.accountants.gdp import gdp
-from tacit.privacy.accountants.pld import pld
-from tacit.privacy.accountants.pure import pure
-from tacit.privacy.accountants.rdp import WHOLE_ORDERS, rdp, sampled_renyi
-from tacit.privacy.accountants.zcdp import zcdp_sum
-from tacit.privacy.accounting import tightest
-from tacit.privacy.calibration import calibrate
-from tacit.privacy.events import Event, Hidden, Noise, Objective, Sampled
+from taciturn.privacy.accountants import Counts, pure, tightest
+from taciturn.privacy.accountants.gdp import gdp
+from taciturn.privacy.accountants.pld import pld
+from taciturn.privacy.accountants.rdp import WHOLE_ORDERS, rdp, sampled_renyi
+from taciturn.privacy.accountants.zcdp import zcdp_sum
+from taciturn.privacy.calibration import calibrate
+from taciturn.privacy.events import Event, Hidden, Noise, Objective, Sampled
 
 DELTA = 1e-6
 STEPS = [(0.01, 1.2, 1000), (0.1, 8.0, 300), (0.3, 2.0, 5), (1e-4, 0.6, 10_000)]  # rate, noise multiplier, releases

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.algorithms.releases.hardened import BELOW, HardenedRelease
-from tacit.errors import InputError
-from tacit.kernels import layout
-from tacit.kernels.layout import Dense, Sparse
-from tacit.kernels.library import library
-from tacit.privacy.events import NON_PRIVATE
-from tacit.privacy.mechanisms.calibrated import Calibrated
-from tacit.privacy.sensitivity import ADJACENCIES, sensitivity
-from tacit.problems import LOSSES, REGULARISERS, SETS, Problem
-from tacit.problems.limits import BoundRecords, ClipGradients, Limit, rounding_slack
-from tacit.problems.passes import COMPILED, PLAIN, Passes
-from tacit.types import GRID, Shard
+from taciturn.algorithms.noisy_gradient import BELOW, HardenedGradient
+from taciturn.errors import InputError
+from taciturn.kernels import layout
+from taciturn.kernels.layout import Dense, Sparse
+from taciturn.kernels.library import library
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.objectives.clipping import Clipping, GradientClipping, RecordScaling, rounding_slack
+from taciturn.objectives.passes import COMPILED, PLAIN, Passes
+from taciturn.privacy.events import NON_PRIVATE
+from taciturn.privacy.mechanisms import Calibrated
+from taciturn.privacy.sensitivity import ADJACENCIES, sensitivity
+from taciturn.types import GRID, Shard
 
 J, K = 5, 3
 
@@ -66,7 +66,7 @@ def test_clipped_gradients_move_by_no_more_than_stated(
     base, first, second = (make_shard(rng, n, loss) for n in (4, unit, unit))
     problem = make_problem(loss, 9)
     slack = rounding_slack(J, K, "float64")
-    limit = ClipGradients(np.array([slack * l2]), np.array([slack * l1]))
+    limit = GradientClipping(np.array([slack * l2]), np.array([slack * l1]))
     stated = sensitivity(l1, l2, problem.records, adjacency, unit)
     z = size * rng.normal(size=(J, 1, K))
     a, b = neighbours(base, first, second, adjacency)
@@ -89,7 +89,7 @@ def test_bounded_records_move_by_no_more_than_their_bound(seed: int, loss: str, 
     stated = sensitivity(math.inf, problem.loss.residual_bound * bound, problem.records, adjacency)
     z = 20.0 * rng.normal(size=(J, 1, K))
     a, b = neighbours(base, first, second, adjacency)
-    limit = BoundRecords(bound)
+    limit = RecordScaling(bound)
     moved = problem.gradient(z, a, limit).value - problem.gradient(z, b, limit).value
     assert np.sqrt((moved**2).sum()) <= stated.l2 * (1.0 + 1e-9)
 
@@ -101,25 +101,27 @@ def test_the_sensitivity_is_attained(adjacency: str) -> None:
     base = Shard(np.zeros((2, J)), np.eye(K)[[0, 1]])
     first, second = Shard(x, np.eye(K)[[0]]), Shard(-x, np.eye(K)[[0]])
     problem, z = make_problem("softmax", 9), np.zeros((J, 1, K))
-    limit = ClipGradients(np.array([0.3]), np.array([math.inf]))
+    limit = GradientClipping(np.array([0.3]), np.array([math.inf]))
     a, b = neighbours(base, first, second, adjacency)
     moved = problem.gradient(z, a, limit).value - problem.gradient(z, b, limit).value
     assert np.sqrt((moved**2).sum()) == pytest.approx(sensitivity(math.inf, 0.3, 9, adjacency).l2, rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-@pytest.mark.parametrize("limit", [ClipGradients(np.array([0.3, 2.0]), np.array([0.4, math.inf])), BoundRecords(0.7)])
-def test_limits_agree_with_records_one_by_one(loss: str, limit: Limit) -> None:
+@pytest.mark.parametrize(
+    "limit", [GradientClipping(np.array([0.3, 2.0]), np.array([0.4, math.inf])), RecordScaling(0.7)]
+)
+def test_limits_agree_with_records_one_by_one(loss: str, limit: Clipping) -> None:
     """The products of norms against gradients that are really formed, record by record and run by run."""
     rng = np.random.default_rng(3)
     shard, problem, z = make_shard(rng, 6, loss), make_problem(loss, 6), rng.normal(size=(J, 2, K))
     expected = np.zeros_like(z)
     for run in range(2):
         for x, y in zip(shard.x, shard.y, strict=True):
-            if isinstance(limit, BoundRecords):
+            if isinstance(limit, RecordScaling):
                 x = x * min(1.0, limit.bound / np.linalg.norm(x))  # noqa: PLW2901
             g = np.outer(x, problem.loss.residual((x @ z[:, run])[None, None], y[None])[0, 0])
-            if isinstance(limit, ClipGradients):
+            if isinstance(limit, GradientClipping):
                 g = g * min(1.0, limit.l2[run] / (np.linalg.norm(g) or 1e-9), limit.l1[run] / (np.abs(g).sum() or 1e-9))
             expected[:, run] += g / problem.records
     found = problem.gradient(z, shard, limit).value - problem.shrinkage(z)
@@ -129,7 +131,7 @@ def test_limits_agree_with_records_one_by_one(loss: str, limit: Limit) -> None:
 def test_an_inactive_clip_changes_nothing() -> None:
     rng = np.random.default_rng(0)
     shard, problem, z = make_shard(rng, 6, "softmax"), make_problem("softmax", 6), rng.normal(size=(J, 1, K))
-    wide = ClipGradients(np.array([100.0]), np.array([100.0]))
+    wide = GradientClipping(np.array([100.0]), np.array([100.0]))
     np.testing.assert_array_equal(problem.gradient(z, shard, wide).value, problem.gradient(z, shard).value)
 
 
@@ -138,7 +140,7 @@ def test_a_record_in_single_precision_stays_within_the_bound() -> None:
     shard, problem = make_shard(rng, 50, "softmax", np.float32), make_problem("softmax", 50)
     z = (50.0 * rng.normal(size=(J, 1, K))).astype(np.float32)
     bound = np.array([0.1 * rounding_slack(J, K, "float32")], np.float32)
-    limit, rows = ClipGradients(bound, np.array([math.inf], np.float32)), range(len(shard.x))
+    limit, rows = GradientClipping(bound, np.array([math.inf], np.float32)), range(len(shard.x))
     alone = [Shard(shard.x[i : i + 1], shard.y[i : i + 1]) for i in rows]  # a record by itself: its own x r^T
     for passes in (PLAIN, COMPILED):
         parts = [passes.sums(problem.loss, z, record, limit).total for record in alone]
@@ -154,7 +156,7 @@ def excess(passes: Passes, n: int, to: Callable[[Any], Any] = np.asarray) -> flo
     x = np.tile(rng.uniform(0.3, 1.0, (1, J)), (n + 1, 1)).astype(np.float32)
     y = np.eye(K, dtype=np.float32)[np.zeros(n + 1, int)]
     bounds = (np.array([bound], np.float32) for bound in (0.1 * rounding_slack(J, K, "float32"), math.inf))
-    limit, z = ClipGradients(*map(to, bounds)), to(rng.normal(size=(J, 1, K)).astype(np.float32))
+    limit, z = GradientClipping(*map(to, bounds)), to(rng.normal(size=(J, 1, K)).astype(np.float32))
     loss = LOSSES["softmax"]()
     a, b = (passes.sums(loss, z, Shard(to(x[:m]), to(y[:m])), limit).total for m in (n, n + 1))
     return float(np.linalg.norm((b - a).ravel())) / 0.1 - 1.0
@@ -172,7 +174,7 @@ def test_so_they_do_on_torch() -> None:
     assert -1e-5 < excess(PLAIN, 60_000, torch.as_tensor) <= 0.0
 
 
-@pytest.mark.skipif(library() is None, reason="Tacit was installed without a C compiler")
+@pytest.mark.skipif(library() is None, reason="Taciturn was installed without a C compiler")
 @pytest.mark.parametrize("values", [4, 5000])
 def test_in_single_precision_a_record_adds_the_same_in_every_layout(
     values: int, monkeypatch: pytest.MonkeyPatch
@@ -185,14 +187,16 @@ def test_in_single_precision_a_record_adds_the_same_in_every_layout(
     assert isinstance(sparse.layout, Sparse) and (sparse.layout.code is None) == (values > 256)
     monkeypatch.setattr(layout, "SPARSE_BELOW", 0.0)
     assert isinstance(dense.layout, Dense)
-    limit = ClipGradients(np.array([0.5], np.float32), np.array([math.inf], np.float32))
+    limit = GradientClipping(np.array([0.5], np.float32), np.array([math.inf], np.float32))
     z, loss = rng.normal(size=(50, 1, K)).astype(np.float32), LOSSES["softmax"]()
     one, other = (COMPILED.sums(loss, z, held, limit).total for held in (sparse, dense))
     np.testing.assert_array_equal(one, other)
 
 
-def hardened(l2: float, l1: float = math.inf, most: int = 100) -> HardenedRelease:
-    return HardenedRelease(ClipGradients(np.array([l2]), np.array([l1])), Calibrated("gaussian", (NON_PRIVATE,)), most)
+def hardened(l2: float, l1: float = math.inf, most: int = 100) -> HardenedGradient:
+    return HardenedGradient(
+        GradientClipping(np.array([l2]), np.array([l1])), Calibrated("gaussian", (NON_PRIVATE,)), most
+    )
 
 
 @settings(max_examples=40, deadline=None)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.results.account import Account
-from tacit.sklearn import TacitClassifier, TacitRegressor
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.sklearn import TaciturnClassifier, TaciturnRegressor
 
 Records = tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]
 
@@ -29,20 +29,20 @@ def values(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.clip(25.0 + 10.0 * x[:, 0] - 5.0 * x[:, -1] + noise, 0.0, 50.0)
 
 
-def classifier(total_epsilon: float = 1.0, **more: Any) -> TacitClassifier:
+def classifier(total_epsilon: float = 1.0, **more: Any) -> TaciturnClassifier:
     given: dict[str, Any] = {"bounds": (-1, 1), "classes": [0, 1], "total_records": 200, "rounds": 20}
-    return TacitClassifier(total_epsilon, **(given | more))
+    return TaciturnClassifier(total_epsilon, **(given | more))
 
 
-def regressor(total_epsilon: float = 1.0, **more: Any) -> TacitRegressor:
+def regressor(total_epsilon: float = 1.0, **more: Any) -> TaciturnRegressor:
     given: dict[str, Any] = {"bounds": (-1, 1), "label_bounds": (0, 50), "total_records": 200, "rounds": 20}
-    return TacitRegressor(total_epsilon, **(given | more))
+    return TaciturnRegressor(total_epsilon, **(given | more))
 
 
-def exact(model: type[Any] = TacitClassifier, **more: Any) -> Any:
+def exact(model: type[Any] = TaciturnClassifier, **more: Any) -> Any:
     """Without privacy, strongly convex and so soon at its optimum."""
     return model(math.inf, **({"bounds": (-1, 1), "alpha": 0.01} | more))
 
 
-def ledger(folder: Path, total_epsilon: float, name: str = "l") -> Account:
-    return Account.create(folder / name, "records", total_epsilon, 1e-6)
+def ledger(folder: Path, total_epsilon: float, name: str = "l") -> BudgetLedger:
+    return BudgetLedger.create(folder / name, "records", total_epsilon, 1e-6)

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tacit.errors import InputError
-from tacit.sklearn import TacitClassifier, TacitRegressor
+from taciturn.errors import InputError
+from taciturn.sklearn import TaciturnClassifier, TaciturnRegressor
 
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "tacit.sklearn")
+    monkeypatch.delitem(sys.modules, "taciturn.sklearn")
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(InputError, match=r"pip install 'tacit\[sklearn\]'"):
-        importlib.import_module("tacit.sklearn")
+    with pytest.raises(InputError, match=r"pip install 'taciturn\[sklearn\]'"):
+        importlib.import_module("taciturn.sklearn")
 
 
-@parametrize_with_checks([TacitClassifier(math.inf), TacitRegressor(math.inf)])  # type: ignore[untyped-decorator]
+@parametrize_with_checks([TaciturnClassifier(math.inf), TaciturnRegressor(math.inf)])  # type: ignore[untyped-decorator]
 def test_scikit_learns_checks_pass(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)

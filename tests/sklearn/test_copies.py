@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from sklearn.base import clone
 
-from tacit.errors import InputError
-from tacit.sklearn import PrivacyWarning, spending
+from taciturn.errors import InputError
+from taciturn.sklearn import PrivacyWarning
+from taciturn.sklearn import fit_history as spending
 from tests.sklearn.helpers import classifier, ledger, problem
 
-pytestmark = pytest.mark.filterwarnings("ignore::tacit.sklearn.PrivacyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::taciturn.sklearn.PrivacyWarning")
 
 ELSEWHERE = """
 import pickle, sys

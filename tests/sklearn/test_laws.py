@@ -11,9 +11,9 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression, Ridge
 
-import tacit
-from tacit.errors import InputError
-from tacit.sklearn import TacitClassifier, TacitRegressor
+import taciturn
+from taciturn.errors import InputError
+from taciturn.sklearn import TaciturnClassifier, TaciturnRegressor
 from tests.sklearn.helpers import classifier, exact, problem, regressor, values
 
 
@@ -39,7 +39,7 @@ def test_a_regressor_without_noise_is_ridge(parties: int) -> None:
     """Its alpha is 2 n times ours, of a label scaled to [0, 1]."""
     x, _, agents = problem()
     y = values(x)
-    model = exact(TacitRegressor, label_bounds=(0, 50), rounds=300).fit(x, y, agents=agents if parties > 1 else None)
+    model = exact(TaciturnRegressor, label_bounds=(0, 50), rounds=300).fit(x, y, agents=agents if parties > 1 else None)
     best = Ridge(alpha=2.0 * len(x) * 0.01, fit_intercept=False).fit(with_ones(x), y / 50.0)
     np.testing.assert_allclose([*model.coef_, model.intercept_], 50.0 * best.coef_, atol=1e-3)
     assert model.score(x, y) == pytest.approx(1.0, abs=0.1)
@@ -65,19 +65,19 @@ def test_beyond_declared_bounds_a_value_is_the_bound() -> None:
         np.testing.assert_array_equal(narrow.coef_, clipped.coef_)
         np.testing.assert_array_equal(narrow.decision_function(x), narrow.decision_function(inside))
     labels = [values(x), np.clip(values(x), 20, 30)]
-    low, clipped = (exact(TacitRegressor, label_bounds=(20, 30)).fit(x, label) for label in labels)
+    low, clipped = (exact(TaciturnRegressor, label_bounds=(20, 30)).fit(x, label) for label in labels)
     np.testing.assert_array_equal(low.coef_, clipped.coef_)
     seen = exact(bounds=None).fit(x, y)  # ranges that nobody declared are no part of the model
     ends = seen.decision_function(np.array([[1.0, 0, 0], [3.0, 0, 0], [5.0, 0, 0]]))
     assert ends[1] - ends[0] == pytest.approx(ends[2] - ends[1]) != 0.0
 
 
-@pytest.mark.filterwarnings("ignore::tacit.sklearn.PrivacyWarning")  # all of them have one account
+@pytest.mark.filterwarnings("ignore::taciturn.sklearn.PrivacyWarning")  # all of them have one account
 @pytest.mark.parametrize("model", [classifier(random_state=3), regressor(random_state=3)])
 def test_the_form_of_the_records_does_not_matter(model: Any) -> None:
     """Sparse records and frames give the same model to the bit; rows in another order, up to rounding."""
     x, y, agents = problem()
-    y = y if isinstance(model, TacitClassifier) else values(x)
+    y = y if isinstance(model, TaciturnClassifier) else values(x)
     x[x < -0.2] = 0.0
     names = ["age", "dose", "days"]
     fitted = model.fit(x, y, agents=agents)
@@ -149,7 +149,7 @@ def test_a_fit_is_the_study_that_a_run_on_a_table_is(tmp_path: Path) -> None:
         "schema": str(tmp_path / "s.toml"),
         "out": str(tmp_path / "r"),
     }
-    run = tacit.run(**where, agents=3, total_records=200, rounds=20, seed=4)
+    run = taciturn.run(**where, agents=3, total_records=200, rounds=20, seed=4)
     model = classifier(random_state=4).fit(x, y, agents=agents)
     w = run.w[:, 1] - run.w[:, 0]
     np.testing.assert_allclose([*model.coef_[0], *model.intercept_], w, rtol=1e-9)
@@ -159,4 +159,4 @@ def test_a_fit_is_the_study_that_a_run_on_a_table_is(tmp_path: Path) -> None:
 def test_estimators_have_no_feature_map() -> None:
     """Their coefficients are in the user's units, which a map would take away."""
     with pytest.raises(TypeError, match="features"):
-        TacitClassifier(features="fourier")  # type: ignore[call-arg]
+        TaciturnClassifier(features="fourier")  # type: ignore[call-arg]

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.errors import InputError, LedgerWarning
-from tacit.results.account import Account, is_held
+from taciturn.errors import InputError, LedgerWarning
+from taciturn.privacy.budget import BudgetLedger, is_held
 from tests.sklearn.helpers import classifier, ledger, problem
 
 FIT = """
@@ -51,7 +51,7 @@ def test_a_killed_fit_keeps_its_whole_plan(tmp_path: Path) -> None:
 def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None:
     x, y, _ = problem()
     first, second = ledger(tmp_path, 2.0), ledger(tmp_path, 2.0, "m")
-    further = Account.create(tmp_path / "n", "records", 2.0, 1e-6, further=True)
+    further = BudgetLedger.create(tmp_path / "n", "records", 2.0, 1e-6, further=True)
     classifier(0.5, ledger=first.path).fit(x, y)
     order = np.random.default_rng(0).permutation(len(x))
     with pytest.raises(InputError, match="these records have a ledger already, records"):

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from tacit.errors import InputError
-from tacit.privacy.accounting import tightest
-from tacit.privacy.composition import composed_epsilon, cost_of, together
-from tacit.privacy.events import Event, event_of
-from tacit.sklearn import PrivacyWarning, TacitClassifier, TacitRegressor, epsilon_of_each, fitting
-from tacit.sklearn.fitting import Given
-from tacit.types import Dataset
+from taciturn.errors import InputError
+from taciturn.privacy.accountants import tightest
+from taciturn.privacy.composition import composed_epsilon, cost_of, together
+from taciturn.privacy.events import Event, event_of
+from taciturn.sklearn import PrivacyWarning, TaciturnClassifier, TaciturnRegressor, epsilon_of_each, fitting
+from taciturn.sklearn.fitting import Given
+from taciturn.types import Dataset
 from tests.sklearn.helpers import classifier, ledger, problem, regressor, values
 
 
@@ -77,7 +77,7 @@ def test_noise_from_the_operating_system_is_never_the_same_and_from_a_seed_alway
         ({"loss": "hing"}, "no loss 'hing'"),
         ({"total_epsilon": math.inf, "ledger": "l"}, "which has no cost that a ledger could hold"),
         ({"random_state": 1, "ledger": "l"}, "noise from a known random_state can be taken off again"),
-        ({"ledger": "absent"}, "there is no ledger absent: 'tacit ledger init absent' begins one"),
+        ({"ledger": "absent"}, "there is no ledger absent: 'taciturn ledger init absent' begins one"),
     ],
 )
 def test_what_a_budget_needs_must_be_declared(changes: dict[str, Any], sentence: str) -> None:
@@ -150,7 +150,7 @@ def test_a_ledger_adds_fits_up_and_refuses_the_one_too_many(tmp_path: Path) -> N
     models[2].set_params(total_records=200).fit(x, y)
     assert 0.99 * 2.0 < account.state()["epsilon_used"] <= 2.0
     studies = account.state()["studies"]
-    assert {study["study"] for study in studies} == {"TacitClassifier", "TacitRegressor"}
+    assert {study["study"] for study in studies} == {"TaciturnClassifier", "TaciturnRegressor"}
     assert all("settled" in study for study in studies)
     with pytest.raises(InputError, match=r"the budget of .* is exhausted"):
         classifier(each, ledger=account.path).fit(x, y)
@@ -179,10 +179,10 @@ def test_only_a_fit_without_noise_ends_when_its_model_rests(monkeypatch: pytest.
 
 def test_a_fit_that_breaks_off_stays_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who stopped it may have seen something: its whole plan is kept set aside."""
-    from tacit.algorithms.releases.hardened import HardenedRelease
+    from taciturn.algorithms.noisy_gradient import HardenedGradient
 
     x, y, _ = problem()
-    account, calls, real = ledger(tmp_path, 2.0), Counter[str](), HardenedRelease.__call__
+    account, calls, real = ledger(tmp_path, 2.0), Counter[str](), HardenedGradient.__call__
 
     def breaks(self: Any, *args: Any) -> Any:
         calls["made"] += 1
@@ -190,7 +190,7 @@ def test_a_fit_that_breaks_off_stays_charged(tmp_path: Path, monkeypatch: pytest
             raise KeyboardInterrupt
         return real(self, *args)
 
-    monkeypatch.setattr(HardenedRelease, "__call__", breaks)
+    monkeypatch.setattr(HardenedGradient, "__call__", breaks)
     with pytest.raises(KeyboardInterrupt):
         classifier(ledger=account.path).fit(x, y)
     assert account.state()["epsilon_used"] == pytest.approx(1.0, rel=1e-3)
@@ -198,6 +198,6 @@ def test_a_fit_that_breaks_off_stays_charged(tmp_path: Path, monkeypatch: pytest
 
 def test_constructors_store_what_they_are_given() -> None:
     bounds = np.array([[0.0, 1.0]])
-    for model in (TacitClassifier(bounds=bounds, random_state=5), TacitRegressor(bounds=bounds, ledger="x")):
+    for model in (TaciturnClassifier(bounds=bounds, random_state=5), TaciturnRegressor(bounds=bounds, ledger="x")):
         assert model.bounds is bounds and model.total_epsilon == 1.0 and model.delta == 1e-6
         assert not hasattr(model, "partial_fit")

@@ -18,9 +18,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from sklearn import config_context
-from tacit.errors import InputError
-from tacit.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
-from tacit.sklearn import PrivacyWarning, epsilon_of_each
+from taciturn.errors import InputError
+from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
+from taciturn.sklearn import PrivacyWarning, epsilon_of_each
 from tests.sklearn.helpers import classifier, exact, ledger, problem
 
 GRID = {"alpha": [1e-6, 1e-3]}
@@ -111,7 +111,7 @@ def test_parties_travel_through_pipelines_and_searches(total_epsilon: float) -> 
         warnings.simplefilter("ignore", PrivacyWarning)
         model = classifier(total_epsilon, random_state=1).set_fit_request(agents=True)
         pipeline: Any = make_pipeline(PolynomialFeatures(2, include_bias=False), model)
-        found = GridSearchCV(pipeline, {"tacitclassifier__alpha": [1e-6, 1e-4]}, cv=2).fit(x, y, agents=agents)
+        found = GridSearchCV(pipeline, {"taciturnclassifier__alpha": [1e-6, 1e-4]}, cv=2).fit(x, y, agents=agents)
         last = found.best_estimator_[-1]
         assert [agent["agent"] for agent in last.ledger_["agents"]] == ["north", "south", "west"]
         assert last.n_features_in_ == 9 and last.privacy_spent_.fits == 5

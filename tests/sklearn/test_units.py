@@ -23,15 +23,15 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
-import tacit
+import taciturn
 from sklearn import config_context
-from tacit.errors import InputError, PrivacyViolation
-from tacit.sklearn.fitting import Given
-from tacit.types import Dataset
+from taciturn.errors import InputError, PrivacyViolation
+from taciturn.sklearn.fitting import Given
+from taciturn.types import Dataset
 from tests.cli.test_violations import plugin
 from tests.sklearn.helpers import classifier, exact, ledger, problem, regressor, values
 
-pytestmark = pytest.mark.filterwarnings("ignore::tacit.sklearn.PrivacyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::taciturn.sklearn.PrivacyWarning")
 LEFT_OUT = "ignore:.* rows were left out"
 
 
@@ -234,7 +234,7 @@ def test_groups_travel_through_searches(used: list[NDArray[Any]]) -> None:
 def test_a_violation_ends_a_search(tmp_path: Any) -> None:
     """A search gives a fit that failed the score nan and goes on; not after this."""
     x, y, _ = problem()
-    tacit.dry_run(plugins=str(plugin(tmp_path, "leaky_fit", first=2)))  # which registers it
+    taciturn.dry_run(plugins=str(plugin(tmp_path, "leaky_fit", first=2)))  # which registers it
     model = classifier(algorithm="leaky_fit", random_state=1)
     with pytest.raises(PrivacyViolation, match="without noise in round 2"):
         GridSearchCV(model, {"alpha": [1e-6, 1e-3]}, cv=2, error_score=math.nan).fit(x, y)

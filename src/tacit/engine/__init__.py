@@ -1,1 +1,0 @@
-"""Where it runs: the simulation in one process, its evaluation and its checkpoints."""

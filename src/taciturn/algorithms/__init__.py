@@ -1,0 +1,5 @@
+"""How it is learned: one file for each method, all of them pure steps over explicit state."""
+
+from taciturn.algorithms.base import ALGORITHMS, Agent, Algorithm, AlgorithmConfig, AlgorithmSpec, Step, Upload
+
+__all__ = ["ALGORITHMS", "Agent", "Algorithm", "AlgorithmConfig", "AlgorithmSpec", "Step", "Upload"]

@@ -1,0 +1,6 @@
+"""Privacy audits: a game against the code that makes releases, and the epsilon that winning it proves."""
+
+from taciturn.audit.auditor import Audit, audit, audit_games
+from taciturn.audit.games import Claim, Game, games
+
+__all__ = ["Audit", "Claim", "Game", "audit", "audit_games", "games"]

@@ -1,0 +1,108 @@
+"""From two samples of a score to an epsilon that certainly is not undercut.
+
+Under (epsilon, delta)-differential privacy every attack keeps TPR <= e^epsilon FPR + delta, whichever of the two data
+sets is the null. The attack is chosen on one half of the releases and judged on the other half: choosing costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from taciturn.types import Array
+
+SHARES = np.concatenate([tail := np.geomspace(1e-4, 0.5, 120), 1.0 - tail[:-1]])  # of all releases, below a threshold
+
+
+class Attack(NamedTuple):
+    """Say "not the null" where the score lies on this side of the threshold."""
+
+    score: str
+    threshold: float
+    null: int  # 0 or 1: the data set whose releases are false positives
+    above: bool
+
+
+class Counts(NamedTuple):
+    """How an attack did."""
+
+    true_positives: int
+    false_positives: int
+    trials: int  # of each data set
+
+
+def lower_limit(successes: Array, trials: int, alpha: float) -> Array:
+    """Clopper-Pearson: the probability is larger, with confidence 1 - alpha."""
+    k = np.asarray(successes, float)
+    return np.where(k > 0, _beta_quantile(np.maximum(k, 1), trials - k + 1, alpha), 0.0)
+
+
+def upper_limit(successes: Array, trials: int, alpha: float) -> Array:
+    """Clopper-Pearson: the probability is smaller, with confidence 1 - alpha."""
+    k = np.asarray(successes, float)
+    return np.where(k < trials, _beta_quantile(k + 1, np.maximum(trials - k, 1), 1.0 - alpha), 1.0)
+
+
+def _beta_quantile(a: Array, b: Array, share: float) -> Array:
+    from scipy.special import betaincinv
+
+    quantile: Array = betaincinv(a, b, share)
+    return quantile
+
+
+def epsilon_lower(true: Array, false: Array, trials: int, delta: float, alpha: float) -> Array:
+    """ln((lo(TPR) - delta) / hi(FPR)), 0 where that is negative; alpha is shared between the two limits."""
+    gained = lower_limit(true, trials, alpha / 2.0) - delta
+    ratio = gained / upper_limit(false, trials, alpha / 2.0)
+    bound: Array = np.log(np.maximum(ratio, 1.0))
+    return bound
+
+
+def choose(first: Mapping[str, Array], second: Mapping[str, Array], delta: float, alpha: float) -> Attack:
+    """The attack with the best bound on these releases, scored by name [R] for each data set."""
+    found = [option for name in first for option in _options(name, first[name], second[name], delta, alpha)]
+    return max(found, key=lambda option: option[0])[1]
+
+
+def judge(attack: Attack, first: Mapping[str, Array], second: Mapping[str, Array]) -> Counts:
+    """How the attack does on other releases."""
+    positive = [int(((scores[attack.score] >= attack.threshold) == attack.above).sum()) for scores in (first, second)]
+    return Counts(positive[1 - attack.null], positive[attack.null], len(first[attack.score]))
+
+
+def _options(name: str, first: Array, second: Array, delta: float, alpha: float) -> list[tuple[float, Attack]]:
+    """The best threshold of one score for either side and either null."""
+    pooled = np.concatenate([first, second])
+    near = 1e-9 * np.ptp(pooled)  # many releases may share a score but for rounding: the threshold is beside it
+    middle = np.quantile(pooled, SHARES)
+    thresholds = np.unique(np.concatenate([middle - near, middle + near]))
+    trials = len(first)
+    above = [trials - np.searchsorted(np.sort(scores), thresholds, "left") for scores in (first, second)]
+    options = []
+    for up in (True, False):
+        counts = [(n if up else trials - n).astype(float) for n in above]
+        for null in (0, 1):
+            bounds = epsilon_lower(counts[1 - null], counts[null], trials, delta, alpha)
+            best = int(bounds.argmax())
+            options.append((float(bounds[best]), Attack(name, float(thresholds[best]), null, up)))
+    return options
+
+
+class TradeoffCurve(NamedTuple):
+    """What one score can do, with one of the data sets as the null."""
+
+    null: int
+    false_positive: Array
+    false_negative: Array
+
+
+def curves(
+    attack: Attack, first: Mapping[str, Array], second: Mapping[str, Array]
+) -> tuple[TradeoffCurve, TradeoffCurve]:
+    """The trade-off between both errors of the chosen score, for either null."""
+    pair = (np.sort(first[attack.score]), np.sort(second[attack.score]))
+    thresholds = np.unique(np.quantile(np.concatenate(pair), np.concatenate([[0.0], SHARES, [1.0]])))
+    below = [np.searchsorted(scores, thresholds, "left") / len(scores) for scores in pair]
+    return TradeoffCurve(0, 1.0 - below[0], below[1]), TradeoffCurve(1, below[1], 1.0 - below[0])

@@ -1,0 +1,78 @@
+"""MNIST at 14 x 14 pixels and 16 grey levels: small enough to come with the package."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+from importlib import resources
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taciturn.data.assemble import RawRecords, assemble
+from taciturn.data.dataset_source import SOURCES, DataOptions, Source, pixel_names
+from taciturn.data.mnist_files import ATTRIBUTION
+from taciturn.data.partition import split
+from taciturn.errors import InputError
+from taciturn.types import Classes, Dataset
+
+SHA256 = "b8698c15f7e81535479a83858b1f6c6f218133b0ea4e308c62f6f5bb1e049273"
+TRAIN, TEST, SIDE = 60_000, 10_000, 14
+DIGITS = Classes(tuple("0123456789"))
+
+
+class Digits(NamedTuple):
+    """The training images, then the test images."""
+
+    images: NDArray[np.uint8]  # [70000, 14, 14] grey levels 0..15
+    labels: NDArray[np.uint8]  # [70000]
+
+
+def load(options: DataOptions) -> Dataset:
+    """60,000 training and 10,000 test images; features level / 15."""
+    images, labels = unpack(read_content())
+    x = images.reshape(TRAIN + TEST, SIDE * SIDE)
+    train = RawRecords(x[:TRAIN], labels[:TRAIN], unit=15)
+    test = RawRecords(x[TRAIN:], labels[TRAIN:], unit=15)
+    agents = split(options, train.labels, DIGITS)
+    features = pixel_names((SIDE, SIDE))
+    return assemble("mnist14", options, train, agents, features=features, target=DIGITS, test=test)
+
+
+def read_content() -> bytes:
+    """The embedded file, checked and decompressed."""
+    try:
+        packed = resources.files("taciturn.data").joinpath("mnist14.bin.xz").read_bytes()
+    except OSError as error:
+        raise InputError(f"the embedded data set mnist14 cannot be read ({error}): install Taciturn again") from None
+    if hashlib.sha256(packed).hexdigest() != SHA256:
+        raise InputError(
+            "the embedded data set mnist14 is damaged: its SHA-256 is not the right one; install Taciturn again"
+        )
+    return lzma.decompress(packed)
+
+
+def unpack(content: bytes) -> Digits:
+    """Undo scripts/make_mnist14.py: a byte is a pixel (high half) and the one below it; then two labels to a byte."""
+    raw = np.frombuffer(content, np.uint8)
+    pairs = (TRAIN + TEST) * SIDE * SIDE // 2
+    bytes_ = raw[:pairs].reshape(-1, SIDE // 2, 1, SIDE)  # [n, 7, 1, 14]
+    images = np.concatenate([bytes_ >> 4, bytes_ & 15], axis=2)  # [n, 7, 2, 14]
+    labels = np.stack([raw[pairs:] >> 4, raw[pairs:] & 15], axis=1)
+    return Digits(images.reshape(-1, SIDE, SIDE), labels.reshape(-1))
+
+
+SOURCES.register("mnist14")(
+    Source(
+        name="mnist14",
+        summary="70,000 handwritten digits of 14 x 14 pixels, 10 classes",
+        attribution=ATTRIBUTION + "; averaged over 2 x 2 pixels and cut to 16 grey levels",
+        origin="embedded in the package",
+        load=load,
+        features="scattering",
+        paper={"rounds": 20, "rho": 0.002, "eta": "nonsmooth", "eta_scale": 80.0},
+        published=True,
+        image=(SIDE, SIDE),
+    )
+)

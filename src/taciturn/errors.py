@@ -1,0 +1,92 @@
+"""Exceptions, one class per meaning, and helpers that word the most common messages.
+
+Everything a caller can act on is a `TaciturnError`; the command line prints its message and exits with code 2. A
+`PrivacyViolation` is not one of them, on purpose.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class TaciturnError(ValueError):
+    """Base class of all errors that Taciturn raises for its caller to handle.
+
+    Parameters
+    ----------
+    message : str
+        One sentence that names the value, the rule it breaks and the choices.
+    collective : bool, default False
+        Whether every process of a distributed run raises the same error, so that only the first one prints it.
+    """
+
+    def __init__(self, message: str, *, collective: bool = False) -> None:
+        super().__init__(message)
+        self.collective = collective
+
+
+class InputError(TaciturnError):
+    """A setting, argument or input file is wrong."""
+
+
+class BudgetExhausted(TaciturnError):
+    """A study does not fit into the privacy budget that is left."""
+
+
+class LedgerTampered(TaciturnError):
+    """A ledger's hash chain, head or signature does not verify."""
+
+
+class CorruptFile(TaciturnError):
+    """A file of a run, journal or key store is damaged, truncated or missing."""
+
+
+class TrainingDiverged(TaciturnError):
+    """A run's numbers are no longer finite; sweeps and frontiers record it and continue with other points."""
+
+
+class PeerLost(TaciturnError):
+    """Another process or site of a run stopped answering."""
+
+
+class PrivacyViolation(BaseException):
+    """Something was released that the run's plan does not cover: everything stops, and nothing of it may be shown.
+
+    It is neither an InputError nor an Exception, as KeyboardInterrupt is none: code that goes on after an error, ours
+    or a library's (a search of scikit-learn's gives a failed fit the score nan), must not go on after this one. The
+    command line ends with exit code 3.
+    """
+
+
+class LedgerWarning(UserWarning):
+    """Something was done that a ledger does not show, or not yet; the message is one sentence that says what."""
+
+
+def unknown_name(kind: str, name: object, choices: Iterable[str]) -> InputError:
+    """An unknown name: say it, offer the nearest, list the choices.
+
+    >>> str(unknown_name("loss", "hing", ["softmax", "hinge"]))
+    "no loss 'hing' (did you mean 'hinge'?): there are hinge, softmax"
+    """
+    names = sorted(choices)
+    verb = "there is" if len(names) == 1 else "there are"
+    return InputError(f"no {kind} '{name}'{nearest(name, names)}: {verb} {', '.join(names)}")
+
+
+def nearest(name: object, choices: Iterable[str]) -> str:
+    """The hint that goes behind an unknown name, where a choice is near."""
+    near = difflib.get_close_matches(str(name), sorted(choices), n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def missing_file(kind: str, path: Path, advice: str = "") -> InputError:
+    """A file or folder that is not there: say it, offer the nearest of its neighbours, and what else to do."""
+    try:
+        neighbours = sorted(other.name for other in path.parent.iterdir())
+    except OSError:
+        neighbours = []
+    near = difflib.get_close_matches(path.name, neighbours, n=1)
+    hint = f" (did you mean '{path.parent / near[0]}'?)" if near else ""
+    return InputError(f"there is no {kind} {path}{hint}{f': {advice}' if advice else ''}")

@@ -1,0 +1,76 @@
+"""The compiled C library, if it was built, and its generator of seeded noise."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_double, c_int, c_int64, c_void_p
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator, Philox
+from numpy.typing import NDArray
+
+from taciturn.core.arrays import Array
+
+FOLDER = Path(__file__).parent
+LEVELS = {1: "any processor", 3: "AVX2", 4: "AVX-512"}  # x86-64-v3, x86-64-v4
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The library, or None where the package was installed without a C compiler."""
+    for suffix in EXTENSION_SUFFIXES:
+        path = FOLDER / f"_compiled{suffix}"
+        if path.exists():
+            return _declared(ctypes.CDLL(str(path)))
+    return None
+
+
+@cache
+def level() -> int:
+    """The instructions this processor has, a key of LEVELS."""
+    found = library()
+    return 0 if found is None else int(found.taciturn_level())
+
+
+def address(array: Any) -> int | None:
+    """Where a contiguous array begins; None stays None."""
+    return None if array is None else array.__array_interface__["data"][0]  # .ctypes.data, in a third of the time
+
+
+def _declared(lib: ctypes.CDLL) -> ctypes.CDLL:
+    lib.taciturn_pass.argtypes = [c_void_p, c_int, c_int]
+    lib.taciturn_count.argtypes, lib.taciturn_count.restype = [c_void_p, c_int64, c_int64, c_int, c_void_p], c_int64
+    lib.taciturn_pack.argtypes = [c_void_p, c_int64, c_int64, c_int, c_void_p, c_void_p, c_void_p]
+    shape: list[Any] = [c_int64, c_int64, c_int64, c_int, c_int]
+    lib.taciturn_noise.argtypes, lib.taciturn_noise.restype = (
+        [c_int, c_void_p, c_void_p, c_double, *shape, c_void_p],
+        None,
+    )
+    lib.taciturn_prepare_noise()
+    return lib
+
+
+KINDS = ("laplace", "gaussian")
+
+
+def fill(out: Array, kind: str, key: NDArray[np.uint64], counter: NDArray[np.uint64], scale: float) -> None:
+    """out [J, K] = scale times standard numbers of Generator(Philox(key, counter)); rows may lie apart.
+
+    Compiled and numpy's numbers are the same to 14 digits.
+    """
+    lib = library()
+    rows, columns = out.shape
+    step, rest = divmod(out.strides[0], out.itemsize)
+    if lib is None or rest or out.strides[1] != out.itemsize or out.dtype.char not in "fd":
+        generator = Generator(Philox(key=key, counter=counter))
+        draw = generator.standard_normal if kind == "gaussian" else generator.laplace
+        np.multiply(draw(size=out.shape), scale, out=out, casting="same_kind")
+        return
+    at = out.ctypes.data
+    lib.taciturn_noise(
+        KINDS.index(kind), address(key), address(counter), scale, rows, columns, step, out.itemsize, level(), at
+    )

@@ -1,0 +1,108 @@
+"""One pass over records in C: scores, residuals within the limits, their sum, their longest, and the losses."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taciturn.core.arrays import Array
+from taciturn.kernels.layout import Dense, Layout
+from taciturn.kernels.library import address, level, library
+
+LOSSES = ("softmax", "hinge", "squared")  # in the order of rows.h
+
+
+class PassOptions(NamedTuple):
+    """A limit in numbers; None where it does not limit that."""
+
+    l2: Array | None = None  # [R]  bound on ||x r^T||_2
+    l1: Array | None = None  # [R]  bound on ||x r^T||_1
+    scale: Array | None = None  # [n]  factor on x
+    unit: Array | None = None  # [R]  factor on the scores
+    cut: float = 0.0  # residuals become trunc(cut r), unless it is 0
+
+
+class PassRecords(NamedTuple):
+    """Records as the compiled pass takes them."""
+
+    layout: Layout
+    y: Array  # [n, K]
+    norm1: Array  # [n]
+    norm2: Array  # [n]
+
+
+class Passed(NamedTuple):
+    """What a pass over some rows gives."""
+
+    total: Array  # [J, R K]  sum_i x_i r_i^T
+    longest: Array  # [R]  max_i ||x_i||_1 ||r_i||_1
+    losses: NDArray[np.float64]  # [R]  sum_i l_i
+
+
+class _Pass(ctypes.Structure):
+    """The struct of rows.h, field by field."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("rows", "features", "runs", "classes", "loss", "narrow")),
+        *((name, ctypes.c_void_p) for name in ("x", "start", "index", "code", "value", "y", "norm1", "norm2")),
+        *((name, ctypes.c_void_p) for name in ("l2", "l1", "scale", "unit")),
+        ("cut", ctypes.c_double),
+        *((name, ctypes.c_void_p) for name in ("w", "total", "longest", "losses")),
+    )
+
+
+def run_pass(
+    records: PassRecords, rows: slice, w: Array, runs: int, loss: str, terms: PassOptions, gradient: bool
+) -> Passed:
+    """The pass over these rows at w [J, R K]; without `gradient` the total is not computed.
+
+    It is made in the precision of w, of records in the same precision or in half of it; then scores are the same to the
+    bit in every layout, so that what a record adds does not depend on the others.
+    """
+    lib = library()
+    if lib is None:
+        raise RuntimeError("there is no compiled library here")
+    if (len(records.y), len(w), w.shape[1]) != (*records.layout.shape, runs * records.y.shape[1]):
+        raise ValueError(f"w is {w.shape} for {runs} runs, records are {records.layout.shape} with {records.y.shape}")
+    longest, losses, total = np.zeros(runs, w.dtype), np.zeros(runs), np.empty_like(w if gradient else w[:0])
+    y, norm1 = (np.ascontiguousarray(part[rows], w.dtype) for part in (records.y, records.norm1))
+    norm2 = None if terms.l2 is None else np.ascontiguousarray(records.norm2[rows], w.dtype)
+    l2, l1, unit = (_spread(term, runs, w) for term in (terms.l2, terms.l1, terms.unit))
+    scale = None if terms.scale is None else _spread(terms.scale[rows], len(y), w)
+    layout = _layout(records.layout, rows, w)
+    values = _Pass(
+        rows=len(y),
+        features=len(w),
+        runs=runs,
+        classes=w.shape[1] // runs,
+        loss=LOSSES.index(loss),
+        narrow=records.y.dtype != w.dtype,
+        **{name: address(array) for name, array in layout.items()},
+        **{name: address(array) for name, array in (("y", y), ("norm1", norm1), ("norm2", norm2), ("w", w))},
+        **{name: address(array) for name, array in (("l2", l2), ("l1", l1), ("unit", unit), ("scale", scale))},
+        longest=address(longest),
+        cut=terms.cut,
+        total=address(total) if gradient else None,
+        losses=None if gradient else address(losses),
+    )
+    if lib.taciturn_pass(ctypes.byref(values), level(), w.itemsize):
+        raise MemoryError("no memory for a pass over the records")
+    return Passed(total, longest, losses)
+
+
+def _spread(term: Array | None, count: int, like: Array) -> Array | None:
+    """One number for each, where there may be one for all: C reads as many as it expects."""
+    return None if term is None else np.ascontiguousarray(np.broadcast_to(term, (count,)), like.dtype)
+
+
+def _layout(layout: Layout, rows: slice, like: Array) -> dict[str, NDArray[np.generic] | None]:
+    if isinstance(layout, Dense):
+        return {"x": layout.x[rows]}  # C widens a few rows at a time
+    start, index, code, value = layout.start[rows.start : rows.stop + 1], layout.index, layout.code, layout.value
+    if value.dtype != like.dtype and code is None:  # only these rows' values, as wide as the sums
+        first, last = start[0], start[-1]
+        start, index, value = start - first, index[first:last], value[first:last]
+    return {"start": start, "index": index, "code": code, "value": value.astype(like.dtype, copy=False)}

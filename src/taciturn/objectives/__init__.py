@@ -1,0 +1,8 @@
+"""What is learned: losses, regularisers, feasible sets, and the objective they make."""
+
+from taciturn.objectives.constraints import SETS, FeasibleSet
+from taciturn.objectives.losses import LOSSES, Loss
+from taciturn.objectives.problem import Gradient, Problem
+from taciturn.objectives.regularizers import REGULARISERS, Regulariser
+
+__all__ = ["LOSSES", "REGULARISERS", "SETS", "FeasibleSet", "Gradient", "Loss", "Problem", "Regulariser"]

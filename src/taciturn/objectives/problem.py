@@ -1,0 +1,107 @@
+"""The distributed empirical risk (eq. ERM_0) of each agent, its gradient, and gradients of random samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taciturn.core.arrays import in_precision_of, namespace
+from taciturn.objectives.clipping import NO_CLIPPING, Clipping
+from taciturn.objectives.constraints import FeasibleSet
+from taciturn.objectives.losses import Loss
+from taciturn.objectives.passes import COMPILED, PLAIN, Passes
+from taciturn.objectives.regularizers import Regulariser
+from taciturn.types import Array, Shard
+
+
+class Gradient(NamedTuple):
+    """A gradient, and the most that one record had to do with it: record i contributed x_i r_i^T / I."""
+
+    value: Array  # [J, R, K]  f'_p(z)
+    longest: Array  # [R]  max_i ||x_i r_i^T||_1 / I, as limited
+
+
+@dataclass(frozen=True)
+class Problem:
+    """min_{w in W} sum_p f_p(w),  f_p(w) = (1/I) sum_i l(w; x_pi, y_pi) + (beta/P) r(w)  (eq. def_fn_f)."""
+
+    loss: Loss
+    regulariser: Regulariser
+    beta: float
+    feasible: FeasibleSet
+    records: int  # I, or the public number declared for it: a normaliser
+    agents: int  # P
+    passes: Passes = COMPILED
+
+    def objective(self, w: Array, shard: Shard) -> Array:
+        """f_p of every run: w [J, R, K] -> [R]."""
+        loss = self.passes.losses(self.loss, w, shard) / self.records
+        value: Array = loss + self.beta / self.agents * self.regulariser.value(w)
+        return value
+
+    def total(self, w: Array, shards: Sequence[Shard]) -> Array:
+        """F(w) = sum_p f_p(w) of every run, [R]."""
+        total: Array = namespace(w).stack([self.objective(w, shard) for shard in shards]).sum(axis=0)
+        return total
+
+    def gradient(self, z: Array, shard: Shard, limit: Clipping = NO_CLIPPING) -> Gradient:
+        """f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient), each record held within the limit."""
+        total, longest = self.passes.sums(self.loss, z, shard, limit)
+        value = in_precision_of(total / self.records + self.shrinkage(z), z)
+        return Gradient(value, in_precision_of(longest / self.records, z))
+
+    def shrinkage(self, z: Array) -> Array:
+        """(beta/P) r'(z), the part of the gradient that no record enters."""
+        return self.beta / self.agents * self.regulariser.gradient(z)
+
+    def smoothness(self, shards: Sequence[Shard]) -> float:
+        """L of all f_p, from the data: max_p curvature(l) ||X_p||_2^2 / I + (beta/P) curvature(r)."""
+        return self._smoothness(max(_largest_eigenvalue(shard) for shard in shards))
+
+    def public_smoothness(self, bound: float, records_max: int) -> float:
+        """L of any f_p of at most records_max records with ||x||_2 <= bound: ||X_p||_2^2 <= records_max bound^2."""
+        return self._smoothness(records_max * bound**2)
+
+    def _smoothness(self, largest: float) -> float:
+        return self.loss.curvature * largest / self.records + self.beta / self.agents * self.regulariser.curvature
+
+    @property
+    def strong_convexity(self) -> float:
+        """alpha such that every f_p is alpha-strongly convex, whatever the data: (beta/P) alpha(r)."""
+        return self.beta / self.agents * self.regulariser.strong_convexity
+
+
+def _largest_eigenvalue(shard: Shard) -> float:
+    """||X||_2^2, from the smaller of the two Gram matrices."""
+    rows, features = shard.x.shape
+    gram = shard.x @ shard.x.T if rows <= features else sum(block.x.T @ block.x for block in shard.blocks())
+    return float(namespace(gram).linalg.eigvalsh(gram)[-1])
+
+
+def sampled_gradient(
+    problem: Problem,
+    z: Array,
+    shard: Shard,
+    chosen: NDArray[np.bool_],  # [n, R]
+    rate: float,  # q, the probability of being chosen
+    limit: Callable[[int], Clipping] = lambda run: NO_CLIPPING,  # of every run
+) -> Array:
+    """(1/(q I)) sum over the chosen records of x_i r_i^T + (beta/P) r'(z), whose mean is f'_p(z), [J, R, K]."""
+    xp, parts = namespace(z), []
+    for r in range(z.shape[1]):
+        rows = np.flatnonzero(chosen[:, r])
+        one = z[:, r : r + 1]
+        total = PLAIN.sums(problem.loss, one, _rows(shard, rows), limit(r)).total if len(rows) else xp.zeros_like(one)
+        parts.append(total / (rate * problem.records) + problem.shrinkage(one))
+    gradient: Array = xp.concatenate(parts, axis=1)
+    return gradient
+
+
+def _rows(shard: Shard, rows: NDArray[np.intp]) -> Shard:
+    xp = namespace(shard.x)
+    index = rows if xp is np else xp.as_tensor(rows, device=shard.x.device)
+    return Shard(shard.x[index], shard.y[index])

@@ -1,0 +1,185 @@
+"""Gaussian differential privacy: Gaussian releases compose into one Gaussian release, exactly.
+
+Discrete Gaussian noise costs a little more than continuous noise of the same scale: `Slack` says how much. The proof,
+and that of what other noise is worth as Gaussian noise, is docs/explanation/discrete-gaussian.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from taciturn.privacy.accountants import ACCOUNTANTS, LAPLACES, Counts, pure_epsilon
+from taciturn.privacy.events import Discrete, Event, Hidden, Noise
+from taciturn.privacy.sensitivity import hidden_factor
+
+REACH = 12.0  # B: noise beyond so many sigma is left to delta
+FINEST = 0.25  # of a discrete Gaussian's sigma, for which the normaliser's bound holds
+SOLVED = 1e-11  # what rounding in delta's formula may take away from an epsilon, with room to spare
+
+
+@dataclass(frozen=True)
+class Slack:
+    """By how much discrete Gaussian noise departs from rounded continuous noise, summed over all that was drawn.
+
+    A transcript is at most e^above times as likely, and at least e^-below times as likely, but for a set of transcripts
+    of probability `outside`.
+    """
+
+    above: float = 0.0  # K+
+    below: float = 0.0  # K-
+    outside: float = 0.0  # p
+
+    def __add__(self, other: Slack) -> Slack:
+        """That of both."""
+        return Slack(self.above + other.above, self.below + other.below, self.outside + other.outside)
+
+    def __mul__(self, count: int) -> Slack:
+        """That of so many."""
+        return Slack(count * self.above, count * self.below, count * self.outside)
+
+
+NO_SLACK = Slack()
+
+
+def slack_of(event: Event, reach: float = REACH) -> Slack:
+    """The slack of one event.
+
+    With n coordinates and m = Delta_2 / sigma: K+ = n / (24 sigma^2), K- = n ((B + m)^2 / (24 sigma^2)
+    + 3 exp(-2 pi^2 sigma^2)), p = 2 n exp(-B^2 / 2).
+    """
+    if not isinstance(event, Discrete):
+        return NO_SLACK
+    n, sigma = event.coordinates, event.sigma
+    if not sigma >= FINEST:
+        return Slack(math.inf, math.inf, 1.0)
+    each = n / (24.0 * sigma * sigma)
+    normaliser = 3.0 * n * math.exp(-2.0 * square(math.pi * sigma))
+    return Slack(
+        each, each * square(reach + event.l2 / event.scale) + normaliser, 2.0 * n * math.exp(-(reach**2) / 2.0)
+    )
+
+
+@ACCOUNTANTS.register("gdp")
+def gdp(counts: Counts, delta: float) -> float | None:
+    """mu^2 = sum of (Delta_2 / sigma)^2, and delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)."""
+    if not any(is_gaussian(event) for event in counts):
+        return None
+    parts = [count * worth for event, count in counts.items() if (worth := gdp_worth(event)) is not None]
+    if len(parts) < len(counts):
+        return None
+    slack = sum((slack_of(event) * count for event, count in counts.items()), NO_SLACK)
+    return gdp_epsilon(math.fsum(parts), slack, delta)
+
+
+@lru_cache(maxsize=4096)
+def gdp_epsilon(mu_squared: float, slack: Slack, delta: float) -> float:
+    """The smallest epsilon that mu-GDP with this slack gives: eps(mu, (delta - p) e^-K+) + K+ + K-.
+
+    It is rounded up, and infinite for what is not a number.
+    """
+    if mu_squared == 0.0 and slack == NO_SLACK:
+        return 0.0
+    inner = (delta - slack.outside) * math.exp(-slack.above)
+    if not (inner > 0.0 and mu_squared >= 0.0 and slack.below >= 0.0):
+        return math.inf
+    mu = math.sqrt(mu_squared)
+    epsilon = _epsilon(mu, inner) * (1.0 + 2.0**-50) + SOLVED if mu > 0.0 else 0.0
+    return epsilon + slack.above + slack.below
+
+
+@lru_cache(maxsize=256)
+def gdp_budget(epsilon: float, slack: Slack, delta: float) -> float:
+    """The largest mu^2 that (epsilon, delta) allows beside this slack, from the safe side."""
+    if gdp_epsilon(0.0, slack, delta) >= epsilon:
+        return 0.0
+    inner = (delta - slack.outside) * math.exp(-slack.above)
+    room = epsilon - slack.above - slack.below
+    found = square(_first(lambda mu: _log_delta(mu, room) > math.log(inner)))
+    step = 2.0**-50
+    while gdp_epsilon(found, slack, delta) > epsilon:
+        found, step = found * (1.0 - step), 2.0 * step
+    return found
+
+
+def _epsilon(mu: float, delta: float) -> float:
+    """The smallest epsilon of one Gaussian release, to the last bits."""
+    if not math.isfinite(mu):
+        return math.inf
+    if delta >= 1.0 or _log_delta(mu, 0.0) <= math.log(delta):
+        return 0.0
+    return _first(lambda epsilon: _log_delta(mu, epsilon) <= math.log(delta))
+
+
+def _log_delta(mu: float, epsilon: float) -> float:
+    """log(Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)), after Balle and Wang (2018)."""
+    from scipy.special import log_ndtr
+
+    first = float(log_ndtr(mu / 2.0 - epsilon / mu))
+    second = epsilon + float(log_ndtr(-mu / 2.0 - epsilon / mu))
+    return first + math.log(-math.expm1(second - first)) if second < first else -math.inf
+
+
+def _first(reached: Callable[[float], bool]) -> float:
+    """The smallest positive number at which this holds, where it holds for every larger one too; infinite: for none."""
+    low, high = 0.0, 1.0
+    while not reached(high):
+        low, high = high, 2.0 * high
+        if math.isinf(high):
+            return math.inf
+    while True:
+        middle = low + (high - low) / 2.0 if high < 1e-3 or low > 0.0 else high / 1024.0
+        if not low < middle < high or high - low <= 2.0**-52 * high:
+            return high
+        low, high = (low, middle) if reached(middle) else (middle, high)
+
+
+def mu_squared(event: Event) -> float | None:
+    """mu^2 of one event, where it is Gaussian and continuous."""
+    if isinstance(event, Hidden):
+        return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale)
+    if isinstance(event, Noise) and event.mechanism == "gaussian":
+        return square(event.l2 / event.scale)
+    return None
+
+
+def is_gaussian(event: Event) -> bool:
+    """Whether Gaussian composition is what the event was made for."""
+    return isinstance(event, Discrete) or mu_squared(event) is not None
+
+
+def gdp_worth(event: Event) -> float | None:
+    """A mu^2 such that the event is mu-GDP, but for its slack; None where none is known.
+
+    What is epsilon-private is mu-GDP with Phi(-mu/2) = 1 / (1 + e^epsilon), and mu <= sqrt(pi/2) epsilon; so Laplace
+    noise, coordinate by coordinate, has mu^2 <= (pi/2) (Delta_2 / b)^2.
+    """
+    if isinstance(event, Discrete):
+        return square(event.l2 / event.scale)
+    if (exact := mu_squared(event)) is not None:
+        return exact
+    epsilon = pure_epsilon(event)
+    if epsilon is None:
+        return None
+    by_coordinate = math.inf
+    if isinstance(event, Noise) and event.mechanism in LAPLACES:
+        by_coordinate = math.pi / 2.0 * square(event.l2 / event.scale)
+    return min(by_coordinate, square(pure_mu(epsilon)))
+
+
+def pure_mu(epsilon: float) -> float:
+    """mu = -2 Phi^-1(1 / (1 + e^epsilon)): whatever is epsilon-private is mu-GDP."""
+    from scipy.special import ndtri_exp
+
+    if epsilon < 1e-3 or math.isinf(epsilon):  # where Phi^-1 would lose digits
+        return math.sqrt(math.pi / 2.0) * epsilon
+    return -2.0 * float(ndtri_exp(-float(np.logaddexp(0.0, epsilon))))
+
+
+def square(ratio: float) -> float:
+    """ratio^2, infinite where ** would overflow."""
+    return ratio * ratio

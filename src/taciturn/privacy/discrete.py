@@ -1,0 +1,223 @@
+"""Exact samples of the discrete Laplace and discrete Gaussian distributions, and the random words they are made from."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+from numpy.random import Philox, SeedSequence
+from numpy.typing import NDArray
+
+from taciturn.errors import InputError
+
+
+class Entropy(Protocol):
+    """A stream of independent, uniform 64-bit words."""
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` words of the stream."""
+        ...
+
+
+class SystemEntropy:
+    """The cryptographic generator of the operating system.
+
+    No key and no state is kept in this process: nothing to steal, nothing that a fork would repeat.
+    """
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """8 count bytes of os.urandom; the array is read-only."""
+        return np.frombuffer(os.urandom(8 * count), np.uint64)
+
+
+class SeededEntropy:
+    """Reproducible words for tests and audits. They must never protect anybody: who knows the key knows the noise.
+
+    The key, each part a whole number in [0, 2^64), goes through SeedSequence into a Philox generator.
+    """
+
+    def __init__(self, *key: int) -> None:
+        """The length goes in first, since SeedSequence takes (1,) and (1, 0) for the same key."""
+        for part in key:
+            if not 0 <= part < 2**64:
+                raise InputError(f"a part of the key is {part}: each must be a whole number from 0 to 2^64 - 1")
+        parts = np.array([len(key), *key], np.uint64)
+        self._philox = Philox(SeedSequence(parts.view(np.uint32).tolist()))
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` raw outputs of the generator."""
+        return self._philox.random_raw(count)
+
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+SMALLEST, LARGEST = 1e-3, 1e15  # of a scale: every float below stays finite and every sample in int64
+BLOCK = 1 << 14  # proposals at a time: the working arrays stay in the cache
+LOG2_COARSE = 30  # a larger scale is sampled in steps of a power of two, or too many floors would be in doubt
+FLOOR = 1 << 48  # uniforms below FLOOR / 2^63 are taken for it, and left to `_settle` where that matters
+CAP = 15 * math.log(2)  # E of such a uniform, as computed
+CELLS = 8  # the logarithm's table has 2^CELLS entries for each power of two
+ERROR = 2.0**-45  # of E computed from 63 bits
+ERROR_32 = 2.0**-16  # of E computed from 32 bits, minus the computed q
+
+
+def discrete_laplace(scale: float, size: int, entropy: Entropy) -> Integers:
+    """`size` independent integers X with P(X = x) proportional to exp(-|x| / scale)."""
+    scale = _checked("scale", scale, size)
+
+    def propose(count: int) -> Integers:
+        return _signed(*_laplace(scale, count, entropy))
+
+    return _filled(size, (1 + math.exp(-1 / scale)) / 2, propose)
+
+
+def discrete_gaussian(sigma: float, size: int, entropy: Entropy) -> Integers:
+    """`size` independent integers X with P(X = x) proportional to exp(-x^2 / (2 sigma^2)).
+
+    By rejection (Canonne, Kamath and Steinke 2020): x from the discrete Laplace distribution of scale sigma stands
+    with probability exp(-q), q = (|x| - sigma)^2 / (2 sigma^2).
+    """
+    sigma = _checked("sigma", sigma, size)
+
+    def propose(count: int) -> Integers:
+        signs, magnitudes, stand = _laplace(sigma, count, entropy)
+        return _signed(signs, magnitudes, stand & _under_the_bell(magnitudes, sigma, entropy))
+
+    return _filled(size, 0.76 * (1 + math.exp(-1 / sigma)) / 2, propose)
+
+
+def _checked(name: str, scale: float, size: int) -> float:
+    if not SMALLEST <= scale <= LARGEST:  # nan fails this too
+        raise InputError(f"{name} is {scale}: it must be a number from {SMALLEST:g} to {LARGEST:g}")
+    if size < 0:
+        raise InputError(f"size is {size}: it must be zero or more")
+    return float(scale)
+
+
+def _filled(size: int, rate: float, propose: Callable[[int], Integers]) -> Integers:
+    """The first `size` samples of as many blocks as it takes, about `rate` of the proposals being kept."""
+    samples = np.empty(size, np.int64)
+    have = 0
+    while have < size:
+        need = size - have
+        kept = propose(min(BLOCK, int(need / rate) + 3 * math.isqrt(need) + 8))[:need]
+        samples[have : have + len(kept)] = kept
+        have += len(kept)
+    return samples
+
+
+def _signed(signs: Integers, magnitudes: Integers, stand: Flags) -> Integers:
+    """The proposals that stand, without the -0, which would count zero twice; a sign is 0 or -1."""
+    stand &= (magnitudes != 0) | (signs == 0)
+    magnitudes ^= signs
+    magnitudes -= signs
+    return magnitudes.compress(stand)
+
+
+def _laplace(scale: float, count: int, entropy: Entropy) -> tuple[Integers, Integers, Flags]:
+    """Signs, magnitudes and which of them stand: P(magnitude = g) proportional to exp(-g / scale).
+
+    With m a power of two, g = m h + l: h geometric of scale / m, and l uniform below m, kept with probability
+    exp(-l / scale).
+    """
+    shift = max(0, math.frexp(scale)[1] - LOG2_COARSE)
+    words = entropy.words(count)
+    magnitudes = _geometric(words >> np.uint64(1), math.ldexp(scale, -shift), entropy)
+    stand = np.ones(count, np.bool_)
+    if shift:
+        lower = entropy.words(count)
+        magnitudes <<= shift
+        magnitudes |= (lower & ((1 << shift) - 1)).view(np.int64)
+        # l / scale < 2^(1 - LOG2_COARSE), so only a uniform within twice that of 1 can fall
+        for i in np.flatnonzero(lower >> (66 - LOG2_COARSE) == (1 << (LOG2_COARSE - 2)) - 1):
+            prefix, low = divmod(int(lower[i]), 1 << shift)
+            stand[i] = _happens(prefix, 64 - shift, low / Fraction(scale), entropy)
+    return -(words & 1).view(np.int64), magnitudes, stand
+
+
+def _geometric(uniforms: NDArray[np.uint64], scale: float, entropy: Entropy) -> Integers:
+    """floor(scale E) of uniforms of 63 bits: P(g or more) = exp(-g / scale)."""
+    e = _exponential(uniforms.view(np.int64))
+    y = scale * e
+    whole = np.floor(y)
+    margin = max(scale, 1) * ERROR  # for less would be lost beside 0.5
+    in_doubt = (np.abs(y - whole - 0.5) > 0.5 - margin) | (e > CAP - ERROR)
+    result, exact = whole.astype(np.int64), Fraction(scale)
+    for i in np.flatnonzero(in_doubt):
+        result[i] = _settle(int(uniforms[i]), 63, lambda e: math.floor(exact * e), entropy)
+    return result
+
+
+def _under_the_bell(magnitudes: Integers, sigma: float, entropy: Entropy) -> Flags:
+    """Which proposals stand: E >= (|x| - sigma)^2 / (2 sigma^2). Both are capped, so that above CAP all is in doubt."""
+    count = len(magnitudes)
+    uniforms = entropy.words((count + 1) // 2).view(np.uint32)[:count]
+    q = (magnitudes / sigma - 1) ** 2 / 2
+    gap = _exponential(uniforms.astype(np.int64) << 31) - np.minimum(q, CAP)
+    stand = gap > 0
+    for i in np.flatnonzero(np.abs(gap) < ERROR_32):
+        exact = (int(magnitudes[i]) / Fraction(sigma) - 1) ** 2 / 2
+        stand[i] = _happens(int(uniforms[i]), 32, exact, entropy)
+    return stand
+
+
+def _exponential(uniforms: Integers) -> Floats:
+    """E = -ln(U / 2^63) for U in [u, u + 1], u being the given integer or FLOOR if that is more, up to ERROR.
+
+    With g from the table, u g = 1 + r and |r| < 2^-9 + 2^-52: E = ln(2^63 g) - (r - r^2/2 + r^3/3 - r^4/4).
+    The errors add up to less than 2^-46: u for U 1 / FLOOR = 2^-48, the series r^5/5 < 2^-47, the table and the last
+    sum 2^-50 each, u as a double and r 2^-53 each, the polynomial 2^-58.
+    """
+    inverses, logarithms = _table()
+    u = np.maximum(uniforms, FLOOR).astype(np.float64)
+    cell = u.view(np.int64) >> (52 - CELLS)
+    cell -= (1023 + 48) << CELLS
+    r = u * inverses.take(cell, mode="clip") - 1
+    return logarithms.take(cell, mode="clip") - (((r * -0.25 + 1 / 3) * r - 0.5) * r + 1) * r
+
+
+@cache
+def _table() -> tuple[Floats, Floats]:
+    """g, about 1 over the middle of each cell of [2^48, 2^64), and ln(2^63 g), rounded."""
+    exact = Context(prec=40)
+    middle = [1 / (1 + (i + 0.5) / 2**CELLS) for i in range(2**CELLS)]
+    logs = [exact.ln(Decimal(g)) for g in middle]
+    two = exact.ln(Decimal(2))
+    inverses = [math.ldexp(g, -power) for power in range(48, 64) for g in middle]
+    logarithms = [float(exact.fma(two, 63 - power, log)) for power in range(48, 64) for log in logs]
+    return np.array(inverses), np.array(logarithms)
+
+
+def _happens(prefix: int, bits: int, q: Fraction, entropy: Entropy) -> bool:
+    """E >= q, exactly: an event of probability exp(-q)."""
+    return bool(_settle(prefix, bits, lambda e: e >= q, entropy))
+
+
+def _settle(prefix: int, bits: int, step: Callable[[Fraction], int], entropy: Entropy) -> int:
+    """step(E) of a non-decreasing step function, with U in [prefix, prefix + 1] / 2^bits.
+
+    Draws 64 more bits at a time until both ends of E's interval agree.
+    """
+    while prefix == 0 or (low := step(_bound(prefix + 1, bits, -1))) != step(_bound(prefix, bits, 1)):
+        prefix = prefix << 64 | int(entropy.words(1)[0])
+        bits += 64
+    return low
+
+
+def _bound(numerator: int, bits: int, side: int) -> Fraction:
+    """A number on one side of -ln(numerator / 2^bits), and near it.
+
+    Three roundings (decimal logarithms are correctly rounded) of numbers below `bits` stay within the margin.
+    """
+    digits = 20 + bits // 3
+    context = Context(prec=digits)
+    value = context.subtract(context.ln(Decimal(1 << bits)), context.ln(Decimal(numerator)))
+    return max(Fraction(0), Fraction(value) + side * Fraction(bits, 10 ** (digits - 2)))

@@ -1,0 +1,25 @@
+"""How fast it is: Taciturn and its peers on the same data, in the same run; one file for each benchmark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taciturn.kernels.library import level
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Watch
+from taciturn.research.bench.machine import observed
+
+UNBUILT = "the compiled part of Taciturn was not built: it runs on numpy"
+TRIAL = "at this size, for trying it out, the numbers mean nothing"
+
+__all__ = ["BENCHMARKS", "Benchmark", "Options", "Report", "Watch", "run"]
+
+
+def run(name: str, options: Options | None = None) -> Report:
+    """One benchmark by name, with what the machine did meanwhile."""
+    benchmark = BENCHMARKS[name]
+    with observed() as machine:
+        report = benchmark.run(options or Options())
+    if not benchmark.alone:
+        machine.others = None
+    warnings = (machine.warning(), "" if level() else UNBUILT, TRIAL if options and options.small else "")
+    return replace(report, machine=machine.facts(), notes=(*report.notes, *filter(None, warnings)))

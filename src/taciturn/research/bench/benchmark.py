@@ -1,0 +1,173 @@
+"""A benchmark: options, interleaved timing, the report, and the registry of all benchmarks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, NamedTuple, TypeAlias
+
+from taciturn.core.registry import Registry
+from taciturn.reporting.tables import format_bytes, markdown_table
+
+Watch: TypeAlias = Callable[[str], None]
+"""Told between two measurements what is done next."""
+
+
+def unwatched(text: str) -> None:
+    """Nobody looks."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose."""
+
+    small: bool = False  # a size for trying it out: its numbers mean nothing
+    repeats: int = 9  # turns of every candidate
+    data_dir: str = ""  # where data sets lie; empty: TACITURN_DATA, else taciturn in the user's cache folder
+    watch: Watch = unwatched
+
+
+PAUSE = 0.05  # seconds: the threads of the candidate before stop looking for work meanwhile
+
+
+class Timing(NamedTuple):
+    """Seconds of one candidate over its calls."""
+
+    best: float
+    median: float
+    calls: int
+
+    def scaled(self, factor: float) -> Timing:
+        """What so many times the work would take."""
+        return self._replace(best=factor * self.best, median=factor * self.median)
+
+
+def interleaved(
+    candidates: Mapping[str, Callable[[], Any]], options: Options, burst: int = 5, pause: float = PAUSE
+) -> dict[str, Timing]:
+    """Every candidate once to warm up, then in turns; in a turn `burst` calls follow each other."""
+    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    for turn in range(options.repeats + 1):
+        for name, work in candidates.items():
+            options.watch(f"turn {turn} of {options.repeats}: {name}" if turn else f"warming up: {name}")
+            time.sleep(0.0 if options.small else pause)
+            calls = [seconds(work) for _ in range(burst if turn else 1)]
+            taken[name] += calls if turn else []
+    return {name: Timing(min(found), median(found), len(found)) for name, found in taken.items()}
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """How long one call takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def fastest(timings: Mapping[str, Timing], *names: str) -> float:
+    """The best time among those of these candidates that were timed."""
+    return min(timings[name].best for name in names if name in timings)
+
+
+TIMED = ("", "best", "median", "Taciturn takes")
+GROWN = ("factor", "from", "to", "time ~", "memory ~", "longest round", "most memory")
+
+
+class Growth(NamedTuple):
+    """Rounds at several values of one factor, all else being equal."""
+
+    factor: str  # its letter
+    meaning: str
+    values: tuple[int, ...]
+    seconds: tuple[float, ...]  # of a round
+    bytes: tuple[float, ...]  # at the peak
+    seconds_exponent: float  # time ~ value^exponent, fitted
+    bytes_exponent: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of one benchmark; the first timing, where there are any, is Taciturn's."""
+
+    name: str
+    title: str
+    figures: Mapping[str, Any]  # what the benchmark promises, by name
+    timings: Mapping[str, Timing] = field(default_factory=dict)
+    growth: tuple[Growth, ...] = ()
+    notes: tuple[str, ...] = ()
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+    def summary(self) -> dict[str, Any]:
+        """All of it, as one JSON object."""
+        found: dict[str, Any] = {"benchmark": self.name, "title": self.title, **self.figures}
+        if self.timings:
+            found["seconds"] = {name: timing._asdict() for name, timing in self.timings.items()}
+        if self.growth:
+            found["growth"] = [one._asdict() for one in self.growth]
+        return found | {"notes": list(self.notes), "machine": dict(self.machine)}
+
+    def headings(self) -> tuple[str, ...]:
+        """Of the table."""
+        return GROWN if self.growth else TIMED
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table: what was timed, and how Taciturn's best compares; or what grew."""
+        if self.growth:
+            return [_grown(one) for one in self.growth]
+        own = next(iter(self.timings.values()), None)
+        return [_timed(name, timing, own if i else None) for i, (name, timing) in enumerate(self.timings.items())]
+
+
+def markdown(report: Report) -> str:
+    """The table as a page of its own."""
+    headings, facts = report.headings(), report.machine
+    lines = [f"# {report.title}", "", markdown_table(headings, report.rows(), headings[:1]), ""]
+    lines.append(markdown_table(("figure", ""), figure_rows(report.figures), ("figure",)))
+    return "\n".join([*lines, "", *(f"- {note}" for note in (*report.notes, *_where(facts))), ""])
+
+
+def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The promised numbers as text; lists and objects are for JSON alone."""
+    plain = {key: value for key, value in figures.items() if isinstance(value, int | float | str)}
+    return [(key, f"{value:.4g}" if isinstance(value, float) else str(value)) for key, value in plain.items()]
+
+
+def format_seconds(value: float) -> str:
+    """A time with its unit."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if value * factor >= 1.0:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value * 1e6:.3g} µs"
+
+
+def _timed(name: str, timing: Timing, own: Timing | None) -> tuple[str, ...]:
+    ratio = f"{own.best / timing.best:.3g} x" if own else ""
+    return name, format_seconds(timing.best), format_seconds(timing.median), ratio
+
+
+def _grown(one: Growth) -> tuple[str, ...]:
+    powers = (f"{one.factor}^{exponent:.2f}" for exponent in (one.seconds_exponent, one.bytes_exponent))
+    most = format_seconds(max(one.seconds)), format_bytes(max(one.bytes))
+    return one.factor, f"{min(one.values):,}", f"{max(one.values):,}", *powers, *most
+
+
+def _where(facts: Mapping[str, Any]) -> list[str]:
+    if not facts:
+        return []
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    where = f"{facts['cores']} cores ({facts['cpu']}; kernels {facts['kernels']})"
+    return [f"on {where}, Python {facts['python']}, {versions}"]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark by name: what it compares, and how to run it."""
+
+    summary: str
+    run: Callable[[Options], Report]
+    alone: bool = True  # whether it works in this process alone, so that all other work on the machine is others'
+    long: bool = False  # so long that only who names it means it
+
+
+BENCHMARKS: Registry[Benchmark] = Registry("benchmark", "taciturn.research.bench.programs")

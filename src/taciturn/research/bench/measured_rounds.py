@@ -1,0 +1,241 @@
+"""One round of Taciturn's, and what it is compared with: plain numpy, bare matrix products, other libraries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taciturn.algorithms import ALGORITHMS, AlgorithmConfig
+from taciturn.algorithms.noisy_gradient import PaperGradient
+from taciturn.algorithms.schedules import DynamicRho, NonsmoothEta
+from taciturn.kernels.threads import cores
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.privacy.mechanisms import LaplaceDataDependent
+from taciturn.privacy.noise import SeededNoise
+from taciturn.research.bench.benchmark import Options, Report, Timing, fastest, interleaved
+from taciturn.research.bench.inputs import Input
+from taciturn.training.simulate import Round, simulate, start
+from taciturn.types import Array, Shard
+
+BETA, RHO_C1, RHO_C2 = 1e-6, 2.0, 5.0
+FOREVER = 10**9  # rounds
+
+
+def taciturn_rounds(
+    shards: Sequence[Shard], epsilon: Sequence[float] = (1.0,), seeds: Sequence[int] = (1,), local_updates: int = 1
+) -> Callable[[], Round]:
+    """Each call plays one more round in mode paper: server sums, no averages, the runs side by side."""
+    budgets = np.array(epsilon, shards[0].y.dtype)
+    records = sum(len(shard.y) for shard in shards)
+    problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), BETA, SETS["all"](1.0), records, len(shards))
+    recipe = AlgorithmConfig(
+        problem,
+        budgets,
+        DynamicRho(budgets, RHO_C1, RHO_C2),
+        NonsmoothEta(budgets),
+        PaperGradient(LaplaceDataDependent(budgets)),
+        local_updates=local_updates,
+    )
+    algorithm = ALGORITHMS["objp" if local_updates == 1 else "objpm"].build(recipe)
+    keys, state = tuple(seeds), start(shards, len(budgets), "sums", averages=False)
+    rounds = simulate(algorithm, shards, lambda p, t: SeededNoise(keys, p, t), FOREVER, state)
+    return lambda: next(rounds)
+
+
+def grid(epsilons: Sequence[float], seeds: int) -> tuple[list[float], list[int]]:
+    """Budgets and seeds of all runs side by side."""
+    pairs = [(epsilon, seed) for epsilon in epsilons for seed in range(1, seeds + 1)]
+    return [epsilon for epsilon, _ in pairs], [seed for _, seed in pairs]
+
+
+def held_bytes(shards: Sequence[Shard]) -> int:
+    """The bytes of the records as a round reads them: all, or only those that are not zero."""
+    return sum(shard.layout.nbytes for shard in shards)
+
+
+def multiplications(shards: Sequence[Shard]) -> int:
+    """The multiply-adds of a round's two passes over the values that are held: scores, and sums."""
+    return sum(2 * shard.layout.entries * shard.y.shape[1] for shard in shards)
+
+
+Matrix: TypeAlias = NDArray[np.float64]
+Pair: TypeAlias = tuple[Matrix, Matrix]  # x [I_p, J] and one-hot y [I_p, K] of one agent
+
+
+def plain_rounds(shards: Sequence[Pair], epsilon: float = 1.0, beta: float = 1e-6) -> Callable[[], Matrix]:
+    """Each call is one more round, and gives w."""
+    rounds = _rounds(shards, epsilon, beta)
+    return lambda: next(rounds)
+
+
+def _rounds(shards: Sequence[Pair], epsilon: float, beta: float) -> Iterator[Matrix]:
+    generator = np.random.default_rng(1)
+    P, I = len(shards), sum(len(x) for x, _ in shards)  # noqa: E741
+    J, K = shards[0][0].shape[1], shards[0][1].shape[1]
+    z = [np.zeros((J, K)) for _ in shards]
+    lam = [np.zeros((J, K)) for _ in shards]
+    t = 0
+    while True:
+        t += 1
+        rho, eta = 2.0 + 5.0 / epsilon, 1.0 / math.sqrt(t)
+        w = sum((z[p] - lam[p] / rho for p in range(P)), np.zeros((J, K))) / P  # line 5
+        for p, (x, y) in enumerate(shards):
+            gradient, sensitivity = _gradient(x, y, z[p], I)
+            gradient += 2.0 * beta / P * z[p]
+            xi = generator.laplace(0.0, sensitivity / epsilon, (J, K)) if epsilon < math.inf else 0.0  # line 18
+            z[p] = (rho * w + lam[p] - gradient - xi + z[p] / eta) / (rho + 1.0 / eta)  # line 19
+            lam[p] = lam[p] + rho * (w - z[p])  # lines 8 and 23
+        yield w
+
+
+def _gradient(x: Matrix, y: Matrix, z: Matrix, records: int) -> tuple[Matrix, float]:
+    """The gradient of one agent's records, and the largest 1-norm that one of them has in it (eq. Delta)."""
+    scores = x @ z
+    power = np.exp(scores - scores.max(axis=1, keepdims=True))
+    residual = power / power.sum(axis=1, keepdims=True) - y
+    norms = np.abs(x).sum(axis=1) * np.abs(residual).sum(axis=1)
+    return x.T @ residual / records, float(norms.max()) / records
+
+
+Work: TypeAlias = Callable[[], Any]
+
+NUMPY_PRODUCTS, TORCH_PRODUCTS = "two matrix products, numpy", "two matrix products, torch"
+SKLEARN_GRADIENT, TORCH_GRADIENT = "gradient alone, scikit-learn", "gradient alone, torch"
+
+
+def products(x: Array, columns: int) -> dict[str, Work]:
+    """x w and x^T r for w [J, columns], the two products no step can do without; by numpy and, if there, torch."""
+    generator = np.random.default_rng(2)
+    w = generator.random((x.shape[1], columns), np.float32)
+    r = generator.random((len(x), columns), np.float32)
+    found: dict[str, Work] = {NUMPY_PRODUCTS: lambda: (x @ w, x.T @ r)}
+    if find_spec("torch") is not None:
+        import torch
+
+        tx, tw, tr = (torch.from_numpy(a) for a in (x, w, r))
+        found[TORCH_PRODUCTS] = lambda: (tx @ tw, tx.T @ tr)
+    return found
+
+
+def gradients(x: Array, labels: NDArray[np.int64], classes: int) -> dict[str, Work]:
+    """The gradient of the same loss by those libraries that are installed: no agents, no noise, no update."""
+    found: dict[str, Work] = {}
+    if find_spec("sklearn") is not None:
+        found[SKLEARN_GRADIENT] = _sklearn(x, labels, classes)
+    if find_spec("torch") is not None:
+        found[TORCH_GRADIENT] = _torch(x, labels, classes)
+    return found
+
+
+def _sklearn(x: Array, labels: NDArray[np.int64], classes: int) -> Work:
+    from sklearn._loss import HalfMultinomialLoss
+    from sklearn.linear_model._linear_loss import LinearModelLoss
+
+    loss = LinearModelLoss(base_loss=HalfMultinomialLoss(n_classes=classes), fit_intercept=False)
+    coef = np.zeros((classes, x.shape[1]), np.float32, order="F")
+    y, threads = labels.astype(np.float32), cores()
+    return lambda: loss.loss_gradient(coef, x, y, n_threads=threads)
+
+
+def _torch(x: Array, labels: NDArray[np.int64], classes: int) -> Work:
+    import torch
+
+    tx, ty = torch.from_numpy(x), torch.from_numpy(labels)
+    w = torch.zeros((x.shape[1], classes), requires_grad=True)
+
+    def step() -> Any:
+        loss = torch.nn.functional.cross_entropy(tx @ w, ty)
+        return torch.autograd.grad(loss, w)
+
+    return step
+
+
+def read(size: int) -> Work:
+    """Read that many bytes once, on all cores: nothing that looks at every record is faster."""
+    buffer = np.arange(max(1, size // 8), dtype=np.uint64)
+    parts = np.array_split(buffer, cores())
+    pool = ThreadPoolExecutor(cores())
+    return lambda: list(pool.map(np.bitwise_or.reduce, parts))
+
+
+SQUARE = 1536  # rows and columns: large enough that the processor multiplies as fast as it can
+
+
+def square_product() -> Work:
+    """A product of two square matrices: the pace at which this machine multiplies."""
+    a = np.random.default_rng(3).random((SQUARE, SQUARE), np.float32)
+    return lambda: a @ a
+
+
+def without(*packages: str) -> tuple[str, ...]:
+    """A line for each of these packages that is not installed."""
+    lacking = [name for name in packages if find_spec(name) is None]
+    return tuple(f"{name} is not installed: left out" for name in lacking)
+
+
+TACITURN, PLAIN, READ = "Taciturn's round", "the plain round, float64", "reading the records once"
+MULTIPLY = "multiplying at the machine's best pace"
+CHECKED = 2  # rounds
+
+
+def one_round(name: str, given: Input, options: Options) -> Report:
+    """Time Taciturn's round, the same round written the plain way, and the floors beneath them."""
+    agents, records, features, classes = given.shape
+    plain = [(np.asarray(shard.x, np.float64), np.asarray(shard.y, np.float64)) for shard in given.shards]
+    candidates = {
+        TACITURN: taciturn_rounds(given.shards),
+        PLAIN: plain_rounds(plain),
+        **products(given.x, classes),
+        **gradients(given.x, given.labels, classes),
+        READ: read(held_bytes(given.shards)),
+        MULTIPLY: square_product(),
+    }
+    timings = interleaved(candidates, options)
+    timings[MULTIPLY] = timings[MULTIPLY].scaled(multiplications(given.shards) / SQUARE**3)
+    options.watch("comparing with the plain round")
+    figures = _figures(timings) | {
+        "difference_from_plain": difference(given, plain),
+        "data": given.what,
+        "agents": agents,
+        "records": records,
+        "features": features,
+        "classes": classes,
+        "held_bytes": held_bytes(given.shards),
+    }
+    title = f"One objp round, {agents} agents, {records:,} records x {features} features, {classes} classes"
+    return Report(name, title, figures, timings, notes=_notes(given))
+
+
+def _figures(timings: dict[str, Timing]) -> dict[str, Any]:
+    """The floor is the larger of two: reading what is held once, and its multiplications at the machine's best pace."""
+    own, multiplying = timings[TACITURN].best, timings[MULTIPLY].best
+    return {
+        "ratio_to_matmul": own / fastest(timings, NUMPY_PRODUCTS, TORCH_PRODUCTS),
+        "speedup_over_plain": timings[PLAIN].best / own,
+        "ratio_to_floor": own / max(timings[READ].best, multiplying),
+        "seconds_of_floor": {"reading": timings[READ].best, "multiplying": multiplying},
+    }
+
+
+def difference(given: Input, plain: list[Pair]) -> float:
+    """How far the two models are apart after rounds without noise, relative to the largest parameter."""
+    ours, theirs = taciturn_rounds(given.shards, (math.inf,)), plain_rounds(plain, math.inf)
+    for _ in range(CHECKED):
+        w, expected = ours().w[:, 0], theirs()
+    return float(np.abs(w - expected).max() / np.abs(expected).max())
+
+
+def _notes(given: Input) -> tuple[str, ...]:
+    return (
+        f"records: {given.what}",
+        "float32, mode paper, epsilon 1, one run; gradient, norms of every record, noise, update and dual",
+        f"the best pace of multiplying is that of a product of two square matrices of {SQUARE} rows",
+        "gradients alone have no agents, norms, noise or update: they bound a step that is not federated",
+        *without("torch", "sklearn"),
+    )

@@ -1,0 +1,113 @@
+"""Benchmarks of one round: dense and MNIST records, many runs side by side, many agents."""
+
+from __future__ import annotations
+
+from taciturn.algorithms.server import SumsState
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, fastest, interleaved
+from taciturn.research.bench.inputs import RECORDS, SMALL, dense, mnist
+from taciturn.research.bench.measured_rounds import (
+    NUMPY_PRODUCTS,
+    TORCH_PRODUCTS,
+    grid,
+    one_round,
+    products,
+    taciturn_rounds,
+    without,
+)
+from taciturn.training.simulate import Round
+
+DENSE_ROUND = "dense-round"
+
+
+def run_dense_round(options: Options) -> Report:
+    """Ten agents, MNIST's shape."""
+    return one_round(DENSE_ROUND, dense(SMALL if options.small else RECORDS), options)
+
+
+BENCHMARKS.register(DENSE_ROUND)(Benchmark("the same on dense uniform records of the same shape", run_dense_round))
+
+
+MNIST_ROUND = "mnist-round"
+
+
+def run_mnist_round(options: Options) -> Report:
+    """Ten agents in file order."""
+    return one_round(MNIST_ROUND, mnist(options), options)
+
+
+BENCHMARKS.register(MNIST_ROUND)(
+    Benchmark(
+        "one round on MNIST beside bare matrix products, the plain round and other libraries' gradients",
+        run_mnist_round,
+    )
+)
+
+
+BATCH = "batch"
+EPSILONS, SEEDS = (0.05, 0.1, 1.0, 5.0), 10
+TACITURN_BATCH, ALONE = "Taciturn's round, 40 runs", "Taciturn's round, one run"
+
+
+def run_batch(options: Options) -> Report:
+    """A round of all runs beside the two products as wide as all of them."""
+    given = mnist(options)
+    budgets, seeds = grid(EPSILONS, SEEDS)
+    candidates = {
+        TACITURN_BATCH: taciturn_rounds(given.shards, budgets, seeds),
+        **products(given.x, len(budgets) * given.shape[-1]),
+        ALONE: taciturn_rounds(given.shards),
+    }
+    timings = interleaved(candidates, options, burst=1)
+    own = timings[TACITURN_BATCH].best
+    figures = {
+        "ratio_to_matmul": own / fastest(timings, NUMPY_PRODUCTS, TORCH_PRODUCTS),
+        "runs": len(budgets),
+        "cost_of_a_run_alone": own / len(budgets) / timings[ALONE].best,
+        "data": given.what,
+    }
+    title = f"One objp round of {len(budgets)} runs at once (10 seeds x 4 budgets), {len(given.shards)} agents"
+    notes = (f"records: {given.what}", "cost_of_a_run_alone: a run of the batch, as a share of one by itself")
+    return Report(BATCH, title, figures, timings, notes=(*notes, *without("torch")))
+
+
+BENCHMARKS.register(BATCH)(Benchmark("40 runs side by side beside matrix products of the same width", run_batch))
+
+
+AGENTS = "agents"
+MANY, FEW, RECORDS_EACH, FEATURES, CLASSES = 10_000, 100, 100, 100, 10
+SMALL_AGENTS = 20  # agents
+TACITURN_AGENTS = "Taciturn's round"
+
+
+def run_agents(options: Options) -> Report:
+    """A round of all agents beside the products over all their records."""
+    agents = SMALL_AGENTS if options.small else MANY
+    options.watch("making records")
+    given = dense(agents * RECORDS_EACH, FEATURES, agents, CLASSES)
+    play = taciturn_rounds(given.shards)
+    candidates = {TACITURN_AGENTS: play, **products(given.x, CLASSES)}
+    timings = interleaved(candidates, options, burst=1)
+    few = dense(FEW * RECORDS_EACH, FEATURES, FEW, CLASSES)
+    state = {FEW: server_bytes(taciturn_rounds(few.shards)()), agents: server_bytes(play())}
+    figures = {
+        "seconds_per_round": timings[TACITURN_AGENTS].best,
+        "ratio_to_matmul": timings[TACITURN_AGENTS].best / fastest(timings, NUMPY_PRODUCTS, TORCH_PRODUCTS),
+        "microseconds_per_agent": timings[TACITURN_AGENTS].best / agents * 1e6,
+        "agents": agents,
+        "data": given.what,
+        "server_bytes": {str(p): size for p, size in state.items()},
+    }
+    title = f"One objp round, {agents:,} agents with {RECORDS_EACH} records of {FEATURES} features each"
+    said = ", ".join(f"{size:,} bytes for {p:,} agents" for p, size in state.items())
+    notes = (f"records: {given.what}", f"state of the server: {said}", *without("torch"))
+    return Report(AGENTS, title, figures, timings, notes=notes)
+
+
+def server_bytes(done: Round) -> int:
+    """What the server keeps between rounds."""
+    server = done.state.server
+    assert isinstance(server, SumsState)
+    return int(server.z.nbytes + server.lam.nbytes)
+
+
+BENCHMARKS.register(AGENTS)(Benchmark("10,000 agents: seconds of a round, and bytes of the server's state", run_agents))

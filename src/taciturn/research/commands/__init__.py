@@ -1,0 +1,7 @@
+"""Commands of the research package: `taciturn reproduce`, `theory` and `bench`."""
+
+from taciturn.research.commands.bench_command import bench
+from taciturn.research.commands.reproduce_command import reproduce
+from taciturn.research.commands.theory_command import theory
+
+COMMANDS = (reproduce, theory, bench)

@@ -1,0 +1,153 @@
+"""`taciturn reproduce`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from click.exceptions import Exit
+
+from taciturn.cli.output import print_json, print_table, stderr, stdout
+from taciturn.cli.progress_display import Watcher
+from taciturn.core.signals import stop_signals
+from taciturn.errors import InputError
+from taciturn.research import reproduction
+from taciturn.research.reproduction.paper_runs import figures_of
+from taciturn.research.reproduction.paper_table import HEADINGS, comparison, markdown, notes, ordering, rows
+from taciturn.research.reproduction.reproduce import check_place, has_gpu
+
+
+@click.command()
+@click.argument("data", required=False, metavar="mnist|femnist")
+@click.option("--quick", is_flag=True, help="fewer rounds, one seed: the ordering of the algorithms in minutes")
+@click.option("--figures", help="the paper's figures that are wanted  [default: 1,2,3,4; --quick: 1,2,3]")
+@click.option("--device", help="cpu, cuda or cuda:N  [default: a GPU if there is one]")
+@click.option("--products", help="matrix products on a GPU: half, tf32 or float32  [default: half]")
+@click.option("--rounds", type=click.IntRange(1), help="T  [default: 20000, as in the paper]")
+@click.option("--seeds", type=click.IntRange(1), help="noise seeds  [default: 10, as in the paper]")
+@click.option("--data-dir", help="where the data sets lie  [default: $TACITURN_DATA]")
+@click.option("--out", type=click.Path(path_type=Path), help="the folder  [default: runs/reproduce-DATA]")
+@click.option(
+    "--from", "given", multiple=True, type=click.Path(path_type=Path), help="draw from folders computed elsewhere"
+)
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+def reproduce(
+    data: str | None,
+    quick: bool,
+    figures: str | None,
+    device: str | None,
+    products: str | None,
+    rounds: int | None,
+    seeds: int | None,
+    data_dir: str | None,
+    out: Path | None,
+    given: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Make the figures and numbers of the paper's experiments, and put ours beside the published ones.
+
+    OutP, ObjP and ObjPM at four budgets over the seeds (figures 1 to 3), and OutP under other penalties (figure 4). The
+    whole grid is meant for a GPU; --quick shows the ordering of the algorithms on a laptop. Stopped or killed, the same
+    command goes on. The computing part alone runs where only python, numpy, torch and triton are:
+    python -m taciturn.research.reproduction; --from draws from the folder it leaves.
+
+    \b
+    Examples:
+      taciturn reproduce mnist --quick
+      taciturn reproduce mnist --device cuda
+      taciturn reproduce femnist --device cuda --seeds 3 --figures 1,2
+      taciturn reproduce --from runs/mnist --from runs/femnist --out figures
+    """
+    wanted = figures_of(figures, quick)
+    if given:
+        if data or quick or rounds or seeds or device or products or data_dir:
+            raise InputError("--from draws what was computed: of the others it takes --figures, --out and --json alone")
+        summaries = [reproduction.ReproductionFolder(path).read_summary() for path in given]
+        if len({summary["data"] for summary in summaries}) < len(summaries):
+            raise InputError("--from is given two folders of one data set: they would be drawn over each other")
+        place = out or given[0] / "figures"
+    else:
+        folder = _compute(data, wanted, quick, device, products, rounds, seeds, data_dir or "", out)
+        summaries, place = [folder.read_summary()], folder.figures
+    place.mkdir(parents=True, exist_ok=True)
+    _show(summaries, place, wanted, as_json)
+
+
+def _compute(
+    data: str | None,
+    figures: Sequence[int],
+    quick: bool,
+    device: str | None,
+    products: str | None,
+    rounds: int | None,
+    seeds: int | None,
+    data_dir: str,
+    out: Path | None,
+) -> reproduction.ReproductionFolder:
+    if data is None:
+        raise InputError("which data set is to be reproduced: mnist or femnist?")
+    plan = reproduction.make_plan(data, figures, quick, rounds, seeds)
+    where = device or ("cuda" if has_gpu() else "cpu")
+    check_place(where, products)
+    if where == "cpu" and not quick and rounds is None:
+        stderr.print("without a GPU the whole grid takes days: --quick shows its ordering in minutes", highlight=False)
+    folder = reproduction.ReproductionFolder(out or Path("runs") / f"reproduce-{data}{'-quick' if quick else ''}")
+    watcher = Watcher(stderr)
+
+    def watch(progress: reproduction.ReproductionProgress) -> None:
+        budgets = [case.epsilon for case in progress.stage.cases]
+        watcher.show_whole(plan.done(progress.stage, progress.t), plan.done(plan.stages[-1], plan.rounds))
+        watcher.show(progress.stage.name, progress.t, progress.rounds, budgets, progress.test_error)
+
+    try:
+        with stop_signals(stderr.print) as stop:
+            reproduction.reproduce(plan, folder, where, products, data_dir, watch, stop)
+    except (reproduction.ReproductionInterrupted, KeyboardInterrupt):
+        watcher.close()
+        stderr.print(f"stopped: the same command goes on with {folder.path}", soft_wrap=True, highlight=False)
+        raise Exit(130) from None
+    finally:
+        watcher.close()
+    return folder
+
+
+def _show(summaries: list[dict[str, Any]], place: Path, figures: Sequence[int], as_json: bool) -> None:
+    from taciturn.research.reproduction.paper_figures import draw
+
+    drawn = draw(summaries, place, figures)
+    for summary in summaries:
+        (place / f"table-{summary['data']}.md").write_text(markdown(summary), encoding="utf-8")
+    if as_json:
+        print_json({"reproductions": [_numbers(summary) for summary in summaries], "figures": list(map(str, drawn))})
+        return
+    for summary in summaries:
+        _print(summary)
+    stdout.print(f"figures  {place}", soft_wrap=True, highlight=False)
+
+
+def _numbers(summary: dict[str, Any]) -> dict[str, Any]:
+    facts = {key: summary[key] for key in ("data", "quick", "rounds", "seeds", "agents", "records", "device")}
+    order = {f"{epsilon:g}": holds for epsilon, holds in ordering(summary).items()}
+    return facts | {"ordering": order, "stages": summary["stages"], "rows": comparison(summary)}
+
+
+SHOWN = ("algorithm", "epsilon", "penalty", "best, %", "mean, %", "paper, %", "difference")  # in 80 columns
+SHORT = ("algorithm", "ε", "penalty", "best %", "mean %", "paper", "diff.")
+
+
+def _print(summary: dict[str, Any]) -> None:
+    seeds = "seed" if summary["seeds"] == 1 else "seeds"
+    title = f"{summary['data'].upper()}, {summary['rounds']:,} rounds, {summary['seeds']} {seeds}"
+    stdout.print(f"[bold]{title}[/bold]", highlight=False)
+    columns = [HEADINGS.index(name) for name in SHOWN]
+    print_table(SHORT, [[row[i] for i in columns] for row in rows(summary)])
+    for note in notes(summary):
+        stdout.print(note, soft_wrap=True, highlight=False)
+    order = ordering(summary)
+    for holds, words in ((True, "holds"), (False, "does not hold")):
+        found = ", ".join(f"{epsilon:g}" for epsilon, kept in order.items() if kept is holds)
+        if found:
+            stdout.print(f"ObjPM < ObjP < OutP {words} at epsilon {found}", soft_wrap=True, highlight=False)
+    stdout.print()

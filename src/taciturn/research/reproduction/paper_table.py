@@ -1,0 +1,112 @@
+"""The final errors of a reproduction beside the paper's, as rows, as markdown and as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from taciturn.reporting.tables import markdown_table
+from taciturn.research.reproduction.published import (
+    ALGORITHMS,
+    PENALTY_NAMES,
+    ROUNDS,
+    SEEDS,
+    Group,
+    Summary,
+    epsilons,
+    find,
+    group_name,
+    has_scales,
+    in_table_order,
+    published_error,
+)
+
+HEADINGS = ("algorithm", "epsilon", "penalty", "seeds", "best, %", "mean, %", "paper, %", "difference")
+LEFT = {"algorithm", "penalty"}
+
+
+def rows(summary: Summary) -> list[tuple[str, ...]]:
+    """One row for each group, under HEADINGS; what is not known is empty."""
+    return [
+        (
+            group_name(summary, group),
+            "∞" if math.isinf(float(group["epsilon"])) else f"{float(group['epsilon']):g}",
+            "" if group["penalty"] == "dynamic" else PENALTY_NAMES.get(group["penalty"], str(group["penalty"])),
+            str(group["seeds"]),
+            *(_text(value) for value in (_percent(group, "best"), _percent(group, "mean"), _paper(summary, group))),
+            _text(_difference(summary, group), "+"),
+        )
+        for group in in_table_order(summary)
+    ]
+
+
+def markdown(summary: Summary) -> str:
+    """The rows as a GitHub table, with the notes below."""
+    return "\n".join([markdown_table(HEADINGS, rows(summary), LEFT), "", *notes(summary)]) + "\n"
+
+
+def comparison(summary: Summary) -> list[dict[str, Any]]:
+    """One value for each group, errors in %; paper and difference are None where the paper gives no number."""
+    kept = ("algorithm", "epsilon", "penalty", "outp_noise", "local_updates", "eta_scale", "seeds")
+    return [
+        {
+            "name": group_name(summary, group),
+            **{key: group[key] for key in kept},
+            "rounds": group["final"]["round"],
+            **{key: _percent(group, key) for key in ("best", "mean", "low", "high", "worst")},
+            "paper": _paper(summary, group),
+            "difference": _difference(summary, group),
+        }
+        for group in in_table_order(summary)
+    ]
+
+
+def ordering(summary: Summary) -> dict[float, bool]:
+    """For each epsilon at which all three were run, whether ObjPM < ObjP < OutP in the mean final error."""
+    found: dict[float, bool] = {}
+    for epsilon in epsilons([summary]):
+        groups = [find(summary, algorithm, epsilon) for algorithm in ALGORITHMS]
+        means = [_percent(group, "mean") for group in groups if group]
+        outp, objp, objpm = means if len(means) == len(ALGORITHMS) else (None, None, None)
+        if outp is not None and objp is not None and objpm is not None:
+            found[epsilon] = objpm < objp < outp
+    return found
+
+
+def notes(summary: Summary) -> list[str]:
+    """The sentences without which the numbers would be misread."""
+    found = [f"The paper's numbers are the best of {SEEDS} seeds after {ROUNDS:,} rounds; difference: best less paper."]
+    if summary["data"] == "femnist":
+        found.append("The paper drew another sample of FEMNIST's writers: the numbers are not on the same records.")
+    if summary["quick"] or summary["rounds"] < ROUNDS:
+        fewer = f"{summary['rounds']:,} rounds instead of {ROUNDS:,}"
+        found.append(f"These are {fewer}: only the ordering of the algorithms is to be compared.")
+    if has_scales(summary):
+        found.append("a is the scale of the step η = a/√t: the paper's text has a = 1, the figures show the largest.")
+    if _compares_without_noise(summary):
+        found.append("Of its error without noise (∞) the paper does not say with how many local updates E it was made.")
+    return found
+
+
+def _compares_without_noise(summary: Summary) -> bool:
+    groups: Sequence[Group] = summary["groups"]
+    return any(math.isinf(float(group["epsilon"])) and _paper(summary, group) is not None for group in groups)
+
+
+def _paper(summary: Summary, group: Group) -> float | None:
+    return published_error(summary["data"], group)
+
+
+def _percent(group: Group, name: str) -> float | None:
+    share = group["final"][name]
+    return None if share is None else round(100.0 * float(share), 6)
+
+
+def _difference(summary: Summary, group: Group) -> float | None:
+    best, paper = _percent(group, "best"), _paper(summary, group)
+    return None if best is None or paper is None else round(best - paper, 6)
+
+
+def _text(value: float | None, sign: str = "") -> str:
+    return "" if value is None else f"{round(value, 2) + 0.0:{sign}.2f}"

@@ -1,0 +1,199 @@
+"""The folder of a reproduction: its plan, the traces of each finished stage, and the summary."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taciturn.core.storage import make_folder, read_arrays, to_json, write_arrays, write_text
+from taciturn.errors import InputError
+from taciturn.types import Array
+
+LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class ReproductionFolder:
+    """Everything a reproduction writes."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        """What is computed, on which records and where."""
+        return self.path / "plan.json"
+
+    @property
+    def summary(self) -> Path:
+        """The results in compact form, from which every figure and table is made."""
+        return self.path / "summary.json"
+
+    @property
+    def figures(self) -> Path:
+        """The pictures."""
+        return self.path / "figures"
+
+    def traces(self, stage: str) -> Path:
+        """Test error and noise of every run of a stage at every evaluated round; present when it has ended."""
+        return self.path / "stages" / f"{stage}.npz"
+
+    def checkpoint(self, stage: str) -> Path:
+        """Where an interrupted stage goes on from."""
+        return self.path / "checkpoint" / f"{stage}.npz"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process works in a folder; the lock goes with the process, however it ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not self.plan.is_file() and any(file.name != LOCK for file in self.path.iterdir()):
+            raise InputError(f"{self.path} exists and is no reproduction: choose another --out")
+        with (self.path / LOCK).open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(f"{self.path} is being worked on by another process") from None
+            yield
+
+    def begin(self, plan: Mapping[str, Any]) -> None:
+        """Write the plan, or go on with the same one."""
+        text = to_json(plan) + "\n"
+        if self.plan.is_file():
+            there, here = self.read_plan(), json.loads(text)
+            differ = [name for name in here if there.get(name) != here[name]]
+            if differ:
+                raise InputError(
+                    f"{self.path} holds another reproduction than this one ({_difference(there, here, differ)}):"
+                    " choose another --out"
+                )
+        for name in ("stages", "checkpoint"):
+            make_folder(self.path / name, exist_ok=True)
+        write_text(self.plan, text)
+
+    def read_plan(self) -> dict[str, Any]:
+        """The plan as written."""
+        return _read(self.plan)
+
+    def read_summary(self) -> dict[str, Any]:
+        """The summary of a reproduction that has ended."""
+        if not self.summary.is_file():
+            raise InputError(f"{self.path} is no reproduction that has ended: it has no {self.summary.name}")
+        found = _read(self.summary)
+        if not {"data", "quick", "rounds", "seeds", "stages", "groups"} <= found.keys():
+            raise InputError(f"{self.summary} is not the summary of a reproduction")
+        return found
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """The last file of a reproduction."""
+        write_text(self.summary, to_json(summary) + "\n")
+
+    def end_stage(self, stage: str, traces: Mapping[str, Any]) -> None:
+        """Write a stage's traces; its checkpoint has served."""
+        write_arrays(self.traces(stage), traces)
+        self.checkpoint(stage).unlink(missing_ok=True)
+
+    def read_traces(self, stage: str) -> dict[str, Array]:
+        """`rounds` [n], `test_error` [n, R], `noise` [n, R], and how long it took."""
+        return read_arrays(self.traces(stage))
+
+
+def _difference(there: Mapping[str, Any], here: Mapping[str, Any], names: list[str]) -> str:
+    """The first difference in words: a value that is short, or what it is about."""
+    name = names[0]
+    if isinstance(here[name], (str, int, float, bool)):
+        return f"its {name} is {there.get(name)}, not {here[name]}"
+    return f"its {name} differ"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} cannot be read: it holds no table of values")
+    return found
+
+
+POINTS = 150  # of a curve
+
+
+def summarise(folder: ReproductionFolder) -> dict[str, Any]:
+    """What figures and tables are made from."""
+    plan = folder.read_plan()
+    groups: list[dict[str, Any]] = []
+    stages = []
+    for stage in plan["stages"]:
+        traces = folder.read_traces(stage["name"])
+        groups += _groups(stage, traces)
+        seconds = round(float(traces["seconds"]), 2)
+        stages.append({"name": stage["name"], "runs": len(stage["cases"]), "seconds": seconds})
+    facts = {name: value for name, value in plan.items() if name != "stages"}
+    return facts | {"stages": stages, "groups": groups}
+
+
+def _groups(stage: Mapping[str, Any], traces: Mapping[str, Array]) -> list[dict[str, Any]]:
+    members: dict[tuple[Any, ...], list[int]] = {}
+    for r, case in enumerate(stage["cases"]):
+        epsilon, _, penalty, eta_scale = case
+        members.setdefault((epsilon, penalty, eta_scale), []).append(r)
+    return [_group(stage, traces, key, np.array(runs)) for key, runs in members.items()]
+
+
+def _group(
+    stage: Mapping[str, Any], traces: Mapping[str, Array], key: tuple[Any, ...], runs: NDArray[np.intp]
+) -> dict[str, Any]:
+    rounds, error, noise = traces["rounds"], traces["test_error"][:, runs], traces["noise"][:, runs]
+    low, high = np.percentile(error, (20, 80), axis=1)
+    shown = _thinned(len(rounds))
+    last = error[-1]
+    epsilon, penalty, eta_scale = key
+    return {
+        "stage": stage["name"],
+        "algorithm": stage["algorithm"],
+        "epsilon": epsilon,
+        "penalty": penalty,
+        "outp_noise": stage["outp_noise"] or None,
+        "local_updates": stage["local_updates"],
+        "eta_scale": eta_scale if stage["algorithm"] != "outp" else None,
+        "seeds": len(runs),
+        "event": json.loads(str(traces["events"][runs[0]])) | {"updates": int(rounds[-1]) * stage["local_updates"]},
+        "final": {
+            "round": int(rounds[-1]),
+            **{name: _short(value) for name, value in _spread(last).items()},
+        },
+        "curve": {
+            "round": [int(t) for t in rounds[shown]],
+            "mean": [_short(v) for v in error.mean(axis=1)[shown]],
+            "low": [_short(v) for v in low[shown]],
+            "high": [_short(v) for v in high[shown]],
+            "noise": [float(f"{v:.4g}") for v in noise.mean(axis=1)[shown]],
+        },
+    }
+
+
+def _spread(last: Array) -> dict[str, float]:
+    low, high = np.percentile(last, (20, 80))
+    return {
+        "best": float(last.min()),
+        "mean": float(last.mean()),
+        "low": float(low),
+        "high": float(high),
+        "worst": float(last.max()),
+    }
+
+
+def _thinned(count: int) -> NDArray[np.intp]:
+    """At most POINTS indices of a trace, the first and the last among them, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(POINTS, count)).round().astype(np.intp))
+
+
+def _short(value: float) -> float:
+    return round(float(value), 5)

@@ -1,0 +1,15 @@
+"""Taciturn as scikit-learn estimators: a linear model of several parties' records within a privacy budget."""
+
+from __future__ import annotations
+
+from taciturn.errors import InputError
+
+try:
+    import sklearn  # noqa: F401
+except ImportError:
+    raise InputError("taciturn.sklearn needs scikit-learn: pip install 'taciturn[sklearn]'") from None
+
+from taciturn.sklearn.estimators import TaciturnClassifier, TaciturnRegressor
+from taciturn.sklearn.fit_history import PrivacySpent, PrivacyWarning, epsilon_of_each
+
+__all__ = ["PrivacySpent", "PrivacyWarning", "TaciturnClassifier", "TaciturnRegressor", "epsilon_of_each"]

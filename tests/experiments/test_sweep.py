@@ -1,0 +1,187 @@
+"""Whole sweeps: rows are runs, private figures stay at home, what is done is kept, what diverges is said."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import taciturn
+from taciturn.errors import InputError
+from taciturn.experiments import Sweep
+from taciturn.experiments.cost import cost_of
+from taciturn.privacy.accountants import tightest
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.events import Event
+from taciturn.privacy.ledger import releases
+from taciturn.reporting.intervals import interval
+from taciturn.runs.folder import RunFolder
+from tests.cli.helpers import COMMAND, EXAMPLE, PATIENCE, environment, refused, wait_for_rows
+from tests.cli.helpers import taciturn as command
+from tests.experiments.test_grid import CLINICS
+
+OVER = {"algorithm": ["objp", "objpm"], "clip": [0.5, 1.0]}
+ASKED: dict[str, Any] = {**CLINICS, "partition_key": 0, "seeds": 3, "total_epsilon": 2.0}
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """A sweep whose test records are held out of private ones."""
+    return taciturn.sweep(over=OVER, out=tmp_path_factory.mktemp("sweep") / "s", **ASKED)
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_row_is_the_run_that_the_point_alone_would_be(private: Sweep, tmp_path: Path) -> None:
+    assert len(private.rows) == 12
+    alone = taciturn.run(**ASKED, algorithm="objp,objpm", clip=1.0, out=tmp_path / "r")
+    mine = [row for row in private.rows if row["clip"] == 1.0]
+    assert [row["test_error"] for row in mine] == [entry["test_error"] for entry in alone.runs]
+    assert (private.path / "runs" / "2-clip=1" / "model.npz").read_bytes() == (
+        tmp_path / "r" / "model.npz"
+    ).read_bytes()
+    written = read(private.path / "local-only" / "results.csv")
+    assert [float(row["test_error"]) for row in written] == [row["test_error"] for row in private.rows]
+    assert all(float(row["spent_epsilon"]) == pytest.approx(2.0, rel=1e-3) for row in written)
+
+
+def test_what_is_said_beforehand_is_what_the_ledgers_come_to(private: Sweep) -> None:
+    events: Counter[Event] = Counter()
+    for path in (private.path / "runs").iterdir():
+        for agents in releases(RunFolder.open(path).read_ledger()).values():
+            events.update(agents["north"])
+    assert cost_of(private.grid).spending[0].epsilon == pytest.approx(tightest(events, 1e-6).epsilon)
+
+
+def test_means_and_comparisons_are_made_of_the_rows(private: Sweep) -> None:
+    at = (("algorithm", "objpm"), ("clip", 0.5), ("epsilon", 2.0))
+    errors = [r["test_error"] for r in private.rows if (r["algorithm"], r["clip"]) == ("objpm", 0.5)]
+    assert private.means[at] == interval(errors) and len(private.means) == 4
+    assert [dict(one.at) for one in private.comparisons] == [{"clip": 0.5}, {"clip": 1.0}]
+    written = read(private.path / "local-only" / "comparisons.csv")
+    assert [float(row["difference"]) for row in written] == [one.difference.mean for one in private.comparisons]
+    assert [row["pairs"] for row in written] == ["3", "3"]
+
+
+def test_no_figure_without_noise_leaves_local_only(private: Sweep) -> None:
+    public = [
+        path for path in private.path.rglob("*") if path.is_file() and not {"local-only", "checkpoint"} & {*path.parts}
+    ]
+    assert {"results.csv", "sweep.md", "sweep.toml"} <= {path.name for path in public}
+    assert not {"comparisons.csv", "sweep.png", "sweep.svg"} & {path.name for path in public}
+    text = "".join(path.read_text(errors="replace") for path in public)
+    for row in private.rows:
+        assert str(row["train_objective"]) not in text and str(row["test_error"]) not in text
+    assert "in the folder `local-only`" in (private.path / "sweep.md").read_text()
+    own = (private.path / "local-only" / "sweep.md").read_text()
+    assert "For the owner of the records alone" in own and "| objpm | 0.5 |" in own
+    assert "must not leave" in (private.path / "local-only" / "README.txt").read_text()
+    assert (private.path / "local-only" / "sweep.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_a_public_test_set_needs_no_secrecy(tmp_path: Path) -> None:
+    shutil.copy(EXAMPLE / "records.csv", tmp_path / "public.csv")
+    asked = {**CLINICS, "test_share": 0.0, "test": str(tmp_path / "public.csv")}
+    done = taciturn.sweep(over={"partition_key": [0, 1], "total_epsilon": "2,inf"}, out=tmp_path / "s", **asked)
+    assert not done.private and done.unit == "partition_key"
+    assert (tmp_path / "s" / "comparisons.csv").is_file() and (tmp_path / "s" / "sweep.svg").is_file()
+    assert (
+        read(tmp_path / "s" / "results.csv")[0]["test_error"] and not read(tmp_path / "s" / "results.csv")[0]["seconds"]
+    )
+    assert {at: found.n for at, found in done.means.items()} == {
+        (("algorithm", "dpgd"), ("epsilon", 2.0)): 2,
+        (("algorithm", "dpgd"), ("epsilon", float("inf"))): 2,
+    }
+
+
+def test_the_same_again_keeps_what_is_there_and_another_grid_is_refused(private: Sweep) -> None:
+    models = {path: path.stat().st_mtime_ns for path in private.path.glob("runs/*/model.npz")}
+    again = taciturn.sweep(over=OVER, compare=["clip"], out=private.path, **ASKED)
+    assert {path: path.stat().st_mtime_ns for path in models} == models and again.rows == private.rows
+    assert [one.setting for one in again.comparisons] == ["clip", "clip"]
+    for over, changed, words in (
+        ({**OVER, "clip": [0.5, 2.0]}, {}, "its clip is 0.5, 1, and now it is 0.5, 2"),
+        (OVER, {"rounds": 4}, "its rounds is 3, and now it is 4"),
+        ({"algorithm": ["objp", "objpm"]}, {"clip": 0.5}, "its clip is 0.5, 1, and now it is 0.5"),
+    ):
+        with pytest.raises(InputError, match=words):
+            taciturn.sweep(over=over, out=private.path, **{**ASKED, **changed})
+    with pytest.raises(InputError, match="exists and is no sweep"):
+        taciturn.sweep(over=OVER, out=private.path / "runs", **ASKED)
+
+
+def test_a_point_that_may_have_released_something_is_not_begun_anew(private: Sweep, tmp_path: Path) -> None:
+    shutil.copytree(private.path, tmp_path / "s")
+    run = next((tmp_path / "s" / "runs").iterdir())
+    for lost in ("config.toml", "summary.json"):
+        (run / lost).unlink()
+    assert "may have released something" in command("sweep", "--resume", tmp_path / "s", code=2).stderr
+    assert (run / "ledger.jsonl").is_file()
+
+
+def test_a_point_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+    asked = {**CLINICS, "mode": "paper", "total_records": "auto", "eta": 1e300}
+    done = taciturn.sweep(over={"rho": [1e-300, 1.0]}, out=tmp_path / "s", **asked)
+    assert list(done.failed) == ["1-rho=1e-300"] and "diverged" in done.failed["1-rho=1e-300"]
+    assert [row["rho"] for row in done.rows] == [1.0]
+    assert "1-rho=1e-300: objpm diverged" in (tmp_path / "s" / "sweep.md").read_text()
+
+
+def test_a_ledger_has_room_for_all_points_or_none_begins(tmp_path: Path) -> None:
+    BudgetLedger.create(tmp_path / "l", "clinics", 3.0, 1e-6)
+    asked = {**CLINICS, "noise": "hardened", "ledger": str(tmp_path / "l"), "total_epsilon": 2.0}
+    with pytest.raises(InputError, match="is exhausted"):
+        taciturn.sweep(over={"clip": [0.5, 1.0, 2.0]}, out=tmp_path / "s", **asked)
+    assert not (tmp_path / "s").exists() and BudgetLedger.open(tmp_path / "l").state()["studies"] == []
+    done = taciturn.sweep(over={"clip": [0.5]}, out=tmp_path / "s", **asked)
+    assert [study["cost"]["gdp"] > 0 for study in BudgetLedger.open(tmp_path / "l").state()["studies"]] == [True]
+    assert done.means and not done.comparisons
+
+
+LONGER = {**ASKED, "rounds": 150, "seeds": 2, "checkpoint_seconds": 0.05}
+FLAGS = [text for name, value in LONGER.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+SWEEP = ("sweep", *FLAGS, "--over", "clip=0.5,1")
+
+
+def test_killed_and_stopped_it_goes_on_to_the_same_models(tmp_path: Path) -> None:
+    """kill -9 in the first point, Ctrl-C of --resume in the second; the same call again ends in the bytes of a run."""
+    out = tmp_path / "s"
+    first = subprocess.Popen([*COMMAND, *SWEEP, "--out", str(out)], env=environment(), stderr=subprocess.DEVNULL)
+    wait_for_rows(out / "runs" / "1-clip=0.5", 30)
+    first.kill()
+    first.communicate()
+    second = subprocess.Popen(
+        [*COMMAND, "sweep", "--resume", str(out)],
+        env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for_rows(out / "runs" / "2-clip=1", 30)
+    second.send_signal(signal.SIGINT)
+    stdout, stderr = second.communicate(timeout=PATIENCE)
+    assert second.returncode == 130 and stdout == ""
+    assert f"continue with 'taciturn sweep --resume {out}'" in stderr and "together would spend" in stderr
+    assert not RunFolder(out / "runs" / "2-clip=1").finished
+    done = taciturn.sweep(over={"clip": "0.5,1"}, out=out, **LONGER)
+    assert len(done.rows) == 4 and [one.difference.n for one in done.comparisons] == [2]
+    for name, clip in (("1-clip=0.5", 0.5), ("2-clip=1", 1.0)):
+        straight = taciturn.run(**LONGER, clip=clip, out=tmp_path / name)
+        assert (out / "runs" / name / "model.npz").read_bytes() == straight.folder.model.read_bytes()
+
+
+def test_before_anything_is_trained(tmp_path: Path) -> None:
+    shown = command(*SWEEP, "--dry-run", "--out", tmp_path / "s").stdout
+    assert "2 points, 4 runs; nothing was trained" in shown and "together would spend epsilon" in shown
+    assert not (tmp_path / "s").exists()
+    many = refused(*SWEEP, "--seeds", "6000", "--out", tmp_path / "s")
+    assert many == "this sweep has 12,000 runs, more than 10,000: say --yes if that is meant"
+    assert "it must be NAME=VALUE,VALUE" in refused("sweep", "--over", "clip")
+    assert "give no others beside it" in refused("sweep", "--resume", tmp_path, "--over", "clip=1")
+    assert "is not a sweep" in refused("sweep", "--resume", tmp_path)

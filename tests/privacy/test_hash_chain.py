@@ -1,0 +1,271 @@
+"""The ledger's chain: what was written cannot be changed, cut or put back unnoticed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taciturn.core.storage import append_bytes
+from taciturn.errors import InputError
+from taciturn.privacy import hash_chain as chain_module
+from taciturn.privacy.hash_chain import HashChain, HeadNotKept
+
+ROWS = [{"agent": "north", "count": 3}, {"agent": "south", "count": 4}]
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> HashChain:
+    made = HashChain(tmp_path / "ledger.jsonl", tmp_path / "ledger.head")
+    made.create()
+    made.append(ROWS)
+    made.append([{"agent": "west", "count": 5}])
+    return made
+
+
+def reopened(chain: HashChain) -> HashChain:
+    return HashChain(chain.path, chain.head)
+
+
+def test_what_was_written_is_read(chain: HashChain) -> None:
+    assert reopened(chain).read() == [*ROWS, {"agent": "west", "count": 5}]
+    reopened(chain).append([{"agent": "east", "count": 1}])
+    chain.append([{"agent": "again", "count": 1}])  # whose own memory of the tip is old now
+    assert [row["agent"] for row in chain.read()] == ["north", "south", "west", "east", "again"]
+    chain.append([])
+    assert len(chain.read()) == 5
+
+
+@pytest.mark.parametrize("line", [0, 1, 2])
+def test_a_changed_line_is_found(chain: HashChain, line: int) -> None:
+    lines = chain.path.read_text().splitlines()
+    lines[line] = lines[line].replace('"count": ', '"count": 1')
+    chain.path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=r"changed|tampered"):
+        reopened(chain).read()
+    with pytest.raises(InputError, match=r"changed|tampered"):
+        reopened(chain).append(ROWS)
+
+
+def test_a_line_put_in_or_taken_out_is_found(chain: HashChain) -> None:
+    lines = chain.path.read_text().splitlines()
+    for changed in (lines[1:], [lines[0], lines[2]], [lines[0], lines[0], *lines[1:]], [lines[1], lines[0], lines[2]]):
+        chain.path.write_text("\n".join(changed) + "\n")
+        with pytest.raises(InputError, match="does not follow"):
+            reopened(chain).read()
+
+
+def test_a_cut_tail_and_a_restored_backup_are_found(chain: HashChain) -> None:
+    backup = chain.path.read_text()
+    chain.append(ROWS)
+    whole = chain.path.read_text()
+    chain.path.write_text("".join(whole.splitlines(keepends=True)[:-1]))
+    with pytest.raises(InputError, match=r"has 3 lines, but .*ledger.head counts 5: its tail was cut off"):
+        reopened(chain).read()
+    chain.path.write_text(backup)
+    with pytest.raises(InputError, match="an old copy was put back"):
+        reopened(chain).append(ROWS)
+    chain.path.write_text(whole)
+    assert len(reopened(chain).read()) == 5
+
+
+def test_another_ledger_of_the_same_length_is_found(chain: HashChain, tmp_path: Path) -> None:
+    other = HashChain(tmp_path / "other.jsonl", tmp_path / "other.head")
+    other.create()
+    other.append([{"agent": "x", "count": 0}] * 3)
+    chain.path.write_bytes(other.path.read_bytes())
+    with pytest.raises(InputError, match="is not the ledger that"):
+        reopened(chain).read()
+
+
+def test_a_head_that_is_gone_or_damaged_is_said(chain: HashChain) -> None:
+    head = chain.head.read_text()
+    chain.head.unlink()
+    with pytest.raises(InputError, match="head is gone"):
+        reopened(chain).read()
+    chain.head.write_text("no json")
+    with pytest.raises(InputError, match="is damaged"):
+        reopened(chain).read()
+    chain.head.write_text(head)
+    chain.path.unlink()
+    with pytest.raises(InputError, match="is gone"):
+        reopened(chain).read()
+
+
+def test_a_crash_between_the_line_and_the_head_loses_nothing(chain: HashChain) -> None:
+    """The line is on the disk before the head: a crash in between leaves one line more than the head knows."""
+    head = chain.head.read_text()
+    chain.append([{"agent": "late", "count": 9}])
+    chain.head.write_text(head)
+    with chain.path.open("a") as file:
+        file.write('{"line": 5, "prev')  # and a crash in the middle of the next one leaves half of it
+    assert reopened(chain).read()[-1] == {"agent": "late", "count": 9}
+    reopened(chain).append([{"agent": "next", "count": 1}])
+    assert [row["agent"] for row in reopened(chain).read()] == ["north", "south", "west", "late", "next"]
+    assert json.loads(chain.head.read_text())["lines"] == 5
+
+
+def test_an_append_is_made_whole_or_not_at_all(chain: HashChain) -> None:
+    """A crash in the middle of three lines: the whole lines among them count no more than the half one."""
+    before, head = chain.path.read_bytes(), chain.head.read_text()
+    chain.append([{"agent": name, "count": 1} for name in "abc"])
+    whole = chain.path.read_bytes()
+    chain.head.write_text(head)
+    lines = whole[len(before) :].splitlines(keepends=True)
+    for torn in (lines[0], lines[0] + lines[1], lines[0] + lines[1] + lines[2][:30]):
+        chain.path.write_bytes(before + torn)
+        assert [row["agent"] for row in reopened(chain).read()] == ["north", "south", "west"]
+        reopened(chain).append([{"agent": "next", "count": 1}])
+        assert [row["agent"] for row in reopened(chain).read()] == ["north", "south", "west", "next"]
+        chain.head.write_text(head)
+
+
+def test_a_head_elsewhere_tells_copies_apart(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "state" / "id.json"
+    one = HashChain(tmp_path / "a", tmp_path / "a.head", elsewhere)
+    one.create()
+    one.append(ROWS)
+    copy = HashChain(tmp_path / "b", tmp_path / "b.head", elsewhere)
+    copy.path.write_bytes(one.path.read_bytes())
+    copy.head.write_bytes(one.head.read_bytes())
+    one.append(ROWS)
+    with pytest.raises(InputError, match="an old copy was put back"):
+        copy.append(ROWS)
+    elsewhere.unlink()
+    assert len(copy.read()) == 2  # on another machine only the head beside it is known
+
+
+def test_a_reader_beside_a_writer_finds_nothing_cut(chain: HashChain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process appends while this one has read the lines but is not done."""
+    hashes, asked = HashChain._hashes, iter([True])
+
+    def then_append(self: HashChain, lines: Iterable[bytes]) -> list[str]:
+        found = hashes(self, lines)
+        if next(asked, False):
+            chain.append([{"agent": "east", "count": 1}])
+        return found
+
+    reader = reopened(chain)
+    monkeypatch.setattr(HashChain, "_hashes", then_append)
+    assert len(reader.read()) == 4
+
+
+def apart(tmp_path: Path) -> tuple[HashChain, HashChain]:
+    """A chain with a head elsewhere, and a copy of it."""
+    elsewhere = tmp_path / "state" / "id.json"
+    one, copy = (HashChain(tmp_path / name, tmp_path / f"{name}.head", elsewhere) for name in "ab")
+    one.create()
+    one.append(ROWS)
+    copy.path.write_bytes(one.path.read_bytes())
+    copy.head.write_bytes(one.head.read_bytes())
+    return one, copy
+
+
+def test_who_slept_while_a_copy_went_on_is_refused_at_the_next_append(tmp_path: Path) -> None:
+    """Neither has touched the other's file, so sizes tell nothing: the head kept apart does."""
+    one, copy = apart(tmp_path)
+    copy.append(ROWS)
+    before = one.path.read_bytes()
+    with pytest.raises(InputError, match="an old copy was put back"):
+        one.append(ROWS)
+    assert one.path.read_bytes() == before
+    copy.append(ROWS)
+
+
+def test_a_copy_of_the_same_length_is_told_by_its_hash(tmp_path: Path) -> None:
+    one, copy = apart(tmp_path)
+    one.append([{"agent": "north", "count": 1}])
+    mine = copy.head.read_bytes()
+    assert copy.elsewhere is not None
+    copy.elsewhere.write_bytes(mine)  # the two raced: each saw the head of before
+    copy.append([{"agent": "south", "count": 1}])
+    with pytest.raises(InputError, match="is not the ledger that"):
+        one.append(ROWS)
+
+
+def test_a_second_writer_in_the_same_file_ends_the_first(tmp_path: Path) -> None:
+    one, _ = apart(tmp_path)
+    HashChain(one.path, one.head, one.elsewhere).append(ROWS)
+    with pytest.raises(InputError, match="another process has added to"):
+        one.append(ROWS)
+
+
+def test_without_the_head_kept_apart_nothing_is_added(tmp_path: Path) -> None:
+    one, _ = apart(tmp_path)
+    assert one.elsewhere is not None
+    one.elsewhere.unlink()
+    with pytest.raises(InputError, match=r"id\.json is gone"):
+        one.append(ROWS)
+
+
+def test_a_line_whose_head_cannot_be_kept_is_in_the_chain_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk of the state folder is full: who looks before charging again charges once."""
+    one, _ = apart(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("taciturn.privacy.hash_chain.write_text", _full)
+        with pytest.raises(HeadNotKept):
+            one.append([{"round": 1}])
+        assert one.read()[-1] == {"round": 1}
+        with pytest.raises(HeadNotKept):
+            one.keep_head()
+    one.keep_head()
+    one.keep_head()
+    assert one.elsewhere is not None
+    assert json.loads(one.elsewhere.read_text())["lines"] == json.loads(one.head.read_text())["lines"] == 3
+    one.append([{"round": 2}])
+    assert [row["round"] for row in one.read() if "round" in row] == [1, 2]
+
+
+def test_a_line_that_cannot_be_written_is_not_in_the_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a flush fails nobody knows what is on the disk, so the lines are taken back and written again."""
+    one, _ = apart(tmp_path)
+    for name in ("fsync", "pwrite"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, _full)
+            with pytest.raises(OSError, match="no space left") as caught:
+                one.append([{"round": 1}, {"round": 1}])
+            assert not isinstance(caught.value, HeadNotKept)
+        assert one.read() == ROWS
+    one.append([{"round": 1}])
+    assert len(one.read()) == 3
+
+
+def _full(*given: object, **named: object) -> int:
+    raise OSError(28, "no space left on device")
+
+
+def test_appends_made_in_one_go_are_those_made_one_by_one(tmp_path: Path) -> None:
+    """So the file does not tell which of them were written together."""
+    groups = [ROWS, [{"agent": "west", "count": 5}], [], ROWS[:1]]
+    together, alone = (HashChain(tmp_path / name, tmp_path / f"{name}.head") for name in "ab")
+    for chain in (together, alone):
+        chain.create()
+    together.append_groups(groups)
+    for group in groups:
+        alone.append(group)
+    assert together.path.read_bytes() == alone.path.read_bytes()
+    assert together.head.read_bytes() == alone.head.read_bytes()
+
+
+def test_who_slept_in_the_middle_of_an_append_does_not_write_over_the_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heads were looked at, then the process was paused, and a copy went on."""
+    one, copy = apart(tmp_path)
+    real, asked = append_bytes, iter([True])
+
+    def paused(*given: Any) -> None:
+        real(*given)
+        if next(asked, False):
+            copy.append(ROWS[:1])
+
+    monkeypatch.setattr(chain_module, "append_bytes", paused)
+    with pytest.raises(InputError, match="a copy of it has gone on"):
+        one.append(ROWS)
+    with pytest.raises(InputError, match=r"is not the ledger that|an old copy was put back"):
+        one.append(ROWS)
+    copy.append(ROWS)

@@ -1,0 +1,105 @@
+"""Every benchmark runs, at a size for trying out, and gives what it promises."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from taciturn.core.storage import to_json
+from taciturn.reporting.figures.style import save
+from taciturn.research import bench
+from taciturn.research.bench.bench_figure import picture
+from taciturn.research.bench.benchmark import markdown
+
+ROUND = {"ratio_to_matmul", "speedup_over_plain", "ratio_to_floor", "difference_from_plain", "data"}
+NOISE = {"ratio_to_numpy_float64", "ratio_to_numpy_float32", "ratio_to_uniform_float32"}
+PROMISED = {
+    "mnist-round": ROUND,
+    "dense-round": ROUND,
+    "batch": {"ratio_to_matmul", "runs", "cost_of_a_run_alone"},
+    "agents": {"seconds_per_round", "ratio_to_matmul", "microseconds_per_agent", "server_bytes"},
+    "femnist-noise": NOISE,
+    "growth": {"seconds_exponents", "bytes_exponents", "base"},
+    "large-data": {"peak_bytes", "record_bytes", "share_in_memory"},
+    "peers": {"speedup_over_flower", "speedup_over_appfl"},
+    "ranks": {"speedup_of_two_ranks", "largest_relative_difference"},
+}
+QUICK = bench.Options(small=True, repeats=1)
+
+
+@pytest.fixture(autouse=True)
+def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether somebody installed them or not: they take their time."""
+    monkeypatch.setattr("taciturn.research.bench.flower_program.installed", lambda: False)
+    monkeypatch.setattr("taciturn.research.bench.peers.installed", lambda: False)
+
+
+@cache
+def run(name: str) -> bench.Report:
+    return bench.run(name, QUICK)
+
+
+def test_all_benchmarks_promise_something() -> None:
+    assert set(bench.BENCHMARKS) == set(PROMISED)
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_a_benchmark_gives_what_it_promises(name: str, tmp_path: Path) -> None:
+    if name == "ranks":
+        pytest.importorskip("torch")
+    report = run(name)
+    found = json.loads(to_json(report.summary()))
+    assert found["benchmark"] == name
+    assert PROMISED[name] <= set(found)
+    assert found["machine"]["cores"] >= 1
+    assert report.rows() and all(len(row) == len(report.headings()) for row in report.rows())
+    assert all(row[0] in markdown(report) for row in report.rows())
+    save(picture(report), tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").stat().st_size > 1000
+
+
+def test_ratios_are_those_of_the_times() -> None:
+    found = run("dense-round").summary()
+    best = {name: timing["best"] for name, timing in found["seconds"].items()}
+    products = min(seconds for name, seconds in best.items() if name.startswith("two matrix products"))
+    own = best["Taciturn's round"]
+    assert found["ratio_to_matmul"] == own / products
+    assert found["speedup_over_plain"] == best["the plain round, float64"] / own
+    floor = found["seconds_of_floor"]
+    assert floor["reading"] == best["reading the records once"]
+    assert floor["multiplying"] == best["multiplying at the machine's best pace"] > 0.0
+    assert found["ratio_to_floor"] == own / max(floor.values())
+
+
+def test_the_plain_round_is_the_same_round() -> None:
+    """Without noise both give the same model, to float32's precision."""
+    assert run("dense-round").figures["difference_from_plain"] < 1e-5
+
+
+def test_the_server_keeps_as_much_for_few_agents_as_for_many() -> None:
+    few, many = run("agents").figures["server_bytes"].values()
+    assert few == many > 0
+
+
+def test_only_who_names_it_gets_a_long_one() -> None:
+    assert [name for name in bench.BENCHMARKS if bench.BENCHMARKS[name].long] == ["large-data"]
+
+
+def test_a_trial_and_a_missing_library_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bench.TRIAL in run("batch").notes
+    monkeypatch.setattr("taciturn.research.bench.level", lambda: 0)
+    assert bench.UNBUILT in bench.run("batch", QUICK).notes
+
+
+def test_peers_that_are_not_there_are_named() -> None:
+    report = run("peers")
+    assert report.figures["speedup_over_flower"] is None
+    assert sum("is not installed: left out" in note for note in report.notes) == 2
+
+
+def test_without_mnist_the_records_say_that_they_are_made_up(tmp_path: Path) -> None:
+    options = bench.Options(small=True, repeats=1, data_dir=str(tmp_path))
+    assert "synthetic" in bench.run("batch", options).figures["data"]
