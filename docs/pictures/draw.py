@@ -151,6 +151,49 @@ def draw_scattering() -> Figure:
     return drawn
 
 
+LAYERS = (  # the import contracts in pyproject.toml, from the top down
+    ("research",),
+    ("cli",),
+    ("experiments", "diagnostics"),
+    ("api", "sklearn"),
+    ("audit", "dashboard", "export"),
+    ("federation",),
+    ("reporting", "training"),
+    ("planning",),
+    ("runs",),
+    ("settings",),
+    ("algorithms",),
+    ("objectives", "privacy", "data"),
+    ("types", "kernels", "core", "errors"),
+)
+LIFE = {"settings": 1, "planning": 2, "training": 3, "runs": 4, "reporting": 5}  # the life of a run, in order
+
+
+def draw_layers() -> Figure:
+    """Draw the packages in layers; the life of a run is numbered."""
+    drawn = Figure(figsize=(7.2, 5.4))
+    axes = drawn.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(0, 72), ylim=(0, 54))
+    axes.axis("off")
+    for level, names in enumerate(LAYERS):
+        y, width = 50 - 4 * level, 52 / len(names)
+        for place, name in enumerate(names):
+            colour = BLUE if name in LIFE else GREY
+            left = 1 + place * width
+            axes.add_patch(
+                FancyBboxPatch(
+                    (left, y), width - 1, 3, boxstyle="round,pad=0,rounding_size=0.6", ec=colour, fc="white", lw=1.2
+                )
+            )
+            label = f"{LIFE[name]}  {name}" if name in LIFE else name
+            axes.text(left + (width - 1) / 2, y + 1.4, label, ha="center", va="center", color=colour, fontsize=9)
+    axes.text(55, 51.5, "nothing imports it", va="center", fontsize=9, color=GREY)
+    _arrow(axes, (63, 44), (63, 8), GREY)
+    axes.text(64.5, 26, "imports go\ndownwards\nonly", va="center", fontsize=9, color=GREY)
+    axes.text(1, 0.3, "1–5: settings → plan → training → run record → report", va="bottom", fontsize=9, color=BLUE)
+    return drawn
+
+
 def _pixels(axes: Axes, image: Array, name: str) -> None:
     """A square image, dark where its values are large."""
     side = math.isqrt(image.size)
@@ -189,6 +232,7 @@ PICTURES = {
     "averaging": draw_averaging,
     "epsilon": draw_epsilon,
     "scattering": draw_scattering,
+    "layers": draw_layers,
 }
 
 
