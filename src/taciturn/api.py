@@ -21,13 +21,15 @@ from taciturn.planning.tradeoffs import PlanReport, plan_report
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder, taken
+from taciturn.runs.records import RunResult, RunSummary, StartRecord
 from taciturn.settings import Settings, resolve, resolve_given
 from taciturn.settings.resolve import digests
 from taciturn.training.finish import finish, settle, settle_violated, sign
 from taciturn.training.loop import Interrupted, Progress, train
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
 from taciturn.training.recorder import refuse_stopped
-from taciturn.training.setup import Reservation, beginning, digest, own_part, prepare, reserved
+from taciturn.training.setup import Reservation, digest, initial_files, own_part, prepare, reserved
+from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
 from taciturn.types import Array
@@ -45,21 +47,20 @@ class Run:
         return self.folder.path
 
     @cached_property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> RunSummary:
         """Everything `taciturn run --json` prints."""
-        return {"run": str(self.path), **self.folder.read_summary()}
+        return replace(self.folder.read_summary(), run=str(self.path))
 
     @property
-    def runs(self) -> list[dict[str, Any]]:
+    def runs(self) -> tuple[RunResult, ...]:
         """One entry for each algorithm, epsilon and seed."""
-        entries: list[dict[str, Any]] = self.summary["runs"]
-        return entries
+        return self.summary.runs
 
     @property
     def test_error(self) -> float | None:
         """The test error of the only run, or the mean over all of them (see `runs`); None without a test set."""
-        errors = [entry["test_error"] for entry in self.runs]
-        return None if None in errors else float(sum(errors) / len(errors))
+        errors = [entry.test_error for entry in self.runs if entry.test_error is not None]
+        return sum(errors) / len(errors) if len(errors) == len(self.runs) else None
 
     @cached_property
     def w(self) -> Array:
@@ -87,7 +88,7 @@ def run(
             study, reservation = team.together(lambda: held.enter_context(reserved(resolved, team, key)))
             team.alike("the records", lambda: fingerprint(study.dataset))
             name = reservation.name if reservation else ""
-            folder = team.told(lambda: RunFolder.create(_place(study.settings), **beginning(study, name)))
+            folder = team.told(lambda: initial_files(study, name).create(_place(study.settings)))
         with _released(reservation):
             started(folder)
             study = own_part(study, team)
@@ -109,6 +110,8 @@ def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]
     """
     resolved = resolve_given(read_config(config) if config else {}, settings)
     _check_free(resolved)
+    if resolved.backend == "torch":
+        check_device(resolved.device)
     place = _place(resolved)
     return {"run": str(place), **dry_run_report(resolved)}
 
@@ -161,13 +164,13 @@ def made_again(path: str | Path) -> tuple[RunFolder, Study]:
     """A run's folder and its study as it began, from the same settings and records."""
     folder = RunFolder.open(Path(path))
     config, begun = folder.read_config(), folder.read_start()
-    if "records" not in begun:
+    if begun.records is None:
         raise InputError(
             f"{folder.path} has no records to make its rounds again with: they are at a federation's sites, "
             "or its local-only folder is gone"
         )
     _check_unchanged(folder, begun)
-    return folder, _again(folder, config, begun["records"], folder.read_key(), SINGLE_PROCESS)
+    return folder, _again(folder, config, begun.records, folder.read_key(), SINGLE_PROCESS)
 
 
 def read_config(path: str | Path) -> Mapping[str, Any]:
@@ -202,19 +205,19 @@ def _begun(folder: RunFolder) -> tuple[dict[str, Any], str, int | None] | None:
     refuse_stopped(folder)
     _check_unchanged(folder, begun)
     if settings.ledger:
-        BudgetLedger.open(Path(settings.ledger)).check_open(begun["reservation"])
+        BudgetLedger.open(Path(settings.ledger)).check_open(begun.reservation or "")
     folder.check_at_home()
-    if settings.plugins and digests(settings.plugins) != folder.read_ledger()[0]["plugins"]:
+    if settings.plugins and digests(settings.plugins) != folder.read_ledger().study.plugins:
         raise InputError(f"{', '.join(settings.plugins)} changed after the run began: start a new run with it instead")
     if settings.schema:
         folder.kept_schema()
-    if "records" not in begun:
+    if begun.records is None:
         raise InputError(f"{folder.local} is gone: a run goes on only where its local-only folder is")
-    return config, begun["records"], folder.read_key()
+    return config, begun.records, folder.read_key()
 
 
-def _check_unchanged(folder: RunFolder, begun: Mapping[str, Any]) -> None:
-    if digest(folder.config.read_text(encoding="utf-8")) != begun["config"]:
+def _check_unchanged(folder: RunFolder, begun: StartRecord) -> None:
+    if digest(folder.config.read_text(encoding="utf-8")) != begun.config:
         raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
 
 
@@ -242,7 +245,7 @@ def _released(reservation: Reservation | None) -> Iterator[Reservation | None]:
 def _reservation(folder: RunFolder, team: ProcessGroup) -> Reservation | None:
     """The reservation a run goes on under, held."""
     ledger = resolve(folder.read_config()).ledger if team.leads else ""
-    return Reservation(BudgetLedger.open(Path(ledger)), folder.read_start()["reservation"]) if ledger else None
+    return Reservation(BudgetLedger.open(Path(ledger)), folder.read_start().reservation or "") if ledger else None
 
 
 def _work(

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from taciturn.objectives.metrics import test_error
 from taciturn.planning.study import Batch, Study, StudyPart
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder, append_lines
+from taciturn.runs.records import MetricsRow
 from taciturn.training.central import bytes_sent, charged_to_all, records_of
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup, Requests
 from taciturn.training.recorder import Recorder
@@ -42,7 +44,7 @@ class Evaluation(NamedTuple):
     """What a round was found to be worth."""
 
     error: Array  # [R]
-    rows: list[dict[str, Any]]  # of the metrics
+    rows: list[MetricsRow]
 
 
 class Interrupted(Exception):
@@ -182,14 +184,13 @@ def noise_of(study: Study, part: StudyPart) -> Callable[[int, int], NoiseSource]
     return noise
 
 
-def _write_rows(study: Study, folder: RunFolder, rows: list[dict[str, Any]]) -> None:
+def _write_rows(study: Study, folder: RunFolder, rows: Sequence[MetricsRow]) -> None:
     """Metrics; in certified mode what is computed from private records without noise goes into the local-only file."""
     private = study.private_metrics
     if private:
-        places = [{"run": row["run"], "round": row["round"]} for row in rows]
-        kept = [place | {name: row[name] for name in private} for place, row in zip(places, rows, strict=True)]
-        append_lines(folder.local_metrics, kept)
-        rows = [row | dict.fromkeys(private) for row in rows]
+        append_lines(folder.local_metrics, [{name: row[name] for name in ("run", "round", *private)} for row in rows])
+        hidden: dict[str, Any] = dict.fromkeys(private)
+        rows = [replace(row, **hidden) for row in rows]
     append_lines(folder.metrics, rows)
 
 
@@ -224,22 +225,22 @@ def check_finite(values: Array, part: StudyPart, t: int) -> None:
 
 def _rows(
     study: Study, part: StudyPart, done: Round, seconds: float, error: Array, objective: Array
-) -> list[dict[str, Any]]:
+) -> list[MetricsRow]:
     up, down = bytes_sent(study, part, done)
     return [
-        {
+        MetricsRow(
             **label,
-            "round": done.t,
-            "test_error": error[r],
-            "train_objective": objective[r],
-            "consensus_residual": done.residual[r],
-            "noise": done.noise[r],
-            "rho": done.rho[r],
-            "eta": done.eta[r],
-            "seconds": round(seconds, 4),
-            "bytes_up": up,
-            "bytes_down": down,
-        }
+            round=done.t,
+            test_error=error[r],
+            train_objective=objective[r],
+            consensus_residual=done.residual[r],
+            noise=done.noise[r],
+            rho=done.rho[r],
+            eta=done.eta[r],
+            seconds=round(seconds, 4),
+            bytes_up=up,
+            bytes_down=down,
+        )
         for r, label in enumerate(part.batch.labels())
     ]
 
