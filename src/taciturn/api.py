@@ -80,19 +80,19 @@ def run(
 
     Started by torchrun, every process calls it alike, and works at some of the agents; the first writes the run folder.
     """
-    with current_process_group() as team:
-        resolved = team.together(lambda: resolve_given(read_config(config) if config else {}, settings))
-        team.told(lambda: _check_free(resolved))  # before anything is set aside
+    with current_process_group() as group:
+        resolved = group.run_on_all(lambda: resolve_given(read_config(config) if config else {}, settings))
+        group.broadcast(lambda: _check_free(resolved))  # before anything is set aside
         with ExitStack() as held:
-            key = team.told(lambda: drawn_key(resolved))
-            study, reservation = team.together(lambda: held.enter_context(reserved(resolved, team, key)))
-            team.alike("the records", lambda: fingerprint(study.dataset))
+            key = group.broadcast(lambda: drawn_key(resolved))
+            study, reservation = group.run_on_all(lambda: held.enter_context(reserved(resolved, group, key)))
+            group.require_equal("the records", lambda: fingerprint(study.dataset))
             name = reservation.name if reservation else ""
-            folder = team.told(lambda: initial_files(study, name).create(_place(study.settings)))
+            folder = group.broadcast(lambda: initial_files(study, name).create(_place(study.settings)))
         with _released(reservation):
             started(folder)
-            study = own_part(study, team)
-            return _work(study, folder, watch, stop, team, reservation)
+            study = own_part(study, group)
+            return _work(study, folder, watch, stop, group, reservation)
 
 
 def plan(config: str | Path | None = None, **settings: Any) -> PlanReport:
@@ -127,16 +127,16 @@ def resume(
 
     It goes on with any number of processes, whatever it began with.
     """
-    with current_process_group() as team:
-        folder = team.told(lambda: RunFolder.open(Path(path)))
+    with current_process_group() as group:
+        folder = group.broadcast(lambda: RunFolder.open(Path(path)))
         started(folder)
-        begun = team.told(lambda: _begun(folder))
+        begun = group.broadcast(lambda: _begun(folder))
         if begun is None:
             return Run(folder)
-        with _released(team.together(lambda: _reservation(folder, team))) as reservation:
-            study = team.together(lambda: _again(folder, *begun, team))
-            study = own_part(study, team)
-            return _work(study, folder, watch, stop, team, reservation)
+        with _released(group.run_on_all(lambda: _reservation(folder, group))) as reservation:
+            study = group.run_on_all(lambda: _again(folder, *begun, group))
+            study = own_part(study, group)
+            return _work(study, folder, watch, stop, group, reservation)
 
 
 def open_run(path: str | Path) -> Run:
@@ -221,12 +221,12 @@ def _check_unchanged(folder: RunFolder, begun: StartRecord) -> None:
         raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
 
 
-def _again(folder: RunFolder, config: Mapping[str, Any], records: str, key: int | None, team: ProcessGroup) -> Study:
+def _again(folder: RunFolder, config: Mapping[str, Any], records: str, key: int | None, group: ProcessGroup) -> Study:
     """The study as it began."""
     settings = resolve(config)
     if settings.schema and folder.schema.is_file():  # another machine may see the table's own schema only
         settings = replace(settings, schema=str(folder.schema))
-    study = prepare(settings, team, key)
+    study = prepare(settings, group, key)
     if fingerprint(study.dataset) != records:
         raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")
     return study
@@ -242,9 +242,9 @@ def _released(reservation: Reservation | None) -> Iterator[Reservation | None]:
             reservation.release()
 
 
-def _reservation(folder: RunFolder, team: ProcessGroup) -> Reservation | None:
+def _reservation(folder: RunFolder, group: ProcessGroup) -> Reservation | None:
     """The reservation a run goes on under, held."""
-    ledger = resolve(folder.read_config()).ledger if team.leads else ""
+    ledger = resolve(folder.read_config()).ledger if group.is_main else ""
     return Reservation(BudgetLedger.open(Path(ledger)), folder.read_start().reservation or "") if ledger else None
 
 
@@ -253,16 +253,16 @@ def _work(
     folder: RunFolder,
     watch: Callable[[Progress], None],
     stop: Callable[[], bool],
-    team: ProcessGroup,
+    group: ProcessGroup,
     reservation: Reservation | None,
 ) -> Run:
     with ExitStack() as held:
-        team.told(lambda: _start(folder, held, reservation))
+        group.broadcast(lambda: _start(folder, held, reservation))
         try:
-            train(study, folder, watch, stop, team)
-            team.told(lambda: _close(study, folder))
+            train(study, folder, watch, stop, group)
+            group.broadcast(lambda: _close(study, folder))
         except Interrupted:
-            if team.leads and study.settings.mode == "certified":
+            if group.is_main and study.settings.mode == "certified":
                 sign(folder)
                 folder.hide_times()
             raise

@@ -139,9 +139,9 @@ def test_a_curators_records_are_all_records_in_the_agents_order() -> None:
 
 
 class Two(SingleProcess):
-    """A team of two, as far as dealing out goes."""
+    """A group of two, as far as the partition goes."""
 
-    def parts(self, agents: int) -> list[range]:
+    def partition(self, agents: int) -> list[range]:
         return [range(1), range(1, agents)]
 
 

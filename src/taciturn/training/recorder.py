@@ -96,7 +96,7 @@ class Recorder:
     made again after a crash, so a round that was charged is not charged twice; fresh noise is another release, and is.
     So nothing of a fresh round may be seen before `write_ledger`; a crash before it loses rounds that nobody saw.
 
-    In a team, the first process alone reads and writes; the others keep their agents' events until they are collected.
+    In a group, the first process alone reads and writes; the others keep their agents' events until they are collected.
     """
 
     folder: RunFolder
@@ -104,7 +104,7 @@ class Recorder:
     agents: tuple[str, ...]
     every: float  # seconds between two checkpoints
     fresh: bool  # whether a round that is made again has other noise
-    team: ProcessGroup
+    group: ProcessGroup
     plans: Sequence[RunPlan] = ()  # what every run means to spend; none in mode paper
     seconds: float = 0.0
     pending: list[Span] = field(default_factory=list)  # what the ledger does not have yet
@@ -127,24 +127,26 @@ class Recorder:
 
     def resumed(self, before: SimulationState) -> SimulationState:
         """Where the last checkpoint left off; where there is none, `before`, the state of the agents here."""
-        arrays = self.team.dealt(self._saved)
+        arrays = self.group.scatter(self._saved)
         if not arrays:
             return before
         self.seconds, self.saved = float(arrays["seconds"]), int(arrays["session"])
         kept = [_from_json(one) for one in json.loads(str(arrays["pending"]))]
-        self.pending = kept if self.team.leads else [span._replace(events=Counter()) for span in kept]
-        if self.team.leads and self.folder.metrics.stat().st_size == int(arrays["place"][0]):  # the newest checkpoint
+        self.pending = kept if self.group.is_main else [span._replace(events=Counter()) for span in kept]
+        if self.group.is_main and self.folder.metrics.stat().st_size == int(
+            arrays["place"][0]
+        ):  # the newest checkpoint
             self.unwritten = [MetricsRow.from_json(row, self.file) for row in json.loads(str(arrays["rows"]))]
-        return self.team.together(lambda: from_arrays(arrays, before))
+        return self.group.run_on_all(lambda: from_arrays(arrays, before))
 
     def _saved(self) -> list[dict[str, Array]]:
         """What the checkpoint has for every process, which is nothing where there is no checkpoint."""
-        blocks = self.team.parts(len(self.agents))
+        blocks = self.group.partition(len(self.agents))
         return divided(read_arrays(self.file), blocks) if self.file.exists() else [{} for _ in blocks]
 
     def begin(self, done: int, rounds: int, limited: bool) -> int:
         """Take the ledger up where it stands, and say how many rounds the budget allows from there."""
-        spans = self.team.told(self._spans)
+        spans = self.group.broadcast(self._spans)
         self.charged = max((last for _, last, _ in spans), default=0)
         self.session = 1 + max((session for _, _, session in spans), default=self.saved)
         self.span = 1 if self.fresh else max(1, math.ceil(rounds / ENTRIES))
@@ -155,7 +157,7 @@ class Recorder:
         if self.fresh and self.pending:  # a crash came between the checkpoint and the ledger
             now, self.session = max(self.session, self.saved + 1), self.saved
             self.write_ledger()
-            self.session, spans = now, self.team.told(self._spans)
+            self.session, spans = now, self.group.broadcast(self._spans)
         self.schedule()
         if not (self.fresh and limited):
             return rounds
@@ -200,8 +202,8 @@ class Recorder:
 
     def write_ledger(self, *more: LedgerEntry) -> None:
         """Everything charged so far is in the ledger, on the disk, when this returns; `more` is put behind it."""
-        parts = self.team.collected(self.pending)
-        self.team.told(lambda: self._append(parts, more))
+        parts = self.group.gather(self.pending)
+        self.group.broadcast(lambda: self._append(parts, more))
         if self.pending:
             self.charged = max(self.charged, self.pending[-1].last)
         self.pending = []
@@ -217,7 +219,7 @@ class Recorder:
         """Where the round is uncovered, the ledger keeps what was drawn and why the run stopped: it cannot go on."""
         try:
             sent = len(done.state.agents)
-            self.team.together(lambda: refuse_uncovered(self.batch, self.plans, done.t, done.events, sent))
+            self.group.run_on_all(lambda: refuse_uncovered(self.batch, self.plans, done.t, done.events, sent))
         except PrivacyViolation as violation:
             self.write_ledger(ViolationEntry(algorithm=self.batch.algorithm, round=done.t, reason=str(violation)))
             raise
@@ -228,8 +230,10 @@ class Recorder:
         It is private, and comes before ledger and metrics: whenever a crash comes, the rest is written from it.
         """
         began = time.monotonic()
-        parts, pending = self.team.collected(to_arrays(done.state)), self.team.collected(self.pending)
-        self.team.told(lambda: self._save(done, joined(parts), _joined(pending), rows))  # who stops now stops after it
+        parts, pending = self.group.gather(to_arrays(done.state)), self.group.gather(self.pending)
+        self.group.broadcast(
+            lambda: self._save(done, joined(parts), _joined(pending), rows)
+        )  # who stops now stops after it
         self.schedule(time.monotonic() - began)
 
     def _save(self, done: Round, state: dict[str, Array], pending: Sequence[Span], rows: Sequence[MetricsRow]) -> None:

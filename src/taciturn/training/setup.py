@@ -53,37 +53,37 @@ class InitialFiles(NamedTuple):
         return RunFolder.create(path, self.files, [self.header, *self.plans], self.local)
 
 
-def prepare(settings: Settings, team: ProcessGroup = SINGLE_PROCESS, key: int | None = None) -> Study:
+def prepare(settings: Settings, group: ProcessGroup = SINGLE_PROCESS, key: int | None = None) -> Study:
     """Everything a run needs, checked; in certified mode all that promises something before a record is read.
 
-    `key`: who holds which private record, the same in all processes of a team.
+    `key`: who holds which private record, the same in all processes of a group.
     """
     if settings.backend == "torch":
-        check_device(team.device(settings.device))
+        check_device(group.device(settings.device))
     study = load_data(plan_study(settings), key=key) if settings.mode == "certified" else prepare_paper(settings)
     if settings.backend == "torch":
         refuse_files(study.dataset)
-    return _divisible(study, team)
+    return _divisible(study, group)
 
 
-def _divisible(study: Study, team: ProcessGroup) -> Study:
-    """The study, where the team can share its agents out."""
-    if len(team.parts(len(study.dataset.agents))) > 1 and study.settings.server == "full":
+def _divisible(study: Study, group: ProcessGroup) -> Study:
+    """The study, where the group can share its agents out."""
+    if len(group.partition(len(study.dataset.agents))) > 1 and study.settings.server == "full":
         raise InputError("server is full, but ranks tell each other only sums: use --server sums, or one process")
     central = [part.batch.algorithm for part in study.parts if is_central(part)]
-    if len(team.parts(len(study.dataset.agents))) > 1 and central:
+    if len(group.partition(len(study.dataset.agents))) > 1 and central:
         names = ", ".join(central)
         raise InputError(f"{names}: a central reference has all records in one place, so use one process")
     return study
 
 
-def own_part(study: Study, team: ProcessGroup) -> Study:
+def own_part(study: Study, group: ProcessGroup) -> Study:
     """The study with the records of the agents that are worked at here; those of the others are let go."""
-    dataset, here = study.dataset, team.parts(len(study.dataset.agents))[team.rank]
+    dataset, here = study.dataset, group.partition(len(study.dataset.agents))[group.rank]
     if len(here) == len(dataset.agents):
         return study
     own = tuple(_apart(shard) for shard in dataset.train[here.start : here.stop])
-    return study._replace(dataset=replace(dataset, train=own, test=dataset.test if team.leads else None))
+    return study._replace(dataset=replace(dataset, train=own, test=dataset.test if group.is_main else None))
 
 
 def _apart(shard: Shard) -> Shard:
@@ -119,21 +119,21 @@ class Reservation:
 
 @contextmanager
 def reserved(
-    settings: Settings, team: ProcessGroup = SINGLE_PROCESS, key: int | None = None
+    settings: Settings, group: ProcessGroup = SINGLE_PROCESS, key: int | None = None
 ) -> Iterator[tuple[Study, Reservation | None]]:
     """The study with its whole plan set aside in the ledger it names; what fails before it begins gives it back.
 
     Who takes the reservation has to release it.
     """
-    if not (settings.ledger and team.leads):
-        study = prepare(settings, team, key)
-        if team.leads and settings.noise == "hardened":
+    if not (settings.ledger and group.is_main):
+        study = prepare(settings, group, key)
+        if group.is_main and settings.noise == "hardened":
             warn_without_ledger(lambda: _own_records(settings))
         yield study, None
         return
     plan = plan_study(settings)
     with set_aside(plan) as reservation:
-        study = _divisible(load_data(plan, key=key), team)
+        study = _divisible(load_data(plan, key=key), group)
         if digest := _own_records(settings):
             reservation.has_records(digest)
         yield study, reservation
