@@ -13,8 +13,8 @@ import pytest
 from taciturn.dashboard.privacy_view import meters, read
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.events import Event, Hidden, Noise
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import RunLedger
 
 DELTA = 1e-6
 NOISE = Noise("gaussian", 10.0, math.inf, 1.0)
@@ -56,7 +56,7 @@ def test_a_finished_run_has_spent_what_its_ledger_comes_to(made: Path) -> None:
     for name, labels in (("budgets", ["dpgd, ε = 1", "dpgd, ε = 3"]), ("sweep/hardened", ["dpgd, ε = 2"])):
         ledger = RunFolder.open(made / name).read_ledger()
         found = meters(ledger, {})
-        totals = ledger_totals(ledger)
+        totals = ledger.totals
         assert [run["label"] for run in found["runs"]] == labels
         for run in found["runs"]:
             (everyone,) = run["agents"]
@@ -71,7 +71,7 @@ def test_a_finished_run_has_spent_what_its_ledger_comes_to(made: Path) -> None:
 def test_parties_that_released_more_have_a_bar_of_their_own(made: Path) -> None:
     ledger = RunFolder.open(made / "sweep" / "hardened").read_ledger()
     late = [e for e in ledger if not (e["kind"] == "release" and e["agent"] == "west" and e["first"] > 5)]
-    (run,) = meters(late, {0: 8})["runs"]
+    (run,) = meters(RunLedger(tuple(late)), {0: 8})["runs"]
     assert [agent["names"] for agent in run["agents"]] == [["north", "south"], ["west"]]
     both, west = run["agents"]
     assert float(west["spent"]) < float(both["spent"])

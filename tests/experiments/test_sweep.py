@@ -19,7 +19,6 @@ from taciturn.experiments.cost import cost_of
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.events import Event
-from taciturn.privacy.ledger import releases
 from taciturn.reporting.intervals import interval
 from taciturn.runs.folder import RunFolder
 from tests.cli.helpers import COMMAND, EXAMPLE, PATIENCE, environment, refused, wait_for_rows
@@ -57,7 +56,7 @@ def test_a_row_is_the_run_that_the_point_alone_would_be(private: Sweep, tmp_path
 def test_what_is_said_beforehand_is_what_the_ledgers_come_to(private: Sweep) -> None:
     events: Counter[Event] = Counter()
     for path in (private.path / "runs").iterdir():
-        for agents in releases(RunFolder.open(path).read_ledger()).values():
+        for agents in RunFolder.open(path).read_ledger().events.values():
             events.update(agents["north"])
     assert cost_of(private.grid).spending[0].epsilon == pytest.approx(tightest(events, 1e-6).epsilon)
 

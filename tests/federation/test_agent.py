@@ -16,7 +16,6 @@ from taciturn.federation.messages import Answer, Closed, CloseRequest, Invitatio
 from taciturn.federation.site_session import study_folder
 from taciturn.privacy.composition import FREE
 from taciturn.privacy.hash_chain import HashChain
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.reporting.statements import headline
 from tests.federation.helpers import (
     EXPERIMENT,
@@ -70,7 +69,7 @@ def test_rounds_are_answered_and_charged(federation: Federation, agent: SiteAgen
         ]
         assert rows[-1]["upload"] == wire.digest(wire.encode(found))
     assert closed(agent, federation, 4) == Closed(EXPERIMENT, "north")
-    totals = ledger_totals(federation.folder("north").read_ledger())
+    totals = federation.folder("north").read_ledger().totals
     assert totals["total_epsilon"] == pytest.approx(totals["planned_epsilon"])
     assert federation.account("north").state()["used"]["gdp"] == pytest.approx(federation.agreement.plan.cost.gdp)
     assert federation.folder("north").finished
@@ -245,8 +244,8 @@ def test_seeded_and_hardened_noise_do_not_mix(federation: Federation, seeds: tup
 def test_noise_from_a_seed_is_marked_wherever_the_promise_is_read(federation: Federation, agent: SiteAgent) -> None:
     answered(agent, question(federation, 1))
     ledger = federation.folder("north").read_ledger()
-    assert {"kind": "non_private", "agent": "north", "reason": "seeded"} in ledger
-    totals = ledger_totals(ledger)
+    assert {"kind": "non_private", "agent": "north", "reason": "seeded"} in map(dict, ledger)
+    totals = ledger.totals
     assert totals["non_private"] == "seeded"
     assert headline(totals).startswith("No guarantee (non_private: seeded)")
     begun = agent.journal.experiment(EXPERIMENT)
@@ -260,7 +259,7 @@ def test_hardened_noise_is_not(federation: Federation) -> None:
         with federation.agent(site, None) as agent:
             assert invite(agent, federation) == Ready(EXPERIMENT, site, "", 1)
             answers.append(answered(agent, question(federation, 1)).z)
-    totals = ledger_totals(federation.folder("north").read_ledger())
+    totals = federation.folder("north").read_ledger().totals
     assert totals["non_private"] is None and headline(totals).startswith("Every record is protected")
     assert "non_private" not in federation.account("north").state()["studies"][0]
     assert (answers[0] != answers[1]).any()

@@ -18,7 +18,6 @@ from taciturn.federation.transcript import transcript
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.composition import together
 from taciturn.privacy.hash_chain import HashChain
-from taciturn.privacy.ledger import ledger_totals
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -101,7 +100,7 @@ def check(federation: Federation, answers: list[bytes]) -> None:
     ledger = federation.folder("north").read_ledger()
     rows = [row for row in ledger if row["kind"] == "release"]
     assert [(row["first"], row["upload"]) for row in rows] == [(t, wire.digest(a)) for t, a in enumerate(answers, 1)]
-    totals = ledger_totals(ledger)
+    totals = ledger.totals
     assert totals["total_epsilon"] == pytest.approx(totals["planned_epsilon"])
     studies = federation.account("north").state()["studies"]
     assert len(studies) == 1 and "settled" in studies[0]

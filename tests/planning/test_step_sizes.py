@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,13 @@ def test_a_solution_may_go_any_way_that_its_noise_allows() -> None:
 def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Path) -> None:
     run = taciturn.run(**CLINICS, algorithm="erm-outp,objp", rounds=4, test_share=0.25, out=str(tmp_path / "r"))
     central, own = run.runs
-    assert (central["rounds"], own["rounds"], rounds_done(run.runs), rounds_done([central])) == (1, 4, 4, None)
+    methods = run.folder.read_header().method_facts
+    assert (central["rounds"], own["rounds"], rounds_done(run.runs, methods), rounds_done([central], methods)) == (
+        1,
+        4,
+        4,
+        None,
+    )
     spent: Counter[tuple[int, str]] = Counter()
     for entry in run.folder.read_ledger():
         if entry["kind"] == "release":
@@ -116,7 +123,7 @@ def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Pa
     assert "one model together without showing each other a record" in result_sentences(run.summary)[0]
     assert (
         "one model together by giving all records to one curator"
-        in result_sentences(run.summary | {"runs": [central]})[0]
+        in result_sentences(replace(run.summary, runs=(central,)))[0]
     )
     with pytest.raises(InputError, match="erm-outp is a central reference: no agent sends anything but its records"):
         api.sent(run.path)
@@ -132,9 +139,9 @@ def test_a_curators_records_are_all_records_in_the_agents_order() -> None:
 
 
 class Two(SingleProcess):
-    """A team of two, as far as dealing out goes."""
+    """A group of two, as far as the partition goes."""
 
-    def parts(self, agents: int) -> list[range]:
+    def partition(self, agents: int) -> list[range]:
         return [range(1), range(1, agents)]
 
 

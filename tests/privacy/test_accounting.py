@@ -19,7 +19,7 @@ from taciturn.privacy.accountants.pld import pld, pld_epsilon
 from taciturn.privacy.accountants.zcdp import zcdp, zcdp_budget, zcdp_epsilon
 from taciturn.privacy.calibration import affordable_rounds, calibrate
 from taciturn.privacy.events import NON_PRIVATE, Discrete, Event, Hidden, Noise, Nominal, Objective, Sampled, event_of
-from taciturn.privacy.ledger import spent
+from taciturn.runs.ledger import privacy_loss
 
 DELTA = 1e-6
 TOTALS = (0.5, 1.0, 3.0, 8.0)
@@ -156,12 +156,12 @@ def test_affordable_rounds() -> None:
 
 
 def test_spent_at_several_deltas() -> None:
-    found = spent({Noise("laplace", 10.0, 1.0, 1.0): 4}, 1e-4)
+    found = privacy_loss({Noise("laplace", 10.0, 1.0, 1.0): 4}, 1e-4)
     assert found.pure == pytest.approx(0.4)
     assert list(found.by_delta) == [1e-4, 1e-5, 1e-6, 1e-7, 1e-9]
     assert sorted(found.by_delta.values()) == list(found.by_delta.values())
     assert found.bound.epsilon == found.by_delta[1e-4]
-    assert spent({Noise("gaussian", 10.0, 1.0, 1.0): 4}, 1e-4).pure is None
+    assert privacy_loss({Noise("gaussian", 10.0, 1.0, 1.0): 4}, 1e-4).pure is None
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from taciturn.reporting import report
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import Settings
 from taciturn.training import setup as begin
-from taciturn.training.finish import ledger_cost
 from taciturn.training.loop import Progress
 from taciturn.training.recorder import Recorder
 from tests.core.disk import Disk
@@ -47,7 +46,7 @@ Seen = tuple[frozenset[tuple[int, int]], bool]  # session and round of what was 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what takes time and is no matter of files: the same plan over and over, and reports."""
-    monkeypatch.setattr(begin, "outline", _outline)
+    monkeypatch.setattr(begin, "plan_study", _outline)
     for name in [name for name in vars(account_module) if name.endswith(("_budget", "_epsilon"))]:
         monkeypatch.setattr(account_module, name, _once(getattr(account_module, name)))
     monkeypatch.setattr(report, "render", lambda folder, local: f"a report {folder.read_summary(local)}")
@@ -132,7 +131,7 @@ class Place:
         assert shown <= set(charged) and set(charged.values()) == {1}, f"after {image_of}"
         assert len(charged) <= ROUNDS
         (study,) = BudgetLedger.open(self.ledger).state()["studies"]
-        assert "settled" in study and StudyCost.read(study["cost"]) == ledger_cost(self.run.read_ledger())
+        assert "settled" in study and StudyCost.read(study["cost"]) == self.run.read_ledger().cost()
         assert self.run.model.is_file() and self.run.report.is_file() and (self.run.local / "report.html").is_file()
         rounds = [row["round"] for row in self.run.read_metrics()]
         assert rounds == sorted(set(rounds)) and rounds[-1] == self.run.read_summary()["runs"][0]["rounds"]

@@ -15,7 +15,7 @@ from taciturn.errors import InputError
 from taciturn.planning.plan import StudyPlan, plan_study
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.events import Discrete, event_of
+from taciturn.privacy.events import Discrete
 from taciturn.settings import resolve
 from taciturn.types import GRID
 
@@ -73,9 +73,9 @@ def test_the_ledger_has_the_sigma_that_is_drawn(changes: dict[str, Any]) -> None
     made = study(**changes)
     plans = made.parts[0].plans
     assert [plan.event.sigma for plan in plans if isinstance(plan.event, Discrete)] == drawn(made)
-    for plan in plans:
+    for plan, label in zip(plans, made.parts[0].batch.labels(), strict=True):
         assert plan.event in plan.events and plan.bound == tightest(plan.events, plan.delta)
-        assert event_of(plan.entry()["events"][0]) == plan.event
+        assert plan.entry(label).events[0].event == plan.event
         assert isinstance(plan.event, Discrete) and plan.event.coordinates == made.facts.features * made.facts.outputs
 
 

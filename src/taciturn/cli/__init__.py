@@ -27,7 +27,7 @@ from taciturn.cli.signature_commands import countersign, key, machine, request, 
 from taciturn.cli.sweep_commands import frontier, sweep
 from taciturn.errors import LedgerWarning, PrivacyViolation, TaciturnError
 from taciturn.progress import subscribe
-from taciturn.training.process_group import rank_here
+from taciturn.training.process_group import current_rank
 from taciturn.version import VERSION
 
 WRONG, VIOLATION = 2, 3  # exit codes: what was given or asked for is wrong; more was released than any plan covers
@@ -87,7 +87,7 @@ click.rich_click.COMMAND_GROUPS = {
 
 def run() -> None:
     """Run a command; what the user got wrong ends with one sentence and exit code 2, a privacy violation with 3."""
-    stdout.quiet = stderr.quiet = rank_here() > 0  # of the ranks of a run, the first speaks
+    stdout.quiet = stderr.quiet = current_rank() > 0  # of the ranks of a run, the first speaks
     warnings.showwarning = _warned
     try:
         with subscribe(StatusLine(stderr)):
@@ -135,7 +135,7 @@ def _help_of(error: click.ClickException) -> str:
 
 def _fail(sentence: str, everywhere: bool = False, code: int = WRONG) -> None:
     """Say it and end; a rank of a run says only what the first does not."""
-    rank = rank_here()
+    rank = current_rank()
     if rank == 0 or not everywhere:
         click.echo(f"error: rank {rank}: {sentence}" if rank else f"error: {sentence}", err=True)
     _leave(code)
@@ -143,6 +143,6 @@ def _fail(sentence: str, everywhere: bool = False, code: int = WRONG) -> None:
 
 def _leave(code: int) -> None:
     """End with this exit code."""
-    if code and rank_here() > 0:
+    if code and current_rank() > 0:
         time.sleep(LAST_WORDS)
     sys.exit(code)

@@ -20,7 +20,7 @@ from taciturn.data.feature_maps import keeps_places
 from taciturn.errors import InputError
 from taciturn.progress import subscribe
 from taciturn.reporting.curves import full_label
-from taciturn.reporting.ranking import HEADINGS, WORDS, Ranked, cells, facts, promises, ranking, repeated
+from taciturn.reporting.ranking import HEADINGS, WORDS, Ranked, cells, promises, ranking, seeds_range
 from taciturn.reporting.report import write_report
 from taciturn.reporting.side_by_side import (
     differences,
@@ -274,7 +274,7 @@ def _document(folders: Sequence[RunFolder], rows: Sequence[Ranked], out: Path | 
         "runs": folder_names(folders),
         "settings": differences(folders),
         "test_error": errors_side_by_side(folders),
-        "ranking": [facts(row) for row in rows],
+        "ranking": [row.to_json() for row in rows],
         "other_test_records": other_test_records(folders),
         "local_only": any(row.own for row in rows),
         "picture": None if out is None else str(out),
@@ -295,7 +295,7 @@ def _print_ranking(rows: Sequence[Ranked], regression: bool, as_markdown: bool) 
         return
     shown = [HEADINGS.index(name) for name in TERMINAL]
     print_table(TERMINAL, [[line[i] for i in shown] for line in table])
-    seeds = repeated(rows)
+    seeds = seeds_range(rows)
     words = f"mean of {seeds} seeds ± half its 95 % interval (Student t)" if seeds else "one run gives no interval"
     stdout.print(f"test error: {words}\n", soft_wrap=True, highlight=False)
     if any(row.simulated for row in rows):

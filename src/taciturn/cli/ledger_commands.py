@@ -12,13 +12,13 @@ from taciturn.cli.output import print_json, print_table, stdout
 from taciturn.errors import InputError, missing_file, unknown_name
 from taciturn.privacy.accountants import EXPLAINED
 from taciturn.privacy.budget import OPEN, RESERVED, STARTED, VIOLATED, BudgetLedger, folder_of, is_held
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.privacy.ledger_transfer import read_request
 from taciturn.privacy.sensitivity import ADJACENCIES
 from taciturn.privacy.signatures import read_public_key
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
 from taciturn.reporting.tables import format_epsilon
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import PrivacyTotals
 from taciturn.settings.rules import one_of, real
 
 SHOWN_DELTAS = (1e-5, 1e-7, 1e-9)
@@ -88,7 +88,7 @@ def show(path: Path, as_json: bool) -> None:
         return
     if not path.exists():
         raise missing_file("run folder or ledger", path)
-    totals = ledger_totals(RunFolder.open(path).read_ledger())
+    totals = RunFolder.open(path).read_ledger().totals
     if as_json:
         print_json({"run": str(path), **totals, "verified": False})
         return
@@ -200,7 +200,7 @@ def adopt(file: Path, key: Path | None, lost_machine: bool) -> None:
         _say(f"WARNING: {LOST}")
 
 
-def print_totals(totals: Mapping[str, Any]) -> None:
+def print_totals(totals: PrivacyTotals) -> None:
     """The totals of a run's ledger."""
     if not totals["events"]:
         raise InputError("nothing was released yet: the ledger holds the plan alone")

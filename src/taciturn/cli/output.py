@@ -63,7 +63,7 @@ def print_result(run: api.Run) -> None:
         stdout.print(f"{name:{wide}}{words}", soft_wrap=True, highlight=False)
     privacy = PAPER_HEADLINE if run.summary["mode"] == "paper" else headline(run.summary["privacy"])
     stdout.print(f"{'privacy':{wide}}{privacy}", soft_wrap=True, highlight=False)
-    planned, done = run.folder.read_config()["rounds"], rounds_done(run.runs)
+    planned, done = run.folder.read_config()["rounds"], rounds_done(run.runs, run.folder.read_header().method_facts)
     if done is not None and done < planned:
         stdout.print(f"{'stopped':{wide}}after {done} of {planned} rounds: the budget allows no more", highlight=False)
     stdout.print(f"{'report':{wide}}{run.folder.report}", soft_wrap=True, highlight=False)

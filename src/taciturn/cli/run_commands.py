@@ -26,7 +26,7 @@ from taciturn.reporting.statements import PAPER_HEADLINE
 from taciturn.reporting.tables import format_bytes, format_epsilon
 from taciturn.runs.folder import RunFolder
 from taciturn.training.loop import Interrupted
-from taciturn.training.process_group import rank_here
+from taciturn.training.process_group import current_rank
 
 HEADINGS = ("run", "seeds", "rounds", "local updates", "noise, std", "spends ε")
 
@@ -196,7 +196,7 @@ def _warn_of_a_draft(schema: str) -> None:
 
 
 def _show(finished: api.Run, as_json: bool) -> None:
-    if rank_here() > 0:
+    if current_rank() > 0:
         return
     if as_json:
         print_json(finished.summary)

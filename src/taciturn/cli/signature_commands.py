@@ -13,10 +13,11 @@ from taciturn.cli.output import print_json, stdout
 from taciturn.core.storage import write_text
 from taciturn.errors import InputError, missing_file
 from taciturn.privacy.budget import BudgetLedger, account_state, identity_of
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.privacy.ledger_transfer import TransferRequest, machine_id, share_machine
 from taciturn.privacy.signatures import Signable, own_key, read_public_key, read_signing_key
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import RunLedger
+from taciturn.runs.records import PrivacyTotals
 from taciturn.training.finish import signable
 
 PATH = click.Path(path_type=Path)
@@ -173,7 +174,7 @@ def verify(path: Path, public: Path, officer: Path | None, unfinished: bool, as_
         return code
     if short:
         _say(f"{UNFINISHED}{'' if unfinished else '; --unfinished accepts that, and without it the exit code is 1'}")
-    account_words(path, totals) if path.is_file() else print_totals(totals)
+    print_totals(totals) if isinstance(totals, PrivacyTotals) else account_words(path, totals)
     also = (
         f", countersigned by officer's key {keys[1].id}" if keys[1] else "; no officer's countersignature was asked for"
     )
@@ -228,9 +229,9 @@ def _folder(path: Path) -> RunFolder:
     return RunFolder.open(path)
 
 
-def _totals(path: Path, found: FoundLedger) -> dict[str, Any]:
+def _totals(path: Path, found: FoundLedger) -> dict[str, Any] | PrivacyTotals:
     try:
-        return account_state(found.rows) if path.is_file() else ledger_totals(found.rows)
+        return account_state(found.rows) if path.is_file() else RunLedger.from_rows(found.rows).totals
     except (KeyError, TypeError, IndexError, StopIteration, AttributeError):
         raise InputError(f"{found.signable.chain.path} is not a ledger of ours: its lines make no sense") from None
 

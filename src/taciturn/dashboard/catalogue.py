@@ -24,6 +24,7 @@ from taciturn.errors import InputError
 from taciturn.reporting.tables import by_label, format_setting, rounds_done
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import MetricsLog
+from taciturn.runs.records import MetricsRow, RunResult
 
 MARKS = frozenset({"config.toml", "start.json", "ledger.jsonl", "metrics.jsonl"})  # of a run folder, whole or not
 DEEPEST = 6  # folders within folders: sweeps of sweeps end before
@@ -103,14 +104,19 @@ def _progress(folder: RunFolder, made: Mapping[str, Any], local: bool, busy: boo
     private = folder.has_local  # a folder local-only may hold a picture alone
     if folder.finished:
         summary = folder.read_summary(local=False)
-        entries, ended = summary["runs"], _written(folder.summary, private)
-        state: dict[str, Any] = {"state": "finished", "share": 1.0, "done": rounds_done(entries) or made["planned"]}
-        if when := folder.read_summary(local).get("ended"):  # of a certified run it is for the owner alone
+        entries: Sequence[MetricsRow | RunResult] = summary.runs
+        ended = _written(folder.summary, private)
+        state: dict[str, Any] = {
+            "state": "finished",
+            "share": 1.0,
+            "done": rounds_done(summary.runs, folder.read_header().method_facts) or made["planned"],
+        }
+        if when := folder.read_summary(local).ended:  # of a certified run it is for the owner alone
             state["started"] = min(made["started"], datetime.fromisoformat(when).timestamp())  # of a copy
     else:
-        entries, ended = _last_rows(folder, local=False), _written(folder.metrics, private)
+        entries, ended = (last := _last_rows(folder, local=False)), _written(folder.metrics, private)
         state = {"state": "running"} if busy else _stopped(folder, private, str(folder.path) if local else made["name"])
-        state |= _how_far(entries, made)
+        state |= _how_far(last, made)
     duration, told = max(0.0, ended - float(made["started"])), made["mode"] == "paper" or (local and private)
     return state | {
         **_tested(folder, entries, local and private),
@@ -125,12 +131,12 @@ def _written(path: Path, private: bool) -> float:
     return (own if private and own.is_file() else path).stat().st_mtime
 
 
-def _tested(folder: RunFolder, entries: Sequence[Mapping[str, Any]], local: bool) -> dict[str, Any]:
+def _tested(folder: RunFolder, entries: Sequence[MetricsRow | RunResult], local: bool) -> dict[str, Any]:
     """The test error anybody may see, or else the owner's; lowest and highest of all settings."""
     public = _errors(entries)
     own: list[float] = []
     if local and not public:
-        own = _errors(folder.read_summary()["runs"] if folder.finished else _last_rows(folder))
+        own = _errors(folder.read_summary().runs if folder.finished else _last_rows(folder))
     errors = public or own
     return {
         "errors": [min(errors), max(errors)] if errors else None,
@@ -147,7 +153,7 @@ def _stopped(folder: RunFolder, private: bool, place: str) -> dict[str, Any]:
     return {"state": "waiting", "reason": "a federated study: it goes on with the same 'taciturn federation run'"}
 
 
-def _how_far(entries: Sequence[Mapping[str, Any]], made: Mapping[str, Any]) -> dict[str, Any]:
+def _how_far(entries: Sequence[MetricsRow], made: Mapping[str, Any]) -> dict[str, Any]:
     """The rounds of the algorithm at hand; those before it are done."""
     if not entries:
         return {"done": 0, "share": 0.0, "at": made["algorithms"][0]}
@@ -156,20 +162,20 @@ def _how_far(entries: Sequence[Mapping[str, Any]], made: Mapping[str, Any]) -> d
     return {"done": last["round"], "share": min(1.0, share), "at": last["algorithm"]}
 
 
-def _errors(entries: Sequence[Mapping[str, Any]]) -> list[float]:
+def _errors(entries: Sequence[MetricsRow | RunResult]) -> list[float]:
     """The mean over seeds of every algorithm and epsilon."""
-    groups = by_label([entry for entry in entries if entry["test_error"] is not None])
-    return [fmean(entry["test_error"] for entry in group) for group in groups.values()]
+    groups = by_label([entry for entry in entries if entry.test_error is not None])
+    return [fmean(entry.test_error or 0.0 for entry in group) for group in groups.values()]
 
 
-def _last_rows(folder: RunFolder, local: bool = True) -> list[dict[str, Any]]:
+def _last_rows(folder: RunFolder, local: bool = True) -> list[MetricsRow]:
     """The rows of the last round that was evaluated, one for each run of the algorithm at hand."""
     rows = _tail(folder.metrics)
     last = [row for row in rows if (row["algorithm"], row["round"]) == (rows[-1]["algorithm"], rows[-1]["round"])]
-    if not local or not folder.has_local:
-        return last
-    kept = {(row["run"], row["round"]): row for row in _tail(folder.local_metrics)}
-    return [row | kept.get((row["run"], row["round"]), {}) for row in last]
+    if local and folder.has_local:
+        kept = {(row["run"], row["round"]): row for row in _tail(folder.local_metrics)}
+        last = [row | kept.get((row["run"], row["round"]), {}) for row in last]
+    return [MetricsRow.from_json(row, folder.metrics) for row in last]
 
 
 def _tail(path: Path) -> list[dict[str, Any]]:

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from taciturn.privacy.accountants import EXPLAINED, EpsilonBound, tightest
 from taciturn.privacy.events import Event, event_of
-from taciturn.privacy.ledger import ledger_totals, releases
 from taciturn.reporting.curves import run_label
-from taciturn.reporting.statements import PAPER_HEADLINE, headline, holds, statement
+from taciturn.reporting.statements import PAPER_HEADLINE, headline, holds, paper_statement
 from taciturn.reporting.tables import format_epsilon, format_setting
 from taciturn.runs.folder import RunFolder, public_config
+from taciturn.runs.ledger import RunLedger
 
 
 class Reading(NamedTuple):
@@ -28,13 +28,13 @@ class Reading(NamedTuple):
     accountant: str
 
 
-def meters(ledger: Sequence[Mapping[str, Any]], done: Mapping[int, int]) -> dict[str, Any]:
+def meters(ledger: RunLedger, done: Mapping[int, int]) -> dict[str, Any]:
     """A meter for every algorithm and budget; `done` has the last round of every run, charged or not yet."""
     study = next(entry for entry in ledger if entry["kind"] == "study")
     if study["mode"] == "paper":
-        return {"headline": PAPER_HEADLINE, "good": False, "reasons": statement(ledger)["reasons"], "runs": []}
+        return {"headline": PAPER_HEADLINE, "good": False, "reasons": paper_statement(ledger).reasons, "runs": []}
     plans = [entry for entry in ledger if entry["kind"] == "plan"]
-    agents, totals = _agents(ledger), ledger_totals(ledger)
+    agents, totals = _agents(ledger), ledger.totals
     return {
         "headline": headline(totals),
         "reasons": [],
@@ -56,15 +56,14 @@ def _agents(ledger: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _run(
     plan: Mapping[str, Any],
-    ledger: Sequence[Mapping[str, Any]],
+    ledger: RunLedger,
     agents: Sequence[str],
     done: int,
     study: Mapping[str, Any],
 ) -> dict[str, Any]:
-    mine = [entry for entry in ledger if entry["kind"] == "release" and entry["run"] == plan["run"]]
-    charged = max((entry["last"] for entry in mine if "last" in entry), default=0)
+    charged = max((entry.last or 0 for entry in ledger.releases if entry.run == plan["run"]), default=0)
     waiting = max(0, done - charged) if study["noise"] == "seeded" else 0  # charged at the next checkpoint
-    events = releases(mine).get(plan["run"], {})
+    events = ledger.events.get(plan["run"], {})
     groups: dict[Reading, list[str]] = {}
     for agent in agents:
         reading = read(plan, events.get(agent, Counter()), waiting, study["delta"])
@@ -161,7 +160,7 @@ def _text(config: Mapping[str, Any], name: str) -> str:
 def ledger(folder: RunFolder) -> dict[str, Any]:
     """The ledger, its chain checked: what it comes to for each run, and its newest lines."""
     entries = folder.read_ledger()
-    totals = ledger_totals(entries)
+    totals = entries.totals
     count = sum(1 for run in totals["runs"] if run["agents"])
     together = (
         "" if count < 2 else f"All {count} runs shown to the same eyes: ε {format_epsilon(totals['all_runs_epsilon'])}"

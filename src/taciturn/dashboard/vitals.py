@@ -23,6 +23,7 @@ from taciturn.privacy.budget import BudgetLedger
 from taciturn.reporting.tables import format_bytes, format_epsilon
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import JsonlTail
+from taciturn.runs.records import ReleaseEntry
 
 SILENT = 30.0  # seconds without a sign of life of the engine
 SHOWN = 50  # departures on the page
@@ -77,7 +78,7 @@ class Sending:
     repeats: int = 0
     account: dict[str, Any] = field(default_factory=dict)
     _ledgers: dict[str, JsonlTail] = field(default_factory=dict)
-    _events: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by the hash of the upload
+    _events: dict[str, list[ReleaseEntry]] = field(default_factory=dict)  # by the hash of the upload
     _marks: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def refresh(self) -> None:
@@ -110,7 +111,7 @@ class Sending:
         rows, _ = self._ledgers[name].more()
         for row in rows:
             if row["kind"] == "release":
-                self._events.setdefault(row["upload"], []).append(row)
+                self._events.setdefault(row["upload"], []).append(ReleaseEntry.from_json(row, folder))
 
     def _changed(self, name: str, *paths: Path) -> bool:
         mark = tuple(n for path in paths if path.exists() for n in (path.stat().st_size, path.stat().st_mtime_ns))

@@ -19,7 +19,7 @@ from taciturn.experiments.sweep_results import Sweep, conclude_sweep
 from taciturn.runs.folder import RunFolder
 from taciturn.settings.resolve import allow_plugins
 from taciturn.training.loop import Progress
-from taciturn.training.process_group import ranks_here
+from taciturn.training.process_group import world_size
 
 MOST = 10_000  # runs that are begun without being asked twice
 
@@ -118,7 +118,7 @@ def train_grid(
 
     `more` is written down beside the grid.
     """
-    if ranks_here() > 1:
+    if world_size() > 1:
         raise InputError(f"a {folder.kind} works in one process: start it without torchrun")
     if grid.runs > MOST and not yes:
         raise InputError(f"this {folder.kind} has {grid.runs:,} runs, more than {MOST:,}: say --yes if that is meant")

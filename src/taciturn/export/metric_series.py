@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from taciturn.errors import InputError
 from taciturn.export.target import ExportRequest
 from taciturn.reporting.curves import run_label
 from taciturn.runs.folder import read_lines
+from taciturn.runs.records import MetricsRow
 
 LABELS = ("run", "algorithm", "epsilon", "seed", "round")
 OWNERS = "local_only/"  # goes before the name of a metric that is computed from private records without noise
@@ -43,9 +44,9 @@ class MetricSeries(NamedTuple):
 def read_metrics(request: ExportRequest) -> list[MetricSeries]:
     """The runs asked for, with every figure that was measured and may be taken along."""
     private = private_names(request)
-    found: dict[int, list[dict[str, Any]]] = {}
+    found: dict[int, list[MetricsRow]] = {}
     for row in request.folder.read_metrics(request.with_local):
-        found.setdefault(row["run"], []).append(row)
+        found.setdefault(row.run, []).append(row)
     if not found:
         raise InputError(f"{request.folder.path} has no evaluated round yet: there is nothing to export")
     if request.run is not None and request.run not in found:
@@ -75,7 +76,7 @@ def said_about(request: ExportRequest) -> list[str]:
     return [f"without {names}: computed from private records without noise (--with-local takes them along)"]
 
 
-def _metrics(number: int, rows: Sequence[dict[str, Any]], private: Sequence[str]) -> MetricSeries:
+def _metrics(number: int, rows: Sequence[MetricsRow], private: Sequence[str]) -> MetricSeries:
     first = rows[0]
     values = [
         (

@@ -27,9 +27,10 @@ from taciturn.privacy.budget import OPEN, BudgetLedger, Hold
 from taciturn.privacy.composition import cost_of, together
 from taciturn.privacy.events import Event, event_of
 from taciturn.privacy.hash_chain import HashChain
-from taciturn.privacy.ledger import entries, releases
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import RunLedger, release_entries
+from taciturn.runs.records import NonPrivateEntry
 from taciturn.training.finish import sign
 from taciturn.types import Array, Shard
 
@@ -50,12 +51,11 @@ class Charged:
         size = self.chain.path.stat().st_size if self.chain.path.exists() else 0
         if size == self._size:
             return
-        rows = self.chain.read()
-        released = [row for row in rows if row["kind"] == "release"]
-        self.uploads = {row["upload"]: row["first"] for row in released}
+        ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
+        self.uploads = {entry.upload or "": entry.first or 0 for entry in ledger.releases}
         self.rounds = set(self.uploads.values())
-        self.drawn = _counted(released)
-        self.planned = _counted(event for row in rows if row["kind"] == "plan" for event in row["events"])
+        self.drawn = _counted(ledger.releases)
+        self.planned = _counted(event for plan in ledger.plans.values() for event in plan.events)
         self._size = size
 
     def room_for(self, events: Counter[Event]) -> bool:
@@ -100,7 +100,7 @@ class Charged:
                 self.charge(row)
 
 
-def _counted(rows: Iterable[dict[str, Any]]) -> Counter[Event]:
+def _counted(rows: Iterable[Mapping[str, Any]]) -> Counter[Event]:
     found: Counter[Event] = Counter()
     for row in rows:
         found[event_of(row)] += row["count"]
@@ -176,12 +176,16 @@ class SiteSession:
         step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
         self._check_events(step)
         data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
-        drawn = entries(
-            Counter((0, event) for event in step.events), self.books.parts[0].batch.labels(), [self.site.name]
+        drawn = release_entries(
+            Counter((0, event) for event in step.events),
+            self.books.parts[0].batch.labels(),
+            [self.site.name],
+            first=t,
+            last=t,
+            upload=wire.digest(data),
         )
-        place = {"first": t, "last": t, "session": 1, "upload": wire.digest(data)}
         finite = bool(np.isfinite(step.upload.z).all())
-        row = Answered(t, base, w, [entry | place for entry in drawn], data if finite else None)
+        row = Answered(t, base, w, [entry.to_json() for entry in drawn], data if finite else None)
         self.journal.write(name, row, step.agent)
         return row, step.upload.z
 
@@ -275,7 +279,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
                 in_account(begun.study, name), agreement.plan.cost, adjacency, unit, marked, begun.reservation
             )
         if not place.exists() and journal.last(name) is None:
-            note = [{"kind": "non_private", "agent": site.name, "reason": marked}] if marked else []
+            note = [NonPrivateEntry(agent=site.name, reason=marked)] if marked else []
             begin_books(place, books, begun.reservation, ledger=note)
     folder = RunFolder.open(place)
     folder.check_at_home()
@@ -298,7 +302,7 @@ def caught_up(journal: Journal, experiment: Experiment, folder: RunFolder) -> Ch
 def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFolder) -> None:
     """Replace a study's reservation by what it has spent; afterwards nothing more is answered in it."""
     caught_up(journal, experiment, folder)
-    spent = [cost_of(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
+    spent = [cost_of(events) for agents in folder.read_ledger().events.values() for events in agents.values()]
     sign(folder)
     account, head = BudgetLedger.open(site.ledger), folder.chain.hashes()[-1]
     try:

@@ -11,24 +11,19 @@ from typing import Any
 from taciturn.algorithms import ALGORITHMS
 from taciturn.planning.heuristics import NOISE_STD, noise_of_step
 from taciturn.planning.paper_mode import prepare_paper
-from taciturn.planning.plan import StudyPlan, noise_meaning, plan_study
+from taciturn.planning.plan import StudyPlan, noise_meaning, plan_study, reservation_cost
 from taciturn.planning.study import StudyPart, local_updates, upload_fields
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.events import Event
-from taciturn.privacy.trust import trust_sentence
-from taciturn.reporting.statements import PAPER_HEADLINE
+from taciturn.privacy.trust import PAPER_HEADLINE, trust_sentence
 from taciturn.settings import Settings
-from taciturn.training.setup import reservation_cost
-from taciturn.training.torch_backend import check_device
 
 OF_THE_DATA = ("name", "agents", "features", "features_by", "outputs", "published", "unit")
 
 
 def dry_run_report(settings: Settings) -> dict[str, Any]:
     """The study as one JSON object; what would stop it stops it here too."""
-    if settings.backend == "torch":
-        check_device(settings.device)
     return _certified(settings) if settings.mode == "certified" else _paper(settings)
 
 

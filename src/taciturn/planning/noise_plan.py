@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from taciturn.privacy.events import NON_PRIVATE, Discrete, Event, exposure
 from taciturn.privacy.mechanisms import Calibrated, OutputNoise
 from taciturn.privacy.sensitivity import ADJACENCIES, sensitivity
 from taciturn.privacy.trust import noise_share
+from taciturn.runs.records import EventCount, PlanEntry, RunLabel
 from taciturn.settings import Settings
 from taciturn.types import GRID
 
@@ -64,16 +65,20 @@ class RunPlan:
             found[event.mechanism] = max(found.get(event.mechanism, 0.0), exposure(event))
         return found
 
-    def entry(self) -> dict[str, Any]:
-        """Its line in the ledger."""
-        return {
-            "total_epsilon": self.total_epsilon,
-            "delta": self.delta,
-            "planned_epsilon": self.bound.epsilon,
-            "accountant": self.bound.accountant,
-            "rounds": self.rounds,
-            "events": [{**asdict(event), "count": count} for event, count in self.events.items()],
-        }
+    def entry(self, label: RunLabel) -> PlanEntry:
+        """Return the plan's line in the ledger, for the run with this label."""
+        return PlanEntry(
+            run=label.run,
+            algorithm=label.algorithm,
+            epsilon=label.epsilon,
+            seed=label.seed,
+            total_epsilon=self.total_epsilon,
+            delta=self.delta,
+            planned_epsilon=self.bound.epsilon,
+            accountant=self.bound.accountant,
+            rounds=self.rounds,
+            events=tuple(EventCount(event=event, count=count) for event, count in self.events.items()),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -236,3 +236,21 @@ def _with_bound(settings: Settings, problem: Problem, algorithm: str) -> Setting
     if not method.bounded or method.pace == "constant":
         return settings
     return replace(settings, clip=gradient_bound(settings, problem, method))
+
+
+def reservation_cost(plan: StudyPlan) -> StudyCost:
+    """Return what the whole study reserves in a budget ledger.
+
+    Raises
+    ------
+    InputError
+        If the noise has a known seed, or the events have neither a Gaussian DP nor a zCDP cost.
+    """
+    if plan.settings.noise != "hardened":
+        raise InputError("a budget ledger needs --noise hardened: noise from a known seed can be removed")
+    if not plan.cost.finite:
+        raise InputError(
+            "this run cannot be reserved in a budget ledger: such a ledger adds up Gaussian DP or zCDP costs, which "
+            "runs without noise, of random samples or of objectives with Gaussian noise do not have"
+        )
+    return plan.cost

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,12 +13,13 @@ import numpy as np
 from taciturn.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig
 from taciturn.algorithms.noisy_gradient import NoisyGradient
 from taciturn.algorithms.schedules import Schedule
-from taciturn.data import Facts, source_for
+from taciturn.data import SOURCES, Facts, source_for
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.passes import COMPILED, PLAIN
 from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.trust import AGENTS
+from taciturn.runs.records import RunLabel
 from taciturn.settings import Settings
 from taciturn.types import Array, Dataset
 
@@ -47,13 +49,13 @@ class Batch:
         """A number of its own for every algorithm and budget, so that no two runs of a seed share their noise, [R]."""
         return tuple(_digest(f"{self.algorithm} {budget!r}") for budget in self.budgets)
 
-    def labels(self) -> list[dict[str, Any]]:
-        """What each run is called in metrics, ledger and summary."""
-        runs = [
-            {"run": self.first + r, "algorithm": self.algorithm, "epsilon": epsilon}
-            for r, epsilon in enumerate(self.budgets)
+    def labels(self) -> list[RunLabel]:
+        """Return the label of each run in metrics, ledger and summary."""
+        seeds = self.seeds or (None,) * self.size
+        return [
+            RunLabel(run=self.first + r, algorithm=self.algorithm, epsilon=epsilon, seed=seed)
+            for r, (epsilon, seed) in enumerate(zip(self.budgets, seeds, strict=True))
         ]
-        return [run | {"seed": seed} for run, seed in zip(runs, self.seeds, strict=True)] if self.seeds else runs
 
 
 def _digest(text: str) -> int:
@@ -180,3 +182,11 @@ def check_record_bound(bound: float, dataset: Dataset) -> None:
     longest = max(float(np.sqrt((block.x**2).sum(axis=1)).max()) for block in blocks)
     if longest > bound * (1.0 + 1e-6):
         raise InputError(f"record-bound is {bound:g}, but a record of length {longest:g} exceeds it: raise the bound")
+
+
+def with_absolute_paths(settings: Settings) -> Settings:
+    """Return the settings with absolute paths, which are valid from any working directory."""
+    names = ["data_dir", "schema", "test", "ledger", *([] if settings.data in SOURCES else ["data"])]
+    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name in names if (value := getattr(settings, name))}
+    plugins = tuple(str(Path(value).resolve()) for value in settings.plugins)
+    return replace(settings, plugins=plugins, **paths)

@@ -20,12 +20,11 @@ from taciturn.planning.heuristics import (
     release_noise,
 )
 from taciturn.planning.plan import StudyPlan, asked, facts_for, noise_meaning, plan_study
-from taciturn.planning.study import StudyPart, local_updates, sampling_rate, upload_fields
+from taciturn.planning.study import StudyPart, local_updates, sampling_rate, upload_fields, with_absolute_paths
 from taciturn.privacy.events import Nominal
 from taciturn.privacy.sensitivity import ADJACENCIES, hidden_factor
 from taciturn.privacy.trust import trust_sentence
 from taciturn.settings import Settings
-from taciturn.training.setup import kept
 
 BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 ROUNDS = (50, 100, 200, 300)
@@ -127,7 +126,7 @@ RHO_STAYS = ("falling", "explicit", "constant", "exact", "central")  # paces tha
 
 def planned_settings(view: PlanReport, given: Iterable[str]) -> dict[str, Any]:
     """A config file's settings: those that were given, and every one the planner chose."""
-    settings, part = kept(view.study.settings), view.part
+    settings, part = with_absolute_paths(view.study.settings), view.part
     own = {"mode", "data", "algorithm", "delta", "mechanism", "adjacency", "clip", "rounds", "noise"}
     names = {*own, *given} - {"out", "name"}
     chosen = {name: getattr(settings, name) for name in sorted(names)}

@@ -25,6 +25,8 @@ from taciturn.core.storage import (
 )
 from taciturn.errors import InputError, missing_file
 from taciturn.privacy.hash_chain import HashChain, head_elsewhere
+from taciturn.runs.ledger import RunLedger
+from taciturn.runs.records import MetricsRow, RunSummary, StartRecord, StudyHeader
 from taciturn.types import Array
 
 PARTITION_KEY = "partition.key"  # in local-only: of who holds which private record
@@ -193,9 +195,9 @@ class RunFolder:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.config} is damaged: {error}") from None
 
-    def read_start(self, local: bool = True) -> dict[str, Any]:
-        """What the run began with; with what is local-only unless told otherwise."""
-        return self._read_both(self.start, local)
+    def read_start(self, local: bool = True) -> StartRecord:
+        """Return what the run began with; `local` includes what only the owner of the records may see."""
+        return StartRecord.from_json(self._read_both(self.start, local), self.start)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A file of the folder that holds one JSON object."""
@@ -211,23 +213,41 @@ class RunFolder:
             raise InputError(f"{self.schema} is gone: without it the table's columns mean nothing")
         return self.schema
 
-    def read_metrics(self, local: bool = True) -> list[dict[str, Any]]:
-        """Every row, in order; with what is local-only unless told otherwise."""
-        rows = list(read_lines(self.metrics))
-        if not local or not self.has_local:
-            return rows
-        kept = {(row["run"], row["round"]): row for row in read_lines(self.local_metrics)}
-        return [row | kept.get((row["run"], row["round"]), {}) for row in rows]
+    def read_metrics(self, local: bool = True) -> list[MetricsRow]:
+        """Return every row in its order; `local` includes what only the owner of the records may see."""
+        rows = read_lines(self.metrics)
+        if local and self.has_local:
+            kept = {(row["run"], row["round"]): row for row in read_lines(self.local_metrics)}
+            rows = (row | kept.get((row["run"], row["round"]), {}) for row in rows)
+        return [MetricsRow.from_json(row, self.metrics) for row in rows]
 
-    def read_ledger(self) -> list[dict[str, Any]]:
-        """Every entry, in order, of a ledger that nobody has tampered with."""
-        return self.chain.read()
+    def read_ledger(self) -> RunLedger:
+        """Return the ledger, after its hash chain was verified.
 
-    def read_summary(self, local: bool = True) -> dict[str, Any]:
-        """The result of an ended run; with what is local-only unless told otherwise."""
+        Raises
+        ------
+        LedgerTampered
+            If the chain does not verify.
+        CorruptFile
+            If a line is not a ledger entry.
+        """
+        return RunLedger.from_rows(self.chain.read(), self.ledger)
+
+    def read_header(self) -> StudyHeader:
+        """Return the first line of the ledger without verifying the chain: to label results, not to prove them."""
+        return StudyHeader.from_json(next(read_lines(self.ledger), None), self.ledger)
+
+    def read_summary(self, local: bool = True) -> RunSummary:
+        """Return the result of a finished run; `local` includes what only the owner of the records may see.
+
+        Raises
+        ------
+        InputError
+            If the run has not ended.
+        """
         if not self.finished:
             raise InputError(f"{self.path} has not ended: continue it with 'taciturn resume {self.path}'")
-        return self._read_both(self.summary, local)
+        return RunSummary.from_json(self._read_both(self.summary, local), self.summary)
 
     def read_model(self) -> dict[str, Array]:
         """`w`, `classes`, `feature_names` and the index of the runs."""

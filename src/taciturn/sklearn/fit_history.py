@@ -13,6 +13,7 @@ from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
 from taciturn.privacy.composition import StudyCost, accountant_for, composed_epsilon, together
 from taciturn.reporting.statements import headline
 from taciturn.reporting.tables import format_epsilon
+from taciturn.runs.records import PrivacyTotals
 from taciturn.settings.rules import integer, real
 
 SHARED = (
@@ -87,18 +88,18 @@ def _restored(name: str, process: int, *fields: Any) -> FitHistory:
     return FitHistory(list(costs), process, list(noises), list(units), told, name)
 
 
-def spent(totals: Mapping[str, Any], spendings: FitHistory, account: Mapping[str, Any] | None) -> PrivacySpent:
+def spent(totals: PrivacyTotals, spendings: FitHistory, account: Mapping[str, Any] | None) -> PrivacySpent:
     """A fit's cost from its ledger's totals, beside those before it; the ledger over studies has seen most of them.
 
     The sum is of one kind, fixed by the first fit. It tells how much was spent; a guarantee for fits that are chosen
     after seeing earlier ones is a limit fixed beforehand, which is what a ledger keeps.
     """
-    epsilon, delta, costs = float(totals["total_epsilon"]), float(totals["delta"]), spendings.costs
+    epsilon, delta, costs = totals.total_epsilon, totals.delta, spendings.costs
     if account is not None:
         fits, all_fits = len([s for s in account["studies"] if s["cost"]["zcdp"]]), float(account["epsilon_used"])
     else:
         fits, all_fits = len(costs), epsilon if len(costs) == 1 else _together(costs, delta)
-    simulated = totals["noise"] != "hardened" and math.isfinite(epsilon)
+    simulated = totals.noise != "hardened" and math.isfinite(epsilon)
     words = headline(totals)
     if spendings.shared:
         words, all_fits = f"{words} {SHARED}", math.inf

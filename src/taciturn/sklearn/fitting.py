@@ -23,7 +23,6 @@ from taciturn.planning.plan import load_data, plan_from_facts
 from taciturn.settings import Settings, resolve
 from taciturn.settings.rules import integer
 from taciturn.sklearn.declared import rules
-from taciturn.training.finish import ledger_cost
 from taciturn.training.in_memory import Trained, train_in_memory
 from taciturn.training.record_ties import array_digest, warn_without_ledger
 from taciturn.training.setup import set_aside
@@ -156,7 +155,7 @@ def train(given: Given) -> tuple[Trained, dict[str, Any] | None]:
     try:
         reservation.start()
         trained = train_in_memory(study, TOLERANCE)
-        reservation.account.settle(reservation.name, ledger_cost(trained.ledger))
+        reservation.account.settle(reservation.name, trained.ledger.cost())
         return trained, reservation.account.state()
     finally:
         reservation.release()

@@ -15,13 +15,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.arrays import row_blocks
 from taciturn.errors import InputError
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.settings import Settings
 from taciturn.settings.rules import real
 from taciturn.sklearn.declared import declared_bounds, needed, seen_bounds
 from taciturn.sklearn.fit_history import FitHistory, PrivacyWarning, spent
 from taciturn.sklearn.fitting import Given, in_user_units, parties, settings_of, train, whose_rows, without_noise
-from taciturn.training.finish import ledger_cost
 from taciturn.types import Array, Target
 
 RESEEDED = (
@@ -66,11 +64,11 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         self._warn(spendings)
         trained, account = train(given)
         self._tell_left_out(given)
-        spendings.costs.append(ledger_cost(trained.ledger))
+        spendings.costs.append(trained.ledger.cost())
         spendings.units.append(given.facts.unit)
         if self._private and settings.noise == "seeded":
             spendings.noises.append((settings.seed, settings.algorithm, settings.total_epsilon))
-        self.ledger_ = ledger_totals(trained.ledger)
+        self.ledger_ = trained.ledger.totals
         self.privacy_spent_ = spent(self.ledger_, spendings, account)
         self.bounds_, self.n_iter_ = bounds, trained.rounds
         self._spendings, self._cloned = spendings, False
