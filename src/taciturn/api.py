@@ -110,7 +110,7 @@ def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]
     resolved = resolve_given(read_config(config) if config else {}, settings)
     _check_free(resolved)
     place = _place(resolved)
-    return {"run": str(place), **dry_run_report(resolved)}
+    return {"run": str(place), **dry_run_report(resolved).to_json()}
 
 
 def resume(

@@ -250,7 +250,9 @@ def _opening(study: Study) -> dict[str, Any]:
 def _methods(settings: Settings) -> dict[str, dict[str, Any]]:
     """What a statement of privacy must know of each method, so that the ledger says it without the method."""
     found = {name: ALGORITHMS[name] for name in settings.algorithm}
-    return {name: {"noise_on": m.noise_on, "bounded": m.bounded, "central": m.central} for name, m in found.items()}
+    return {
+        name: {"noise_on": m.noise_on, "bounded": m.scales_records, "central": m.central} for name, m in found.items()
+    }
 
 
 def kept(settings: Settings) -> Settings:
