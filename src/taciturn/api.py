@@ -113,7 +113,7 @@ def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]
     if resolved.backend == "torch":
         check_device(resolved.device)
     place = _place(resolved)
-    return {"run": str(place), **dry_run_report(resolved)}
+    return {"run": str(place), **dry_run_report(resolved).to_json()}
 
 
 def resume(

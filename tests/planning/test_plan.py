@@ -392,7 +392,7 @@ def test_a_given_noise_is_what_the_verdict_is_about() -> None:
     def noise(**changes: Any) -> float:
         return taciturn.plan(**(CLINICS | {"rounds": 300, "total_epsilon": 3.0} | changes)).proposal.noise_to_signal
 
-    multiplier = taciturn.plan(**(CLINICS | {"rounds": 300, "total_epsilon": 3.0})).paces
+    multiplier = taciturn.plan(**(CLINICS | {"rounds": 300, "total_epsilon": 3.0})).rounds_options
     planned = next(pace.noise_multiplier for pace in multiplier if pace.chosen)
     assert noise(noise_multiplier=planned) == pytest.approx(noise(), rel=1e-3)
     assert noise(noise_multiplier=4.0 * planned) == pytest.approx(4.0 * noise(), rel=1e-3)
@@ -402,6 +402,6 @@ def test_a_run_with_a_budget_stops_where_something_is_released_without_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A method that forgets its noise, whatever its plan says: the ledger's entry would be infinite, and it ends."""
-    monkeypatch.setattr(OutputNoise, "scale", lambda self, moved: np.zeros(len(moved)))
+    monkeypatch.setattr(OutputNoise, "scale", lambda self, sensitivity: np.zeros(len(sensitivity)))
     with pytest.raises(PrivacyViolation, match="dp-fedavg released something without noise in round 1"):
         taciturn.run(**CLINICS | {"algorithm": "dp-fedavg", "rounds": 2, "out": str(tmp_path / "r")})

@@ -13,7 +13,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taciturn.errors import InputError
+from taciturn.errors import CorruptFile, InputError
 from taciturn.privacy.accountants import EXPLAINED, pure, tightest
 from taciturn.privacy.accountants.pld import pld, pld_epsilon
 from taciturn.privacy.accountants.zcdp import zcdp, zcdp_budget, zcdp_epsilon
@@ -186,7 +186,7 @@ def test_an_event_survives_the_ledger(event: Event) -> None:
     from taciturn.core.storage import to_json
 
     assert event_of(json.loads(to_json(dataclasses.asdict(event)))) == event
-    with pytest.raises(InputError, match="not complete"):
+    with pytest.raises(CorruptFile, match="lacks the field"):
         event_of({"mechanism": event.mechanism})
 
 

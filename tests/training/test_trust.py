@@ -85,8 +85,8 @@ def test_the_planner_feels_the_shares() -> None:
     ratio = together.proposal.noise_to_signal / apart.proposal.noise_to_signal
     assert ratio == pytest.approx(noise_share("secure-sum", 10, 1)) == pytest.approx(1.0 / 3.0)
     assert together.proposal.eta == pytest.approx(apart.proposal.eta * 3.0)
-    assert together.paces[0].agent_noise == pytest.approx(apart.paces[0].agent_noise / 3.0)
-    assert together.paces[0].noise_multiplier == apart.paces[0].noise_multiplier
+    assert together.rounds_options[0].agent_noise == pytest.approx(apart.rounds_options[0].agent_noise / 3.0)
+    assert together.rounds_options[0].noise_multiplier == apart.rounds_options[0].noise_multiplier
 
 
 @pytest.mark.parametrize("rounds", [1, 7, 300])
@@ -130,7 +130,7 @@ def test_a_curator_may_be_the_trusted_server() -> None:
     given = {"algorithm": "erm-outp", "mechanism": "laplace"}
     assert planned(**SERVER, **given).parts[0].plans[0].events == planned(**given).parts[0].plans[0].events
     assert planned(**SERVER, server="full").settings.server == "full"
-    assert not any(ALGORITHMS[name].summed and ALGORITHMS[name].central for name in ALGORITHMS)
+    assert not any(ALGORITHMS[name].allows_aggregate_noise and ALGORITHMS[name].central for name in ALGORITHMS)
 
 
 # ---- what is said

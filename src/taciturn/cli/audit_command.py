@@ -15,7 +15,7 @@ from click.exceptions import Exit
 
 from taciturn.audit import Audit, Claim
 from taciturn.audit import audit as refute
-from taciturn.audit.auditor import AuditFinding, Watch
+from taciturn.audit.auditor import AuditFinding, AuditProgress
 from taciturn.audit.games import AUDITED, takes_samples
 from taciturn.cli.output import print_json, print_table, stderr, stdout
 from taciturn.core.storage import to_json, write_text
@@ -185,7 +185,7 @@ def _refuted(found: Audit) -> str:
 
 
 @contextmanager
-def _watching() -> Iterator[Watch]:
+def _watching() -> Iterator[AuditProgress]:
     """Something to look at when it takes longer: a line that changes on a terminal, one now and then in a log."""
     began = spoke = time.monotonic()
     status = stderr.status("auditing")

@@ -10,6 +10,7 @@ import tomli_w
 
 from taciturn import api
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
+from taciturn.algorithms.schedules import ExactStep
 from taciturn.cli.options import given_settings, setting_flags
 from taciturn.cli.output import map_words, print_json, print_table, stdout
 from taciturn.core.storage import write_text
@@ -86,13 +87,13 @@ def _print(view: PlanReport, facts: dict[str, Any]) -> None:
     stdout.print()
     budgets = [(_mark(b.chosen, f"{b.total_epsilon:g}"), f"{b.noise_to_signal:.2g}", b.verdict) for b in view.budgets]
     print_table(("total ε", "noise to signal", "what to expect"), budgets)
-    if not view.paces:
+    if not view.rounds_options:
         return
     stdout.print()
     paces = [
         (_mark(p.chosen, str(p.rounds)), str(p.local_updates), f"{p.noise_multiplier:.4g}", f"{p.agent_noise:.3g}",
          format_bytes(p.bytes_up))
-        for p in view.paces
+        for p in view.rounds_options
     ]  # fmt: skip
     print_table(("rounds", "local updates", "noise multiplier", "noise of an update", "sent by an agent"), paces)
     stdout.print("▸ the plan; noise of an update: its norm over the largest its gradient can have", soft_wrap=True)
@@ -104,9 +105,9 @@ def _count(number: int, what: str) -> str:
 
 def _noise(method: AlgorithmSpec, facts: dict[str, Any], trust: str) -> str:
     """Limits, steps and noise in one line."""
-    limit = f"records scaled to {facts['record_bound']:.4g}" if method.bounded else f"clip {facts['clip']:.4g}"
+    limit = f"records scaled to {facts['record_bound']:.4g}" if method.scales_records else f"clip {facts['clip']:.4g}"
     steps = f"rho {facts['rho']:.4g}"
-    if method.pace not in ("exact", "central"):
+    if not issubclass(method.step_kind, ExactStep):
         steps += f", eta {facts['eta']:.4g} to {facts['eta_last']:.3g}"
     summed = "" if trust == AGENTS or method.central else ", summed over all agents"
     place = f"{NOISE_ON[method.noise_on]}{summed}"

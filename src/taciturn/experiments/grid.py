@@ -213,7 +213,7 @@ def reason_against(algorithm: str, trust: str) -> str:
     method = ALGORITHMS[algorithm]
     if method.central:
         return "" if trust == "server" else CURATED
-    return "" if trust == "agents" or method.summed else NOT_SUMMED
+    return "" if trust == "agents" or method.allows_aggregate_noise else NOT_SUMMED
 
 
 def left_out(trusts: Sequence[str], algorithms: Sequence[str]) -> list[LeftOut]:

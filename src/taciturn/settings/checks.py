@@ -112,8 +112,8 @@ def _check_method(name: str, trust: str) -> None:
     method = ALGORITHMS[name]
     if method.central and trust == SECURE_SUM:
         raise InputError(f"trust is secure-sum, but {name} gives all records to one curator: use --trust server")
-    if not method.central and not method.summed:
-        known = ", ".join(other for other in ALGORITHMS if ALGORITHMS[other].summed)
+    if not method.central and not method.allows_aggregate_noise:
+        known = ", ".join(other for other in ALGORITHMS if ALGORITHMS[other].allows_aggregate_noise)
         raise InputError(
             f"trust is {trust}, but noise on the sum is not proven to be enough for {name}: what an agent keeps to "
             "itself carries a record from round to round, so that plain composition undercounts "

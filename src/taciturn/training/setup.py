@@ -260,7 +260,7 @@ def study_header(study: Study) -> StudyHeader:
 def _method_facts(method: AlgorithmSpec) -> MethodFacts:
     return MethodFacts(
         noise_on=method.noise_on,
-        scales_records=method.bounded,
+        scales_records=method.scales_records,
         central=method.central,
         promise=method.promise,
         rounds=method.rounds,

@@ -56,7 +56,7 @@ class SilentNoise:
         """Zeros."""
         return self.laplace(update, scale, like)
 
-    def chosen(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
+    def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
         """All records: what a sample hides is shown."""
         return np.ones((records, like.shape[1]), np.bool_)
 

@@ -15,7 +15,7 @@ from taciturn.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig
 from taciturn.algorithms.iadmm import DpIadmm
 from taciturn.algorithms.noisy_gradient import PaperGradient
 from taciturn.algorithms.outp import OutputPerturbation
-from taciturn.algorithms.schedules import Beside, Constant, DynamicRho, NonsmoothEta, Schedule
+from taciturn.algorithms.schedules import ConcatenatedSchedule, Constant, DynamicRho, NonsmoothEta, Schedule
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.metrics import mistakes
@@ -59,7 +59,7 @@ def _beside(stage: Stage, epsilon: Array, schedule: Callable[[PaperCase, Array],
     """One schedule for each stretch of cases that differ in epsilon and seed alone."""
     stretches = [list(cases) for _, cases in groupby(stage.cases, key=lambda case: (case.penalty, case.eta_scale))]
     parts = np.split(epsilon, np.cumsum([len(cases) for cases in stretches])[:-1])
-    return Beside(tuple(schedule(cases[0], part) for cases, part in zip(stretches, parts, strict=True)))
+    return ConcatenatedSchedule(tuple(schedule(cases[0], part) for cases, part in zip(stretches, parts, strict=True)))
 
 
 def _rho(case: PaperCase, constants: PaperConstants, epsilon: Array) -> Schedule:
