@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from taciturn.core import arrays as mapped
-from taciturn.core.arrays import file_of
+from taciturn.core.arrays import backing_file
 from taciturn.data import DataOptions, describe, fingerprint, load
 from taciturn.data.allocation import ArrayAllocator, allocator_for
 from taciturn.data.dataset_source import CONTAINER, machine_memory, memory_limit
@@ -98,7 +98,7 @@ def facts(dataset: Dataset) -> tuple[str, list[str]]:
 
 def in_files(dataset: Dataset) -> set[bool]:
     shards = [*dataset.train, *([dataset.test] if dataset.test else [])]
-    return {file_of(array) is not None for shard in shards for array in (shard.x, shard.y)}
+    return {backing_file(array) is not None for shard in shards for array in (shard.x, shard.y)}
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_what_was_written_is_kept_when_memory_is_given_back(pair: tuple[Shard, S
     for block in lying.blocks():
         block.x[:] = 3.0
     assert (lying.x == 3.0).all()
-    mapped.give_back(lying.x[3:3])
-    mapped.give_back(np.zeros(3))
+    mapped.release_memory(lying.x[3:3])
+    mapped.release_memory(np.zeros(3))
 
 
 def test_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,9 +142,9 @@ class WholeResiduals:
         whole: Array = np.trunc(self.clip.residual(residual, shard) * self.factor)
         return whole
 
-    def terms(self, shard: Shard) -> PassOptions:
+    def pass_options(self, shard: Shard) -> PassOptions:
         """The clip's, with the unit and the cut."""
-        return self.clip.terms(shard)._replace(unit=self.unit, cut=self.factor)
+        return self.clip.pass_options(shard)._replace(unit=self.unit, cut=self.factor)
 
 
 def on_grid(z: Array) -> tuple[Array, Array]:

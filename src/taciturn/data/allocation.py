@@ -12,7 +12,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.core.arrays import file_of, give_back, row_blocks
+from taciturn.core.arrays import backing_file, release_memory, row_blocks
 from taciturn.data.dataset_source import PRECISIONS, DataOptions, memory_limit, size_text
 from taciturn.data.partition import Index
 from taciturn.errors import InputError
@@ -91,7 +91,7 @@ def chosen(indexes: Sequence[Index]) -> Chosen:
 def feature_rows(raw: NDArray[Any], unit: float, rows: Chosen, width: int, room: ArrayAllocator) -> Array:
     """The features raw / unit of some rows, and ones up to the width; a view where nothing has to be done."""
     plain = raw.dtype == room.dtype and raw.shape[1] == width and unit == 1 and raw.flags.c_contiguous
-    if plain and isinstance(rows, slice) and (not room.folder or file_of(raw) is not None):
+    if plain and isinstance(rows, slice) and (not room.folder or backing_file(raw) is not None):
         return raw[rows]
     x = room.empty(_count(rows), width)
     if isinstance(rows, slice):
@@ -107,8 +107,8 @@ def _copy(raw: NDArray[Any], unit: np.floating[Any], rows: slice, x: Array) -> N
     for block in row_blocks(len(x), x[:1].nbytes):
         np.divide(raw[_part(rows, block)], unit, out=x[block, :given], dtype=x.dtype)
         x[block, given:] = 1
-        give_back(x[block])
-        give_back(raw)
+        release_memory(x[block])
+        release_memory(raw)
 
 
 def _deal(raw: NDArray[Any], unit: np.floating[Any], rows: Index, x: Array) -> None:
@@ -120,8 +120,8 @@ def _deal(raw: NDArray[Any], unit: np.floating[Any], rows: Index, x: Array) -> N
         there = place[block][here]
         x[there, :given] = np.divide(raw[block][here], unit, dtype=x.dtype)
         x[there, given:] = 1
-        give_back(x)
-        give_back(raw)
+        release_memory(x)
+        release_memory(raw)
 
 
 def label_rows(labels: NDArray[Any], target: Target, rows: Chosen, room: ArrayAllocator) -> Array:
@@ -133,7 +133,7 @@ def label_rows(labels: NDArray[Any], target: Target, rows: Chosen, room: ArrayAl
             y[block] = part[:, None] == np.arange(target.width)
         else:
             y[block, 0] = (part.astype(np.float64) - target.low) / (target.high - target.low)
-        give_back(y[block])
+        release_memory(y[block])
     return y
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.core.arrays import give_back, row_blocks
+from taciturn.core.arrays import release_memory, row_blocks
 from taciturn.data.allocation import ArrayAllocator, Chosen, allocator_for, chosen, feature_rows, label_rows
 from taciturn.data.dataset_source import DataOptions
 from taciturn.data.feature_mapping import INTERCEPT
@@ -156,7 +156,7 @@ def _check_finite(what: str, x: NDArray[Any], features: Sequence[str]) -> None:
                 f"feature '{features[column]}' of {what} record {row + 1} is {x[row, column]}:"
                 " it must be a finite number"
             )
-        give_back(x[block])
+        release_memory(x[block])
 
 
 def _check_labels(what: str, labels: NDArray[Any], target: Target) -> None:

@@ -8,7 +8,7 @@ from math import sqrt
 
 import numpy as np
 
-from taciturn.core.arrays import give_back
+from taciturn.core.arrays import release_memory
 from taciturn.data.allocation import allocator_for
 from taciturn.data.dataset_source import DataOptions, source_for
 from taciturn.data.feature_maps import NONE, Map, Raw, built, keeps_places, width_of
@@ -95,6 +95,6 @@ def _fill(to: Array, x: Array, phi: Map, intercept: bool) -> Iterator[int]:
         rows = slice(start, start + ROWS)
         to[rows, :width] = share * _checked(phi(x[rows, : x.shape[1] - intercept]))
         to[rows, width:] = share
-        give_back(x[rows])
-        give_back(to[rows])
+        release_memory(x[rows])
+        release_memory(to[rows])
         yield len(x[rows])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.core.arrays import give_back
+from taciturn.core.arrays import release_memory
 from taciturn.data.allocation import ArrayAllocator
 from taciturn.data.assemble import RawRecords
 from taciturn.data.encoding import LEFT_OUT, Tally, read_label, scale_columns
@@ -131,7 +131,7 @@ class Stream:
             self.owners.call(chunk, schema.agent, kept)
         elif wanted.owners:
             self.owners.add([chunk.parts[0].agent], np.zeros(len(x), np.intp))
-        give_back(self._x[rows])
+        release_memory(self._x[rows])
         self.rows = rows.stop
 
     def _kept(self, chunk: Table, labelled: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from taciturn.core.storage import replacing
+from taciturn.core.storage import atomic_write
 from taciturn.data import read_schema
 from taciturn.data.feature_mapping import length_share
 from taciturn.data.feature_maps import NONE, Raw, built
@@ -263,7 +263,7 @@ def write_onnx(request: ExportRequest) -> list[str]:
     model, said = chosen_model(request)
     path = request.place("model.onnx")
     made = onnx_model(onnx, model, request.folder.path.resolve().name, privacy_sentence(request.folder))
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(made.SerializeToString())
     inputs = ", ".join(entry.name for entry in made.graph.input)
     outputs = ", ".join(entry.name for entry in made.graph.output)

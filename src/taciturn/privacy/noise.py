@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from taciturn.core.arrays import as_like, to_numpy
 from taciturn.errors import InputError
-from taciturn.kernels.library import fill
+from taciturn.kernels.library import fill_noise
 from taciturn.privacy.discrete import Entropy, SeededEntropy, SystemEntropy, discrete_gaussian, discrete_laplace
 from taciturn.types import Array
 
@@ -87,7 +87,7 @@ class SeededNoise:
 
         def draw(run: int, b: float, out: Array) -> None:
             towards = np.empty((features, classes))
-            fill(towards, "gaussian", *self._key(run, update, "direction"), 1.0)
+            fill_noise(towards, "gaussian", *self._key(run, update, "direction"), 1.0)
             length = Generator(self._philox(run, update, "length")).standard_gamma(features * classes)
             np.multiply(towards, b * length / np.linalg.norm(towards), out=out, casting="same_kind")
 
@@ -100,7 +100,9 @@ class SeededNoise:
         )
 
     def _draw(self, update: int, kind: str, scale: Array, like: Array) -> Array:
-        return self._each(scale, like, lambda run, b, out: fill(out, kind, *self._key(run, update, "coordinates"), b))
+        return self._each(
+            scale, like, lambda run, b, out: fill_noise(out, kind, *self._key(run, update, "coordinates"), b)
+        )
 
     def _each(self, scale: Array, like: Array, draw: Callable[[int, float, Array], None]) -> Array:
         """Drawn in place, in the precision of `like`; torch's are drawn here and handed over."""

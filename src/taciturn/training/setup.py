@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from taciturn.algorithms import ALGORITHMS
-from taciturn.core.arrays import file_of
+from taciturn.core.arrays import backing_file
 from taciturn.core.storage import to_json
 from taciturn.data import SOURCES, describe, fingerprint, source_for
 from taciturn.data.schema_draft import is_draft
@@ -77,7 +77,7 @@ def own_part(study: Study, team: ProcessGroup) -> Study:
 
 def _apart(shard: Shard) -> Shard:
     """The same records in memory of their own; what lies in a file stays there."""
-    return Shard(shard.x.copy(), shard.y.copy()) if file_of(shard.x) is None else shard
+    return Shard(shard.x.copy(), shard.y.copy()) if backing_file(shard.x) is None else shard
 
 
 class Reservation:
