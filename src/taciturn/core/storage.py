@@ -1,4 +1,4 @@
-"""Durable storage: paths, atomic writes, appends and JSON lines that survive a power cut; all files are written here."""
+"""Durable storage: paths, atomic writes, appends and JSON that survive a power cut. All files are written here."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from taciturn.privacy.composition import StudyCost
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import PARTITION_KEY
 from taciturn.settings import Settings
-from taciturn.settings.resolve import digests
+from taciturn.settings.resolve import plugin_digests
 from taciturn.training.central import is_central
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
 from taciturn.training.record_ties import check_tie, table_digest, tie, warn_without_ledger
@@ -135,7 +135,7 @@ def set_aside(plan: StudyPlan) -> Iterator[Reservation]:
     It is held before it is made, so that nobody gives it back meanwhile; who takes it has to release it.
     """
     settings, cost = plan.settings, reservation_cost(plan)
-    account, study = BudgetLedger.open(Path(settings.ledger)), settings.called
+    account, study = BudgetLedger.open(Path(settings.ledger)), settings.display_name
     reservation = Reservation(account, uuid.uuid4().hex)
     try:
         account.reserve(study, cost, settings.adjacency, plan.facts.unit, name=reservation.name)
@@ -235,7 +235,7 @@ def _opening(study: Study) -> dict[str, Any]:
     s, facts = study.settings, study.facts
     opening = {"kind": "study", "taciturn": VERSION, "mode": s.mode, "noise": s.noise, "delta": s.delta}
     if s.plugins:
-        opening["plugins"] = digests(s.plugins)
+        opening["plugins"] = plugin_digests(s.plugins)
     doubts = ["drafted"] if s.schema and is_draft(Path(s.schema)) else []
     if doubts := doubts + (BudgetLedger.open(Path(s.ledger)).doubts() if s.ledger else []):
         opening["doubts"] = doubts
