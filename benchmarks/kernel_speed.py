@@ -19,7 +19,7 @@ import numpy as np
 from numpy.random import Generator, Philox
 from threadpoolctl import threadpool_limits
 
-from taciturn.kernels.library import fill
+from taciturn.kernels.library import fill_noise
 from taciturn.kernels.threads import threads
 from taciturn.objectives import LOSSES
 from taciturn.objectives.clipping import NO_CLIPPING
@@ -52,7 +52,7 @@ def noise(kind: str) -> Pair:
         generator = Generator(Philox(key=key, counter=counter))
         return generator.standard_normal(out.shape) if kind == "gaussian" else generator.laplace(size=out.shape)
 
-    return lambda: fill(out, kind, key, counter, 1.0), numpys
+    return lambda: fill_noise(out, kind, key, counter, 1.0), numpys
 
 
 CASES: dict[str, Callable[[], Pair]] = {

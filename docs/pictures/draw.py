@@ -14,7 +14,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from taciturn.algorithms.steps import consensus, dual_step, linearised_step
 from taciturn.data import DataOptions, load_unmapped
-from taciturn.data.feature_maps import Raw, built
+from taciturn.data.feature_maps import InputShape, build_map
 from taciturn.data.feature_maps.images import as_bytes
 from taciturn.data.feature_maps.scattering import DIRECTIONS, Scattering
 from taciturn.objectives import SETS
@@ -131,7 +131,7 @@ def draw_scattering() -> Figure:
     drawn = Figure(figsize=(7.2, 3.7))
     panels = drawn.subplots(3, 1 + DIRECTIONS)
     drawn.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.94, wspace=0.1, hspace=0.35)
-    filters = built("scattering", Raw(196, (14, 14)))
+    filters = build_map("scattering", InputShape(196, (14, 14)))
     if not isinstance(filters, Scattering):
         raise TypeError("scattering is built as such")
     digit = load_unmapped(DataOptions("mnist14")).train[0].x[7:8]

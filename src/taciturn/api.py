@@ -23,7 +23,7 @@ from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder, taken
 from taciturn.runs.records import RunResult, RunSummary, StartRecord
 from taciturn.settings import Settings, resolve, resolve_given
-from taciturn.settings.resolve import digests
+from taciturn.settings.resolve import plugin_digests
 from taciturn.training.finish import finish, settle, settle_violated, sign
 from taciturn.training.loop import Interrupted, Progress, train
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
@@ -207,7 +207,7 @@ def _begun(folder: RunFolder) -> tuple[dict[str, Any], str, int | None] | None:
     if settings.ledger:
         BudgetLedger.open(Path(settings.ledger)).check_open(begun.reservation or "")
     folder.check_at_home()
-    if settings.plugins and digests(settings.plugins) != folder.read_ledger().study.plugins:
+    if settings.plugins and plugin_digests(settings.plugins) != folder.read_ledger().study.plugins:
         raise InputError(f"{', '.join(settings.plugins)} changed after the run began: start a new run with it instead")
     if settings.schema:
         folder.kept_schema()
@@ -306,7 +306,7 @@ def _place(settings: Settings) -> Path:
     if settings.out:
         return Path(settings.out)
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return _free(Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', settings.called)}")
+    return _free(Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', settings.display_name)}")
 
 
 def _free(path: Path) -> Path:

@@ -177,9 +177,9 @@ class IntegerResiduals:
         truncated: Array = np.trunc(self.clip.residual(residual, shard) * self.factor)
         return truncated
 
-    def terms(self, shard: Shard) -> PassOptions:
+    def pass_options(self, shard: Shard) -> PassOptions:
         """Return the clip's options with the unit and the truncation."""
-        return self.clip.terms(shard)._replace(unit=self.unit, cut=self.factor)
+        return self.clip.pass_options(shard)._replace(unit=self.unit, cut=self.factor)
 
 
 def on_grid(z: Array) -> tuple[Array, Array]:

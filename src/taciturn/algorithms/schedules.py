@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from taciturn.core.arrays import namespace, spread
+from taciturn.core.arrays import broadcast_like, namespace
 from taciturn.types import Array
 
 FALLING_ROUNDS = 60  # last rounds, over which a level eta falls
@@ -44,7 +44,7 @@ class Constant:
 
     @cached_property
     def _values(self) -> Array:
-        return spread(self.value, self.epsilon)[:, None]
+        return broadcast_like(self.value, self.epsilon)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class LevelEta:
 
     @cached_property
     def _first(self) -> Array:
-        return spread(self.scale, self.epsilon)[:, None]
+        return broadcast_like(self.scale, self.epsilon)[:, None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from taciturn.cli.options import NearestGroup
 from taciturn.cli.output import print_json, stdout
 from taciturn.core.storage import write_text
 from taciturn.errors import InputError, unknown_name
-from taciturn.settings.resolve import allow, load_plugins
+from taciturn.settings.resolve import allow_plugins, load_plugins
 from taciturn.settings.settings import FIELDS
 
 
@@ -33,7 +33,7 @@ def algorithms(plugins: tuple[str, ...], as_json: bool) -> None:
       taciturn algorithms
       taciturn algorithms --plugins mine.py
     """
-    allow(plugins)
+    allow_plugins({"plugins": plugins})
     load_plugins(plugins)
     methods = {name: ALGORITHMS[name] for name in ALGORITHMS}
     if as_json:

@@ -15,7 +15,7 @@ from taciturn.data import SOURCES, data_folder, describe, draft_schema, load_unm
 from taciturn.data.feature_maps import MAPS, NONE
 from taciturn.errors import InputError
 from taciturn.settings import resolve
-from taciturn.settings.resolve import allow, load_plugins
+from taciturn.settings.resolve import allow_plugins, load_plugins
 
 
 @click.group(cls=NearestGroup)
@@ -54,7 +54,7 @@ def maps(plugins: tuple[str, ...], as_json: bool) -> None:
       taciturn data maps
       taciturn run --features pixels
     """
-    allow(plugins)
+    allow_plugins({"plugins": plugins})
     load_plugins(plugins)
     found = {NONE: "records as they are, features in [-1, 1]"}
     for name in MAPS:

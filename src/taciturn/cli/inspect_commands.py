@@ -16,7 +16,7 @@ from taciturn.cli.output import print_json, print_result, print_table, stderr, s
 from taciturn.cli.progress_display import Watcher
 from taciturn.core.storage import make_folder, write_text
 from taciturn.data import source_for
-from taciturn.data.feature_maps import keeps_places
+from taciturn.data.feature_maps import keeps_positions
 from taciturn.errors import InputError
 from taciturn.progress import subscribe
 from taciturn.reporting.curves import full_label
@@ -56,7 +56,7 @@ def draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path 
     finally:
         watcher.close()
     config = folder.read_config()
-    image = source_for(config["data"]).image if keeps_places(config["features"]) else None
+    image = source_for(config["data"]).image if keeps_positions(config["features"]) else None
     weights = Weights(found.clean, found.noisy, found.model, found.features, found.classes)
     title = f"What {found.agent} sends in round {found.round} of {found.last}"
     path = out or own_place(folder) / "sent.png"

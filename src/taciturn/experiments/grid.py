@@ -17,7 +17,7 @@ from taciturn.planning.study import batches, with_absolute_paths
 from taciturn.reporting.tables import format_setting
 from taciturn.settings import Settings, resolve
 from taciturn.settings.resolve import load_plugins, parse
-from taciturn.settings.rules import choices_of, several
+from taciturn.settings.rules import choices_of, list_of
 from taciturn.settings.settings import FIELDS
 
 BATCHED = ("algorithm", "total_epsilon", "epsilon")  # trained side by side in one run folder, as seeds are
@@ -65,7 +65,7 @@ class Grid:
 
     def document(self) -> dict[str, Any]:
         """What was asked, complete: `over`, and every setting that all points have in common."""
-        written = [point.settings.written() for point in self.points]
+        written = [point.settings.to_dict() for point in self.points]
         first = written[0]
         common = {name: first[name] for name in first if all(one.get(name) == first[name] for one in written)}
         if any(point.settings.private for point in self.points):
@@ -119,7 +119,7 @@ def _axes(given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, tuple[
 
 def _values(name: str, given: Any) -> tuple[Any, ...]:
     rule = FIELDS[name].metadata["rule"]
-    parsed: tuple[Any, ...] = (rule if name in BATCHED else several(rule))(name.replace("_", "-"), given)
+    parsed: tuple[Any, ...] = (rule if name in BATCHED else list_of(rule))(name.replace("_", "-"), given)
     if not parsed:
         raise InputError(f"{name.replace('_', '-')} is swept over no value: it needs at least one")
     return parsed
@@ -249,7 +249,7 @@ def _values_grid(name: str, given: Any) -> tuple[Any, ...]:
     """The values of an axis; none stand for the usual ones."""
     rule = FIELDS[name].metadata["rule"]
     listed = isinstance(FIELDS[name].default, tuple)
-    values: tuple[Any, ...] = (rule if listed else several(rule))(name.replace("_", "-"), given)
+    values: tuple[Any, ...] = (rule if listed else list_of(rule))(name.replace("_", "-"), given)
     return values
 
 

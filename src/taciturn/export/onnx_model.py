@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from taciturn.core.storage import replacing
+from taciturn.core.storage import atomic_write
 from taciturn.data import read_schema
 from taciturn.data.feature_mapping import length_share
-from taciturn.data.feature_maps import NONE, Raw, built
+from taciturn.data.feature_maps import NONE, InputShape, build_map
 from taciturn.data.feature_maps.exact_arithmetic import FINE, normalize_rows
 from taciturn.data.feature_maps.fourier import STEPS, Fourier
 from taciturn.data.feature_maps.pixels import Pixels
@@ -65,9 +65,9 @@ class Graph:
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), list(outputs), domain=domain, **attributes))
 
 
-def mapped_node(graph: Graph, x: str, features: str, raw: Raw) -> str:
+def mapped_node(graph: Graph, x: str, features: str, raw: InputShape) -> str:
     """phi(x) for encoded records x, without the intercept."""
-    phi = built(features, raw)
+    phi = build_map(features, raw)
     if phi is normalize_rows:
         return _of_length_one(graph, x)
     if type(phi) not in NODES:
@@ -220,7 +220,7 @@ def _mapped(graph: Graph, model: Model, x: str) -> str:
     own = model.settings
     if own.features == NONE:
         return x
-    phi = mapped_node(graph, x, own.features, Raw(len(model.columns), model.image))
+    phi = mapped_node(graph, x, own.features, InputShape(len(model.columns), model.image))
     return graph.add("Mul", [phi, graph.constant(np.float64(length_share(own.intercept)))])
 
 
@@ -263,7 +263,7 @@ def write_onnx(request: ExportRequest) -> list[str]:
     model, said = chosen_model(request)
     path = request.place("model.onnx")
     made = onnx_model(onnx, model, request.folder.path.resolve().name, privacy_sentence(request.folder))
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(made.SerializeToString())
     inputs = ", ".join(entry.name for entry in made.graph.input)
     outputs = ", ".join(entry.name for entry in made.graph.output)

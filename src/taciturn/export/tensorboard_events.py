@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from taciturn.core.storage import make_folder, replacing
+from taciturn.core.storage import atomic_write, make_folder
 from taciturn.export.metric_series import MetricSeries, private_names, read_metrics, said_about
 from taciturn.export.target import TARGETS, ExportRequest, Target, needed
 from taciturn.reporting.tables import format_setting
@@ -62,7 +62,7 @@ def _session(settings: dict[str, Any], now: float, summary: Any) -> Any:
 
 def _write(folder: Path, events: Iterable[Any], private: bool) -> None:
     record_writer = needed("tensorboard.summary.writer.record_writer", EXTRA).RecordWriter
-    with replacing(folder / f"events.out.tfevents.{int(time.time())}.taciturn", private) as file:
+    with atomic_write(folder / f"events.out.tfevents.{int(time.time())}.taciturn", private) as file:
         writer = record_writer(file)
         for event in events:
             writer.write(event.SerializeToString())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from taciturn.algorithms import Algorithm
-from taciturn.data import DataOptions, Facts, check_facts, load, load_unmapped, read_schema, within_sizes
+from taciturn.data import DataOptions, Facts, check_facts, limit_records, load, load_unmapped, read_schema
 from taciturn.federation import PROTOCOL
 from taciturn.federation.policy import Site
 from taciturn.federation.terms import Terms, read_terms, schema_hash
@@ -93,7 +93,7 @@ def own_dataset(site: Site, agreement: Agreement, published: Dataset | None = No
         own = dataset.train[0]
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
     dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(own,), test=None)
-    dataset = dataset if site.published else within_sizes(facts, dataset)
+    dataset = dataset if site.published else limit_records(facts, dataset)
     check_facts(facts, dataset)
     return dataset
 

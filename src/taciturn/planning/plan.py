@@ -11,14 +11,14 @@ from taciturn.algorithms import ALGORITHMS
 from taciturn.algorithms.schedules import HiddenSteps
 from taciturn.data import (
     Facts,
-    check_dealt_sizes,
+    apply_feature_map,
     check_facts,
+    check_partition_sizes,
     declared_facts,
+    limit_records,
     load,
     load_unmapped,
-    mapped,
     source_for,
-    within_sizes,
 )
 from taciturn.errors import InputError
 from taciturn.objectives import Problem
@@ -163,10 +163,10 @@ def load_data(plan: StudyPlan, dataset: Dataset | None = None, key: int | None =
     """
     options = plan.settings.data_options(key)
     if dataset is None and plan.dataset is not None:
-        dataset = mapped(plan.dataset, options)
+        dataset = apply_feature_map(plan.dataset, options)
     elif dataset is None:
-        check_dealt_sizes(plan.facts, options)
-        dataset = within_sizes(plan.facts, load(options))
+        check_partition_sizes(plan.facts, options)
+        dataset = limit_records(plan.facts, load(options))
     check_facts(plan.facts, dataset)
     settings = with_agents(plan.settings, dataset)
     settings = replace(settings, partition_key="auto") if settings.private else settings

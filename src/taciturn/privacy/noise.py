@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from taciturn.core.arrays import as_like, to_numpy
 from taciturn.errors import InputError
-from taciturn.kernels.library import fill
+from taciturn.kernels.library import fill_noise
 from taciturn.privacy.discrete import Entropy, SeededEntropy, SystemEntropy, discrete_gaussian, discrete_laplace
 from taciturn.types import Array
 
@@ -105,7 +105,7 @@ class SeededNoise:
 
         def draw(run: int, b: float, out: Array) -> None:
             direction = np.empty((features, classes))
-            fill(direction, "gaussian", *self._key(run, update, "direction"), 1.0)
+            fill_noise(direction, "gaussian", *self._key(run, update, "direction"), 1.0)
             length = Generator(self._philox(run, update, "length")).standard_gamma(features * classes)
             np.multiply(direction, b * length / np.linalg.norm(direction), out=out, casting="same_kind")
 
@@ -120,7 +120,9 @@ class SeededNoise:
         return _poisson_sample(words, rate, records, len(self.seeds))
 
     def _draw(self, update: int, kind: str, scale: Array, like: Array) -> Array:
-        return self._each(scale, like, lambda run, b, out: fill(out, kind, *self._key(run, update, "coordinates"), b))
+        return self._each(
+            scale, like, lambda run, b, out: fill_noise(out, kind, *self._key(run, update, "coordinates"), b)
+        )
 
     def _each(self, scale: Array, like: Array, draw: Callable[[int, float, Array], None]) -> Array:
         """Draw every run in numpy, in place and in the precision of `like`, or in float64 for torch."""

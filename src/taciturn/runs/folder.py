@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from taciturn.core.locks import holding, is_locked, locked
+from taciturn.core.locks import is_locked, locked, run_lock
 from taciturn.core.storage import (
     CHECKPOINT_FOLDER,
     LOCAL_FOLDER,
@@ -271,7 +271,7 @@ class RunFolder:
         identity = self.identity
         with (
             locked(self._lock, f"{self.path} is being worked on by another process"),
-            holding(identity, self.path) if identity else nullcontext(),
+            run_lock(identity, self.path) if identity else nullcontext(),
         ):
             for leftover in (*self.path.glob(".*"), *self.checkpoints.glob(".*")):  # of a process that was killed
                 leftover.unlink()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from taciturn.data import Facts, Schema, schema_facts
 from taciturn.data.assemble import RawRecords, assemble
-from taciturn.data.partition import Agents, Units, agent_names, bound_units, by_column
+from taciturn.data.partition import Partition, Units, agent_names, limit_unit_rows, partition_by_name
 from taciturn.data.schema import Numeric, Unit
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS
@@ -42,7 +42,7 @@ class Given:
     labels: NDArray[Any]  # [n] class numbers, or values
     bounds: NDArray[np.float64]  # [J, 2]
     target: Target
-    parties: Agents
+    parties: Partition
     whose: Whose | None = None  # None: every row is used, as nobody is protected
 
     @cached_property
@@ -65,12 +65,12 @@ class Given:
         )
 
     @cached_property
-    def held(self) -> Agents:
+    def held(self) -> Partition:
         """The rows that are used: of each unit at a party the first max_records."""
         if self.whose is None:
             return self.parties
         of = alike(self.x, self.labels) if self.whose.of is None else self.whose.of
-        return bound_units(self.parties, Units(self.whose.rule, (), of))[0]
+        return limit_unit_rows(self.parties, Units(self.whose.rule, (), of))[0]
 
     @property
     def left_out(self) -> int:
@@ -95,12 +95,12 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     return resolve({"data": "table", "averages": False} | {k: v for k, v in given.items() if v is not None})
 
 
-def parties(agents: Any, rows: int) -> Agents:
+def parties(agents: Any, rows: int) -> Partition:
     """Who holds which row: one party, or those that are named."""
     if agents is None:
-        return Agents(agent_names(1), [np.arange(rows)])
+        return Partition(agent_names(1), [np.arange(rows)])
     names, of = _named("agents", "party", agents, rows)
-    return by_column(names, of)
+    return partition_by_name(names, of)
 
 
 def _named(what: str, kind: str, given: Any, rows: int) -> tuple[list[str], NDArray[np.int32]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
-from taciturn.core.arrays import file_of
+from taciturn.core.arrays import backing_file
 from taciturn.core.storage import to_json
 from taciturn.data import SOURCES, describe, fingerprint, source_for
 from taciturn.data.schema_draft import is_draft
@@ -25,7 +25,7 @@ from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import PARTITION_KEY, RunFolder
 from taciturn.runs.records import MethodFacts, PlanEntry, PublicFacts, SourceFacts, StudyHeader
 from taciturn.settings import Settings
-from taciturn.settings.resolve import digests
+from taciturn.settings.resolve import plugin_digests
 from taciturn.training.central import is_central
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
 from taciturn.training.record_ties import check_tie, table_digest, tie, warn_without_ledger
@@ -88,7 +88,7 @@ def own_part(study: Study, group: ProcessGroup) -> Study:
 
 def _apart(shard: Shard) -> Shard:
     """The same records in memory of their own; what lies in a file stays there."""
-    return Shard(shard.x.copy(), shard.y.copy()) if file_of(shard.x) is None else shard
+    return Shard(shard.x.copy(), shard.y.copy()) if backing_file(shard.x) is None else shard
 
 
 class Reservation:
@@ -146,7 +146,7 @@ def set_aside(plan: StudyPlan) -> Iterator[Reservation]:
     It is held before it is made, so that nobody gives it back meanwhile; who takes it has to release it.
     """
     settings, cost = plan.settings, reservation_cost(plan)
-    account, study = BudgetLedger.open(Path(settings.ledger)), settings.called
+    account, study = BudgetLedger.open(Path(settings.ledger)), settings.display_name
     reservation = Reservation(account, uuid.uuid4().hex)
     try:
         account.reserve(study, cost, settings.adjacency, plan.facts.unit, name=reservation.name)
@@ -234,7 +234,7 @@ def study_header(study: Study) -> StudyHeader:
         mode=s.mode,
         noise=s.noise,
         delta=s.delta,
-        plugins=digests(s.plugins) if s.plugins else None,
+        plugins=plugin_digests(s.plugins) if s.plugins else None,
         doubts=tuple(doubts) or None,
         methods={name: _method_facts(ALGORITHMS[name]) for name in s.algorithm},
         source=_source_facts(s.data),

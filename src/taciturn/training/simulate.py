@@ -12,7 +12,7 @@ from taciturn.algorithms.averages import Averages, average, no_averages
 from taciturn.algorithms.base import Agent, Algorithm, Step
 from taciturn.algorithms.server import FullState, SumsState, new_server
 from taciturn.core.arrays import namespace
-from taciturn.kernels.threads import side_by_side
+from taciturn.kernels.threads import parallel_map
 from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.noise import NoiseSource
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
@@ -114,4 +114,4 @@ def _steps(
 
     rows = sum(len(held[p][1].x) + DRAW for p in asked) / max(1, len(asked))
     large = namespace(w) is np and rows * w.size >= LARGE
-    return side_by_side(step, asked) if large else map(step, asked)
+    return parallel_map(step, asked) if large else map(step, asked)

@@ -13,7 +13,7 @@ from taciturn.research.reproduction.compute import ReproductionProgress, compute
 from taciturn.research.reproduction.paper_runs import ReproductionPlan
 from taciturn.research.reproduction.results import ReproductionFolder, summarise
 from taciturn.research.reproduction.stages import PRODUCTS, FusedEngine, PlainEngine, StageEngine
-from taciturn.settings.checks import device as device_rule
+from taciturn.settings.checks import check_device
 from taciturn.training import torch_backend
 from taciturn.types import Dataset
 from taciturn.version import VERSION
@@ -53,7 +53,7 @@ def check_place(device: str, products: str | None) -> None:
     """Refuse a device that is not there, and products where there is no choice of them."""
     if products is not None and products not in PRODUCTS:
         raise unknown_name("products", products, PRODUCTS)
-    if device_rule("device", device) == "cpu":
+    if check_device("device", device) == "cpu":
         if products is not None:
             raise InputError(f"products is {products}, which is for a GPU: a CPU has float32 alone")
         return
