@@ -81,7 +81,9 @@ def make_app(catalogue: Catalogue) -> Starlette:
 
 def _page() -> dict[str, bytes]:
     """The page's files, in memory."""
-    return {file.name: file.read_bytes() for file in files("taciturn.dashboard").joinpath("page").iterdir()}
+    page = files("taciturn.dashboard").joinpath("page")
+    found = [(folder, file) for folder in ("", "vendor/") for file in page.joinpath(folder).iterdir()]
+    return {f"{folder}{file.name}": file.read_bytes() for folder, file in found if file.name.endswith((".html", ".css", ".js", ".svg"))}
 
 
 def _file(name: str, content: bytes) -> Endpoint:

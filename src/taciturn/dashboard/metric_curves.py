@@ -63,7 +63,7 @@ def _line(label: str, seeds: list[Series]) -> dict[str, Any]:
     band = list(np.percentile(values, BAND, axis=0)) if len(seeds) > 1 else []
     places = kept([mean, *band]) if len(rounds) else np.arange(0)
     line = {
-        "label": label,
+        "label": label, "unit": "gradient units", "algorithm": label.split(",")[0],
         "seeds": len(seeds),
         "rounds": rounds[places].astype(int).tolist(),
         "mean": _short(mean[places]),
