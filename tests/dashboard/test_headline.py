@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import taciturn
-from taciturn.dashboard.privacy_view import meters
+from taciturn.dashboard.privacy_view import privacy_reply
 from taciturn.privacy.ledger import ledger_totals
 from taciturn.reporting.statements import guarantee
 from taciturn.runs.folder import RunFolder
@@ -47,9 +47,9 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def read(ledger: Ledger) -> tuple[str, bool]:
     """The dashboard's headline, which must be the one of the report's statement."""
-    shown, stated = meters(ledger, {}), guarantee(ledger, ledger_totals(ledger))
-    assert (shown["headline"], shown["good"]) == (stated["headline"], stated["good"])
-    return shown["headline"], shown["good"]
+    shown, stated = privacy_reply(ledger, {}), guarantee(ledger, ledger_totals(ledger))
+    assert (shown.headline, shown.good) == (stated["headline"], stated["good"])
+    return shown.headline, shown.good
 
 
 def test_it_is_the_reports_sentence_while_a_run_is_under_way_and_after(finished: tuple[str, RunFolder]) -> None:

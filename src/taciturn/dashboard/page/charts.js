@@ -28,7 +28,7 @@ const DARK = {
 };
 const DASHES = [[], [7, 4], [2, 3], [8, 3, 2, 3]];
 const MOST_LINES = LIGHT.lines.length * DASHES.length; // more lines would share colour and dash
-const MOST_NAMES = 8; // of more lines the charts show numbers, and one list below says which is which
+const MOST_NAMES = 6; // of more lines the charts show numbers, and one list below says which is which
 const LONGEST_NAME = 60; // characters
 
 const darkMode = matchMedia("(prefers-color-scheme: dark)");

@@ -33,7 +33,7 @@ function leastEpsilon(row) {
 }
 
 function rounds(row) {
-  if (row.done === undefined) return ["–"];
+  if (row.done === null) return ["–"];
   if (!row.at) return [formatCount(row.done)];
   const algorithm = row.algorithms.length > 1 ? `${row.at}: ` : "";
   const bar = element("span", { class: "progress", role: "progressbar", "aria-valuenow": Math.round(100 * row.share), "aria-label": "progress" }, element("span"));

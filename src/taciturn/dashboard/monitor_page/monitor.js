@@ -1,23 +1,23 @@
-// What a site sends, or how a coordinator is: asked for again and again, and never kept.
+// What a site sends, or the state of a coordinator; requested every two seconds and never cached.
 import { byId, element, setText } from "./dom.js";
 
 const SECONDS = 1000;
 let rows = "";
 
-async function look() {
+async function refresh() {
   try {
     const found = await fetch("api/now", { cache: "no-store" });
-    if (!found.ok) throw new Error(found.status === 401 ? await found.text() : "nothing is heard from the files: is the command still running?");
+    if (!found.ok) throw new Error(found.status === 401 ? await found.text() : "no current report: is the command still running?");
     show(await found.json());
     setText(byId("news"), "live");
     byId("news").className = "live";
     document.body.className = "";
   } catch (error) {
-    setText(byId("news"), error instanceof TypeError ? "the page's command has ended" : error.message);
+    setText(byId("news"), error instanceof TypeError ? "the command that serves this page has ended" : error.message);
     byId("news").className = "";
     document.body.className = "gone";
   }
-  setTimeout(look, document.hidden ? 10 * SECONDS : 2 * SECONDS);
+  setTimeout(refresh, document.hidden ? 10 * SECONDS : 2 * SECONDS);
 }
 
 function show(page) {
@@ -61,4 +61,4 @@ function meter(found) {
   byId("track").setAttribute("aria-valuetext", `${found.text}, ${found.left}`);
 }
 
-look();
+refresh();
