@@ -54,7 +54,7 @@ def test_tensorboard_reads_every_round(run: RunFolder, tmp_path: Path) -> None:
     said = TARGETS["tensorboard"].write(ExportRequest(run))
     assert "without train_objective" in said[0] and f"tensorboard --logdir {run.path / 'tensorboard'}" in said[-1]
     local = TARGETS["tensorboard"].write(ExportRequest(run, with_local=True))
-    assert "for their owner alone" in local[0] and (run.local / "tensorboard").is_dir()
+    assert "for their owner only" in local[0] and (run.local / "tensorboard").is_dir()
     for place, private in ((run.path, set()), (run.local, PRIVATE)):
         found = accumulator(str(place / "tensorboard" / "1-dpgd-no-noise-seed-1"))
         found.Reload()

@@ -279,9 +279,9 @@ def serve(run: Path, listen: str, token: str | None) -> None:
       taciturn federation serve runs/federation-study
       curl http://127.0.0.1:9465/metrics
     """
-    from taciturn.dashboard.vitals import RunWatch
+    from taciturn.dashboard.monitoring import CoordinatorMonitor
 
-    serve_vitals(RunWatch(run), listen, token)
+    serve_vitals(CoordinatorMonitor(run), listen, token)
 
 
 @federation.command()

@@ -16,7 +16,7 @@ from taciturn.reporting.tables import format_bytes, format_epsilon
 from taciturn.settings.rules import real
 
 if TYPE_CHECKING:
-    from taciturn.dashboard.station import Watch
+    from taciturn.dashboard.monitor_server import Monitor
 
 SITE = click.argument("site", default="site.toml", type=click.Path(path_type=Path))
 TOKEN = click.option(
@@ -313,26 +313,26 @@ def serve(site: Path, listen: str, token: str | None) -> None:
       taciturn federation site serve north/site.toml
       curl http://127.0.0.1:9464/health
     """
-    from taciturn.dashboard.vitals import SiteWatch
+    from taciturn.dashboard.monitoring import SiteMonitor
 
-    serve_vitals(SiteWatch(site), listen, token)
+    serve_vitals(SiteMonitor(site), listen, token)
 
 
-def serve_vitals(watch: Watch, listen: str, token: str | None) -> None:
+def serve_vitals(monitor: Monitor, listen: str, token: str | None) -> None:
     """Serve what a watch sees, until Ctrl-C."""
     from taciturn.dashboard.access_control import is_loopback
-    from taciturn.dashboard.station import bind_station
+    from taciturn.dashboard.monitor_server import bind_monitor
 
-    watch.vitals()  # files that cannot be read are an error here
-    station = bind_station(watch, listen, token)
-    if not is_loopback(station.host):
+    monitor.report()  # files that cannot be read are an error here
+    server = bind_monitor(monitor, listen, token)
+    if not is_loopback(server.host):
         print_sentence(
-            f"warning: {station.host} is not loopback: other machines can reach it, they need the token, and what they "
+            f"warning: {server.host} is not loopback: other machines can reach it, they need the token, and what they "
             "get is not encrypted"
         )
-    stdout.print(f"page     {station.page}", soft_wrap=True, highlight=False)
-    stdout.print(f"health   {station.base}/health", soft_wrap=True, highlight=False)
-    stdout.print(f"metrics  {station.base}/metrics  (Ctrl-C ends it)", soft_wrap=True, highlight=False)
+    stdout.print(f"page     {server.page}", soft_wrap=True, highlight=False)
+    stdout.print(f"health   {server.base}/health", soft_wrap=True, highlight=False)
+    stdout.print(f"metrics  {server.base}/metrics  (Ctrl-C ends it)", soft_wrap=True, highlight=False)
     sys.stdout.flush()
     with stop_signals(lambda sentence: None) as stop:
-        station.serve(stop)
+        server.serve(stop)
