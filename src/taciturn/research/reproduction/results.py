@@ -165,10 +165,7 @@ def _group(
         "eta_scale": eta_scale if stage["algorithm"] != "outp" else None,
         "seeds": len(runs),
         "event": json.loads(str(traces["events"][runs[0]])) | {"updates": int(rounds[-1]) * stage["local_updates"]},
-        "final": {
-            "round": int(rounds[-1]),
-            **{name: _short(value) for name, value in _spread(last).items()},
-        },
+        "final": {"round": int(rounds[-1]), **{name: _short(value) for name, value in _spread(last).items()}},
         "curve": {
             "round": [int(t) for t in rounds[shown]],
             "mean": [_short(v) for v in error.mean(axis=1)[shown]],

@@ -236,10 +236,7 @@ def _limits(feasible: FeasibleSet, split: bool) -> tuple[float | None, float | N
 
 
 def _descend(
-    both: Callable[[Array], tuple[float, Array]],
-    start: Array,
-    limits: tuple[float | None, float | None],
-    slope: float,
+    both: Callable[[Array], tuple[float, Array]], start: Array, limits: tuple[float | None, float | None], slope: float
 ) -> Array:
     """Until the gradient is below `slope`, or nothing is gained any more."""
     from scipy.optimize import minimize

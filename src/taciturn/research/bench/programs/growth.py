@@ -34,14 +34,7 @@ class Size:
         return taciturn_rounds(shards, [1.0] * self.runs, range(1, self.runs + 1), self.local_updates)
 
 
-FACTORS = {
-    "agents": "P",
-    "records": "I",
-    "features": "J",
-    "classes": "K",
-    "local_updates": "E",
-    "runs": "runs",
-}
+FACTORS = {"agents": "P", "records": "I", "features": "J", "classes": "K", "local_updates": "E", "runs": "runs"}
 TINY = Size(agents=2, records=60, features=5, classes=3)
 
 
