@@ -180,7 +180,7 @@ def test_a_finished_run_is_made_whole(tmp_path: Path) -> None:
     model = (out / "model.npz").read_bytes()
     (out / "model.npz").unlink()
     (out / "report.html").unlink()
-    assert "has ended already" in taciturn("resume", out).stderr
+    assert "has finished already" in taciturn("resume", out).stderr
     assert (out / "model.npz").read_bytes() == model
     assert (out / "report.html").is_file()
 

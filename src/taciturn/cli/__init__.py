@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import platform
 import sys
 import time
 import warnings
@@ -68,6 +69,7 @@ def cli(verbose: int) -> None:
       130  stopped by Ctrl-C or a signal
     """
     configure_logging(verbose)
+    _log.info("Taciturn %s, Python %s: %s", VERSION, platform.python_version(), " ".join(sys.argv[1:]))
 
 
 RESEARCH = importlib.import_module("taciturn.research.commands")  # by name: the package must not import research

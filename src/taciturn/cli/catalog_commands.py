@@ -126,7 +126,8 @@ def print_finding(finding: DiagnosticFinding) -> None:
 
 @click.command()
 @click.argument("shell", required=False)
-def completion(shell: str | None) -> None:
+@click.pass_context
+def completion(context: click.Context, shell: str | None) -> None:
     """Print a script that enables shell completion of commands, options and choices in SHELL (bash, zsh or fish).
 
     \b
@@ -141,5 +142,4 @@ def completion(shell: str | None) -> None:
     kind = get_completion_class(chosen) if chosen in SHELLS else None
     if kind is None:
         raise unknown_name("shell", chosen, SHELLS)
-    root = click.get_current_context().find_root().command
-    click.echo(kind(root, {}, "taciturn", "_TACITURN_COMPLETE").source())
+    click.echo(kind(context.find_root().command, {}, "taciturn", "_TACITURN_COMPLETE").source())

@@ -172,7 +172,7 @@ def _check_resume(kind: str, given: object) -> None:
         raise InputError(f"--resume takes all settings from the folder's {kind}.toml; remove the other settings")
 
 
-def _print_dry_run(experiment: Experiment[Result], as_json: bool) -> None:
+def _print_dry_run(experiment: Experiment[Any], as_json: bool) -> None:
     """Print the points of a grid and what they would spend."""
     check_budget(experiment.unstarted)
     grid = experiment.grid

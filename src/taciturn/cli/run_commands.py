@@ -89,7 +89,7 @@ def _dry_run_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
         groups.setdefault(run_label(run["algorithm"], run["epsilon"]), []).append(run)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for label, group in groups.items():
         first = group[0]
         std = "–" if first["noise_std"] is None else f"{first['noise_std']:.3g}"

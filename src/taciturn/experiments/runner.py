@@ -74,6 +74,7 @@ class Experiment(Generic[Result]):
             raise InputError(f"a {kind} runs in one process; start it without torchrun")
         if runs > MAX_RUNS and not yes:
             raise InputError(f"this {kind} has {runs:,} runs, more than {MAX_RUNS:,}; use --yes to confirm")
+        _log.info("planning %d points, %d runs", len(self.grid.points), runs)
         cost = estimate_cost(self.grid)
         check_budget(self.unstarted)
         self.folder.create(self.grid, self.compare)
@@ -87,8 +88,9 @@ class Experiment(Generic[Result]):
             try:
                 _train_point(point, self.folder.run_path(point), key, callback, stop)
             except TrainingDiverged as error:  # other points may not diverge
-                _log.warning("%s: %s", point.name, error)
+                _log.info("%s: %s", point.name, error)
                 failed[point.name] = str(error)
+        _log.info("writing the results to %s", self.folder.path)
         results = self.results(self.folder, self.grid, cost, failed, self.compare)
         results.write()
         return results
@@ -234,6 +236,7 @@ def _train_point(
     point: GridPoint, path: Path, key: int | None, watch: Callable[[Progress], None], stop: Callable[[], bool]
 ) -> None:
     if _has_started(path):
+        _log.info("resuming %s", path)
         api.resume(path, watch=watch, stop=stop)
         return
     if path.is_dir():

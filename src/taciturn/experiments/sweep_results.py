@@ -61,7 +61,7 @@ def describe_comparison(comparison: Comparison, regression: bool) -> str:
         return f"{better} was {lower} with one {unit}, which says nothing about others"
     runs = f"{found.n} {unit}{'s' * (found.n > 1)}"
     if not c.significant:
-        mean, low, high = (points_of(end, regression, "+") for end in found[:3])
+        mean, low, high = (points_of(end, regression, "+") for end in (found.mean, found.low, found.high))
         return f"no significant difference: {second} minus {first} is {mean} {scale} ({low} to {high}), {runs}"
     span = " to ".join(points_of(end, regression) for end in sorted((abs(found.low), abs(found.high))))
     doubt = "" if c.significant_overall else f"; among {c.comparisons} comparisons it may be chance"
