@@ -107,7 +107,7 @@ def test_refusals(tmp_path: Path, data: Path) -> None:
     assert "no products 'int8'" in refused("reproduce", "mnist", "--products", "int8", "--device", "cuda")
     for device in ("tpu", "cudafoo", "cuda:x"):
         assert "cpu, cuda or cuda:N" in refused("reproduce", "mnist", "--device", device)
-    assert "a CPU has float32 alone" in refused("reproduce", "mnist", "--device", "cpu", "--products", "tf32")
+    assert "a CPU uses float32" in refused("reproduce", "mnist", "--device", "cpu", "--products", "tf32")
     assert "no reproduction that has ended" in refused("reproduce", "--from", tmp_path / "none")
     assert not (tmp_path / "none").exists()
     for more in (("mnist",), ("--quick",), ("--rounds", "3"), ("--device", "cpu"), ("--products", "tf32")):

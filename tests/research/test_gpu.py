@@ -465,7 +465,7 @@ def test_both_engines_measure_the_same() -> None:
             next(unknown.play(algorithm, (1, 2), 1, None)).measure()
 
 
-KNOWN = "the fused engine knows objp, objpm and outp in mode paper, with softmax, l2 and the set all"
+KNOWN = "supports objp, objpm and outp"
 
 
 def refused(algorithm: Algorithm, parts: list[Shard]) -> None:

@@ -96,7 +96,7 @@ def test_figures_and_data_sets() -> None:
     assert (figures_of(None, quick=False), figures_of(None, quick=True)) == ((1, 2, 3, 4), (1, 2, 3))
     with pytest.raises(InputError, match="there are femnist, mnist"):
         make_plan("cifar")
-    with pytest.raises(InputError, match="rounds is 0: it must be at least 1"):
+    with pytest.raises(InputError, match="rounds is 0"):
         make_plan("mnist", rounds=0)
-    with pytest.raises(InputError, match="seeds is -1: it must be at least 1"):
+    with pytest.raises(InputError, match="seeds is -1"):
         make_plan("mnist", seeds=-1)

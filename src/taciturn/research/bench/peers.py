@@ -1,4 +1,4 @@
-"""Other federated systems at the same task."""
+"""Other federated systems on the same task."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ SETTINGS = {
 
 
 class Silent:
-    """A logger that says nothing."""
+    """A logger that prints nothing."""
 
     def log_title(self, titles: Any) -> None:
-        """Nothing."""
+        """Ignore the message."""
 
     def log_content(self, contents: Any) -> None:
-        """Nothing."""
+        """Ignore the message."""
 
 
 def installed() -> bool:
-    """Whether APPFL can run here."""
+    """Return whether APPFL can run here."""
     return all(find_spec(name) is not None for name in ("appfl", "torch"))
 
 
 def rounds(shards: Sequence[Shard]) -> Callable[[], Any]:
-    """Each call is one more round: all trainers, one step on all their records, then the aggregator."""
+    """Return a function that runs one more round: all trainers, one step on all their records, then the aggregator."""
     from appfl.algorithm.aggregator.iiadmm_aggregator import IIADMMAggregator
     from omegaconf import DictConfig
 

@@ -1,4 +1,4 @@
-"""The computing part of a reproduction alone, for a machine that has numpy, torch and triton and nothing else."""
+"""The computation of a reproduction without its figures, for a machine that has only numpy, torch and triton."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from taciturn.research.reproduction.reproduce import reproduce
 
 
 def main() -> int:
-    """Compute, and say where the results are."""
+    """Compute, and print where the results are."""
     parser = argparse.ArgumentParser(prog="python -m taciturn.research.reproduction", description=__doc__)
     parser.add_argument("data", choices=tuple(DATA))
     parser.add_argument("--out", type=Path, required=True, help="the folder; one that was begun is gone on with")
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 class _Lines:
-    """A line now and then."""
+    """Prints a progress line every few seconds."""
 
     def __init__(self) -> None:
         self.spoke = 0.0

@@ -1,4 +1,4 @@
-"""Which assumption of a theorem a setting breaks, each in a sentence."""
+"""Which assumptions of a theorem a setting violates, each in one sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Broken(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What the steps take for L or alpha, and whether they are the theorem's at all."""
+    """The L or alpha that the steps imply, and whether they have the theorem's form."""
 
     fits: bool
     smoothness: float  # L of eta^t = 1 / (L + sqrt(t) / epsilon)
@@ -32,7 +32,7 @@ class Steps(NamedTuple):
 
 
 def steps_of(theorem: Theorem, eta: Array, epsilon: float) -> Steps:
-    """Read eta^t, t = 1 to T, as the theorem writes it."""
+    """Match the steps eta^t, t = 1 to T, with the form in the theorem."""
     t = np.arange(1, len(eta) + 1)
     if theorem is SMOOTH:
         taken = 1.0 / eta - np.sqrt(t) / epsilon
@@ -49,7 +49,7 @@ def _same(a: Array, b: Array) -> bool:
 
 
 def taken(c: TheoremConstants, steps: Steps) -> TheoremConstants:
-    """The constants as the steps take them: a larger L, or a smaller alpha, is as good a constant of the same f."""
+    """Return the constants that the steps imply: a larger L, or a smaller alpha, is also a constant of the same f."""
     return c._replace(
         smoothness=max(c.smoothness, steps.smoothness) if math.isfinite(c.smoothness) else steps.smoothness,
         strong_convexity=min(c.strong_convexity, steps.strong_convexity)
@@ -61,7 +61,7 @@ def taken(c: TheoremConstants, steps: Steps) -> TheoremConstants:
 def broken(
     theorem: Theorem, c: TheoremConstants, at: Setting, steps: Steps, measured: Measured, dual_norm: float
 ) -> list[Broken]:
-    """All that does not hold; `measured` is of runs with one epsilon, `dual_norm` is ||lambda*||."""
+    """Return all assumptions that do not hold; `measured` is of runs with one epsilon, `dual_norm` is ||lambda*||."""
     found = [*_functions(theorem, c, steps), *_penalty(theorem, measured.rho[:, 0])]
     if not steps.fits:
         found.append(Broken("eta", f"ηᵗ is not the theorem's {theorem.eta}", True))
@@ -99,7 +99,7 @@ def _functions(theorem: Theorem, c: TheoremConstants, steps: Steps) -> list[Brok
 
 
 def _penalty(theorem: Theorem, rho: Array) -> list[Broken]:
-    """rho^t, t = 1 to T: never falling (assumption 1 (i)), and for theorem 3 not growing too fast (2 (ii))."""
+    """Check that rho^t, t = 1 to T, never falls (assumption 1 (i)) and, for theorem 3, grows slowly (2 (ii))."""
     found = []
     falls = np.flatnonzero(rho[1:] < rho[:-1] * (1.0 - 1e-6))
     if len(falls):

@@ -1,4 +1,4 @@
-"""The noise of one update of 195 agents at FEMNIST's size, beside what numpy takes to fill as many numbers."""
+"""The noise of one update of 195 agents at FEMNIST's size, compared with numpy filling as many numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNIFORM64, UNIFORM32 = "numpy random, float64", "numpy random, float32"
 
 
 def run(options: Options) -> Report:
-    """Everything draws as many numbers, agent by agent; Taciturn's also on all cores, as a round does it."""
+    """Time candidates that draw equally many numbers, agent by agent; Taciturn also on all cores, as in a round."""
     agents = SMALL if options.small else AGENTS
     like, scale = np.zeros((FEATURES, 1, CLASSES), np.float32), np.full(1, 0.1, np.float32)
     generator, shape = np.random.default_rng(1), (FEATURES, CLASSES)

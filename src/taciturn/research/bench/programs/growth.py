@@ -29,7 +29,7 @@ class Size:
     runs: int = 1
 
     def rounds(self) -> Callable[[], Any]:
-        """Each call plays a round of this size."""
+        """Return a function that runs a round of this size."""
         shards = dense(self.records, self.features, self.agents, self.classes).shards
         return taciturn_rounds(shards, [1.0] * self.runs, range(1, self.runs + 1), self.local_updates)
 
@@ -39,7 +39,7 @@ TINY = Size(agents=2, records=60, features=5, classes=3)
 
 
 def run(options: Options) -> Report:
-    """All factors, each by itself."""
+    """Vary all factors, one at a time."""
     base = TINY if options.small else Size()
     grown = tuple(_grow(base, factor, options) for factor in FACTORS)
     figures = {
@@ -78,7 +78,7 @@ def _peak(size: Size, what: str, options: Options) -> float:
 
 
 def exponent(values: tuple[int, ...], found: tuple[float, ...]) -> float:
-    """The slope of the straight line through the logarithms."""
+    """Return the slope of the straight line through the logarithms."""
     return float(np.polyfit(np.log(values), np.log(found), 1)[0])
 
 

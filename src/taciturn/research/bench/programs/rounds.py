@@ -1,4 +1,4 @@
-"""Benchmarks of one round: dense and MNIST records, many runs side by side, many agents."""
+"""Benchmarks of one round: dense and MNIST records, many runs together, many agents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DENSE_ROUND = "dense-round"
 
 
 def run_dense_round(options: Options) -> Report:
-    """Ten agents, MNIST's shape."""
+    """Time ten agents with MNIST's shape."""
     return one_round(DENSE_ROUND, dense(SMALL if options.small else RECORDS), options)
 
 
@@ -31,7 +31,7 @@ MNIST_ROUND = "mnist-round"
 
 
 def run_mnist_round(options: Options) -> Report:
-    """Ten agents in file order."""
+    """Time ten agents in file order."""
     return one_round(MNIST_ROUND, mnist(options), options)
 
 
@@ -49,7 +49,7 @@ TACITURN_BATCH, ALONE = "Taciturn's round, 40 runs", "Taciturn's round, one run"
 
 
 def run_batch(options: Options) -> Report:
-    """A round of all runs beside the two products as wide as all of them."""
+    """Time a round of all runs, and the two products as wide as all of them."""
     given = mnist(options)
     budgets, seeds = grid(EPSILONS, SEEDS)
     candidates = {
@@ -80,7 +80,7 @@ TACITURN_AGENTS = "Taciturn's round"
 
 
 def run_agents(options: Options) -> Report:
-    """A round of all agents beside the products over all their records."""
+    """Time a round of all agents, and the products over all their records."""
     agents = SMALL_AGENTS if options.small else MANY
     options.watch("making records")
     given = dense(agents * RECORDS_EACH, FEATURES, agents, CLASSES)
@@ -104,7 +104,7 @@ def run_agents(options: Options) -> Report:
 
 
 def server_bytes(done: Round) -> int:
-    """What the server keeps between rounds."""
+    """Return the bytes that the server keeps between rounds."""
     server = done.state.server
     assert isinstance(server, SumsState)
     return int(server.z.nbytes + server.lam.nbytes)
