@@ -1,4 +1,4 @@
-"""Certified runs from the command line: plan, run, ledger, audit, report, and what is refused beforehand."""
+"""Certified runs from the command line: plan, run, ledger, audit and report, and invalid requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taciturn compare`, as somebody uses it who wants to know which method does best within a budget."""
+"""`taciturn compare` for a user who looks for the best method within a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One reservation, one run: a copy of a run with fresh noise does not go on beside the run, nor after it."""
+"""A copy of a run with fresh noise cannot continue beside the run or after it."""
 
 from __future__ import annotations
 

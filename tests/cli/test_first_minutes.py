@@ -1,4 +1,4 @@
-"""The first minutes: what is here, what would happen, what a shell offers, and words that are nearly right."""
+"""The first commands of a new user: doctor, dry runs, shell completion, and misspelt names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A frontier from the first command to the picture: stopped and gone on with, private figures at home."""
+"""A frontier from the first command to the figure: interrupted and continued, with private figures in local-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are stopped, killed, or run out of disk: nothing is lost, and a resumed run ends in the same bytes."""
+"""Runs that are stopped, killed, or run out of disk space lose nothing and end in the same bytes when resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`torchrun -m taciturn run`: several processes leave what one leaves; stopped or lost, any number of them goes on."""
+"""`torchrun -m taciturn run`: several processes give the result of one, and any number of them can continue a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: exit code 2, one sentence, nothing written."""
+"""Bad input gives exit code 2 and one sentence, and nothing is written."""
 
 from __future__ import annotations
 

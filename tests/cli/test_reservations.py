@@ -1,4 +1,4 @@
-"""What a killed process leaves in the ledger over studies, from the command line."""
+"""What a killed process leaves in a data set's ledger."""
 
 from __future__ import annotations
 

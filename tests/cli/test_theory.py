@@ -1,4 +1,4 @@
-"""`taciturn theory`: the theorems on seeded problems and on a run's own records."""
+"""`taciturn theory`: the theorems on seeded problems and on the records of a run."""
 
 from __future__ import annotations
 
@@ -87,9 +87,7 @@ def test_what_the_theorems_do_not_cover_is_said(run: Path, tmp_path: Path) -> No
         "theory", run, "--rounds", "20", "--epsilon", "1"
     )
     for gamma in ("-1", "nan", "inf", "1e300"):
-        assert f"gamma is {float(gamma):g}" in refused(
-            "theory", "--gamma", gamma
-        )
+        assert f"gamma is {float(gamma):g}" in refused("theory", "--gamma", gamma)
     assert "such as 0.5,1" in refused("theory", "--epsilon", "a")
     for epsilon in ("0", "1e-300", "1e300", "inf", "nan"):
         told = f"epsilon is {float(epsilon):g}: for the theorems it must be at least 1e-06 and at most 1e+06"

@@ -1,4 +1,4 @@
-"""Training from the command line: journeys of a user with a table."""
+"""Training from the command line, for a user with a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of a frontier: one lowest point for each trust model and budget, as measured; what one agent sends."""
+"""Laws of a frontier: one lowest point for each trust model and budget, as measured; the bytes of one agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grid: what shares a run folder, what is refused, and that a sweep folder says all of it."""
+"""Grids of sweeps: which runs share a folder, invalid requests, and that the request restores the grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of the intervals: scipy's own, what pairing takes away, what one seed and no noise mean."""
+"""Laws of the intervals: they are scipy's, pairing removes what seeds share, and runs without noise are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole sweeps: rows are runs, private figures stay at home, what is done is kept, what diverges is said."""
+"""Whole sweeps: rows are runs, private figures stay in local-only, finished points are kept, failures are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts benchmarks are made of: clocks, the machine, floors, and the plain round."""
+"""The parts of benchmarks: timing, the machine, lower bounds, and the plain round."""
 
 from __future__ import annotations
 

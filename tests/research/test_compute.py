@@ -1,4 +1,4 @@
-"""A reproduction is computed, interrupted, gone on with and summarised."""
+"""A reproduction is computed, interrupted, continued and summarised."""
 
 from __future__ import annotations
 

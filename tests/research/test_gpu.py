@@ -1,7 +1,4 @@
-"""The paper's methods all at once: kernels that agree with the pure steps, and the noise that a seed stands for.
-
-On a machine with CUDA the kernels run there, elsewhere in triton's interpreter.
-"""
+"""The paper's methods on a GPU: kernels agree with the pure steps, and noise agrees with numpy's for the same seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs the paper's figures are made of."""
+"""The runs behind the paper's figures."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_the_paper_s_constants() -> None:
 
 def test_every_case_has_its_own_penalty_and_step(dataset: Dataset) -> None:
     cases = (
-        PaperCase(0.05, 1), PaperCase(5.0, 1), PaperCase(1.0, 2, "dynamic/100"), PaperCase(1.0, 1, "0.1"), PaperCase(0.1, 1, "10", 100.0)
+        PaperCase(0.05, 1), PaperCase(5.0, 1), PaperCase(1.0, 2, "dynamic/100"), PaperCase(1.0, 1, "0.1"),
+        PaperCase(0.1, 1, "10", 100.0),
     )  # fmt: skip
     built = build_algorithm(Stage("x", "objp", cases), DATA["mnist"], dataset, "float64")
     assert isinstance(built, DpIadmm)

@@ -160,9 +160,10 @@ class _StudyDisplay:
         self._status.stop()
         self._bars.start()
 
-    def _time_left(self, task: TaskID) -> str:
-        left = self._bars.tasks[task].time_remaining
-        return "" if left is None else f"{left:.0f} s left"
+
+def _time_left(bars: Progress, task: TaskID) -> str:
+    left = bars.tasks[task].time_remaining
+    return "" if left is None else f"{left:.0f} s left"
 
 
 class TrainingDisplay(_StudyDisplay):
@@ -199,7 +200,7 @@ class TrainingDisplay(_StudyDisplay):
         self._update(name, t, rounds, text)
         if self._lines.due:
             whole = WHOLE in self._tasks
-            left = self._time_left(self._tasks[WHOLE if whole else name])
+            left = _time_left(self._bars, self._tasks[WHOLE if whole else name])
             left = f"  {left}{' of the whole' if whole else ''}" if left else ""
             self._lines.print(f"{name}: round {t} of {rounds}  {text}{left}")
 
@@ -251,7 +252,7 @@ class ExperimentDisplay(_StudyDisplay):
             self._bars.reset(self._point, total=study.rounds, completed=study.t, description=name)
         self._bars.update(self._whole, completed=progress.done)
         self._bars.update(self._point, completed=study.t)
-        left = self._time_left(self._whole)
+        left = _time_left(self._bars, self._whole)
         self._lines.print(f"{name}: round {study.t} of {study.rounds}{f', {left} of the whole' if left else ''}")
 
     def count(self, task: str, done: int, total: int) -> None:
@@ -293,7 +294,6 @@ class FederationDisplay:
         self._bars = progress_bars(console, TextColumn("{task.fields[state]}"))
         self._task: TaskID | None = None
         self._round_time, self._bytes, self._last_line = "", 0, 0.0
-        self._first, self._start = 0, time.monotonic()
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -328,14 +328,12 @@ class FederationDisplay:
     def _show_round(self, line: Mapping[str, Any]) -> None:
         t, rounds, now = line["round"], line["of"], time.monotonic()
         if self._task is None:
-            self._task = self._bars.add_task("rounds", total=rounds, state="")
-            self._first, self._start = t, now
+            self._task = self._bars.add_task("rounds", total=rounds, completed=t, state="")
         self._bytes += line["bytes_up"] + line["bytes_down"]
         answered, missing = len(line["answered"]), len(line["missing"])
         state = f"{answered} of {answered + missing} sites{self._round_time}, {format_bytes(self._bytes)}"
         self._bars.update(self._task, completed=t, state=state)
         if self._print_rounds and (now - self._last_line > ROUND_LINE_SECONDS or t == rounds):
             self._last_line = now
-            done = t - self._first
-            left = f"; about {(now - self._start) / done * (rounds - t):.0f} s left" if done else ""
-            self.say(f"round {t} of {rounds}: {state}{left}")
+            left = _time_left(self._bars, self._task)
+            self.say(f"round {t} of {rounds}: {state}{f'; {left}' if left else ''}")

@@ -1,4 +1,4 @@
-"""Every assumption that a setting breaks is named, and none that it keeps."""
+"""Every assumption that a setting violates is named, and no other."""
 
 from __future__ import annotations
 

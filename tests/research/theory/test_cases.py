@@ -1,4 +1,4 @@
-"""The theorems on the seeded problems: measured under bound, at the promised rates."""
+"""The theorems hold on the seeded problems, at the promised rates."""
 
 from __future__ import annotations
 

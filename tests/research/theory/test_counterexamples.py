@@ -1,4 +1,4 @@
-"""Where the printed theorems and their proofs fail, and that the repaired ones do not."""
+"""The printed theorems and their proofs fail, and the repaired ones do not."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ class Traces:
         error, noise = (np.array(column, np.float32) for column in zip(*self.numbers, strict=True))
         finite = np.isfinite(error + noise).all(axis=1)
         if not finite.all():
-            raise TrainingDiverged(f"diverged by round {self.rounds[int(finite.argmin())]}: its numbers are no longer finite")
+            first = self.rounds[int(finite.argmin())]
+            raise TrainingDiverged(f"diverged by round {first}: its numbers are no longer finite")
         return {"rounds": np.array(self.rounds), "test_error": error, "noise": noise}
 
 
