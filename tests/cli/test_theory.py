@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taciturn.research.theory.theorem_checks import refuse_uncovered
+from taciturn.research.theory.theorem_checks import check_covered
 from taciturn.settings import resolve
 from tests.cli.helpers import CLINICS, messages, refused, taciturn, taciturn_json
 
@@ -75,7 +75,7 @@ def test_what_the_theorems_do_not_cover_is_said(run: Path, tmp_path: Path) -> No
     own = ("--rounds", "2", "--epsilon", "0.001,0.01,0.1,1,10,100", "--set", "box", "--eta", "0.1")
     taciturn("run", *CLINICS, "--algorithm", "objp", *own, "--out", tmp_path / "own")
     with pytest.raises(ValueError, match="need a run of --mode paper"):
-        refuse_uncovered(resolve({}))
+        check_covered(resolve({}))
     assert "objp and objpm; this run has outp" in refused("theory", tmp_path / "outp")
     assert "use --set box or l2-ball" in refused("theory", tmp_path / "all")
     shown = taciturn("theory", tmp_path / "own").stdout
@@ -93,5 +93,5 @@ def test_what_the_theorems_do_not_cover_is_said(run: Path, tmp_path: Path) -> No
         told = f"epsilon is {float(epsilon):g}: for the theorems it must be at least 1e-06 and at most 1e+06"
         assert told in refused("theory", "--epsilon", f"1,{epsilon}")
     with pytest.raises(ValueError, match=r"epsilon is 1e-300: .* at least 1e-06"):
-        refuse_uncovered(resolve({"mode": "paper", "set": "box", "epsilon": "1e-300,inf"}))
+        check_covered(resolve({"mode": "paper", "set": "box", "epsilon": "1e-300,inf"}))
     assert "does not end in a picture's format" in refused("theory", "--out", "x.txt")

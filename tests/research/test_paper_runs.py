@@ -12,7 +12,15 @@ from taciturn.algorithms.outp import OutputPerturbation
 from taciturn.data import DataOptions, load
 from taciturn.errors import InputError
 from taciturn.privacy.events import NON_PRIVATE, Nominal
-from taciturn.research.reproduction.paper_runs import DATA, EPSILONS, PENALTIES, PaperCase, Stage, figures_of, make_plan
+from taciturn.research.reproduction.paper_runs import (
+    DATA,
+    EPSILONS,
+    PENALTIES,
+    PaperCase,
+    Stage,
+    make_plan,
+    parse_figures,
+)
 from taciturn.research.reproduction.stages import build_algorithm, events
 from taciturn.types import Dataset
 
@@ -89,12 +97,12 @@ def test_every_update_has_an_event(dataset: Dataset) -> None:
 @pytest.mark.parametrize("text", ["0", "5", "1,,2", "one", "", "1;2"])
 def test_figures_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="1 to 4"):
-        figures_of(text, quick=False)
+        parse_figures(text, quick=False)
 
 
 def test_figures_and_data_sets() -> None:
-    assert figures_of("4, 1,1", quick=True) == (1, 4)
-    assert (figures_of(None, quick=False), figures_of(None, quick=True)) == ((1, 2, 3, 4), (1, 2, 3))
+    assert parse_figures("4, 1,1", quick=True) == (1, 4)
+    assert (parse_figures(None, quick=False), parse_figures(None, quick=True)) == ((1, 2, 3, 4), (1, 2, 3))
     with pytest.raises(InputError, match="there are femnist, mnist"):
         make_plan("cifar")
     with pytest.raises(InputError, match="rounds is 0"):

@@ -15,7 +15,7 @@ Watch: TypeAlias = Callable[[str], None]
 """Told between two measurements what is done next."""
 
 
-def unwatched(text: str) -> None:
+def ignore_progress(text: str) -> None:
     """Ignore progress."""
 
 
@@ -26,7 +26,7 @@ class Options:
     small: bool = False  # a size for trying it out: its numbers mean nothing
     repeats: int = 9  # turns of every candidate
     data_dir: str = ""  # where data sets lie; empty: TACITURN_DATA, else taciturn in the user's cache folder
-    watch: Watch = unwatched
+    watch: Watch = ignore_progress
 
 
 PAUSE = 0.05  # seconds: the threads of the candidate before stop looking for work meanwhile
@@ -44,7 +44,7 @@ class Timing(NamedTuple):
         return self._replace(best=factor * self.best, median=factor * self.median)
 
 
-def interleaved(
+def time_interleaved(
     candidates: Mapping[str, Callable[[], Any]], options: Options, burst: int = 5, pause: float = PAUSE
 ) -> dict[str, Timing]:
     """Call every candidate once to warm up, then in turns; in a turn `burst` calls follow each other."""

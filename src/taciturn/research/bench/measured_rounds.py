@@ -18,7 +18,7 @@ from taciturn.kernels.threads import cores
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.privacy.mechanisms import LaplaceDataDependent
 from taciturn.privacy.noise import SeededNoise
-from taciturn.research.bench.benchmark import Options, Report, Timing, fastest, interleaved
+from taciturn.research.bench.benchmark import Options, Report, Timing, fastest, time_interleaved
 from taciturn.research.bench.inputs import Input
 from taciturn.training.simulate import Round, simulate, start
 from taciturn.types import Array, Shard
@@ -54,7 +54,7 @@ def grid(epsilons: Sequence[float], seeds: int) -> tuple[list[float], list[int]]
     return [epsilon for epsilon, _ in pairs], [seed for _, seed in pairs]
 
 
-def held_bytes(shards: Sequence[Shard]) -> int:
+def stored_bytes(shards: Sequence[Shard]) -> int:
     """Return the bytes of the records that a round reads: all of them, or only the nonzero values."""
     return sum(shard.layout.nbytes for shard in shards)
 
@@ -173,7 +173,7 @@ def square_product() -> Work:
     return lambda: a @ a
 
 
-def without(*packages: str) -> tuple[str, ...]:
+def missing_packages(*packages: str) -> tuple[str, ...]:
     """Return a line for each of these packages that is not installed."""
     lacking = [name for name in packages if find_spec(name) is None]
     return tuple(f"{name} is not installed: left out" for name in lacking)
@@ -193,10 +193,10 @@ def one_round(name: str, given: Input, options: Options) -> Report:
         PLAIN: plain_rounds(plain),
         **products(given.x, classes),
         **gradients(given.x, given.labels, classes),
-        READ: read(held_bytes(given.shards)),
+        READ: read(stored_bytes(given.shards)),
         MULTIPLY: square_product(),
     }
-    timings = interleaved(candidates, options)
+    timings = time_interleaved(candidates, options)
     timings[MULTIPLY] = timings[MULTIPLY].scaled(multiplications(given.shards) / SQUARE**3)
     options.watch("comparing with the plain round")
     figures = _figures(timings) | {
@@ -206,7 +206,7 @@ def one_round(name: str, given: Input, options: Options) -> Report:
         "records": records,
         "features": features,
         "classes": classes,
-        "held_bytes": held_bytes(given.shards),
+        "held_bytes": stored_bytes(given.shards),
     }
     title = f"One objp round, {agents} agents, {records:,} records x {features} features, {classes} classes"
     return Report(name, title, figures, timings, notes=_notes(given))
@@ -237,5 +237,5 @@ def _notes(given: Input) -> tuple[str, ...]:
         "float32, mode paper, epsilon 1, one run; gradient, norms of every record, noise, update and dual",
         f"the best pace of multiplying is that of a product of two square matrices of {SQUARE} rows",
         "gradients alone have no agents, norms, noise or update: they bound a step that is not federated",
-        *without("torch", "sklearn"),
+        *missing_packages("torch", "sklearn"),
     )

@@ -24,7 +24,7 @@ SETTINGS = {
 }
 
 
-class Silent:
+class SilentLogger:
     """A logger that prints nothing."""
 
     def log_title(self, titles: Any) -> None:
@@ -47,7 +47,7 @@ def rounds(shards: Sequence[Shard]) -> Callable[[], Any]:
     shape = shards[0].x.shape[1], shards[0].y.shape[1]
     trainers = [_trainer(shard, shape) for shard in shards]
     server = IIADMMAggregator(
-        _model(shape), DictConfig({"optimize_memory": False}), Silent()
+        _model(shape), DictConfig({"optimize_memory": False}), SilentLogger()
     )  # True: collects garbage each round
 
     def play() -> Any:
@@ -75,7 +75,7 @@ def _trainer(shard: Shard, shape: tuple[int, int]) -> Any:
         lambda true, scores: float((scores.argmax(axis=1) == true).mean()),
         records,
         train_configs=DictConfig(SETTINGS | {"train_batch_size": len(x)}),
-        logger=Silent(),
+        logger=SilentLogger(),
     )
     trainer.set_weight(1.0)
     return trainer

@@ -14,9 +14,9 @@ from taciturn.cli.progress_display import TrainingDisplay
 from taciturn.core.signals import stop_signals
 from taciturn.errors import InputError
 from taciturn.research import reproduction
-from taciturn.research.reproduction.paper_runs import figures_of
+from taciturn.research.reproduction.paper_runs import parse_figures
 from taciturn.research.reproduction.paper_table import HEADINGS, comparison, markdown, notes, ordering, rows
-from taciturn.research.reproduction.reproduce import check_place, has_gpu
+from taciturn.research.reproduction.reproduce import check_device, has_gpu
 
 
 @click.command()
@@ -60,7 +60,7 @@ def reproduce(
       taciturn reproduce femnist --device cuda --seeds 3 --figures 1,2
       taciturn reproduce --from runs/mnist --from runs/femnist --out figures
     """
-    wanted = figures_of(figures, quick)
+    wanted = parse_figures(figures, quick)
     if given:
         if data or quick or rounds or seeds or device or products or data_dir:
             raise InputError(
@@ -92,7 +92,7 @@ def _compute(
         raise InputError("no data set is given; choose mnist or femnist")
     plan = reproduction.make_plan(data, figures, quick, rounds, seeds)
     where = device or ("cuda" if has_gpu() else "cpu")
-    check_place(where, products)
+    check_device(where, products)
     if where == "cpu" and not quick and rounds is None:
         note("without a GPU the whole grid takes days; --quick shows the ordering in minutes")
     folder = reproduction.ReproductionFolder(out or Path("runs") / f"reproduce-{data}{'-quick' if quick else ''}")

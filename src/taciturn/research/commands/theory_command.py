@@ -31,7 +31,7 @@ from taciturn.settings import resolve
 
 if TYPE_CHECKING:
     from taciturn.research.theory.measure import MeanInterval
-    from taciturn.research.theory.theorem_checks import Checked, Result, TheoremFinding
+    from taciturn.research.theory.theorem_checks import CheckedAlgorithm, Result, TheoremFinding
 
 EPSILONS, SEEDS, ROUNDS = "0.25,0.5,1,2", 10, 2000
 NAMES_WIDE, NUMBER_WIDE = 40, 11  # columns that a term with its formula takes, and each of its numbers
@@ -97,12 +97,12 @@ def _on_problems(
 ) -> list[Result]:
     from taciturn.research.theory.propositions import proposition_1, proposition_2
     from taciturn.research.theory.small_problems import cases
-    from taciturn.research.theory.theorem_checks import check, summary, work
+    from taciturn.research.theory.theorem_checks import check, count_rounds, summary
     from taciturn.research.theory.theory_figure import figure
 
     epsilons = _numbers(epsilon)
     found, results = cases(), []
-    with _display(len(found) * work(rounds)) as watch:
+    with _display(len(found) * count_rounds(rounds)) as watch:
         for case in found:
             step = watch(f"theorem {case.theorem.number}")
             results.append(check(case, epsilons, seeds, rounds, gamma, step))
@@ -121,10 +121,10 @@ def _on_problems(
 
 
 def _on_run(run: Path, gamma: float | None, out: Path | None, as_json: bool) -> list[Result]:
-    from taciturn.research.theory.theorem_checks import check_run, refuse_uncovered, summary
+    from taciturn.research.theory.theorem_checks import check_covered, check_run, summary
     from taciturn.research.theory.theory_figure import run_figure
 
-    refuse_uncovered(resolve(RunFolder.open(run).read_config()))
+    check_covered(resolve(RunFolder.open(run).read_config()))
     folder, study = api.made_again(run)
     with _display(sum(part.rounds for part in study.parts)) as watch:
         steps = {part.batch.algorithm: watch(part.batch.algorithm) for part in study.parts}
@@ -189,7 +189,7 @@ def _exponent(found: MeanInterval | None) -> str:
     return f"{found.value:.2f}±{(found.high - found.low) / 2.0:.2f}"
 
 
-def _print_run(checked: Sequence[Checked], path: Path) -> None:
+def _print_run(checked: Sequence[CheckedAlgorithm], path: Path) -> None:
     for algorithm, result in checked:
         ones = result.findings
         first = ones[0]

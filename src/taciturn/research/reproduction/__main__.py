@@ -10,7 +10,7 @@ from pathlib import Path
 from taciturn.core.signals import stop_signals
 from taciturn.errors import TaciturnError
 from taciturn.research.reproduction import ReproductionFolder, ReproductionInterrupted, ReproductionProgress
-from taciturn.research.reproduction.paper_runs import DATA, figures_of, make_plan
+from taciturn.research.reproduction.paper_runs import DATA, make_plan, parse_figures
 from taciturn.research.reproduction.reproduce import reproduce
 
 
@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     try:
-        plan = make_plan(given.data, figures_of(given.figures, given.quick), given.quick, given.rounds, given.seeds)
+        plan = make_plan(given.data, parse_figures(given.figures, given.quick), given.quick, given.rounds, given.seeds)
         with stop_signals(lambda text: print(text, file=sys.stderr)) as stop:
             folder = ReproductionFolder(given.out)
             reproduce(plan, folder, given.device, given.products, given.data_dir, _Lines(), stop)

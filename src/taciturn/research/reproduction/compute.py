@@ -14,7 +14,7 @@ from taciturn.core.storage import read_arrays, to_json, write_arrays
 from taciturn.errors import TrainingDiverged
 from taciturn.research.reproduction.paper_runs import DATA, ReproductionPlan, Stage
 from taciturn.research.reproduction.results import ReproductionFolder
-from taciturn.research.reproduction.stages import Played, StageEngine, build_algorithm, events
+from taciturn.research.reproduction.stages import ComputedRound, StageEngine, build_algorithm, events
 from taciturn.types import Array, Dataset
 
 CHECKPOINT_SECONDS = 120.0
@@ -85,7 +85,7 @@ def _play(
     evaluated = set(plan.evaluations())
     watch(ReproductionProgress(stage, clock.done, plan.rounds, None))
     seeds = tuple(case.seed for case in stage.cases)
-    for played in engine.play(algorithm, seeds, plan.rounds, clock.saved):
+    for played in engine.compute_rounds(algorithm, seeds, plan.rounds, clock.saved):
         if played.t in evaluated:
             clock.traces.add(played.t, *played.measure())
         stopping = stop() and played.t < plan.rounds
@@ -119,7 +119,7 @@ class _Clock:
         """How long the stage has been running, over all sessions."""
         return self.before + time.monotonic() - self.began
 
-    def look(self, played: Played, watch: Callable[[ReproductionProgress], None], stopping: bool) -> None:
+    def look(self, played: ComputedRound, watch: Callable[[ReproductionProgress], None], stopping: bool) -> None:
         """Report progress every few seconds, and write a checkpoint when one is due."""
         now, last = time.monotonic(), played.t == self.rounds
         if not (last or stopping or now - self.looked > LOOK_SECONDS):

@@ -26,7 +26,7 @@ from taciturn.research.reproduction.published import (
     describe,
     epsilons,
     find,
-    in_order,
+    in_paper_order,
 )
 from taciturn.types import Array
 
@@ -301,7 +301,7 @@ def figure(summaries: Sequence[Summary], number: int) -> Figure | None:
     if number not in FIGURES:
         raise InputError(f"no figure {number}: there are {', '.join(map(str, FIGURES))}")
     with rc_context(STYLE):
-        return FIGURES[number][1](in_order(summaries))
+        return FIGURES[number][1](in_paper_order(summaries))
 
 
 def draw(summaries: Sequence[Summary], folder: Path, figures: Sequence[int] = (1, 2, 3, 4)) -> list[Path]:

@@ -87,7 +87,7 @@ class ReproductionPlan:
         return sorted({*range(1, min(100, self.rounds) + 1), *range(10, self.rounds + 1, 10), self.rounds})
 
 
-def figures_of(text: str | None, quick: bool) -> tuple[int, ...]:
+def parse_figures(text: str | None, quick: bool) -> tuple[int, ...]:
     """Parse the numbers of the paper's figures.
 
     Parameters
@@ -99,7 +99,7 @@ def figures_of(text: str | None, quick: bool) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> figures_of("1,3", quick=False), figures_of(None, quick=True)
+    >>> parse_figures("1,3", quick=False), parse_figures(None, quick=True)
     ((1, 3), (1, 2, 3))
     """
     if text is None:

@@ -16,7 +16,7 @@ PENALTY_NAMES = {"dynamic": "ρ̂ᵗ", "dynamic/100": "ρ̂ᵗ/100", "0.1": "ρ 
 PENALTIES = tuple(PENALTY_NAMES)
 
 
-def in_order(summaries: Iterable[Summary]) -> list[Summary]:
+def in_paper_order(summaries: Iterable[Summary]) -> list[Summary]:
     """Return the summaries in the paper's order of data sets; others come last."""
     return sorted(summaries, key=lambda summary: _place(DATA, summary["data"]))
 

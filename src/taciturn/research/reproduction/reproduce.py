@@ -29,7 +29,7 @@ def reproduce(
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Compute the stages that are missing, and write the summary."""
-    check_place(device, products)
+    check_device(device, products)
     dataset = load(DataOptions(data=plan.data, data_dir=data_dir, precision="float32"))
     engine: StageEngine = (
         PlainEngine(dataset) if device == "cpu" else FusedEngine(dataset, device, products or PRODUCTS[0])
@@ -49,7 +49,7 @@ def has_gpu() -> bool:
     return bool(importlib.import_module("torch").cuda.is_available())
 
 
-def check_place(device: str, products: str | None) -> None:
+def check_device(device: str, products: str | None) -> None:
     """Check the device and its arithmetic.
 
     Raises

@@ -88,7 +88,7 @@ def events(algorithm: Algorithm) -> tuple[Event, ...]:
 PRODUCTS = ("half", "tf32", "float32")
 
 
-class Played(NamedTuple):
+class ComputedRound(NamedTuple):
     """A round that has been computed; its results must be requested before the next one."""
 
     t: int
@@ -112,9 +112,9 @@ class StageEngine(Protocol):
         """The precision of the algorithms."""
         ...
 
-    def play(
+    def compute_rounds(
         self, algorithm: Algorithm, seeds: tuple[int, ...], rounds: int, saved: Mapping[str, Array] | None
-    ) -> Iterator[Played]:
+    ) -> Iterator[ComputedRound]:
         """Yield the remaining rounds, from z = lambda = 0 or from a checkpoint."""
         ...
 
@@ -127,9 +127,9 @@ class PlainEngine:
     place: str = "CPU, float32"
     precision: str = "float32"
 
-    def play(
+    def compute_rounds(
         self, algorithm: Algorithm, seeds: tuple[int, ...], rounds: int, saved: Mapping[str, Array] | None
-    ) -> Iterator[Played]:
+    ) -> Iterator[ComputedRound]:
         """Yield the remaining rounds."""
         state = simulate.start(self.dataset.train, len(seeds), "sums", averages=False)
         if saved is not None:
@@ -142,8 +142,8 @@ class PlainEngine:
                 raise _silent(done.t)
             yield self._played(done)
 
-    def _played(self, done: simulate.Round) -> Played:
-        return Played(
+    def _played(self, done: simulate.Round) -> ComputedRound:
+        return ComputedRound(
             done.t,
             lambda: (_error(done.w, self.dataset.test), done.noise),
             lambda: None,  # every round was checked before it was yielded
@@ -178,9 +178,9 @@ class FusedEngine:
     def _test(self) -> Shard | None:
         return on_device(self.dataset.test, self.device)
 
-    def play(
+    def compute_rounds(
         self, algorithm: Algorithm, seeds: tuple[int, ...], rounds: int, saved: Mapping[str, Array] | None
-    ) -> Iterator[Played]:
+    ) -> Iterator[ComputedRound]:
         """Yield the remaining rounds, queued on the device."""
         from taciturn.research import gpu as fused
 
@@ -190,14 +190,14 @@ class FusedEngine:
             for done in fused.simulate(algorithm, batch, rounds, state):
                 yield self._played(done)
 
-    def _played(self, done: Any) -> Played:
+    def _played(self, done: Any) -> ComputedRound:
         from taciturn.research.gpu import to_arrays
 
         def check() -> None:
             if int(done.state.silent):
                 raise _silent(done.t)
 
-        return Played(
+        return ComputedRound(
             done.t, lambda: (_error(done.model(), self._test), done.noise()), check, lambda: to_arrays(done.state)
         )
 

@@ -22,7 +22,7 @@ NEARLY_FLAT = 1e-3  # x of the one record, whose squared loss is then as good as
 PLENTY = 1e6  # an epsilon with next to no noise
 
 
-class Sides(NamedTuple):
+class InequalitySides(NamedTuple):
     """A left-hand side, and the right-hand side as printed and as repaired."""
 
     left: float
@@ -30,7 +30,7 @@ class Sides(NamedTuple):
     corrected: float
 
 
-def stated_bound_broken(theorem: Theorem) -> Sides:
+def stated_bound_violation(theorem: Theorem) -> InequalitySides:
     """Return both sides where all agents have f_p(z) = -c z + (alpha/2) z^2 on W = [-1, 1], E = 1 and little noise.
 
     All agents agree, so lambda* = 0 and gamma can be arbitrarily small. Each agent moves as if it were alone and the
@@ -50,7 +50,7 @@ def stated_bound_broken(theorem: Theorem) -> Sides:
     at = Setting(PLENTY, 1, rho, rho, max(gamma, 2.0 * found.dual_norm), 0.0, longest)
     c = constants(case.problem, case.shards)
     printed, repaired = (right_side(theorem, c, at, rounds, corrected).total for corrected in (False, True))
-    return Sides(float(measured.gaps(found.value, at.gamma)[-1, 0]), printed, repaired)
+    return InequalitySides(float(measured.gaps(found.value, at.gamma)[-1, 0]), printed, repaired)
 
 
 def _pulled(theorem: Theorem, pull: float, alpha: float, agents: int, rho: float) -> TheoremCase:
@@ -91,7 +91,7 @@ def _played(case: TheoremCase, updates: int, rounds: int) -> Round:
     return last
 
 
-class Apart(SeededNoise):
+class SeparatingNoise(SeededNoise):
     """Noise of positive Laplace density that moves every agent to its own side of W."""
 
     def laplace(self, update: int, scale: Array, like: Array) -> Array:
@@ -99,10 +99,14 @@ class Apart(SeededNoise):
         return np.full_like(like, 1e6 if self.agent % 2 else -1e6)
 
 
-def dual_lengths(rounds: int) -> list[float]:
+def dual_norms(rounds: int) -> list[float]:
     """Return ||lambda^t|| of theorem 3's case under noise that pulls the agents apart: no gamma bounds all of them."""
     case = cases()[2]
     steps = simulate(
-        case.algorithm(np.array([1.0]), 1), case.shards, lambda p, t: Apart((1,), p, t), rounds, start(case.shards, 1)
+        case.algorithm(np.array([1.0]), 1),
+        case.shards,
+        lambda p, t: SeparatingNoise((1,), p, t),
+        rounds,
+        start(case.shards, 1),
     )
     return [math.sqrt(sum(float((agent.lam**2).sum()) for agent in done.state.agents)) for done in steps]

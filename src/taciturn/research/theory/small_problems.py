@@ -80,7 +80,7 @@ def agents(seed: int) -> tuple[Shard, ...]:
     return tuple(shards)
 
 
-def play(
+def simulate_case(
     case: TheoremCase,
     epsilons: Sequence[float],
     seeds: int,

@@ -11,7 +11,12 @@ import numpy as np
 
 from taciturn.errors import InputError
 from taciturn.planning.study import Study, StudyPart, local_updates
-from taciturn.research.theory.assumptions import Broken, broken, steps_of, taken
+from taciturn.research.theory.assumptions import (
+    ViolatedAssumption,
+    implied_constants,
+    match_steps,
+    violated_assumptions,
+)
 from taciturn.research.theory.bounds import Setting, TheoremBound, right_side
 from taciturn.research.theory.measure import (
     MeanInterval,
@@ -23,7 +28,7 @@ from taciturn.research.theory.measure import (
     measure,
 )
 from taciturn.research.theory.optimum import Optimum, optimum
-from taciturn.research.theory.small_problems import TheoremCase, play
+from taciturn.research.theory.small_problems import TheoremCase, simulate_case
 from taciturn.research.theory.theorems import (
     NONSMOOTH,
     THEOREMS,
@@ -53,7 +58,7 @@ class TheoremFinding(NamedTuple):
     corrected: tuple[TheoremBound, ...]  # [n]
     stated: tuple[TheoremBound, ...]  # [n]
     exponent: MeanInterval | None  # a of T^-a, where it could be fitted
-    broken: tuple[Broken, ...]
+    broken: tuple[ViolatedAssumption, ...]
 
     @property
     def above(self) -> tuple[int, ...]:
@@ -126,7 +131,7 @@ class Result(NamedTuple):
         return b is None or b.low / a.high <= self.theorem.in_epsilon / self.theorem.in_rounds
 
 
-def judge(
+def compare_with_bounds(
     theorem: Theorem,
     c: TheoremConstants,
     found: Optimum,
@@ -136,8 +141,8 @@ def judge(
     updates: int,
 ) -> TheoremFinding:
     """Compare runs of one epsilon with the bounds of their problem."""
-    steps = steps_of(theorem, measured.eta[:, 0], epsilon)
-    own, rho = taken(c, steps), measured.rho[:, 0]
+    steps = match_steps(theorem, measured.eta[:, 0], epsilon)
+    own, rho = implied_constants(c, steps), measured.rho[:, 0]
     gaps = measured.gaps(found.value, gamma)
     rounds = tuple(int(t) for t in measured.rounds)
     settings = [
@@ -147,7 +152,7 @@ def judge(
     pairs = list(zip(settings, rounds, strict=True))
     corrected = tuple(right_side(theorem, own, at, t) for at, t in pairs)
     stated = tuple(right_side(theorem, own, at, t, corrected=False) for at, t in pairs)
-    wrong = broken(theorem, c, settings[-1], steps, measured, found.dual_norm)
+    wrong = violated_assumptions(theorem, c, settings[-1], steps, measured, found.dual_norm)
     exponent = exponent_in_rounds(measured.rounds, gaps)
     means = tuple(mean_interval(gaps))
     return TheoremFinding(
@@ -155,7 +160,7 @@ def judge(
     )
 
 
-def weigh(
+def compare_epsilons(
     theorem: Theorem,
     c: TheoremConstants,
     found: Optimum,
@@ -169,7 +174,8 @@ def weigh(
     budgets = list(dict.fromkeys(epsilons))
     parts = [measured.of(np.flatnonzero(np.asarray(epsilons) == budget)) for budget in budgets]
     findings = tuple(
-        judge(theorem, c, found, gamma, part, budget, updates) for part, budget in zip(parts, budgets, strict=True)
+        compare_with_bounds(theorem, c, found, gamma, part, budget, updates)
+        for part, budget in zip(parts, budgets, strict=True)
     )
     last = [part.gaps(found.value, gamma)[-1] for part in parts]
     finite = [(budget, gap) for budget, gap in zip(budgets, last, strict=True) if math.isfinite(budget)]
@@ -188,17 +194,21 @@ def check(
     """Check a case at every epsilon with E = 1, and at the epsilon nearest to 1 with every E of UPDATES."""
     c, found = constants(case.problem, case.shards), optimum(case.problem, case.shards)
     runs = np.repeat(np.array(epsilons), seeds)
-    result = weigh(case.theorem, c, found, gamma, play(case, epsilons, seeds, rounds, 1, watch), runs.tolist(), 1)
+    result = compare_epsilons(
+        case.theorem, c, found, gamma, simulate_case(case, epsilons, seeds, rounds, 1, watch), runs.tolist(), 1
+    )
     epsilon = result.shown.setting.epsilon
     few = max(1, rounds // SHARE)
     by_updates = tuple(
-        judge(case.theorem, c, found, result.gamma, play(case, (epsilon,), seeds, few, e, watch), epsilon, e)
+        compare_with_bounds(
+            case.theorem, c, found, result.gamma, simulate_case(case, (epsilon,), seeds, few, e, watch), epsilon, e
+        )
         for e in UPDATES
     )
     return result._replace(by_updates=by_updates)
 
 
-def work(rounds: int) -> int:
+def count_rounds(rounds: int) -> int:
     """Return the number of rounds of a check, for progress displays."""
     return rounds + len(UPDATES) * max(1, rounds // SHARE)
 
@@ -252,14 +262,14 @@ def _interval(found: MeanInterval | None) -> dict[str, float | None] | None:
 COVERED = ("objp", "objpm")  # Algorithm 1
 
 
-class Checked(NamedTuple):
+class CheckedAlgorithm(NamedTuple):
     """One algorithm of a run."""
 
     algorithm: str
     result: Result
 
 
-def refuse_uncovered(settings: Settings) -> None:
+def check_covered(settings: Settings) -> None:
     """Check that the theorems apply to a run, before any record is read.
 
     Raises
@@ -286,9 +296,9 @@ def theorem_for(settings: Settings) -> Theorem:
 
 def check_run(
     study: Study, gamma: float | None = None, watch: Callable[[StudyPart, int], None] = lambda part, t: None
-) -> list[Checked]:
+) -> list[CheckedAlgorithm]:
     """Check every algorithm of a run to which the theorems apply, at its epsilons, seeds and rounds."""
-    refuse_uncovered(study.settings)
+    check_covered(study.settings)
     shards, problem = study.dataset.train, study.problem
     compact(problem.feasible, shards[0].x.shape[1] * shards[0].y.shape[1])
     c, found, theorem = constants(problem, shards), optimum(problem, shards), theorem_for(study.settings)
@@ -303,5 +313,7 @@ def check_run(
             at = log_spaced(part.rounds)
             measured = measure(theorem, there.problem, there.dataset.train, steps, at, partial(watch, part))
             updates = local_updates(study.settings, name)
-            checked.append(Checked(name, weigh(theorem, c, found, gamma, measured, batch.budgets, updates)))
+            checked.append(
+                CheckedAlgorithm(name, compare_epsilons(theorem, c, found, gamma, measured, batch.budgets, updates))
+            )
     return checked

@@ -9,7 +9,7 @@ from typing import Any
 
 from taciturn.research.bench import flower_program as flower
 from taciturn.research.bench import peers as appfl
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Timing, interleaved
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Timing, time_interleaved
 from taciturn.research.bench.inputs import Input, mnist
 from taciturn.research.bench.measured_rounds import taciturn_rounds
 
@@ -24,7 +24,7 @@ def run(options: Options) -> Report:
     candidates: dict[str, Any] = {TACITURN: taciturn_rounds(given.shards)}
     if appfl.installed():
         candidates[APPFL] = appfl.rounds(given.shards)
-    timings = interleaved(candidates, options)
+    timings = time_interleaved(candidates, options)
     if flower.installed():
         timings[FLOWER] = _flower(given, options)
     own = timings[TACITURN].best

@@ -10,7 +10,7 @@ import numpy as np
 
 from taciturn.kernels.threads import side_by_side
 from taciturn.privacy.noise import SeededNoise
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, interleaved
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, time_interleaved
 from taciturn.research.bench.measured_rounds import Work
 
 NAME = "femnist-noise"
@@ -40,7 +40,7 @@ def run(options: Options) -> Report:
     }
     candidates: dict[str, Work] = {name: partial(_one_by_one, draw, agents) for name, draw in draws.items()}
     candidates[EVERY_CORE] = lambda: list(side_by_side(draws[TACITURN], range(agents)))
-    timings = interleaved(candidates, options)
+    timings = time_interleaved(candidates, options)
     best = {name: timing.best for name, timing in timings.items()}
     figures = {
         "ratio_to_numpy_float64": best[TACITURN] / best[LAPLACE64],

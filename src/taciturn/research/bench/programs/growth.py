@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Growth, Options, Report, interleaved
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Growth, Options, Report, time_interleaved
 from taciturn.research.bench.inputs import dense
 from taciturn.research.bench.measured_rounds import taciturn_rounds
 
@@ -59,7 +59,7 @@ def _grow(base: Size, factor: str, options: Options) -> Growth:
     sizes = {step * getattr(base, factor): replace(base, **{factor: step * getattr(base, factor)}) for step in STEPS}
     memory = tuple(_peak(size, f"{FACTORS[factor]} = {value}: memory", options) for value, size in sizes.items())
     candidates = {f"{FACTORS[factor]} = {value}": size.rounds() for value, size in sizes.items()}
-    timings = interleaved(candidates, options, pause=0.0)
+    timings = time_interleaved(candidates, options, pause=0.0)
     seconds = tuple(timing.best for timing in timings.values())
     values, meaning = tuple(sizes), factor.replace("_", " ")
     powers = exponent(values, seconds), exponent(values, memory)

@@ -15,7 +15,7 @@ import numpy as np
 
 from taciturn.errors import InputError
 from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Timing, seconds
-from taciturn.research.bench.measured_rounds import read, without
+from taciturn.research.bench.measured_rounds import missing_packages, read
 
 NAME = "large-data"
 FEATURES, CLASSES, AGENTS, ROUNDS = 100, 10, 10, 3
@@ -55,7 +55,9 @@ def run(options: Options) -> Report:
         "rounds": ROUNDS,
     }
     title = f"{records:,} records x {FEATURES} features ({size / 1e9:.1f} GB), --memory {figures['allowed']}"
-    return Report(NAME, title, figures, timings, notes=("peak memory counts the pages of files", *without("pyarrow")))
+    return Report(
+        NAME, title, figures, timings, notes=("peak memory counts the pages of files", *missing_packages("pyarrow"))
+    )
 
 
 def write_table(folder: Path, records: int, options: Options) -> None:
