@@ -12,14 +12,14 @@ from tests.cli.helpers import CLINICS, environment, refused, taciturn
 
 
 def failing(*flags: str, cwd: Path) -> str:
-    """Run a command that fails because its config file is missing; return its stderr."""
-    done = warm.run(["-m", "taciturn", *flags, "run", "nothing.toml"], cwd, environment())
+    """Run a command that fails because a file is missing; return its stderr."""
+    done = warm.run(["-m", "taciturn", *flags, "sweep", "--resume", "nothing"], cwd, environment())
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr
 
 
 def test_an_error_is_one_sentence_unless_a_traceback_is_requested(tmp_path: Path) -> None:
-    sentence = f"error: {refused('run', 'nothing.toml', cwd=tmp_path)}\n"
+    sentence = f"error: {refused('sweep', '--resume', 'nothing', cwd=tmp_path)}\n"
     assert failing(cwd=tmp_path) == sentence
     assert "Traceback" not in failing("-v", cwd=tmp_path)
     for flags in (("-vv",), ("--verbose", "--verbose")):
