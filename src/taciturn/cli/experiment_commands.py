@@ -23,7 +23,14 @@ from taciturn.experiments.frontier_results import (
     table_notes,
 )
 from taciturn.experiments.grid import FRONTIER_AXES, describe_exclusions, excluded_methods
-from taciturn.experiments.runner import Experiment, Result, plan_frontier, plan_sweep, reopen_frontier, reopen_sweep
+from taciturn.experiments.runner import (
+    PlannedExperiment,
+    Result,
+    plan_frontier,
+    plan_sweep,
+    reopen_frontier,
+    reopen_sweep,
+)
 from taciturn.experiments.sweep_results import Sweep
 
 SWEEP_PANEL, FRONTIER_PANEL = "Sweep settings", "Frontier settings"
@@ -149,7 +156,7 @@ def frontier(config: Path | None, resume: Path | None, dry_run: bool, yes: bool,
     print_json(done.summary) if as_json else _print_frontier(done)
 
 
-def _run(experiment: Experiment[Result], yes: bool) -> Result:
+def _run(experiment: PlannedExperiment[Result], yes: bool) -> Result:
     with experiment_display(experiment.folder) as display, stop_signals(stderr.print) as stop:
         return experiment.run(yes=yes, say=display.say, watch=display, stop=stop)
 
@@ -172,7 +179,7 @@ def _check_resume(kind: str, given: object) -> None:
         raise InputError(f"--resume takes all settings from the folder's {kind}.toml; remove the other settings")
 
 
-def _print_dry_run(experiment: Experiment[Any], as_json: bool) -> None:
+def _print_dry_run(experiment: PlannedExperiment[Any], as_json: bool) -> None:
     """Print the points of a grid and what they would spend."""
     check_budget(experiment.unstarted)
     grid = experiment.grid

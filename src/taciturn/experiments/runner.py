@@ -52,7 +52,7 @@ Result = TypeVar("Result", Sweep, Frontier)
 
 
 @dataclass(frozen=True)
-class Experiment(Generic[Result]):
+class PlannedExperiment(Generic[Result]):
     """A planned sweep or frontier; `run` trains it."""
 
     folder: ExperimentFolder
@@ -167,32 +167,34 @@ def frontier(
 
 def plan_sweep(
     config: str | Path | None, over: Mapping[str, Any], compare: Sequence[str], settings: Mapping[str, Any]
-) -> Experiment[Sweep]:
+) -> PlannedExperiment[Sweep]:
     """Return the experiment of a sweep; see `sweep` for the parameters."""
     grid = sweep_grid(*_read_settings(config, settings), over)
     folder = _choose_folder("sweep", settings, "-".join(map(flag_name, grid.over)))
-    return Experiment(folder, grid, Sweep, choose_comparison(grid, compare))
+    return PlannedExperiment(folder, grid, Sweep, choose_comparison(grid, compare))
 
 
-def plan_frontier(config: str | Path | None, settings: Mapping[str, Any]) -> Experiment[Frontier]:
+def plan_frontier(config: str | Path | None, settings: Mapping[str, Any]) -> PlannedExperiment[Frontier]:
     """Return the experiment of a frontier; see `frontier` for the parameters."""
     grid = frontier_grid(*_read_settings(config, settings))
-    return Experiment(_choose_folder("frontier", settings, Path(grid.points[0].settings.data).stem), grid, Frontier)
+    return PlannedExperiment(
+        _choose_folder("frontier", settings, Path(grid.points[0].settings.data).stem), grid, Frontier
+    )
 
 
-def reopen_sweep(path: Path, compare: Sequence[str] = ()) -> Experiment[Sweep]:
+def reopen_sweep(path: Path, compare: Sequence[str] = ()) -> PlannedExperiment[Sweep]:
     """Return the sweep that a folder was created with; `compare` replaces the settings that it compares."""
     folder = ExperimentFolder(path, "sweep")
     request = folder.read_request()
     grid = sweep_grid({}, request["settings"], request["over"])
     compared = choose_comparison(grid, compare) if compare else tuple(request["compare"])
-    return Experiment(folder, grid, Sweep, compared)
+    return PlannedExperiment(folder, grid, Sweep, compared)
 
 
-def reopen_frontier(path: Path) -> Experiment[Frontier]:
+def reopen_frontier(path: Path) -> PlannedExperiment[Frontier]:
     """Return the frontier that a folder was created with."""
     folder = ExperimentFolder(path, "frontier")
-    return Experiment(folder, restore_frontier_grid(folder.read_request()), Frontier)
+    return PlannedExperiment(folder, restore_frontier_grid(folder.read_request()), Frontier)
 
 
 def _choose_folder(kind: str, settings: Mapping[str, Any], name: str) -> ExperimentFolder:
