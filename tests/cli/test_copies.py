@@ -1,4 +1,4 @@
-"""One reservation, one run: a copy of a run with fresh noise does not go on beside the run, nor after it."""
+"""A copy of a run with fresh noise cannot continue beside the run or after it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUN = (
 
 PAUSING = """
 import os, signal, sys
-from taciturn.runs import chain
+from taciturn.privacy import hash_chain as chain
 from taciturn.training.recorder import Recorder
 
 paused = []

@@ -1,4 +1,4 @@
-"""A method that releases something without noise: every command stops with exit code 3, and nothing goes on."""
+"""A method that releases something without noise: every command stops with exit code 3, and nothing continues."""
 
 from __future__ import annotations
 
@@ -217,7 +217,8 @@ def build(r):
     return Cheat(r.problem, r.rho, r.eta, r.release, r.closing)
 
 
-ALGORITHMS.register("cheat")(AlgorithmSpec("less noise than planned", "z", build, modes=("certified",), pace="explicit"))
+spec = AlgorithmSpec("less noise than planned", "z", build, modes=("certified",), pace="explicit")
+ALGORITHMS.register("cheat")(spec)
 """
 
 

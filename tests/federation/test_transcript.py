@@ -163,5 +163,5 @@ def test_the_command_says_what_was_kept_back_and_how_often_the_rest_left(
     assert found.repeats == 3 and [line.kept_back for line in found.lines] == [False] * 7 + [True]
     show.callback(federation.file("north"), False)  # type: ignore[misc]
     said = capsys.readouterr().out
-    assert "answer, kept back" in said and "7 byte strings" in said and "left 3 times more" in said
+    assert "answer, kept back" in said and "7 messages" in said and "3 times" in said
     assert "the ledgers cover all of it" in said
