@@ -243,8 +243,8 @@ def test_less_noise_than_planned_is_a_violation(tmp_path: Path, noise: str) -> N
     assert "in round 1 with less noise than any release of its plan" in done.stderr
     assert not (tmp_path / "r" / "model.npz").exists()
     if noise == "hardened":  # it stopped in round 1 of 3, and its whole plan stays spent
-        assert [one["state"] for one in account.state()["studies"]] == ["violated"]
-        assert account.state()["epsilon_used"] >= 0.999
+        assert [one.state for one in account.state().studies] == ["violated"]
+        assert account.state().epsilon_used >= 0.999
 
 
 def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,5 +260,5 @@ def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeyp
     with pytest.raises(PrivacyViolation, match="cannot go on"):
         taciturn.resume(tmp_path / "r")
     state, spent = account.state(), ledger_totals(RunFolder(tmp_path / "r").read_ledger())["total_epsilon"]
-    assert [one["state"] for one in state["studies"]] == ["violated"]
-    assert spent > 1.0 and state["epsilon_used"] == pytest.approx(spent, rel=1e-6)  # the ledger has what was spent
+    assert [one.state for one in state.studies] == ["violated"]
+    assert spent > 1.0 and state.epsilon_used == pytest.approx(spent, rel=1e-6)  # the ledger has what was spent

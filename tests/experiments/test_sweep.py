@@ -141,9 +141,9 @@ def test_a_ledger_has_room_for_all_points_or_none_begins(tmp_path: Path) -> None
     asked = {**CLINICS, "noise": "hardened", "ledger": str(tmp_path / "l"), "total_epsilon": 2.0}
     with pytest.raises(InputError, match="is exhausted"):
         taciturn.sweep(over={"clip": [0.5, 1.0, 2.0]}, out=tmp_path / "s", **asked)
-    assert not (tmp_path / "s").exists() and BudgetLedger.open(tmp_path / "l").state()["studies"] == []
+    assert not (tmp_path / "s").exists() and BudgetLedger.open(tmp_path / "l").state().studies == ()
     done = taciturn.sweep(over={"clip": [0.5]}, out=tmp_path / "s", **asked)
-    assert [study["cost"]["gdp"] > 0 for study in BudgetLedger.open(tmp_path / "l").state()["studies"]] == [True]
+    assert [study.cost.gdp > 0 for study in BudgetLedger.open(tmp_path / "l").state().studies] == [True]
     assert done.means and not done.comparisons
 
 

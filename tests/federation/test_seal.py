@@ -166,7 +166,7 @@ def test_a_changed_head_is_refused_whatever_is_expected(we: Parties) -> None:
             continue
         if header.kind == QUESTION:
             tried += 1
-            refused(we.read, bytes(changed), header, match="changed on its way")
+            refused(we.read, bytes(changed), header, match="changed in transit")
     assert tried > 8 * (2 + 32 + 16)
 
 
@@ -199,16 +199,16 @@ def test_garbage_is_refused(we: Parties, garbage: bytes) -> None:
     head = seal._head(HEADER)
     for data in (garbage, seal.MAGIC + garbage, head + garbage, head[:-1] + garbage):
         refused(we.read, data)
-    refused(we.read, wire.MAGIC + head[len(wire.MAGIC) :] + garbage, match="no sealed message of Taciturn's")
+    refused(we.read, wire.MAGIC + head[len(wire.MAGIC) :] + garbage, match="not a sealed message")
 
 
 @pytest.mark.parametrize(
     "data", [None, "TACITURN", 3, bytearray(b"TACITURN\x02"), memoryview(b"TACITURN\x02"), [b"x"], b""]
 )
 def test_what_is_not_bytes_is_refused(we: Parties, data: Any) -> None:
-    refused(we.read, data, match="no sealed message")
-    refused(we.heard, data, we.asked(), match="no sealed message")
-    refused(reply_header, data, match="no sealed message")
+    refused(we.read, data, match="not a sealed message")
+    refused(we.heard, data, we.asked(), match="not a sealed message")
+    refused(reply_header, data, match="not a sealed message")
 
 
 def test_a_body_may_be_as_long_as_its_limit_and_no_longer(we: Parties) -> None:
@@ -216,10 +216,10 @@ def test_a_body_may_be_as_long_as_its_limit_and_no_longer(we: Parties) -> None:
         header = HEADER._replace(site=site)
         question = we.asked(b"x" * 64, header)
         assert we.read(question, header, 64).body == b"x" * 64
-        refused(we.read, question, header, 63, match="longer than|allowed")
+        refused(we.read, question, header, 63, match="allowed")
         answer = we.said(question, b"y" * 64)
         assert we.heard(answer, question, 64).body == b"y" * 64
-        refused(we.heard, answer, question, 63, match="longer than|allowed")
+        refused(we.heard, answer, question, 63, match="allowed")
 
 
 class Huge(bytes):
@@ -234,26 +234,26 @@ class Huge(bytes):
 
 def test_a_giant_message_is_refused_before_it_is_touched(we: Parties) -> None:
     question = we.asked()
-    refused(we.read, Huge(question), match=f"of {2**40} bytes is longer than")
-    refused(we.heard, Huge(we.said(question)), question, match=f"of {2**40} bytes is longer than")
+    refused(we.read, Huge(question), match=f"{2**40} bytes")
+    refused(we.heard, Huge(we.said(question)), question, match=f"{2**40} bytes")
 
 
 @pytest.mark.parametrize("length", [0, 4, 6, 42, 255])
 def test_the_length_of_a_name_is_not_believed(we: Parties, length: int) -> None:
     data = bytearray(we.asked())
-    assert data[seal._FIXED - 1] == len("north")
-    data[seal._FIXED - 1] = length
+    assert data[seal._LAYOUT.size - 1] == len("north")
+    data[seal._LAYOUT.size - 1] = length
     refused(we.read, bytes(data))
-    refused(we.read, bytes(data[: seal._FIXED]))
+    refused(we.read, bytes(data[: seal._LAYOUT.size]))
 
 
 def test_a_message_of_another_site_study_terms_or_version_is_refused(we: Parties) -> None:
     """Each was really sealed by the coordinator for north's identity: what it is about is what is wrong."""
     others = {
-        "for the site south came to north": HEADER._replace(site="south"),
+        "site south reached north": HEADER._replace(site="south"),
         "about study": HEADER._replace(experiment=bytes(16)),
         "copies of federation.toml differ": HEADER._replace(terms=bytes(32)),
-        "is of protocol 2, and here only 1": HEADER._replace(version=2),
+        "version 2; .* 1": HEADER._replace(version=2),
     }
     for match, header in others.items():
         data = we.asked(BODY, header)
@@ -269,7 +269,7 @@ def test_before_a_study_is_at_work_any_study_and_every_known_version_is_read(we:
     for version in (HANDSHAKE, *SPEAKS):
         assert read(version).header == HEADER._replace(version=version)
     for version in (SPEAKS[-1] + 1, 2**16 - 1):
-        refused(read, version, match=f"is of protocol {version}")
+        refused(read, version, match=f"version {version}")
 
 
 def test_other_terms_are_told_apart_only_where_the_coordinator_signed_them(we: Parties) -> None:
@@ -286,20 +286,20 @@ def test_other_terms_are_told_apart_only_where_the_coordinator_signed_them(we: P
 
 def test_a_message_for_another_receiver_is_refused(we: Parties) -> None:
     data = seal_question(BODY, HEADER, we.center, we.south.public)
-    refused(we.read, data, match="for somebody else")
+    refused(we.read, data, match="another receiver")
     question = we.asked()
     answer = seal_answer(BODY, reply_header(question), we.north, we.south.public)
-    refused(we.heard, answer, question, match="for somebody else")
+    refused(we.heard, answer, question, match="another receiver")
 
 
 def test_nobody_asks_or_answers_in_the_name_of_another(we: Parties) -> None:
     question = we.asked()
     for impostor in (we.south, we.north):
         data = seal_question(BODY, HEADER, impostor, we.north.public)
-        refused(we.read, data, match="not signed by")
+        refused(we.read, data, match="did not sign")
     for impostor in (we.south, we.center):
         data = seal_answer(BODY, reply_header(question), impostor, we.center.public)
-        refused(we.heard, data, question, match="not signed by")
+        refused(we.heard, data, question, match="did not sign")
     for signature in (b"", bytes(63), bytes(64), inside(question, we.north)[:64]):
         data = forged(HEADER, signature + b"another", we.north.public)
         refused(we.read, data)
@@ -310,7 +310,7 @@ def test_a_signature_is_for_both_keys_of_its_sender(we: Parties) -> None:
     renewed = replace(we.center, _sealing=X25519PrivateKey.generate())
     assert renewed.public.signing == we.center.public.signing
     data = seal_question(BODY, HEADER, renewed, we.north.public)
-    refused(we.read, data, match="not signed by")
+    refused(we.read, data, match="did not sign")
     assert open_question(data, we.north, renewed.public, LIMIT, site="north", terms=TERMS).body == BODY
 
 
@@ -320,7 +320,7 @@ def test_what_was_sealed_for_one_site_cannot_be_handed_to_another(we: Parties) -
         header = HEADER._replace(site=site)
         received = seal_question(BODY, header, we.center, we.south.public)
         passed_on = forged(header, inside(received, we.south), we.north.public)
-        refused(we.read, passed_on, header, match="not signed by")
+        refused(we.read, passed_on, header, match="did not sign")
 
 
 @pytest.mark.parametrize("change", [
@@ -330,10 +330,10 @@ def test_a_signature_is_for_its_header_alone(we: Parties, change: dict[str, Any]
     """Who can open a message puts its inside under another head, and the receiver expects that head."""
     header = HEADER._replace(**change)
     data = forged(header, inside(we.asked(), we.north), we.north.public)
-    refused(we.read, data, header, match="not signed by")
+    refused(we.read, data, header, match="did not sign")
     question, other = we.asked(), we.asked(BODY, header)
     answer = forged(reply_header(other), inside(we.said(question), we.center), we.center.public)
-    refused(we.heard, answer, other, match="not signed by")
+    refused(we.heard, answer, other, match="did not sign")
 
 
 def test_a_signature_is_for_its_body_alone(we: Parties) -> None:
@@ -341,7 +341,7 @@ def test_a_signature_is_for_its_body_alone(we: Parties) -> None:
     signature = inside(we.asked(), we.north)[:64]
     for body in (b"round 8", BODY + b"\0", b"", BODY[:-1]):
         data = forged(HEADER, signature + body, we.north.public)
-        refused(we.read, data, match="not signed by")
+        refused(we.read, data, match="did not sign")
 
 
 def test_an_answer_to_an_older_question_is_refused(we: Parties) -> None:
@@ -351,25 +351,25 @@ def test_an_answer_to_an_older_question_is_refused(we: Parties) -> None:
     assert we.heard(answer, first).body == BODY
     refused(we.heard, answer, second, match="another answers than")
     moved = forged(reply_header(second), inside(answer, we.center), we.center.public)
-    refused(we.heard, moved, second, match="not signed by")
+    refused(we.heard, moved, second, match="did not sign")
 
 
 def test_a_question_is_no_answer_and_an_answer_no_question(we: Parties) -> None:
     question = we.asked()
     answer = we.said(question)
     refused(we.heard, question, question, match="another kind")
-    refused(we.read, answer, match="sealed answer, where a sealed question")
-    refused(reply_header, answer, match="sealed answer, where a sealed question")
-    refused(seal_answer, BODY, HEADER, we.north, we.center.public, match="sealed question, where a sealed answer")
-    refused(we.asked, BODY, reply_header(question), match="sealed answer, where a sealed question")
-    refused(open_answer, question, we.north, we.center.public, LIMIT, HEADER, match="where a sealed answer belongs")
+    refused(we.read, answer, match="sealed answer, but a sealed question")
+    refused(reply_header, answer, match="sealed answer, but a sealed question")
+    refused(seal_answer, BODY, HEADER, we.north, we.center.public, match="sealed question, but a sealed answer")
+    refused(we.asked, BODY, reply_header(question), match="sealed answer, but a sealed question")
+    refused(open_answer, question, we.north, we.center.public, LIMIT, HEADER, match="but a sealed answer")
     # reflected: the inside of what the coordinator sent, as though north had answered with it
     back = forged(reply_header(question), inside(question, we.north), we.center.public)
-    refused(we.heard, back, question, match="not signed by")
+    refused(we.heard, back, question, match="did not sign")
     # and towards a coordinator that is a site of its own study
     itself = seal_question(BODY, HEADER, we.center, we.center.public)
     turned = forged(reply_header(itself), inside(itself, we.center), we.center.public)
-    refused(open_answer, turned, we.center, we.center.public, LIMIT, reply_header(itself), match="not signed by")
+    refused(open_answer, turned, we.center, we.center.public, LIMIT, reply_header(itself), match="did not sign")
 
 
 def test_a_site_can_show_the_model_it_was_sent(we: Parties) -> None:

@@ -262,8 +262,8 @@ def test_a_study_is_set_aside_and_settled(tmp_path: Path) -> None:
     hardened = {"noise": "hardened", "ledger": str(account.path)}
     train(tmp_path / "a", **hardened)
     state = account.state()
-    assert state["epsilon_used"] == pytest.approx(1.0, rel=1e-3)
-    assert "settled" in state["studies"][0]
+    assert state.epsilon_used == pytest.approx(1.0, rel=1e-3)
+    assert state.studies[0].settled
     with pytest.raises(InputError, match="is exhausted"):
         train(tmp_path / "b", total_epsilon=1.9, **hardened)
     with pytest.raises(InputError, match="needs noise hardened"):
@@ -272,7 +272,7 @@ def test_a_study_is_set_aside_and_settled(tmp_path: Path) -> None:
         train(tmp_path / "b", total_epsilon="inf", **hardened)
     with pytest.raises(InputError, match="records-max"):
         train(tmp_path / "b", records_max={"north": 50}, **hardened)
-    assert account.state()["epsilon_used"] == pytest.approx(1.0, rel=1e-3)  # what never began costs nothing
+    assert account.state().epsilon_used == pytest.approx(1.0, rel=1e-3)  # what never began costs nothing
     assert not (tmp_path / "b").exists()
 
 

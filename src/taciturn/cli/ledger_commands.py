@@ -11,7 +11,8 @@ import rich_click as click
 from taciturn.cli.output import print_json, print_table, stdout
 from taciturn.errors import InputError, missing_file, unknown_name
 from taciturn.privacy.accountants import EXPLAINED
-from taciturn.privacy.budget import OPEN, RESERVED, STARTED, VIOLATED, BudgetLedger, folder_of, is_held
+from taciturn.privacy.budget import BudgetLedger, is_reservation_held, reservation_folder
+from taciturn.privacy.budget_state import RESERVED, STARTED, VIOLATED, BudgetState, StudyReservation
 from taciturn.privacy.ledger import ledger_totals
 from taciturn.privacy.ledger_transfer import read_request
 from taciturn.privacy.sensitivity import ADJACENCIES
@@ -78,12 +79,15 @@ def show(path: Path, as_json: bool) -> None:
     """
     if path.is_file():
         state = BudgetLedger.open(path).state()
-        studies = [s | {"held": is_held(s["reservation"]), "folder": _known_folder(s)} for s in state["studies"]]
         if as_json:
-            print_json(state | {"studies": studies, "verified": False})
+            studies = [
+                s.to_json() | {"held": is_reservation_held(s.reservation), "folder": _known_folder(s)}
+                for s in state.studies
+            ]
+            print_json(state.to_json() | {"studies": studies, "verified": False})
             return
         account_words(path, state)
-        _print_reservations(path, studies, state["rule"]["accountant"] if state["rule"] else "gdp")
+        _print_reservations(path, state.studies, state.rule.accountant if state.rule else "gdp")
         _say(NOT_VERIFIED.format(path=path))
         return
     if not path.exists():
@@ -139,17 +143,17 @@ def give_back(file: Path, reservation: str | None, every: bool) -> None:
       taciturn ledger give-back patients.ledger --all
     """
     account = BudgetLedger.open(file)
-    studies = account.state()["studies"]
+    studies = account.state().studies
     if every == (reservation is not None):
         raise InputError("give the first digits of one reservation, or --all: 'taciturn ledger FILE' lists them")
-    chosen = [s for s in studies if s["state"] == RESERVED and not is_held(s["reservation"])]
+    chosen = [s for s in studies if s.state == RESERVED and not is_reservation_held(s.reservation)]
     if reservation is not None:
-        chosen = [s for s in studies if s["reservation"].startswith(reservation)]
+        chosen = [s for s in studies if s.reservation.startswith(reservation)]
         if len(chosen) != 1:
-            raise unknown_name("reservation", reservation, [s["reservation"][:12] for s in studies])
+            raise unknown_name("reservation", reservation, [s.reservation[:12] for s in studies])
     for study in chosen:
-        account.give_back(study["reservation"])
-        _say(f"given back: {study['reservation'][:12]}, set aside for {_study(study['study'])}")
+        account.give_back(study.reservation)
+        _say(f"given back: {study.reservation[:12]}, set aside for {_study(study.study)}")
     if not chosen:
         _say("nothing to give back: every reservation has started, has ended, or is held by a process")
 
@@ -168,10 +172,10 @@ def hand_over(file: Path, to: Path) -> None:
       taciturn ledger hand-over patients.ledger --to new-machine.request
     """
     account, request = BudgetLedger.open(file), read_request(to)
-    left = [s for s in account.state()["studies"] if s["state"] == STARTED]
+    left = [s for s in account.state().studies if s.state == STARTED]
     account.hand_over(request)
     for study in left:
-        _say(f"{_study(study['study'])} has started and not ended: its whole plan stays spent, and it cannot go on")
+        _say(f"{_study(study.study)} has started and not ended: its whole plan stays spent, and it cannot go on")
     _say(f"{file}: closed here; copy it to machine {request.machine}, and 'taciturn ledger adopt' it there")
 
 
@@ -237,64 +241,63 @@ def _study(name: str) -> str:
     return f"{first}{slash}{experiment[:8]}"
 
 
-def account_words(path: Path, state: Mapping[str, Any]) -> None:
+def account_words(path: Path, state: BudgetState) -> None:
     """The totals of a ledger over studies, and what must be known about it."""
     _say(
-        f"{state['data']}: epsilon {format_epsilon(state['epsilon_used'])} of {state['total_epsilon']:g} used or set "
-        f"aside at delta {state['delta']:g}; one more study of up to {state['epsilon_next']:.4g} fits "
-        f"({ADDED[state['rule']['accountant']] if state['rule'] else 'no study yet'})"
+        f"{state.data}: epsilon {format_epsilon(state.epsilon_used)} of {state.total_epsilon:g} used or set "
+        f"aside at delta {state.delta:g}; one more study of up to {state.epsilon_next:.4g} fits "
+        f"({ADDED[state.rule.accountant] if state.rule else 'no study yet'})"
     )
-    if state["further"]:
+    if state.further:
         _say("begun as a further ledger: the same records may have spent in another one too, and what both say adds up")
-    if state["handed_over"]:
-        _say(f"handed over to key {state['handed_over']}: it goes on there, and this is what it was")
-    for when in state["adopted"]:
-        _say(f"adopted on {when}" + (f": WARNING: {LOST}" if when in state["lost_machines"] else ", handed over"))
-    for study in state["studies"]:
-        if study["state"] == VIOLATED:
+    if state.handed_over:
+        _say(f"handed over to key {state.handed_over}: it goes on there, and this is what it was")
+    for when in state.adopted:
+        _say(f"adopted on {when}" + (f": WARNING: {LOST}" if when in state.lost_machines else ", handed over"))
+    for study in state.studies:
+        if study.state == VIOLATED:
             _say(
-                f"WARNING: {_study(study['study'])} ({study['reservation'][:12]}) is violated: it spent more than was "
+                f"WARNING: {_study(study.study)} ({study.reservation[:12]}) is violated: it spent more than was "
                 "set aside for it, or released what its plan does not cover; all that it spent is counted, and its "
                 "whole plan at least"
             )
-        if "non_private" in study:
+        if study.non_private:
             _say(
-                f"{_study(study['study'])} is non_private: {study['non_private']}; its noise protected nobody, "
+                f"{_study(study.study)} is non_private: {study.non_private}; its noise protected nobody, "
                 "and its cost here is nominal"
             )
 
 
-def _print_reservations(path: Path, studies: Sequence[Mapping[str, Any]], by: str) -> None:
+def _print_reservations(path: Path, studies: Sequence[StudyReservation], by: str) -> None:
     """The studies with their states; `by` names the cost that is added up."""
     rows = [
         (
-            _study(s["study"]),
-            s["reservation"][:12],
-            s["state"],
-            s["time"][:16],
-            s.get("settled", "")[:16],
-            f"{s['cost'][by]:.4g}",
+            _study(s.study),
+            s.reservation[:12],
+            s.state,
+            s.time[:16],
+            s.settled[:16],
+            f"{getattr(s.cost, by):.4g}",
         )
         for s in studies
     ]
     if rows:
         print_table(("study", "reservation", "state", "begun", "ended", COUNTED[by]), rows, left=5)
     for s in studies:
-        name = f"{_study(s['study'])} ({s['reservation'][:12]})"
-        if s["held"] and s["state"] in OPEN:
+        name = f"{_study(s.study)} ({s.reservation[:12]})"
+        if s.is_open and is_reservation_held(s.reservation):
             _say(f"{name}: a process works under it now")
-        elif s["state"] == RESERVED:
-            _say(f"{name} never started: 'taciturn ledger give-back {path} {s['reservation'][:12]}' gives it back")
-        elif s["state"] == STARTED:
-            known = (
-                f"'taciturn resume {s['folder']}' goes on with it" if s["folder"] else "no folder of it is known here"
-            )
+        elif s.state == RESERVED:
+            _say(f"{name} never started: 'taciturn ledger give-back {path} {s.reservation[:12]}' gives it back")
+        elif s.state == STARTED:
+            folder = _known_folder(s)
+            known = f"'taciturn resume {folder}' goes on with it" if folder else "no folder of it is known here"
             _say(f"{name} has started and not ended: {known}, and until it has ended its whole plan counts")
 
 
-def _known_folder(study: Mapping[str, Any]) -> str:
+def _known_folder(study: StudyReservation) -> str:
     """Where a study's run folder is, if it is still there."""
-    folder = folder_of(study["reservation"])
+    folder = reservation_folder(study.reservation)
     return folder if folder and Path(folder).is_dir() else ""
 
 

@@ -12,7 +12,8 @@ from taciturn.cli.ledger_commands import account_words, print_totals
 from taciturn.cli.output import print_json, stdout
 from taciturn.core.storage import write_text
 from taciturn.errors import InputError, missing_file
-from taciturn.privacy.budget import BudgetLedger, account_state, identity_of
+from taciturn.privacy.budget import BudgetLedger, identity_of
+from taciturn.privacy.budget_state import BudgetState
 from taciturn.privacy.ledger import ledger_totals
 from taciturn.privacy.ledger_transfer import TransferRequest, machine_id, share_machine
 from taciturn.privacy.signatures import Signable, own_key, read_public_key, read_signing_key
@@ -168,12 +169,16 @@ def verify(path: Path, public: Path, officer: Path | None, unfinished: bool, as_
     lines, short = len(found.signable.chain.hashes()) - 1, state == "paused"
     code = 1 if short and not unfinished else 0
     if as_json:
+        shown = totals.to_json() if isinstance(totals, BudgetState) else totals
         by = {"organisation": keys[0].id, "officer": keys[1].id if keys[1] else None, "lines": lines}
-        print_json({"ledger": str(path), "verified": by | {"state": state, "at_end": not short}, **totals})
+        print_json({"ledger": str(path), "verified": by | {"state": state, "at_end": not short}, **shown})
         return code
     if short:
         _say(f"{UNFINISHED}{'' if unfinished else '; --unfinished accepts that, and without it the exit code is 1'}")
-    account_words(path, totals) if path.is_file() else print_totals(totals)
+    if isinstance(totals, BudgetState):
+        account_words(path, totals)
+    else:
+        print_totals(totals)
     also = (
         f", countersigned by officer's key {keys[1].id}" if keys[1] else "; no officer's countersignature was asked for"
     )
@@ -216,7 +221,8 @@ def _found(path: Path) -> FoundLedger:
         identity = identity_of(path)
         chain = BudgetLedger(path, identity).chain
         return FoundLedger(
-            Signable(chain, "studies", identity, "open"), chain.read() if chain.head.exists() else chain.rows()
+            Signable(chain, "studies", identity, "open"),
+            chain.read() if chain.head.exists() else chain.read_unverified(),
         )
     folder = _folder(path)
     return FoundLedger(signable(folder), folder.read_ledger())
@@ -228,9 +234,9 @@ def _folder(path: Path) -> RunFolder:
     return RunFolder.open(path)
 
 
-def _totals(path: Path, found: FoundLedger) -> dict[str, Any]:
+def _totals(path: Path, found: FoundLedger) -> BudgetState | dict[str, Any]:
     try:
-        return account_state(found.rows) if path.is_file() else ledger_totals(found.rows)
+        return BudgetState.from_rows(found.rows) if path.is_file() else ledger_totals(found.rows)
     except (KeyError, TypeError, IndexError, StopIteration, AttributeError):
         raise InputError(f"{found.signable.chain.path} is not a ledger of ours: its lines make no sense") from None
 

@@ -36,6 +36,17 @@ def locked(path: Path, refusal: str, content: str = "") -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def wait_for_lock(path: Path) -> Iterator[None]:
+    """Hold a lock file for a block, after waiting for as long as another process holds it."""
+    handle = open_file(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def is_locked(path: Path) -> bool:
     """Whether a process holds a lock file now; asking leaves no trace."""
     try:

@@ -20,6 +20,7 @@ from taciturn.federation.site_session import study_folder
 from taciturn.federation.status import LOCK, Seen, agent_status, look
 from taciturn.federation.transcript import event_words
 from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.budget_state import BudgetState
 from taciturn.reporting.tables import format_bytes, format_epsilon
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import JsonlTail
@@ -75,7 +76,7 @@ class Sending:
     newest: list[Departure] = field(default_factory=list)
     totals: dict[str, tuple[int, int]] = field(default_factory=dict)
     repeats: int = 0
-    account: dict[str, Any] = field(default_factory=dict)
+    account: BudgetState = field(init=False)
     _ledgers: dict[str, JsonlTail] = field(default_factory=dict)
     _events: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by the hash of the upload
     _marks: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -139,7 +140,7 @@ class SiteWatch:
         return Vitals(health, exposition(self._metrics(seen, not why)), self._page(seen, why))
 
     def _budget(self) -> dict[str, float]:
-        total, used = float(self.sending.account["total_epsilon"]), float(self.sending.account["epsilon_used"])
+        total, used = self.sending.account.total_epsilon, self.sending.account.epsilon_used
         return {"total": total, "used": used, "left": max(0.0, total - used)}
 
     def _metrics(self, seen: Seen, healthy: bool) -> Iterable[Metric]:
@@ -182,7 +183,7 @@ class SiteWatch:
             "meter": {
                 "share": budget["used"] / budget["total"] if budget["total"] else 1.0,
                 "text": f"ε {format_epsilon(budget['used'])} of {format_epsilon(budget['total'])} used or set aside",
-                "left": f"left ε {format_epsilon(budget['left'])} at δ {sending.account['delta']:g}",
+                "left": f"left ε {format_epsilon(budget['left'])} at δ {sending.account.delta:g}",
             },
             "headings": HEADINGS,
             "rows": [self._row(departure) for departure in sending.newest],

@@ -15,7 +15,7 @@ from taciturn.planning.plan import StudyPlan, plan_from_facts, public_facts
 from taciturn.planning.study import batches
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.composition import together
+from taciturn.privacy.composition import total_cost
 from taciturn.privacy.events import Event
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings import Settings
@@ -92,9 +92,9 @@ def check_ledger(points: Sequence[GridPoint]) -> None:
     plans = [_outline(point.settings, facts) for point in points if point.settings.ledger]
     if plans:
         account = BudgetLedger.open(Path(plans[0].settings.ledger))
-        whole = together(reservation_cost(plan) for plan in plans)
+        whole = total_cost(reservation_cost(plan) for plan in plans)
         for adjacency, unit in {(plan.settings.adjacency, plan.facts.unit) for plan in plans}:
-            account.after(account.state(), whole, adjacency, unit)
+            account.epsilon_after(account.state(), whole, adjacency, unit)
 
 
 def _certified(point: GridPoint) -> bool:

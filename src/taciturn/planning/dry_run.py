@@ -105,8 +105,8 @@ def _ledger(study: StudyPlan) -> dict[str, Any]:
     """The ledger over studies as it is and as it would be; a plan that does not fit is refused."""
     account = BudgetLedger.open(Path(study.settings.ledger))
     before = account.state()
-    after = account.after(before, reservation_cost(study), study.settings.adjacency, study.facts.unit)
-    return {"file": study.settings.ledger, "total_epsilon": before["total_epsilon"], "delta": before["delta"]} | {
-        "used": before["epsilon_used"],
+    after = account.epsilon_after(before, reservation_cost(study), study.settings.adjacency, study.facts.unit)
+    return {"file": study.settings.ledger, "total_epsilon": before.total_epsilon, "delta": before.delta} | {
+        "used": before.epsilon_used,
         "used_after": after,
     }

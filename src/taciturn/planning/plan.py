@@ -45,7 +45,7 @@ from taciturn.planning.study import (
     sampling_rate,
     with_agents,
 )
-from taciturn.privacy.composition import StudyCost, together
+from taciturn.privacy.composition import StudyCost, total_cost
 from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.trust import noise_share
 from taciturn.settings import Settings
@@ -64,7 +64,7 @@ class StudyPlan(NamedTuple):
     @property
     def cost(self) -> StudyCost:
         """What all its runs together cost a ledger over studies."""
-        return together(plan.cost for part in self.parts for plan in part.plans)
+        return total_cost(plan.cost for part in self.parts for plan in part.plans)
 
 
 def plan_study(settings: Settings) -> StudyPlan:

@@ -103,7 +103,7 @@ def _evidence(folder: RunFolder, federated: bool) -> list[str]:
     ledger, started = folder.read_config().get("ledger", ""), folder.read_start(local=False)
     charged = f"Charged to the ledger over studies {Path(ledger).name}, as reservation {started.get('reservation')}."
     apart = "Charged to no ledger over studies: what other studies spend on these records comes on top."
-    signed = Signable(folder.chain, "run", started.get("id", ""), "").at_the_end()
+    signed = Signable(folder.chain, "run", started.get("id", ""), "").final_signatures()
     roles = {ORGANISATION: "signed for the organisation by key", OFFICER: "countersigned by the officer's key"}
     by = ", ".join(dict.fromkeys(f"{roles[one.statement.role]} {one.key.id}" for one in signed))
     whose = f"ledger.jsonl is {by or 'not signed; `taciturn ledger sign` signs it'}."

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
-from taciturn.privacy.composition import StudyCost, accountant_for, composed_epsilon, together
+from taciturn.privacy.budget_state import BudgetState
+from taciturn.privacy.composition import StudyCost, accountant_for, composed_epsilon, total_cost
 from taciturn.reporting.statements import headline
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings.rules import integer, real
@@ -87,7 +88,7 @@ def _restored(name: str, process: int, *fields: Any) -> FitHistory:
     return FitHistory(list(costs), process, list(noises), list(units), told, name)
 
 
-def spent(totals: Mapping[str, Any], spendings: FitHistory, account: Mapping[str, Any] | None) -> PrivacySpent:
+def spent(totals: Mapping[str, Any], spendings: FitHistory, account: BudgetState | None) -> PrivacySpent:
     """A fit's cost from its ledger's totals, beside those before it; the ledger over studies has seen most of them.
 
     The sum is of one kind, fixed by the first fit. It tells how much was spent; a guarantee for fits that are chosen
@@ -95,7 +96,7 @@ def spent(totals: Mapping[str, Any], spendings: FitHistory, account: Mapping[str
     """
     epsilon, delta, costs = float(totals["total_epsilon"]), float(totals["delta"]), spendings.costs
     if account is not None:
-        fits, all_fits = len([s for s in account["studies"] if s["cost"]["zcdp"]]), float(account["epsilon_used"])
+        fits, all_fits = len([study for study in account.studies if study.cost.zcdp]), account.epsilon_used
     else:
         fits, all_fits = len(costs), epsilon if len(costs) == 1 else _together(costs, delta)
     simulated = totals["noise"] != "hardened" and math.isfinite(epsilon)
@@ -109,7 +110,7 @@ def spent(totals: Mapping[str, Any], spendings: FitHistory, account: Mapping[str
 
 
 def _together(costs: Sequence[StudyCost], delta: float) -> float:
-    return composed_epsilon(accountant_for(costs[0], delta), together(costs), delta)
+    return composed_epsilon(accountant_for(costs[0], delta), total_cost(costs), delta)
 
 
 def epsilon_of_each(total_epsilon: float, delta: float, fits: int) -> float:

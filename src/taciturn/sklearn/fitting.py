@@ -20,6 +20,7 @@ from taciturn.data.schema import Numeric, Unit
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS
 from taciturn.planning.plan import load_data, plan_from_facts
+from taciturn.privacy.budget_state import BudgetState
 from taciturn.settings import Settings, resolve
 from taciturn.settings.rules import integer
 from taciturn.sklearn.declared import rules
@@ -137,7 +138,7 @@ def alike(x: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.int32]:
     return np.unique(as_bytes, return_inverse=True)[1].astype(np.int32)
 
 
-def train(given: Given) -> tuple[Trained, dict[str, Any] | None]:
+def train(given: Given) -> tuple[Trained, BudgetState | None]:
     """The model with its ledger, and the state of the ledger over studies afterwards, where there is one.
 
     What fails before the first round gives its reservation back; what fails later leaves the whole plan set aside.

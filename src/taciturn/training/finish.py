@@ -17,9 +17,9 @@ from taciturn.objectives.metrics import quality_metrics
 from taciturn.objectives.passes import scores
 from taciturn.planning.study import Batch, Study
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.composition import StudyCost, cost_of, largest, together
+from taciturn.privacy.composition import StudyCost, cost_of, max_cost, total_cost
 from taciturn.privacy.ledger import VIOLATION, ledger_totals, releases
-from taciturn.privacy.signatures import NAME, Signable
+from taciturn.privacy.signatures import HEX_ID, Signable
 from taciturn.privacy.trust import AGENTS
 from taciturn.reporting.statements import overspent
 from taciturn.runs.folder import RunFolder
@@ -132,7 +132,7 @@ def settle(ledger: str, folder: RunFolder) -> None:
         return
     cost, head = ledger_cost(folder.read_ledger()), folder.chain.hashes()[-1]
     account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start()["reservation"]
-    if not account.settled_from(reservation, head):
+    if not account.is_settled_by(reservation, head):
         account.settle(reservation, cost, head)
 
 
@@ -144,7 +144,7 @@ def settle_violated(ledger: str, folder: RunFolder) -> None:
     rows = folder.read_ledger() if ledger else []
     if any(row["kind"] == VIOLATION for row in rows):
         account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start()["reservation"]
-        account.violated(reservation, ledger_cost(rows), folder.chain.hashes()[-1])
+        account.record_violation(reservation, ledger_cost(rows), folder.chain.hashes()[-1])
 
 
 def sign(folder: RunFolder) -> None:
@@ -162,11 +162,11 @@ def sign(folder: RunFolder) -> None:
 def signable(folder: RunFolder) -> Signable:
     """A run's ledger, for those who sign it or check who did."""
     identity = folder.read_start(local=False).get("id", "")
-    if identity and not NAME.fullmatch(str(identity)):
+    if identity and not HEX_ID.fullmatch(str(identity)):
         raise InputError(f"{folder.start} is damaged: the run's id must have 32 hexadecimal digits")
     return Signable(folder.chain, "run", identity, "ended" if folder.finished else "paused")
 
 
 def ledger_cost(ledger: Iterable[Mapping[str, Any]]) -> StudyCost:
     """What the releases of a study's ledger cost a ledger over studies: of every run the most of its agents."""
-    return together(largest(map(cost_of, agents.values())) for agents in releases(ledger).values())
+    return total_cost(max_cost(map(cost_of, agents.values())) for agents in releases(ledger).values())

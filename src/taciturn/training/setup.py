@@ -20,7 +20,7 @@ from taciturn.errors import InputError
 from taciturn.planning.paper_mode import prepare_paper
 from taciturn.planning.plan import StudyPlan, load_data, plan_study
 from taciturn.planning.study import Study
-from taciturn.privacy.budget import BudgetLedger, Hold
+from taciturn.privacy.budget import BudgetLedger, ReservationLock
 from taciturn.privacy.composition import StudyCost
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import PARTITION_KEY
@@ -86,7 +86,7 @@ class Reservation:
     def __init__(self, account: BudgetLedger, name: str) -> None:
         """Hold a reservation that is there already, or is about to be made under this name."""
         self.account, self.name, self.records = account, name, ""
-        self._hold = Hold(name)
+        self._lock = ReservationLock(name)
 
     def has_records(self, digest: str) -> None:
         """Take note of the digest of the study's records; those of another ledger are refused."""
@@ -98,12 +98,12 @@ class Reservation:
         if self.records:
             tie(self.records, self.account)
         if folder:
-            self._hold.note(folder)
+            self._lock.write_folder(folder)
         self.account.start(self.name)
 
     def release(self) -> None:
         """Let others have it."""
-        self._hold.release()
+        self._lock.close()
 
 
 @contextmanager
@@ -237,7 +237,7 @@ def _opening(study: Study) -> dict[str, Any]:
     if s.plugins:
         opening["plugins"] = digests(s.plugins)
     doubts = ["drafted"] if s.schema and is_draft(Path(s.schema)) else []
-    if doubts := doubts + (BudgetLedger.open(Path(s.ledger)).doubts() if s.ledger else []):
+    if doubts := doubts + (BudgetLedger.open(Path(s.ledger)).caveats() if s.ledger else []):
         opening["doubts"] = doubts
     if facts is None:
         return opening
