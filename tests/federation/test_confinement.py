@@ -21,7 +21,7 @@ import pytest
 
 import taciturn
 from taciturn.errors import InputError
-from taciturn.federation.confinement import Trial, holds, launch, seccomp
+from taciturn.federation.confinement import Trial, launch, seccomp, try_confinement
 from taciturn.federation.confinement.inside import MECHANISMS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces, Landlock and seccomp are Linux's")
@@ -69,7 +69,7 @@ def run(code: str, tmp_path: Path, **options: object) -> tuple[int, str]:
 
 
 def test_every_barrier_holds(site: dict[str, list[Path]]) -> None:
-    trial = holds(site)
+    trial = try_confinement(site)
     assert not trial.missing
     assert [(each.name, each.through) for each in trial.barriers if not each.holds] == []
     assert set(site) | {"damage", "tracing", "signals", "buses", "code", "descriptors"} == set(trial.required)
@@ -89,7 +89,7 @@ ALONE = {
 @pytest.mark.parametrize("mechanism", [*ALONE, "none"])
 def test_each_mechanism_alone(mechanism: str, site: dict[str, list[Path]]) -> None:
     """Exactly its own barriers hold, so every barrier falls where its mechanisms are taken away."""
-    trial = holds(site, _without=others(*mechanism.split()))
+    trial = try_confinement(site, _without=others(*mechanism.split()))
     expected = set().union(*(site if name == "secrets" else {name} for name in ALONE.get(mechanism, set())))
     uncertain = {"privileges", "tracing"} if mechanism != "none" else {"tracing"}  # Yama may forbid tracing everywhere
     uncertain |= set() if ROOT else {"code"}  # an installation that belongs to another user
@@ -106,13 +106,15 @@ def test_each_mechanism_alone(mechanism: str, site: dict[str, list[Path]]) -> No
 @pytest.mark.skipif(not ROOT, reason="only root has privileges to lose")
 @pytest.mark.parametrize(("mechanisms", "held"), [(("privileges", "seccomp"), True), (("seccomp",), False)])
 def test_capabilities_are_dropped(mechanisms: tuple[str, ...], held: bool, site: dict[str, list[Path]]) -> None:
-    assert ("privileges" in kept(holds(site, _without=others(*mechanisms)))) is held
+    assert ("privileges" in kept(try_confinement(site, _without=others(*mechanisms)))) is held
 
 
 def test_namespaces_and_landlock_each_leave_a_socket_open_that_the_filter_closes(site: dict[str, list[Path]]) -> None:
     """A mount namespace hides sockets with a path, Landlock closes abstract ones: neither does both."""
     through = {
-        name: next(each.through for each in holds(site, _without=others(name)).barriers if each.name == "buses")
+        name: next(
+            each.through for each in try_confinement(site, _without=others(name)).barriers if each.name == "buses"
+        )
         for name in ("namespaces", "landlock")
     }
     assert through["namespaces"]
@@ -141,8 +143,8 @@ SCRIPT = """
 import json, sys, pathlib
 sys.path = [path for path in sys.path if path]
 {before}
-from taciturn.federation.confinement import holds
-trial = holds({{"records": [pathlib.Path({records!r})]}}, **{options!r})
+from taciturn.federation.confinement import try_confinement
+trial = try_confinement({{"records": [pathlib.Path({records!r})]}}, **{options!r})
 broken = [[each.name for each in group if not each.holds] for group in (trial.barriers, trial.broken)]
 print(json.dumps([dict(trial.missing), *broken]))
 """
@@ -254,7 +256,9 @@ def test_nothing_starts_with_less_than_was_tried() -> None:
     )
     first, second = said.stdout.splitlines()
     assert first == "0"
-    assert second.startswith("a program was not started, since it would be confined less than was tried: namespaces")
+    assert second.startswith(
+        "a program was not started because it would be less confined than in the trial: namespaces"
+    )
 
 
 @needs_root
@@ -406,7 +410,7 @@ def test_the_log_is_private_and_is_not_a_link(tmp_path: Path) -> None:
 def test_what_cannot_be_run(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
-    with pytest.raises(InputError, match="script is not a program that can be run"):
+    with pytest.raises(InputError, match="script is not an executable file"):
         launch([script], log=2)
     script.chmod(0o755)
     with pytest.raises(InputError, match="script is not a program for this machine"):

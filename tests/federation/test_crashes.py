@@ -47,7 +47,7 @@ BOUNDARIES: dict[str, tuple[Any, str]] = {
     "journal.depart": (Journal, "depart_again"),
     "journal.close": (Journal, "close"),
     "ledger": (HashChain, "append"),
-    "head": (HashChain, "_keep_head"),
+    "head": (HashChain, "_write_heads"),
     "record_round": (at_work, "record_round"),
     "close_books": (at_work, "close_books"),
     "settle": (BudgetLedger, "settle"),

@@ -11,7 +11,6 @@ from taciturn.federation.messages import Closed, Ready
 from taciturn.federation.site_session import settle
 from taciturn.privacy.budget import is_reservation_held
 from taciturn.privacy.budget_state import StudyReservation
-from taciturn.privacy.composition import StudyCost
 from taciturn.privacy.signatures import own_key
 from taciturn.training.finish import signable
 from tests.federation.helpers import (
@@ -75,7 +74,7 @@ def test_a_site_signs_its_ledger_when_it_closes_and_settles_once(federation: Fed
         settle(federation.site("north"), agent.journal, experiment, folder)  # as after a crash
         assert federation.account("north").state() == before
         folder.chain.append(federation.released("north"))  # a second folder's ledger ends otherwise
-        with pytest.raises(InputError, match="is settled already"):
+        with pytest.raises(InputError, match="already settled"):
             settle(federation.site("north"), agent.journal, experiment, folder)
 
 
@@ -89,13 +88,13 @@ def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Feder
         planned = next(entry for entry in folder.read_ledger() if entry["kind"] == "plan")
         count = sum(event["count"] for event in planned["events"])
         folder.chain.append([row | {"count": count, "upload": "f" * 64}])
-        reserved = StudyCost.read(the_study(federation).cost)
+        reserved = the_study(federation).cost
         assert "more than was set aside" in refused(agent, question(federation, 2))
         refused(agent, question(federation, 1))  # what it answered before does not leave again either
         experiment = agent.journal.experiment(EXPERIMENT)
         assert experiment is not None
         for _ in range(2):  # and after a crash again
-            with pytest.raises(PrivacyViolation, match="spent more than was set aside"):
+            with pytest.raises(PrivacyViolation, match="spent more than was reserved"):
                 settle(federation.site("north"), agent.journal, experiment, folder)
         study = the_study(federation)
         assert study.state == "violated"

@@ -102,9 +102,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.byref(Program(len(code), raw))) == 0, ctypes.get_errno()
 from pathlib import Path
-from taciturn.federation.confinement import holds
+from taciturn.federation.confinement import try_confinement
 secret = Path(sys.argv[2])
-trial = holds({"records": [secret]})
+trial = try_confinement({"records": [secret]})
 print(sorted(trial.missing), [barrier.name for barrier in trial.broken])
 """
 

@@ -23,7 +23,7 @@ from taciturn.federation.agent import SiteAgent
 from taciturn.federation.agreement import Prepared
 from taciturn.federation.confinement import shield
 from taciturn.federation.departures import KEPT_BACK
-from taciturn.federation.engine import Engine, Running
+from taciturn.federation.engine import Engine, EngineProcess
 from taciturn.federation.final_model import keep_evidence
 from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Journal
@@ -237,7 +237,7 @@ def _keep_up(vault: Vault, site: Site, prepared: Prepared, stop: Callable[[], bo
             time.sleep(min(LOOK, wait))
 
 
-def _serve(vault: Vault, running: Running, stop: Callable[[], bool]) -> None:
+def _serve(vault: Vault, running: EngineProcess, stop: Callable[[], bool]) -> None:
     """Answer what comes over one link, until it breaks."""
     heard = alone = time.monotonic()
     while not stop():
