@@ -128,7 +128,7 @@ def test_an_audit_goes_to_no_network(where: object) -> None:
 
 
 def test_an_audit_that_nobody_takes_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no syslog takes them"), audited(f"syslog:{tmp_path / 'none'}", "north"):
+    with pytest.raises(InputError, match="no syslog listens"), audited(f"syslog:{tmp_path / 'none'}", "north"):
         pass
 
 

@@ -18,7 +18,7 @@ from taciturn.federation.coordinator_setup import open_study
 from taciturn.federation.engine import Engine, EngineProcess, hub_address
 from taciturn.federation.exchange import SealedExchange
 from taciturn.federation.identity import Identity
-from taciturn.federation.kits import HUB, check_address, issued, read_kit
+from taciturn.federation.kits import HUB, check_address, read_issued, read_kit
 from taciturn.federation.link import BrokenLink
 from taciturn.federation.logs import AuditLog, no_audit
 from taciturn.federation.seal import OVERHEAD
@@ -199,7 +199,7 @@ def conduct(
         return coordinator.folder, FINISHED
 
     def certificates() -> list[str]:
-        known = issued(kits)
+        known = read_issued(kits)
         return [f"{site}={known[site]}" for site in coordinator.agents if site in known]
 
     limit = wire.HEADER_LIMIT + 1024 + coordinator.agreement.zero.nbytes + OVERHEAD

@@ -29,7 +29,7 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Journal
 from taciturn.federation.kits import HUB, check_address, read_kit
 from taciturn.federation.link import BrokenLink, Frame, Kind
-from taciturn.federation.logs import AuditLog, Seldom, no_audit
+from taciturn.federation.logs import AuditLog, RateLimit, no_audit
 from taciturn.federation.messages import Answer, CloseRequest, Invitation, Refusal, Reply
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.release import ReleaseGate
@@ -73,7 +73,7 @@ class Vault:
     audit: AuditLog = no_audit
     life: SiteLife = field(default_factory=SiteLife)
     dropped: int = 0
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: RateLimit = field(default_factory=RateLimit)
     _read: tuple[bytes, Terms] | None = field(default=None, repr=False)
 
     def answer(self, sealed: bytes) -> bytes | None:

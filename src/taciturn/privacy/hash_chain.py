@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -159,11 +159,9 @@ class HashChain:
         self._head_kept = True
 
     def _write_heads(self, head: Head) -> None:
-        content = json.dumps({"lines": head.lines, "head": head.hash}) + "\n"
         for file in (self.state_head, self.head):  # first the one that a copy of the folder does not include
             if file:
-                make_folder(file.parent, exist_ok=True)
-                write_text(file, content, check=partial(self._check_unchanged, file))
+                write_head(file, head, check=partial(self._check_unchanged, file))
 
     def _check_unchanged(self, file: Path) -> None:
         """Raise if another process has written a head since this append began."""
@@ -248,6 +246,12 @@ def read_head(file: Path) -> Head:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptFile(f"{file} is damaged: it does not hold a ledger's head") from error
+
+
+def write_head(file: Path, head: Head, check: Callable[[], None] = lambda: None) -> None:
+    """Store a head durably; `check` is called just before the file is replaced, and may raise."""
+    make_folder(file.parent, exist_ok=True)
+    write_text(file, json.dumps({"lines": head.lines, "head": head.hash}) + "\n", check=check)
 
 
 def state_head_path(identity: str) -> Path:

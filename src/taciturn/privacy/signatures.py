@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taciturn.core.storage import make_folder, make_once, state_folder, write_text
 from taciturn.errors import CorruptFile, InputError, LedgerTampered, missing_file
-from taciturn.privacy.hash_chain import HashChain, read_head
+from taciturn.privacy.hash_chain import HashChain, Head, write_head
 from taciturn.version import VERSION
 
 if TYPE_CHECKING:
@@ -441,25 +441,13 @@ class Signable:
     def _remember(self) -> None:
         """Store the head of a ledger that has an identity."""
         if self.id:
-            make_folder(self._seen_file.parent, exist_ok=True)
             hashes = self.chain.hashes()
-            write_text(self._seen_file, json.dumps({"lines": len(hashes) - 1, "head": hashes[-1]}) + "\n")
+            write_head(self._seen_file, Head(len(hashes) - 1, hashes[-1]))
 
     def _check_seen(self) -> None:
         """Raise if the ledger is shorter than, or differs from, what this machine has verified or countersigned."""
-        if not (self.id and self._seen_file.is_file()):
-            return
-        seen, hashes = read_head(self._seen_file), self.chain.hashes()
-        if len(hashes) <= seen.lines:
-            raise LedgerTampered(
-                f"{self.chain.path} has {len(hashes) - 1} lines, but this machine has verified or countersigned "
-                f"{seen.lines} ({self._seen_file}): it was truncated or is an old copy, even if its signature is valid"
-            )
-        if hashes[seen.lines] != seen.hash:
-            raise LedgerTampered(
-                f"{self.chain.path} is not the ledger that was verified or countersigned on this machine "
-                f"({self._seen_file}): its first {seen.lines} lines differ"
-            )
+        if self.id and self._seen_file.is_file():
+            HashChain(self.chain.path, self._seen_file).read()
 
 
 def _parse_signature(path: Path, number: int, line: bytes) -> Signature:
