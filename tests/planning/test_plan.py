@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import taciturn
-from taciturn.errors import InputError, PrivacyViolation
+from taciturn.errors import BudgetExhausted, InputError, LedgerTampered, PrivacyViolation
 from taciturn.planning.plan import plan_study
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.events import Hidden, Noise
@@ -264,7 +264,7 @@ def test_a_study_is_set_aside_and_settled(tmp_path: Path) -> None:
     state = account.state()
     assert state.epsilon_used == pytest.approx(1.0, rel=1e-3)
     assert state.studies[0].settled
-    with pytest.raises(InputError, match="is exhausted"):
+    with pytest.raises(BudgetExhausted):
         train(tmp_path / "b", total_epsilon=1.9, **hardened)
     with pytest.raises(InputError, match="needs noise hardened"):
         train(tmp_path / "b", ledger=str(account.path))
@@ -295,7 +295,7 @@ def test_two_copies_of_a_folder_cannot_both_go_on(tmp_path: Path) -> None:
         train(tmp_path / "r", noise="hardened", rounds=8, stop=lambda: next(asked, True))
     shutil.copytree(tmp_path / "r", tmp_path / "copy")
     taciturn.resume(tmp_path / "r")
-    with pytest.raises(InputError, match="an old copy was put back"):
+    with pytest.raises(LedgerTampered, match="an old copy"):
         taciturn.resume(tmp_path / "copy")
     from taciturn.core.storage import state_folder
 

@@ -97,9 +97,9 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path, account: BudgetLedger) -> 
 
 
 def test_studies_of_another_relation_or_unit_are_refused(account: BudgetLedger) -> None:
-    with pytest.raises(InputError, match="adjacency add-remove, .* replace-one"):
+    with pytest.raises(InputError, match=r"adjacency add-remove, .* replace-one"):
         account.reserve("other", gaussian(0.001), "replace-one")
-    with pytest.raises(InputError, match="unit record, .* patient"):
+    with pytest.raises(InputError, match=r"unit record, .* patient"):
         account.reserve("other", gaussian(0.001), unit="patient")
 
 

@@ -84,7 +84,7 @@ def test_another_ledger_of_the_same_length_is_found(chain: HashChain, tmp_path: 
 def test_a_head_that_is_gone_or_damaged_is_said(chain: HashChain) -> None:
     head = chain.head.read_text()
     chain.head.unlink()
-    with pytest.raises(CorruptFile, match="ledger.head is missing"):
+    with pytest.raises(CorruptFile, match=r"ledger\.head is missing"):
         reopened(chain).read()
     chain.head.write_text("no json")
     with pytest.raises(CorruptFile, match="is damaged"):

@@ -11,7 +11,7 @@ from benchmarks.hardened_noise import MOST, RESULTS, begun, planned
 
 import taciturn
 from taciturn.algorithms.noisy_gradient import HardenedGradient
-from taciturn.errors import InputError
+from taciturn.errors import BudgetExhausted
 from taciturn.planning.plan import StudyPlan, plan_study
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
@@ -94,7 +94,7 @@ def test_a_run_of_all_of_a_ledgers_budget_fits_it(tmp_path: Path) -> None:
     taciturn.run(total_epsilon=1.0, out=tmp_path / "r", **asked)
     state = account.state()
     assert 0.9999 < state.epsilon_used <= 1.0
-    with pytest.raises(InputError, match="is exhausted"):
+    with pytest.raises(BudgetExhausted):
         taciturn.run(total_epsilon=0.01, out=tmp_path / "second", **asked)
 
 

@@ -42,7 +42,7 @@ class Unsealed(InputError):
 
 
 class OtherTerms(Unsealed):
-    """A question that the coordinator did sign, about terms that are not the site's; it may be answered by a refusal."""
+    """A question that the coordinator did sign, about other terms than the site's; it may be answered by a refusal."""
 
 
 class Header(NamedTuple):

@@ -198,8 +198,8 @@ class BudgetLedger:
         if (machine := machine_of(rows)) != machine_id():
             raise InputError(
                 f"{self.path} belongs to machine {machine}, and this is machine {machine_id()}: hand it over there, "
-                "then adopt it here. A state folder that was copied or moved counts as another machine; if several machines "
-                "share one state folder, run 'taciturn ledger machine --shared' on the ledger's machine"
+                "then adopt it here. A state folder that was copied or moved counts as another machine; if several "
+                "machines share one state folder, run 'taciturn ledger machine --shared' on the ledger's machine"
             )
 
     def hand_over(self, to: TransferRequest) -> None:

@@ -112,8 +112,6 @@ def try_confinement(
     secrets: Mapping[str, Sequence[Path]],
     *,
     readable: Sequence[Path] = (),
-    sockets: Sequence[Path] = (),
-    user: str | None = None,
     **options: Any,
 ) -> Trial:
     """Try to break out of the confinement that `launch` would give a program, from inside.
@@ -124,9 +122,7 @@ def try_confinement(
         What must stay closed, by name: files and folders with records, journal, ledger, identity, policy.
     readable
         As for `launch`; the secrets must not be below these paths.
-    sockets
-        Paths of Unix sockets that must be out of reach, besides those of D-Bus.
-    user, **options
+    **options
         As for `launch`.
 
     Returns
@@ -156,7 +152,7 @@ def try_confinement(
             content=given.read_text(),
             vault=os.getpid(),
             user=os.getuid(),
-            buses=[*map(str, sockets), *_session_buses(), stack.enter_context(_listening(str(private / "bus")))],
+            buses=[*_session_buses(), stack.enter_context(_listening(str(private / "bus")))],
             sockets=[_SYSTEM_BUS, *(stack.enter_context(_listening(each)) for each in _addresses(stage / "bus"))],
             mailboxes=[stack.enter_context(_listening(each, False)) for each in _addresses(stage / "mailbox")],
             code=[str(Path(path).absolute()) for path in sys.path if Path(path).is_dir()],
@@ -167,7 +163,7 @@ def try_confinement(
         )
         task_file.write(json.dumps(task._asdict()).encode())
         task_file.seek(0)
-        missing = _run_probe(task.fds, [*readable, given], folder / "log", user, options)
+        missing = _run_probe(task.fds, [*readable, given], folder / "log", options)
         answer.seek(0)
         attempts = _check_files(_read_attempts(answer.read(), folder / "log"), task.mark)
     names = {**dict.fromkeys(secrets, ""), **_MEANING}
@@ -177,11 +173,11 @@ def try_confinement(
 
 
 def _run_probe(
-    fds: Sequence[int], readable: Sequence[Path], log: Path, user: str | None, options: Mapping[str, Any]
+    fds: Sequence[int], readable: Sequence[Path], log: Path, options: Mapping[str, Any]
 ) -> Mapping[str, str]:
     """Run the probe and return the mechanisms that were missing."""
     command = [sys.executable, "-I", "-S", probe.__file__, *map(str, fds)]
-    process = launch(command, readable=readable, fds=fds, log=log, user=user, **options)
+    process = launch(command, readable=readable, fds=fds, log=log, **options)
     try:
         process.wait(SECONDS)
     except subprocess.TimeoutExpired as error:

@@ -255,9 +255,9 @@ def _watch(child: int, lifeline: int, keep: int) -> NoReturn:
         if lifeline in ready:
             os.kill(child, signal.SIGKILL)
             _exit_as(os.waitpid(child, 0)[1])
-        for number in os.read(wake, 64):
-            if number != signal.SIGCHLD:
-                os.kill(child, number if _catches(child, number) else signal.SIGKILL)
+        for received in os.read(wake, 64):
+            if received != signal.SIGCHLD:
+                os.kill(child, received if _catches(child, received) else signal.SIGKILL)
 
 
 def _catches(pid: int, number: int) -> bool:
