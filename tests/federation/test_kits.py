@@ -1,4 +1,4 @@
-"""A kit opens a connection and nothing else: anything more in it is refused, and a renewed one is the only one."""
+"""A kit permits a connection and nothing else: other files are refused, and only the latest kit is valid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kits(tmp_path: Path) -> Path:
 
 
 def code(kit: Path) -> None:
-    """What ran code at the start of NVFlare's client."""
+    """Add a file that would execute code when NVFlare's own client starts."""
     (kit / "log_config.json").write_text('{"handlers": {"x": {"()": "subprocess.check_output", "args": ["id"]}}}')
 
 

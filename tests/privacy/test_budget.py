@@ -1,4 +1,4 @@
-"""The ledger over studies: plans are reserved whole, and what does not fit is refused."""
+"""The budget ledger: a study reserves its whole plan, and a plan that does not fit is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DELTA = 1e-6
 
 
 def gaussian(mu_squared: float) -> StudyCost:
-    """The cost of continuous Gaussian releases."""
+    """Return the cost of continuous Gaussian releases."""
     return StudyCost(mu_squared, mu_squared / 2.0)
 
 
@@ -146,7 +146,7 @@ def test_more_than_was_set_aside_is_a_violation_and_counts(
     first, second = BudgetLedger.open(account.path).state().studies
     assert (first.state, first.cost, second.state) == ("violated", counted, "reserved")
     with pytest.raises(PrivacyViolation, match=name):
-        account.is_settled_by(name, "a" * 64)  # after a crash it is said again
+        account.is_settled_by(name, "a" * 64)  # after a crash it is raised again
     with pytest.raises(InputError, match="already violated"):
         account.settle(name, gaussian(0.0))
     with pytest.raises(InputError, match="already violated"):
@@ -155,7 +155,7 @@ def test_more_than_was_set_aside_is_a_violation_and_counts(
         assert math.isinf(account.state().epsilon_used) and account.state().epsilon_next == 0.0
         with pytest.raises(BudgetExhausted):
             account.reserve("three", gaussian(1e-9))
-    account.settle(other, gaussian(0.01 * (1.0 + 1e-12)))  # the same, added up in another order
+    account.settle(other, gaussian(0.01 * (1.0 + 1e-12)))  # equal except for rounding
 
 
 @settings(max_examples=8)
@@ -204,7 +204,7 @@ def test_only_what_never_started_and_nobody_holds_is_given_back(account: BudgetL
 
 
 def test_copies_on_one_machine_are_one_account(account: BudgetLedger, tmp_path: Path) -> None:
-    """Both may be read; after one was written to, the other is an old copy. They have one lock."""
+    """Both can be read; after one is written to, the other is an old copy. They share one lock."""
     copy = BudgetLedger.open(Path(shutil.copy(account.path, tmp_path / "copy.ledger")))
     account.reserve("one", gaussian(0.02))
     for use in (lambda: copy.reserve("two", gaussian(0.02)), lambda: BudgetLedger.open(copy.path), copy.state):
@@ -222,7 +222,7 @@ def test_an_adoption_that_cannot_be_written_down_is_none(account: BudgetLedger) 
     head.unlink()
     whole = account.path.read_bytes()
     account.path.unlink()
-    account.path.mkdir()  # which nobody can write to, whatever his rights
+    account.path.mkdir()  # not even root can write to it
     with pytest.raises((OSError, TaciturnError)):
         BudgetLedger.adopt(account.path)
     assert not head.exists()
@@ -244,7 +244,7 @@ def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
 
 
 def test_an_adoption_that_was_cut_short_is_finished(account: BudgetLedger, tmp_path: Path) -> None:
-    """The line is there, its head is not: as a power cut leaves it."""
+    """A power cut leaves the line without its head."""
     head = state_folder() / "ledgers" / f"{account.identity}.json"
     head.unlink()
     BudgetLedger.adopt(account.path, lost_machine=True)
@@ -258,7 +258,7 @@ def test_an_adoption_that_was_cut_short_is_finished(account: BudgetLedger, tmp_p
 def test_a_state_folder_on_another_system_is_another_machine(
     account: BudgetLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same path with the same files, as a copied home folder has, and another machine-id."""
+    """A copied home folder has the same path and files, but another machine-id."""
     other = tmp_path / "machine-id"
     other.write_text("9" * 32 + "\n")
     monkeypatch.setattr(moves, "MACHINE_ID_FILES", (tmp_path / "none", other))

@@ -1,4 +1,4 @@
-"""Composition over studies: what one study may spend fits exactly, and the stop rule is fixed by the first."""
+"""Composition over studies: a study may use exactly what is left, and the first study fixes the stopping rule."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EPSILONS = (0.5, 1.0, 3.0, 8.0)
 
 
 def hardened(epsilon: float, unit: float = 1e8, delta: float = DELTA) -> StudyCost:
-    """A study of 300 hardened releases of 8,000 numbers with this total-epsilon."""
+    """Return the cost of 300 hardened releases of 8,000 numbers with this total-epsilon."""
 
     def events(scale: float) -> dict[Event, int]:
         return {Discrete(scale, 1.0, scale * unit, 8000): 300}
@@ -52,7 +52,7 @@ def hardened(epsilon: float, unit: float = 1e8, delta: float = DELTA) -> StudyCo
 
 
 def begun(total: float, *studies: StudyCost) -> tuple[PrivacyFilter, StudyCost]:
-    """A ledger with these studies, each of which fits."""
+    """Return the filter and the cost of these studies, each of which fits."""
     rule, used = PrivacyFilter.begin(total, DELTA, studies[0]), ZERO_COST
     for study in studies:
         used = total_cost([used, study])
@@ -63,7 +63,7 @@ def begun(total: float, *studies: StudyCost) -> tuple[PrivacyFilter, StudyCost]:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("unit", [2e5, 1e8])
 def test_a_study_of_all_of_a_budget_fits_it(epsilon: float, unit: float) -> None:
-    """By zCDP it would need more than seven percent more."""
+    """zCDP would need over seven percent more."""
     study = hardened(epsilon, unit)
     rule, used = begun(epsilon, study)
     assert rule.accountant == "gdp"
@@ -109,7 +109,7 @@ def test_slack_has_a_limit_of_its_own_that_the_first_study_fixes() -> None:
         most = getattr(rule.slack_limit, name)
         assert rule.allows(total_cost([used, StudyCost(**{name: 0.9 * most})]))
         assert not rule.allows(total_cost([used, StudyCost(**{name: 1.1 * most})]))
-    coarse = hardened(0.5, 100.0)  # integers so few that zCDP is the better bound
+    coarse = hardened(0.5, 100.0)  # so few integers that zCDP gives the better bound
     assert PrivacyFilter.begin(2.0, DELTA, coarse).accountant == "zcdp"
 
 
@@ -119,14 +119,14 @@ def test_a_study_of_all_of_a_budget_that_ended_early_leaves_room_for_another_kin
     rule, _ = begun(epsilon, study)
     half = StudyCost(*(0.5 * part for part in asdict(study).values()))
     scale = math.sqrt(300.0 / (0.4 * study.gdp))
-    wider = cost_of({Discrete(scale, 1.0, 1e8 * scale, 125_984): 300})  # which has sixteen times the slack
+    wider = cost_of({Discrete(scale, 1.0, 1e8 * scale, 125_984): 300})  # sixteen times the slack
     assert wider.below > study.below
     assert rule.allows(total_cost([half, wider]))
 
 
 @pytest.mark.parametrize("first", EPSILONS)
 def test_the_limit_holds_where_all_of_the_slack_is_used(first: float) -> None:
-    """What the filter lets through is within the budget even if all the room for slack were taken."""
+    """What the filter allows stays within the budget even if all of the slack limit is used."""
     rule = PrivacyFilter.begin(first, DELTA, hardened(first / 2.0))
     most = gdp_budget(first, rule.slack_limit, DELTA)
     assert rule.allows(StudyCost(most, most, *asdict(rule.slack_limit).values()))
@@ -186,7 +186,7 @@ def test_what_is_not_a_number_fits_nowhere(part: str, tmp_path: Path) -> None:
     study = hardened(0.5)
     bad = replace(study, **{part: math.nan})
     assert not bad.finite
-    if part != "zcdp":  # which a filter of Gaussian DP does not look at
+    if part != "zcdp":  # a filter of Gaussian DP ignores it
         assert not PrivacyFilter.begin(1.0, DELTA, study).allows(bad)
     with pytest.raises(InputError, match="finite"):
         BudgetLedger.create(tmp_path / "l", "records", 1.0, DELTA).reserve("study", bad)
@@ -194,7 +194,7 @@ def test_what_is_not_a_number_fits_nowhere(part: str, tmp_path: Path) -> None:
 
 
 def test_a_record_that_moves_to_another_agent_has_the_slack_of_two() -> None:
-    """With replace-one: of what is charged, mu^2 covers two agents' sums, each moved by half, and the slack both."""
+    """With replace-one, the charged mu^2 covers the sums of two agents, each changed by half, and the slack of both."""
     table = {"data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600}
     one, two = (
         plan_study(resolve({**table, "agents": 3, "adjacency": adjacency, "rounds": 5})).parts[0].plans[0].event
@@ -206,7 +206,7 @@ def test_a_record_that_moves_to_another_agent_has_the_slack_of_two() -> None:
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2, 0.9])
 def test_closed_forms_are_dp_accountings(delta: float) -> None:
-    """A second implementation of both; its solver of the first stops at 1e-12."""
+    """dp_accounting is a second implementation of both; its solver for gdp stops at 1e-12."""
     accountant = RdpAccountant(ORDERS)
     for mu in np.geomspace(1e-5, 100.0, 29):
         with np.errstate(divide="ignore"):

@@ -33,7 +33,7 @@ def reopened(chain: HashChain) -> HashChain:
 def test_what_was_written_is_read(chain: HashChain) -> None:
     assert reopened(chain).read() == [*ROWS, {"agent": "west", "count": 5}]
     reopened(chain).append([{"agent": "east", "count": 1}])
-    chain.append([{"agent": "again", "count": 1}])  # whose own memory of the tip is old now
+    chain.append([{"agent": "again", "count": 1}])  # its cached tip is out of date
     assert [row["agent"] for row in chain.read()] == ["north", "south", "west", "east", "again"]
     chain.append([])
     assert len(chain.read()) == 5
@@ -96,12 +96,12 @@ def test_a_head_that_is_gone_or_damaged_is_said(chain: HashChain) -> None:
 
 
 def test_a_crash_between_the_line_and_the_head_loses_nothing(chain: HashChain) -> None:
-    """The line is on the disk before the head: a crash in between leaves one line more than the head knows."""
+    """The line is on disk before the head: a crash in between leaves one line more than the head counts."""
     head = chain.head.read_text()
     chain.append([{"agent": "late", "count": 9}])
     chain.head.write_text(head)
     with chain.path.open("a") as file:
-        file.write('{"line": 5, "prev')  # and a crash in the middle of the next one leaves half of it
+        file.write('{"line": 5, "prev')  # a crash during the next append leaves half a line
     assert reopened(chain).read()[-1] == {"agent": "late", "count": 9}
     reopened(chain).append([{"agent": "next", "count": 1}])
     assert [row["agent"] for row in reopened(chain).read()] == ["north", "south", "west", "late", "next"]
@@ -109,7 +109,7 @@ def test_a_crash_between_the_line_and_the_head_loses_nothing(chain: HashChain) -
 
 
 def test_an_append_is_made_whole_or_not_at_all(chain: HashChain) -> None:
-    """A crash in the middle of three lines: the whole lines among them count no more than the half one."""
+    """After a crash in the middle of three lines, none of them counts, not even the complete ones."""
     before, head = chain.path.read_bytes(), chain.head.read_text()
     chain.append([{"agent": name, "count": 1} for name in "abc"])
     whole = chain.path.read_bytes()
@@ -135,7 +135,7 @@ def test_a_head_elsewhere_tells_copies_apart(tmp_path: Path) -> None:
     with pytest.raises(LedgerTampered, match="an old copy"):
         copy.append(ROWS)
     elsewhere.unlink()
-    assert len(copy.read()) == 2  # on another machine only the head beside it is known
+    assert len(copy.read()) == 2  # another machine has only the head beside the chain
 
 
 def test_a_reader_beside_a_writer_finds_nothing_cut(chain: HashChain, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_a_reader_beside_a_writer_finds_nothing_cut(chain: HashChain, monkeypatc
 
 
 def apart(tmp_path: Path) -> tuple[HashChain, HashChain]:
-    """A chain with a head elsewhere, and a copy of it."""
+    """Return a chain with a head in the state folder, and a copy of it."""
     elsewhere = tmp_path / "state" / "id.json"
     one, copy = (HashChain(tmp_path / name, tmp_path / f"{name}.head", elsewhere) for name in "ab")
     one.create()
@@ -166,7 +166,7 @@ def apart(tmp_path: Path) -> tuple[HashChain, HashChain]:
 
 
 def test_who_slept_while_a_copy_went_on_is_refused_at_the_next_append(tmp_path: Path) -> None:
-    """Neither has touched the other's file, so sizes tell nothing: the head kept apart does."""
+    """Neither has changed the other's file, so only the head in the state folder shows it."""
     one, copy = apart(tmp_path)
     copy.append(ROWS)
     before = one.path.read_bytes()
@@ -181,7 +181,7 @@ def test_a_copy_of_the_same_length_is_told_by_its_hash(tmp_path: Path) -> None:
     one.append([{"agent": "north", "count": 1}])
     mine = copy.head.read_bytes()
     assert copy.state_head is not None
-    copy.state_head.write_bytes(mine)  # the two raced: each saw the head of before
+    copy.state_head.write_bytes(mine)  # a race: both saw the earlier head
     copy.append([{"agent": "south", "count": 1}])
     with pytest.raises(LedgerTampered, match="is not the ledger that"):
         one.append(ROWS)
@@ -203,7 +203,7 @@ def test_without_the_head_kept_apart_nothing_is_added(tmp_path: Path) -> None:
 
 
 def test_a_line_whose_head_cannot_be_kept_is_in_the_chain_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk of the state folder is full: who looks before charging again charges once."""
+    """The disk of the state folder is full: a caller that reads the chain before it retries charges once."""
     one, _ = apart(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("taciturn.privacy.hash_chain.write_text", _full)
@@ -221,7 +221,7 @@ def test_a_line_whose_head_cannot_be_kept_is_in_the_chain_once(tmp_path: Path, m
 
 
 def test_a_line_that_cannot_be_written_is_not_in_the_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a flush fails nobody knows what is on the disk, so the lines are taken back and written again."""
+    """After a failed flush the content of the disk is unknown, so the lines are removed and can be written again."""
     one, _ = apart(tmp_path)
     for name in ("fsync", "pwrite"):
         with monkeypatch.context() as patch:
@@ -239,7 +239,7 @@ def _full(*given: object, **named: object) -> int:
 
 
 def test_appends_made_in_one_go_are_those_made_one_by_one(tmp_path: Path) -> None:
-    """So the file does not tell which of them were written together."""
+    """The file does not show which appends were written together."""
     groups = [ROWS, [{"agent": "west", "count": 5}], [], ROWS[:1]]
     together, alone = (HashChain(tmp_path / name, tmp_path / f"{name}.head") for name in "ab")
     for chain in (together, alone):
@@ -254,7 +254,7 @@ def test_appends_made_in_one_go_are_those_made_one_by_one(tmp_path: Path) -> Non
 def test_who_slept_in_the_middle_of_an_append_does_not_write_over_the_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The heads were looked at, then the process was paused, and a copy went on."""
+    """The process read the heads and was paused, and a copy continued meanwhile."""
     one, copy = apart(tmp_path)
     real, asked = append_bytes, iter([True])
 

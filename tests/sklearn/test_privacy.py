@@ -151,7 +151,7 @@ def test_a_ledger_adds_fits_up_and_refuses_the_one_too_many(tmp_path: Path) -> N
     assert 0.99 * 2.0 < account.state().epsilon_used <= 2.0
     studies = account.state().studies
     assert {study.study for study in studies} == {"TaciturnClassifier", "TaciturnRegressor"}
-    assert all("settled" in study for study in studies)
+    assert all(study.settled for study in studies)
     with pytest.raises(BudgetExhausted):
         classifier(each, ledger=account.path).fit(x, y)
 

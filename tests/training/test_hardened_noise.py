@@ -106,4 +106,4 @@ def test_two_runs_compose_as_gaussian_ones_and_laplace_ones_beside_them_fit(tmp_
     assert account.state().epsilon_used == pytest.approx(1.01617, rel=1e-4)
     taciturn.run(total_epsilon=0.1, mechanism="laplace", out=tmp_path / "c", **asked)
     state = account.state()
-    assert state.rule.accountant == "gdp" and 1.01618 < state.epsilon_used <= 1.1
+    assert state.rule is not None and state.rule.accountant == "gdp" and 1.01618 < state.epsilon_used <= 1.1
