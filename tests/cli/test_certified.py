@@ -120,7 +120,7 @@ def test_a_ledger_that_was_tampered_with_is_found(tmp_path: Path) -> None:
     (out / "ledger.jsonl").write_text(text.replace('"count": 3', '"count": 1', 1))
     assert "was changed" in refused("ledger", out)
     (out / "ledger.jsonl").write_text("".join(text.splitlines(keepends=True)[:-1]))
-    assert "tail was cut off" in refused("ledger", out)
+    assert "truncated" in refused("ledger", out)
 
 
 HARDENED = ("run", *CERTIFIED, "--rounds", "400", "--noise", "hardened")

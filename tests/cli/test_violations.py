@@ -241,8 +241,8 @@ def test_less_noise_than_planned_is_a_violation(tmp_path: Path, noise: str) -> N
     assert "in round 1 with less noise than any release of its plan" in done.stderr
     assert not (tmp_path / "r" / "model.npz").exists()
     if noise == "hardened":  # it stopped in round 1 of 3, and its whole plan stays spent
-        assert [one["state"] for one in account.state()["studies"]] == ["violated"]
-        assert account.state()["epsilon_used"] >= 0.999
+        assert [one.state for one in account.state().studies] == ["violated"]
+        assert account.state().epsilon_used >= 0.999
 
 
 def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import taciturn
-from taciturn.errors import InputError
+from taciturn.errors import BudgetExhausted, InputError
 from taciturn.experiments import Sweep
 from taciturn.experiments.cost import estimate_cost
 from taciturn.privacy.accountants import tightest
@@ -138,11 +138,11 @@ def test_a_point_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
 def test_a_ledger_has_room_for_all_points_or_none_begins(tmp_path: Path) -> None:
     BudgetLedger.create(tmp_path / "l", "clinics", 3.0, 1e-6)
     asked = {**CLINICS, "noise": "hardened", "ledger": str(tmp_path / "l"), "total_epsilon": 2.0}
-    with pytest.raises(InputError, match="is exhausted"):
+    with pytest.raises(BudgetExhausted):
         taciturn.sweep(over={"clip": [0.5, 1.0, 2.0]}, out=tmp_path / "s", **asked)
-    assert not (tmp_path / "s").exists() and BudgetLedger.open(tmp_path / "l").state()["studies"] == []
+    assert not (tmp_path / "s").exists() and BudgetLedger.open(tmp_path / "l").state().studies == ()
     done = taciturn.sweep(over={"clip": [0.5]}, out=tmp_path / "s", **asked)
-    assert [study["cost"]["gdp"] > 0 for study in BudgetLedger.open(tmp_path / "l").state()["studies"]] == [True]
+    assert [study.cost.gdp > 0 for study in BudgetLedger.open(tmp_path / "l").state().studies] == [True]
     assert done.means and not done.comparisons
 
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from taciturn import api
-from taciturn.errors import InputError
+from taciturn.errors import TaciturnError
 from taciturn.planning.plan import StudyPlan, plan_study
 from taciturn.privacy import budget as account_module
-from taciturn.privacy.budget import RESERVED, BudgetLedger
-from taciturn.privacy.composition import StudyCost
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.budget_state import RESERVED
 from taciturn.reporting import report
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import Settings
@@ -117,14 +117,14 @@ class Place:
     def check(self, image_of: str, seen: Seen) -> None:
         """Go on from what is on the disk: all that was seen is charged once, and never more than was planned."""
         shown, ended = seen
-        reservations = BudgetLedger.open(self.ledger).state()["studies"]
+        reservations = BudgetLedger.open(self.ledger).state().studies
         assert len(reservations) <= 1
         if shown:
             assert shown <= set(self.charged()), f"seen and not charged after {image_of}"
-            assert reservations[0]["state"] != RESERVED, f"drawn and not started after {image_of}"
+            assert reservations[0].state != RESERVED, f"drawn and not started after {image_of}"
         try:
             api.resume(self.run.path)
-        except InputError as error:
+        except TaciturnError as error:
             assert not shown and not ended, f"{error} after {image_of}"  # it had not begun
             return
         charged = self.charged()
@@ -182,7 +182,7 @@ MUTATIONS: dict[str, Callable[[Path], bool]] = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_without_its_fsyncs_it_would_fail(in_memory: Path, name: str) -> None:
     place, disk = recorded(in_memory, MUTATIONS[name])
-    with pytest.raises((AssertionError, InputError)):
+    with pytest.raises((AssertionError, TaciturnError)):
         go_through(place, disk)
 
 
@@ -217,6 +217,6 @@ def fails(place: Place, disk: Disk) -> bool:
         except OSError as error:
             assert error.errno == disk.error
             return True
-        except InputError:
+        except TaciturnError:
             return True
     return bool(disk.failed)

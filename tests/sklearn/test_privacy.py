@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from taciturn.errors import InputError
+from taciturn.errors import BudgetExhausted, InputError
 from taciturn.privacy.accountants import tightest
-from taciturn.privacy.composition import composed_epsilon, cost_of, together
+from taciturn.privacy.composition import composed_epsilon, cost_of, total_cost
 from taciturn.privacy.events import Event, event_of
 from taciturn.sklearn import PrivacyWarning, TaciturnClassifier, TaciturnRegressor, epsilon_of_each, fitting
 from taciturn.sklearn.fitting import FitData
@@ -126,7 +126,7 @@ def test_fits_of_an_estimator_and_its_clones_add_up_with_a_warning() -> None:
         first.fit(x, y)
     second = clone(clone(first)).set_params(total_epsilon=0.5).fit(x, y)  # it was said once already
     half = cost_of(events_of(second))
-    both = composed_epsilon("gdp", together([cost, cost, half]), 1e-6)
+    both = composed_epsilon("gdp", total_cost([cost, cost, half]), 1e-6)
     assert second.privacy_spent_.fits == 3
     assert second.privacy_spent_.all_fits_epsilon == pytest.approx(both)
     assert second.privacy_spent_.epsilon <= 0.5
@@ -139,20 +139,20 @@ def test_a_ledger_adds_fits_up_and_refuses_the_one_too_many(tmp_path: Path) -> N
     each = epsilon_of_each(2.0, 1e-6, 3)
     models = [classifier(each, ledger=account.path), regressor(each, ledger=str(account.path)), classifier(each)]
     models[0].fit(x, y, agents=agents)
-    assert account.state()["epsilon_used"] == pytest.approx(each, rel=1e-3)
+    assert account.state().epsilon_used == pytest.approx(each, rel=1e-3)
     models[1].fit(x, values(x))
     spent = models[1].privacy_spent_
-    assert spent.fits == 2 and spent.epsilon <= each < spent.all_fits_epsilon == account.state()["epsilon_used"]
+    assert spent.fits == 2 and spent.epsilon <= each < spent.all_fits_epsilon == account.state().epsilon_used
     with pytest.raises(InputError, match="no class"):  # what fails before it begins costs nothing
         models[2].set_params(ledger=account.path, classes=["a", "b"]).fit(x, y)
     with pytest.raises(InputError, match="total_records is"):
         models[2].set_params(classes=[0, 1], total_records=50).fit(x, y)
     models[2].set_params(total_records=200).fit(x, y)
-    assert 0.99 * 2.0 < account.state()["epsilon_used"] <= 2.0
-    studies = account.state()["studies"]
-    assert {study["study"] for study in studies} == {"TaciturnClassifier", "TaciturnRegressor"}
-    assert all("settled" in study for study in studies)
-    with pytest.raises(InputError, match=r"the budget of .* is exhausted"):
+    assert 0.99 * 2.0 < account.state().epsilon_used <= 2.0
+    studies = account.state().studies
+    assert {study.study for study in studies} == {"TaciturnClassifier", "TaciturnRegressor"}
+    assert all(study.settled for study in studies)
+    with pytest.raises(BudgetExhausted):
         classifier(each, ledger=account.path).fit(x, y)
 
 
@@ -193,7 +193,7 @@ def test_a_fit_that_breaks_off_stays_charged(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(HardenedGradient, "__call__", breaks)
     with pytest.raises(KeyboardInterrupt):
         classifier(ledger=account.path).fit(x, y)
-    assert account.state()["epsilon_used"] == pytest.approx(1.0, rel=1e-3)
+    assert account.state().epsilon_used == pytest.approx(1.0, rel=1e-3)
 
 
 def test_constructors_store_what_they_are_given() -> None:

@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from sklearn import config_context
-from taciturn.errors import InputError
+from taciturn.errors import BudgetExhausted, InputError
 from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
 from taciturn.sklearn import PrivacyWarning, epsilon_of_each
 from tests.sklearn.helpers import classifier, exact, ledger, problem
@@ -80,12 +80,12 @@ def test_a_search_beyond_its_ledger_is_refused_and_says_so(tmp_path: Path) -> No
         assert whole.fit(x, y).best_estimator_.privacy_spent_.fits == 5
     x, y, _ = problem(seed=1)  # records have one ledger each
     short = GridSearchCV(classifier(each, ledger=ledger(tmp_path, 0.7, "short").path), GRID, cv=2)
-    with pytest.warns(Warning) as said, pytest.raises(InputError, match="is exhausted"):
+    with pytest.warns(Warning) as said, pytest.raises(BudgetExhausted):
         short.fit(x, y)  # the last fit is refused, whatever the search made of those before
     assert any(isinstance(w.message, FitFailedWarning) and "is exhausted" in str(w.message) for w in said)
     x, y, _ = problem(seed=2)
     strict = short.set_params(error_score="raise", estimator__ledger=ledger(tmp_path, 0.3, "strict").path)
-    with pytest.raises(InputError, match="is exhausted"):
+    with pytest.raises(BudgetExhausted):
         strict.fit(x, y)
 
 

@@ -11,7 +11,7 @@ from benchmarks.hardened_noise import MOST, RESULTS, begun, planned
 
 import taciturn
 from taciturn.algorithms.noisy_gradient import HardenedGradient
-from taciturn.errors import InputError
+from taciturn.errors import BudgetExhausted
 from taciturn.planning.plan import StudyPlan, plan_study
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
@@ -93,8 +93,8 @@ def test_a_run_of_all_of_a_ledgers_budget_fits_it(tmp_path: Path) -> None:
     asked = CLINICS | {"ledger": str(account.path)}
     taciturn.run(total_epsilon=1.0, out=tmp_path / "r", **asked)
     state = account.state()
-    assert 0.9999 < state["epsilon_used"] <= 1.0
-    with pytest.raises(InputError, match="is exhausted"):
+    assert 0.9999 < state.epsilon_used <= 1.0
+    with pytest.raises(BudgetExhausted):
         taciturn.run(total_epsilon=0.01, out=tmp_path / "second", **asked)
 
 
@@ -103,7 +103,7 @@ def test_two_runs_compose_as_gaussian_ones_and_laplace_ones_beside_them_fit(tmp_
     asked = CLINICS | {"ledger": str(account.path)}
     for name in ("a", "b"):
         taciturn.run(total_epsilon=0.7, out=tmp_path / name, **asked)
-    assert account.state()["epsilon_used"] == pytest.approx(1.01617, rel=1e-4)
+    assert account.state().epsilon_used == pytest.approx(1.01617, rel=1e-4)
     taciturn.run(total_epsilon=0.1, mechanism="laplace", out=tmp_path / "c", **asked)
     state = account.state()
-    assert state["rule"]["accountant"] == "gdp" and 1.01618 < state["epsilon_used"] <= 1.1
+    assert state.rule is not None and state.rule.accountant == "gdp" and 1.01618 < state.epsilon_used <= 1.1

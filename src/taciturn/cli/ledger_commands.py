@@ -74,9 +74,12 @@ def show(path: Path, as_json: bool) -> None:
     """
     if path.is_file():
         state = BudgetLedger.open(path).state()
-        studies = [s | {"held": is_held(s["reservation"]), "folder": _known_folder(s)} for s in state["studies"]]
         if as_json:
-            print_json(state | {"studies": studies, "verified": False})
+            studies = [
+                s.to_json() | {"held": is_reservation_held(s.reservation), "folder": _known_folder(s)}
+                for s in state.studies
+            ]
+            print_json(state.to_json() | {"studies": studies, "verified": False})
             return
         print_budget(state)
         _print_reservations(path, studies, state["rule"]["accountant"] if state["rule"] else "gdp")
@@ -140,7 +143,7 @@ def give_back(file: Path, reservation: str | None, every: bool) -> None:
     else:
         chosen = [s for s in studies if s["reservation"].startswith(reservation)]
         if len(chosen) != 1:
-            raise unknown_name("reservation", reservation, [s["reservation"][:12] for s in studies])
+            raise unknown_name("reservation", reservation, [s.reservation[:12] for s in studies])
     for study in chosen:
         budget.give_back(study["reservation"])
         say(f"given back: {study['reservation'][:12]}, reserved for {_study_name(study['study'])}")

@@ -15,7 +15,7 @@ from taciturn.planning.plan import StudyPlan, plan_from_facts, public_facts, res
 from taciturn.planning.study import batches
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.composition import together
+from taciturn.privacy.composition import total_cost
 from taciturn.privacy.events import Event
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ from taciturn.federation.policy import Site
 from taciturn.federation.run_folder import begin_books, close_books, record_round, round_row, study_of
 from taciturn.objectives.clipping import LARGEST_PARAMETER, admissible
 from taciturn.planning.study import Study
-from taciturn.privacy.budget import OPEN, BudgetLedger, Hold
-from taciturn.privacy.composition import cost_of, together
+from taciturn.privacy.budget import BudgetLedger, ReservationLock
+from taciturn.privacy.budget_state import StudyReservation
+from taciturn.privacy.composition import cost_of, total_cost
 from taciturn.privacy.events import Event, event_of
 from taciturn.privacy.hash_chain import HashChain
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
@@ -123,7 +124,7 @@ class SiteSession:
     books: Study
     folder: RunFolder
     seed: int | None  # noise from this seed: for tests, and of no protection
-    hold: Hold  # of the study's reservation, while it is at work
+    hold: ReservationLock  # of the study's reservation, while it is at work
     charged: Charged = field(init=False)  # what the ledger has
     agreed: tuple[bytes, ...] = field(init=False)  # what the site's files said when it agreed
     started: bool = False  # whether the ledger over studies knows that noise is drawn
@@ -242,7 +243,7 @@ class SiteSession:
     def _start(self) -> None:
         """The ledger over studies knows that noise is drawn before it is."""
         if not self.started:
-            self.hold.note(self.folder.path.resolve())
+            self.hold.write_folder(self.folder.path.resolve())
             BudgetLedger.open(self.site.ledger).start(self.experiment.reservation)
             self.started = True
 
@@ -270,7 +271,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
     begun = journal.experiment(name)
     if begun is None:
         begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, uuid.uuid4().hex, marked)
-    hold = Hold(begun.reservation)
+    hold = ReservationLock(begun.reservation)
     place = study_folder(site, name)
     with journal.alone():
         if reservation_of(site, begun) is None:
@@ -306,8 +307,8 @@ def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFold
     sign(folder)
     account, head = BudgetLedger.open(site.ledger), folder.chain.hashes()[-1]
     try:
-        if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
-            account.settle(experiment.reservation, together(spent), head)
+        if not account.is_settled_by(experiment.reservation, head):  # by a process that ended before the next line
+            account.settle(experiment.reservation, total_cost(spent), head)
     except PrivacyViolation:
         journal.close(experiment.id)  # it is in the ledger over studies, in full: nothing more is answered
         raise
@@ -317,7 +318,7 @@ def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFold
 def give_back(site: Site, journal: Journal, experiment: Experiment) -> None:
     """Close a study that has no folder yet, and so never had a round: its whole plan goes back to the ledger."""
     entry = reservation_of(site, experiment)
-    if entry is not None and entry["state"] in OPEN:
+    if entry is not None and entry.is_open:
         BudgetLedger.open(site.ledger).give_back(experiment.reservation)
     journal.close(experiment.id)
 
@@ -325,7 +326,7 @@ def give_back(site: Site, journal: Journal, experiment: Experiment) -> None:
 def finish_closing(site: Site, journal: Journal, experiment: Experiment) -> bool:
     """Whether a crash came between settling a study and closing it; it is closed then."""
     entry = reservation_of(site, experiment)
-    if entry is None or entry["state"] in OPEN:
+    if entry is None or entry.is_open:
         return False
     journal.close(experiment.id)
     return True
@@ -347,14 +348,14 @@ def study_folder(site: Site, name: str) -> Path:
     return site.state / "studies" / name
 
 
-def reservation_of(site: Site, experiment: Experiment) -> dict[str, Any] | None:
+def reservation_of(site: Site, experiment: Experiment) -> StudyReservation | None:
     """The study's place in the ledger over studies, where it has one."""
-    return _entry(site, lambda entry: entry["reservation"] == experiment.reservation)
+    return _entry(site, lambda entry: entry.reservation == experiment.reservation)
 
 
 def forgotten(site: Site, study: str, name: str) -> bool:
     """Whether the ledger over studies knows a study that the journal does not: what was answered is forgotten."""
-    return _entry(site, lambda entry: entry["study"] == in_account(study, name)) is not None
+    return _entry(site, lambda entry: entry.study == in_account(study, name)) is not None
 
 
 def in_account(study: str, name: str) -> str:
@@ -362,6 +363,5 @@ def in_account(study: str, name: str) -> str:
     return f"{study}/{name}"
 
 
-def _entry(site: Site, wanted: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
-    studies: list[dict[str, Any]] = BudgetLedger.open(site.ledger).state()["studies"]
-    return next((entry for entry in studies if wanted(entry)), None)
+def _entry(site: Site, wanted: Callable[[StudyReservation], bool]) -> StudyReservation | None:
+    return next((entry for entry in BudgetLedger.open(site.ledger).state().studies if wanted(entry)), None)

@@ -149,8 +149,8 @@ def site_status(path: Path) -> dict[str, Any]:
         "site": site.name,
         **agent_status(look(site.state, LOCK)),
         "ledger": str(site.ledger),
-        **{name: account[name] for name in ("total_epsilon", "delta", "epsilon_used", "epsilon_next")},
-        "budget_left": max(0.0, account["total_epsilon"] - account["epsilon_used"]),
+        **{name: getattr(account, name) for name in ("total_epsilon", "delta", "epsilon_used", "epsilon_next")},
+        "budget_left": max(0.0, account.total_epsilon - account.epsilon_used),
         "studies": [_study(site, begun, answered[begun.id]) for begun in experiments],
     }
 

@@ -65,7 +65,7 @@ def transcript(site: Site) -> Transcript:
 
 def _reservations(site: Site, experiments: dict[str, Any]) -> list[str]:
     """Every study must have its place in the ledger over studies."""
-    known = {study["reservation"] for study in BudgetLedger.open(site.ledger).state()["studies"]}
+    known = {study.reservation for study in BudgetLedger.open(site.ledger).state().studies}
     return [
         f"the study {begun.study} ({name[:8]}) has no reservation in {site.ledger.name}"
         for name, begun in experiments.items()

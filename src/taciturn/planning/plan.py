@@ -50,7 +50,7 @@ from taciturn.planning.study import (
     sampling_rate,
     with_agents,
 )
-from taciturn.privacy.composition import StudyCost, together
+from taciturn.privacy.composition import StudyCost, total_cost
 from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.trust import noise_share
 from taciturn.settings import Settings

@@ -117,7 +117,7 @@ class RunFolder:
         of the folder cannot both go on, for their rounds would be releases that neither ledger charges.
         """
         identity = self.identity
-        return HashChain(self.ledger, self.path / "ledger.head", head_elsewhere(identity) if identity else None)
+        return HashChain(self.ledger, self.path / "ledger.head", state_head_path(identity) if identity else None)
 
     @property
     def identity(self) -> str | None:
@@ -127,12 +127,12 @@ class RunFolder:
     @property
     def at_home(self) -> bool:
         """Whether this machine knows the ledger's head; of a run whose noise can be drawn again, none need."""
-        elsewhere = self.chain.elsewhere
-        return elsewhere is None or elsewhere.exists()
+        state_head = self.chain.state_head
+        return state_head is None or state_head.exists()
 
     def check_at_home(self) -> None:
         """Refuse to go on with a run of fresh noise whose ledger this machine does not know, or which is another's."""
-        if self.chain.rows()[0].get("id") != self.identity:
+        if self.chain.read_unverified()[0].get("id") != self.identity:
             raise InputError(f"{self.start} and the first line of {self.ledger} name different runs: one was changed")
         if not self.at_home:
             raise InputError(

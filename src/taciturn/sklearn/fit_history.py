@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
-from taciturn.privacy.composition import StudyCost, accountant_for, composed_epsilon, together
+from taciturn.privacy.budget_state import BudgetState
+from taciturn.privacy.composition import StudyCost, accountant_for, composed_epsilon, total_cost
 from taciturn.reporting.statements import headline
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings.rules import integer, real
@@ -106,7 +107,7 @@ def privacy_spent(totals: Mapping[str, Any], history: FitHistory, account: Mappi
     """
     epsilon, delta, costs = float(totals["total_epsilon"]), float(totals["delta"]), history.costs
     if account is not None:
-        fits, all_fits = len([s for s in account["studies"] if s["cost"]["zcdp"]]), float(account["epsilon_used"])
+        fits, all_fits = len([study for study in account.studies if study.cost.zcdp]), account.epsilon_used
     else:
         fits, all_fits = len(costs), epsilon if len(costs) == 1 else _total_epsilon(costs, delta)
     sentence = headline(totals)

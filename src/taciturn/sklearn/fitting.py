@@ -19,6 +19,7 @@ from taciturn.data.schema import Numeric, Unit
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS
 from taciturn.planning.plan import load_data, plan_from_facts
+from taciturn.privacy.budget_state import BudgetState
 from taciturn.settings import Settings, resolve
 from taciturn.settings.rules import integer
 from taciturn.sklearn.declared import numeric_rules

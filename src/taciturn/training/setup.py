@@ -97,7 +97,7 @@ class Reservation:
     def __init__(self, account: BudgetLedger, name: str) -> None:
         """Hold a reservation that is there already, or is about to be made under this name."""
         self.account, self.name, self.records = account, name, ""
-        self._hold = Hold(name)
+        self._lock = ReservationLock(name)
 
     def has_records(self, digest: str) -> None:
         """Take note of the digest of the study's records; those of another ledger are refused."""
@@ -109,12 +109,12 @@ class Reservation:
         if self.records:
             tie(self.records, self.account)
         if folder:
-            self._hold.note(folder)
+            self._lock.write_folder(folder)
         self.account.start(self.name)
 
     def release(self) -> None:
         """Let others have it."""
-        self._hold.release()
+        self._lock.close()
 
 
 @contextmanager
