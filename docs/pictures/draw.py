@@ -58,7 +58,7 @@ def draw_round() -> Figure:
     axes = drawn.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 72), ylim=(0, 39))
     axes.axis("off")
-    _box(axes, 23, 28, 26, 9, GREY, "server", "averages what it gets into w")
+    _box(axes, 23, 28, 26, 9, GREY, "server", "averages all z into w")
     for left, name, colour in ((2, "north", BLUE), (26, "south", RED), (50, "west", GREEN)):
         _box(axes, left, 1, 20, 13, colour, name, "records stay here\none training step on them\n+ random noise")
         middle, top = left + 10, 36 + 6 * (left - 26) / 24
@@ -122,7 +122,7 @@ def draw_epsilon() -> Figure:
             f"{100 * before:g} %", (epsilon[place], 60), (6, -6), textcoords="offset points", color=ink(colour)
         )
     axes.set(xlabel="ε", ylabel="%", xlim=(0, 8), ylim=(0, 102))
-    heading(axes, "how sure somebody can be afterwards, at most")
+    heading(axes, "how certain an attacker can be afterwards, at most")
     return drawn
 
 
