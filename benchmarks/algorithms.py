@@ -38,20 +38,20 @@ STUDIES: dict[str, tuple[str, ...]] = {
 }
 PAGE = """# The algorithms at one budget
 
-For whoever asks which of [the algorithms](algorithms.md) does best. All that are private, on the pixels of mnist14
-(60,000 handwritten digits; with a [feature map](feature-maps.md) errors are a quarter of these, and
-[the frontier](frontier.md) has them) among ten agents, with total ε = 1 at δ = 10⁻⁶ for one record added or removed.
-Every algorithm has the planner's values, and none was tuned for this table; but some of the planner's constants were
-once chosen by test errors on mnist14 ([how](planner.md)), which flatters all of them. The exact methods solve a problem
-in every round, and have fewer. `gaussian-exact` and `laplace-exact` are the same methods with the two kinds of noise.
+This page compares all private [algorithms](algorithms.md) on the raw pixels of mnist14 (60,000 handwritten digits) with
+ten agents and total ε = 1 at δ = 10⁻⁶ for one record added or removed. (With a [feature map](feature-maps.md) errors are
+a quarter of these; see [the frontier](frontier.md).) Every algorithm uses the planner's values, and none was tuned for
+this table. But some of the planner's constants were once chosen by test errors on mnist14 ([how](planner.md)), so all
+figures are optimistic. The exact methods solve a problem in every round, and have fewer rounds. `gaussian-exact` and
+`laplace-exact` are the same methods with the two kinds of noise.
 
 ![The test error of every algorithm with its interval, the lowest on top](../images/algorithms.png)
 
 {table}
 
-One data set and one budget: another may have another order. The central references are no federation: one trusted
-curator holds all records, and their bytes are those of the records. `python -m benchmarks.algorithms` made this page,
-with
+This is one data set and one budget; others may give another order. The central references are not federated: one
+trusted curator holds all records, and their bytes are those of the records. `python -m benchmarks.algorithms` generates
+this page with
 
 ```text
 {commands}

@@ -50,11 +50,10 @@ AIMS = (  # what, map, trust model, epsilon, and the mean error in percent it mu
 IADMM, CLOSE = ("objp", "objw"), 0.1  # and how far IADMM may be from gradient descent, in points
 TEXT = """# The frontier, measured
 
-For whoever wants the figures behind [the honest frontier](frontier.md): test error against the *total* ε, at δ = 10⁻⁶,
-one record added or removed. Every point has the planner's own values, made from public facts; no record, private or
-test, was looked at to choose them, so that they cost no budget. MNIST's are means of 5 seeds with
-their 95 % intervals, FEMNIST's are of one seed and of 100
-rounds, given by hand to save time.
+These are the figures behind [the frontier](frontier.md): test error against the *total* ε, at δ = 10⁻⁶, one record
+added or removed. Every point uses the planner's own values, which are computed from public facts. No record, private or
+test, was used to choose them, so they cost no budget. Figures for MNIST are means of 5 seeds with their 95 % intervals.
+Figures for FEMNIST are from one seed and 100 rounds, set by hand to save time.
 
 ## MNIST, 10 agents
 
@@ -74,8 +73,8 @@ rounds, given by hand to save time.
 TACITURN_DATA=DIR python -m benchmarks.frontier
 ```
 
-made this page ([benchmarks/results/frontier.json](../../benchmarks/results/frontier.json) has every point with its
-rounds and bytes). It runs
+generates this page ([benchmarks/results/frontier.json](../../benchmarks/results/frontier.json) has every point with
+its rounds and bytes). It runs
 
 ```text
 {commands}

@@ -1,4 +1,4 @@
-"""Train among three clinics from Python, within a total epsilon that holds, and look at the result."""
+"""Train a model across three clinics within a total epsilon, and print the result."""
 
 import taciturn
 

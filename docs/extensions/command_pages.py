@@ -1,4 +1,4 @@
-"""Commands as they show on a terminal: options in their panels, examples in a block of their own."""
+"""Show commands as the terminal does: options grouped in panels, examples in a code block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXAMPLES = "| Examples:"
 
 
 def in_panels(app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
-    """A heading before the first option of every panel, where a command has several."""
+    """Insert a heading before the first option of every panel, if a command has several panels."""
     panels = [getattr(option, "panel", None) for option in ctx.command.params if isinstance(option, click.Option)]
     if len(set(panels)) < 2:
         return
@@ -23,7 +23,7 @@ def in_panels(app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
 
 
 def with_examples(app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
-    """What `Examples:` holds, with its columns kept."""
+    """Turn the `Examples:` paragraph into a code block, which keeps its columns."""
     if EXAMPLES not in lines:
         return
     start = lines.index(EXAMPLES)
@@ -33,7 +33,7 @@ def with_examples(app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Listen to sphinx-click."""
+    """Connect to sphinx-click."""
     app.connect("sphinx-click-process-options", in_panels)
     app.connect("sphinx-click-process-description", with_examples)
     return {"parallel_read_safe": True}

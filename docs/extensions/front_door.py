@@ -1,4 +1,4 @@
-"""The directive `front-door`: everything that a module offers in `__all__`, so that nothing can be forgotten."""
+"""The directive `front-door` documents everything in a module's `__all__`, so that no name is missed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ORDER = ("autofunction", "autoclass", "autoexception")
 
 
 class FrontDoor(SphinxDirective):
-    """Functions first, then classes, then exceptions."""
+    """Document functions first, then classes, then exceptions."""
 
     required_arguments = 1  # the module's name
 
     def run(self) -> list[Any]:
-        """The nodes of the page."""
+        """Return the nodes of the page."""
         module = importlib.import_module(self.arguments[0])
         names = [name for name in module.__all__ if not name.startswith("_")]
         kinds = {name: _kind(getattr(module, name)) for name in names}

@@ -1,4 +1,4 @@
-"""The directive `settings`: every setting of a run, from the table that the program itself reads."""
+"""The directive `settings` lists every setting of a run, from the table that the program reads."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from taciturn.settings.settings import FIELDS
 
 
 class SettingsDirective(SphinxDirective):
-    """One section and one table for each group."""
+    """Create one section and one table for each group."""
 
     def run(self) -> list[Any]:
-        """The nodes of the page."""
+        """Return the nodes of the page."""
         return self.parse_text_to_nodes(settings_text(), allow_section_headings=True)
 
 
 def settings_text() -> str:
-    """All groups, in Markdown."""
+    """Return all groups as Markdown."""
     groups = groupby(FIELDS.values(), key=lambda entry: entry.metadata["group"])
     return "\n".join(_group(name, list(entries)) for name, entries in groups)
 
 
 def _group(name: str, entries: list[dataclasses.Field[Any]]) -> str:
     rows = [f"| `{entry.name}` | {_default(entry)} | {_cell(entry.metadata['help'])} |" for entry in entries]
-    return "\n".join([f"## {name}", "", "| setting | default | what it is |", "|---|---|---|", *rows, ""])
+    return "\n".join([f"## {name}", "", "| setting | default | meaning |", "|---|---|---|", *rows, ""])
 
 
 def _default(entry: dataclasses.Field[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Draws the pictures of the explanations, with the steps that training takes: `python docs/pictures/draw.py`."""
+"""Draw the pictures of the explanation pages, with the steps that training takes: `python docs/pictures/draw.py`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ NOISE = 1.5  # of a gradient: standard deviation
 
 
 class Round(NamedTuple):
-    """The common model of a round, and what came back."""
+    """The common model of a round, and the agents' models that came back."""
 
     w: Array  # [2]
     z: Array  # [P, 2]
 
 
 def rounds(homes: Array, noise: float = 0.0, seed: int = 1) -> list[Round]:
-    """ADMM where agent p has f_p(z) = ||z - home_p||^2 / 2: the three steps of training, with eta falling to 0."""
+    """Run ADMM with f_p(z) = ||z - home_p||^2 / 2 at agent p: the three steps of training, with eta falling to 0."""
     random = np.random.default_rng(seed)
     everywhere = SETS["all"](1.0)
     z: Array = np.zeros((len(homes), 2, 1, 1))
@@ -53,12 +53,12 @@ def rounds(homes: Array, noise: float = 0.0, seed: int = 1) -> list[Round]:
 
 
 def draw_round() -> Figure:
-    """What is exchanged in a round."""
+    """Draw the messages of a round."""
     drawn = Figure(figsize=(7.2, 3.9))
     axes = drawn.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 72), ylim=(0, 39))
     axes.axis("off")
-    _box(axes, 23, 28, 26, 9, GREY, "server", "averages what it gets into w")
+    _box(axes, 23, 28, 26, 9, GREY, "server", "averages all z into w")
     for left, name, colour in ((2, "north", BLUE), (26, "south", RED), (50, "west", GREEN)):
         _box(axes, left, 1, 20, 13, colour, name, "records stay here\none training step on them\n+ random noise")
         middle, top = left + 10, 36 + 6 * (left - 26) / 24
@@ -70,7 +70,7 @@ def draw_round() -> Figure:
 
 
 def draw_consensus() -> Figure:
-    """Agreement, round by round."""
+    """Draw how the agents reach agreement, round by round."""
     drawn = Figure(figsize=(7.2, 2.1), layout="constrained")
     course = rounds(HOMES)
     panels = drawn.subplots(1, 4)
@@ -89,7 +89,7 @@ def draw_consensus() -> Figure:
 
 
 def draw_averaging() -> Figure:
-    """Why one noisy agent is far off and the mean of many is not."""
+    """Draw why one noisy agent is far off and the mean of many is not."""
     drawn = Figure(figsize=(7.2, 3.0), layout="constrained")
     left, right = drawn.subplots(1, 2)
     last = rounds(np.repeat(HOMES, 10, axis=0), NOISE)[4]
@@ -110,7 +110,7 @@ def draw_averaging() -> Figure:
 
 
 def draw_epsilon() -> Figure:
-    """How sure an attacker can become."""
+    """Draw how certain an attacker can become."""
     drawn = Figure(figsize=(7.2, 3.0), layout="constrained")
     axes = drawn.subplots()
     epsilon = np.linspace(0.0, 8.0, 200)
@@ -122,12 +122,12 @@ def draw_epsilon() -> Figure:
             f"{100 * before:g} %", (epsilon[place], 60), (6, -6), textcoords="offset points", color=ink(colour)
         )
     axes.set(xlabel="ε", ylabel="%", xlim=(0, 8), ylim=(0, 102))
-    heading(axes, "how sure somebody can be afterwards, at most")
+    heading(axes, "how certain an attacker can be afterwards, at most")
     return drawn
 
 
 def draw_scattering() -> Figure:
-    """A digit, its wavelets of two sizes in six directions, and their blurs, which are the features."""
+    """Draw a digit, its wavelets of two sizes in six directions, and their blurs, which are the features."""
     drawn = Figure(figsize=(7.2, 3.7))
     panels = drawn.subplots(3, 1 + DIRECTIONS)
     drawn.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.94, wspace=0.1, hspace=0.35)
@@ -195,7 +195,7 @@ def draw_layers() -> Figure:
 
 
 def _pixels(axes: Axes, image: Array, name: str) -> None:
-    """A square image, dark where its values are large."""
+    """Show a square image, dark where its values are large."""
     side = math.isqrt(image.size)
     axes.imshow(image.reshape(side, side), cmap="Greys", vmin=0.0)
     heading(axes, name)
@@ -203,12 +203,12 @@ def _pixels(axes: Axes, image: Array, name: str) -> None:
 
 
 def _goal(axes: Axes) -> None:
-    """What all data together pull to."""
+    """Mark the minimiser of the sum of all objectives."""
     axes.plot(*HOMES.mean(axis=0), "+", color="black", ms=11, mew=1.4)
 
 
 def _bare(axes: Axes) -> None:
-    """A plane without numbers."""
+    """Prepare axes without numbers."""
     axes.set(xticks=[], yticks=[], aspect="equal")
     axes.spines[:].set_visible(True)
     axes.spines[:].set_color("#cccccc")
@@ -237,7 +237,7 @@ PICTURES = {
 
 
 def draw_all(folder: Path) -> None:
-    """Every picture, in this folder."""
+    """Draw every picture into this folder."""
     for name, picture in PICTURES.items():
         with rc_context(STYLE):
             save(picture(), folder / f"{name}.svg")
