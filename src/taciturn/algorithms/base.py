@@ -337,7 +337,7 @@ class AlgorithmSpec:
     Raises
     ------
     InputError
-        If `noise_on` is unknown.
+        If `noise_on` is unknown, or `step_kind` is not a `StepKind`.
 
     Examples
     --------
@@ -371,6 +371,9 @@ class AlgorithmSpec:
         """Check the names; a wrong one would fail only in the middle of a plan."""
         if self.noise_on not in NOISE_ON:
             raise unknown_name("noise_on", self.noise_on, NOISE_ON)
+        if not (isinstance(self.step_kind, type) and issubclass(self.step_kind, StepKind)):
+            kinds = (kind.__name__ for kind in StepKind.__subclasses__())
+            raise unknown_name("step_kind", self.step_kind, kinds)
 
     @property
     def promise(self) -> str:

@@ -314,9 +314,7 @@ def _settings(claim: Claim, rho: float, eta: float) -> Settings:
                 f"{claim.algorithm} can be audited in mode certified only; its noise in mode paper is not Laplace"
             )
         if (claim.mechanism, claim.noise) != ("laplace", "seeded"):
-            raise InputError(
-                f"{claim.noise} {claim.mechanism} noise needs mode certified; paper has seeded laplace"
-            )
+            raise InputError(f"{claim.noise} {claim.mechanism} noise needs mode certified; paper has seeded laplace")
         return resolve(common, {"epsilon": claim.epsilon})
     certified: dict[str, Any] = {
         "mechanism": claim.mechanism, "adjacency": claim.adjacency, "noise": claim.noise, "clip": CLIP,
