@@ -1,4 +1,4 @@
-"""The effect of one unit never exceeds the accounted sensitivity: random neighbours, complete steps, and planned studies."""
+"""The effect of one unit never exceeds its accounted sensitivity: random neighbours, complete steps, whole studies."""
 
 from __future__ import annotations
 

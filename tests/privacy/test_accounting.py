@@ -1,4 +1,4 @@
-"""Composition of events: golden numbers, independent implementations, and calibrated budgets that are never exceeded."""
+"""Composition of events: golden numbers, independent implementations, and budgets that are never exceeded."""
 
 from __future__ import annotations
 

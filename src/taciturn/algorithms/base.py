@@ -186,7 +186,8 @@ class AdmmServer:
         method: Any = cls
         declared = {field.name for field in dataclasses.fields(method)}
         known = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name in declared}
-        return cls(**known | values)
+        built: Self = method(**known | values)
+        return built
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """Return w^{t+1} (lines 5 and 6)."""

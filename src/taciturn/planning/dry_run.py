@@ -99,7 +99,7 @@ class DryRunReport:
     delta : float
         The delta of (epsilon, delta).
     runs : tuple of RunForecast
-        The event of every run.
+        One for each run.
     all_runs_epsilon : float
         The total for an observer of all runs.
     bytes_up : int

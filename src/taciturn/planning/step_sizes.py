@@ -114,7 +114,7 @@ class StepSizeInputs(NamedTuple):
     trace : float
         The most that one unit changes the trace of an agent's Hessian.
     rounds : int
-        The number of rounds n.
+        The number of rounds T.
     """
 
     settings: Settings
