@@ -35,7 +35,7 @@ class OutpRun(TypedDict):
 def softmax_gradient(
     z: Array, x: Array, y: Array, records: int, agents: int, beta: float, xp: Any = numpy
 ) -> tuple[Array, Array]:
-    """The gradient of f_p at z (appendix, eq. gradient) and the residual h - y it is made of."""
+    """The gradient of f_p at z (appendix, eq. gradient) and the residual h - y in it."""
     logits = x @ z
     power = xp.exp(logits - xp.amax(logits, axis=1, keepdims=True))  # the same h, without overflow
     h = power / power.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Small random problems, for the laws, and every way to pass over their records."""
+"""Small random problems for property tests, and all implementations of the pass over records."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def problem(
     feasible: str = "all",
     size: float = 0.3,
 ) -> Problem:
-    """The problem those agents share."""
+    """The problem of these agents."""
     records = sum(len(part.x) for part in parts)
     return Problem(LOSSES[loss](), REGULARISERS[regulariser](), beta, SETS[feasible](size), records, len(parts))
 
@@ -97,7 +97,7 @@ def release_for(name: str, budget: Array) -> NoisyGradient:
 
 
 def noise_config_for(name: str, budget: Array) -> dict[str, Any]:
-    """What certified mode has for methods with noise of their own; the others do not ask for it."""
+    """The configuration fields that certified mode sets for methods with other noise than on gradients."""
     wide = np.full(len(budget), 0.5, budget.dtype), np.full(len(budget), np.inf, budget.dtype)
     return {
         "clipping": RecordScaling(1.5) if ALGORITHMS[name].scales_records else GradientClipping(*wide),
@@ -117,7 +117,7 @@ def run(
     server: str = "full",
     watch: Callable[[Round], None] = lambda done: None,
 ) -> Round:
-    """All rounds; the last one."""
+    """Run all rounds, and return the last."""
     last = None
     for done in simulate(
         algorithm, parts, lambda p, t: SeededNoise(seeds, p, t), rounds, start(parts, len(seeds), server)

@@ -1,4 +1,4 @@
-"""The algorithms the paper names, held against what is known of each."""
+"""The baselines that the paper names, tested against known properties of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INF = np.array([np.inf])
 
 
 def build(name: str, of: Problem, rho: float, eta: float, certified: bool = False, **changes: Any) -> Algorithm:
-    """The method without noise and with limits that no record meets, at constant rho and eta."""
+    """Build the method without noise, with clipping that has no effect, and constant rho and eta."""
     method = ALGORITHMS[name]
     wide = {
         "clipping": RecordScaling(100.0)
@@ -61,7 +61,7 @@ def test_fedavg_of_one_agent_is_gradient_descent_to_the_bit(updates: int) -> Non
 
 
 def test_fedavg_with_one_full_step_is_gradient_descent_on_all_records_to_the_bit() -> None:
-    """Where no number is rounded, that is: small multiples of powers of two, eight records, four unequal agents."""
+    """Without rounding: small multiples of powers of two, eight records, four unequal agents."""
     rng = np.random.default_rng(0)
     x, y = rng.integers(-2, 3, (8, J)).astype(float), np.eye(K)[rng.integers(0, K, 8)]
     parts = [Shard(x[a:b], y[a:b]) for a, b in ((0, 1), (1, 4), (4, 6), (6, 8))]
@@ -105,7 +105,7 @@ def test_without_noise_each_reaches_the_pooled_optimum(
 
 @pytest.mark.parametrize("updates", [2, 10])
 def test_fedavg_with_many_local_steps_stays_near_the_optimum_and_the_pull_brings_it_nearer(updates: int) -> None:
-    """Its known flaw: agents drift towards their own optima (Li et al. 2020), by the more the longer they train."""
+    """Agents drift towards their own optima, the more the longer they train (Li et al. 2020)."""
     parts = shards(5)
     of = problem(parts, beta=0.05)
     least = pooled_optimum(of, parts)[1]

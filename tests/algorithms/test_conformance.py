@@ -1,4 +1,4 @@
-"""What every algorithm must do, over the whole registry: a new file is tested without another edit."""
+"""Properties of every registered algorithm; a new one is tested without editing this file."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_every_draw_has_an_event_and_no_noise_is_an_infinite_one(name: str) -> N
 
 
 class Silence:
-    """A source of noise that is not there."""
+    """A noise source without noise."""
 
     def laplace(self, update: int, scale: Array, like: Array) -> Array:
         return np.zeros_like(like)
@@ -107,7 +107,7 @@ def test_where_an_event_claims_noise_every_field_that_is_sent_has_it(name: str) 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_are_pure(name: str) -> None:
-    """Same arguments, same bytes; and nothing that was passed in is changed."""
+    """The same arguments give the same bytes, and no argument is changed."""
     parts = shards(0)
     algorithm = build(name, problem(parts), MIXED)
     kept: list[tuple[Array, ...]] = []

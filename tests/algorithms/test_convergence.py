@@ -1,4 +1,4 @@
-"""Where the methods end: at the solution of the pooled problem, from an independent solver."""
+"""The methods converge to the solution of the pooled problem, which an independent solver computes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTS = shards(4, (60, 40, 50))
 
 
 def pooled_optimum(of: Problem, feasible: str, size: float) -> float:
-    """min F over the pooled records, by scipy, with the objective written out again."""
+    """Minimise F over the pooled records with scipy, with an independent implementation of the objective."""
     x = np.concatenate([part.x for part in PARTS])
     y = np.concatenate([part.y for part in PARTS])
 
@@ -55,7 +55,7 @@ def test_without_noise_the_pooled_optimum_is_reached(name: str, rounds: int, fea
 
 
 def test_exact_admm_solves_its_subproblem() -> None:
-    """The gradient of eq. ADMM-2 vanishes at what is sent."""
+    """The gradient of eq. ADMM-2 vanishes at the upload."""
     of = problem(PARTS)
     done = run(build("admm", of, [math.inf], rho=0.2, tolerance=1e-10), PARTS, (1,), 1)
     for p, shard in enumerate(PARTS):

@@ -1,4 +1,4 @@
-"""The library against an independent plain reading of the paper."""
+"""The library agrees with an independent, plain implementation of the paper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDS = 40
 
 
 def laplace(seed: int) -> Any:
-    """The keyed noise, made here from its definition."""
+    """Keyed noise, computed from its definition."""
 
     def draw(p: int, t: int, e: int, shape: tuple[int, ...]) -> Array:
         return Generator(Philox(key=[seed, p], counter=[0, 0, e, t])).laplace(size=shape)
@@ -135,7 +135,7 @@ def test_trust_region_follows_its_formula(radius: str, epsilon: float) -> None:
 
 
 def test_averages_are_the_theorems() -> None:
-    """Every iterate is collected through the gradient it is asked for, and averaged here by definition."""
+    """The test collects every iterate from the gradient calls, and averages them by definition."""
     parts = shards(9)
     of = problem(parts)
     updates, rounds = 4, 6

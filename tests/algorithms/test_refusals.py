@@ -1,4 +1,4 @@
-"""Settings an algorithm cannot honour."""
+"""Settings that an algorithm refuses."""
 
 from __future__ import annotations
 

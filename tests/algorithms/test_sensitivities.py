@@ -1,4 +1,4 @@
-"""What one record can do, against what is charged for it: random neighbours, whole steps, and the plans of studies."""
+"""The effect of one unit never exceeds its accounted sensitivity: random neighbours, complete steps, whole studies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ often, seldom = settings(max_examples=60, deadline=None), settings(max_examples=
 
 
 class Neighbours(NamedTuple):
-    """Two data sets that differ in one unit of n records, and the bounds they were promised to keep."""
+    """Two data sets that differ in one unit of n records, and their declared bounds."""
 
     shards: tuple[Shard, Shard]
     adjacency: str
@@ -87,7 +87,7 @@ def somewhere(rng: Generator, runs: int = 1) -> Array:
 
 
 class Step(NamedTuple):
-    """A method's step without its noise on either data set, and what is charged for it."""
+    """A method's step without noise on both data sets, and its event."""
 
     apart: float  # in L2
     event: Event
@@ -95,7 +95,7 @@ class Step(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is public before a step."""
+    """The public state before a step."""
 
     w: Array
     agent: Agent
@@ -108,7 +108,7 @@ def anywhere(rng: Generator) -> State:
 def step(
     name: str, state: State, near: Neighbours, of: Problem, rho: float, eta: float = 1.0, quiet: Any = None, **more: Any
 ) -> Step:
-    """The real agent_step; `eta` is a share of the largest that is allowed."""
+    """Run the real agent_step; `eta` is a share of the largest allowed one."""
     method = ALGORITHMS[name]
     length = of.loss.residual_bound * near.bound if method.scales_records else 0.7 * near.bound
     limit: Clipping = (

@@ -1,4 +1,4 @@
-"""Methods for which noise on the sum is enough: their steps, what their sums tell, and how far a step may go."""
+"""Methods with aggregate noise: their steps, what their sums reveal, and how far a step may go."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ LITTLE = 1e-7  # impulses that leave every gradient on its own side of the clip
 
 @dataclass(frozen=True)
 class Impulse:
-    """In every run one agent's noise of one round, and nothing else."""
+    """Every run has the noise of one agent in one round, and nothing else."""
 
     agent: int
     round: int

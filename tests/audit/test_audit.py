@@ -1,4 +1,4 @@
-"""The audit: certified claims stand, the paper's and broken code's do not, and the bound is what it says."""
+"""Audits do not refute certified claims, refute the paper's claim and broken code, and their bound is valid."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def no_clipping(claim: Claim) -> Game:
 
 
 def clipping_in_l2_only(claim: Claim) -> Game:
-    """Laplace noise with only the L2 norm held: the L1 norm of the canary is sqrt(2) times that."""
+    """Laplace noise with only the L2 norm bounded: the L1 norm of the canary is sqrt(2) times larger."""
     (game,) = games(claim)
     assert isinstance(game.algorithm, DpIadmm)
     assert isinstance(game.algorithm.release, CertifiedGradient)

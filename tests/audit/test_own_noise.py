@@ -1,4 +1,4 @@
-"""The audit of noise that is not on gradients, or leaves in two fields: on uploads, on samples, in objectives."""
+"""Audits of noise on uploads, on samples and in objectives, and of uploads with two fields."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_primal_and_dual_together_keep_their_claim() -> None:
 
 
 def without_the_factor(claim: Claim) -> Game:
-    """Noise for one local step, where there are E of them."""
+    """Noise for one local step instead of E."""
     game = played(claim)[-1]
     assert isinstance(game.algorithm, DpFedAvg)
     return game._replace(
@@ -98,7 +98,7 @@ def without_the_factor(claim: Claim) -> Game:
 
 
 def records_of_any_length(claim: Claim) -> Game:
-    """The canary three times as long as the bound, and nothing that scales it down."""
+    """The canary is three times as long as the bound, and is not scaled down."""
     game = played(claim)[-1]
     first, second = game.scene.arms
     scene = game.scene._replace(arms=(first, replace(second, x=3.0 * second.x)))
@@ -155,13 +155,13 @@ def one_update_charged_for_two(claim: Claim) -> Game:
 
 
 def a_dual_without_noise(claim: Claim) -> Game:
-    """The dual of the gradient's own step goes out beside a noisy z."""
+    """The dual of the noiseless step is sent beside a noisy z."""
     (game,) = played(replace(claim, local_updates=1))
     return sending(game, lambda upload, clean: upload._replace(lam=clean.lam))
 
 
 def sending(game: Game, what: Callable[[Any, Any], Any]) -> Game:
-    """The same game where something is made of the upload, and of one without noise, before it leaves."""
+    """The same game, with the upload and one without noise combined before it is sent."""
 
     class Altered:
         def agent_step(self, t: int, w: Any, agent: Any, shard: Any, noise: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The audit of sums over agents: shares of noise are worth their claim, and smaller ones are found out."""
+"""Audits of sums over agents: shares of the noise keep the claim, and smaller shares are detected."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def with_share(game: Game, share: float) -> Game:
 
 @pytest.mark.parametrize("share", [1.0 / 3.0, 3.0**-0.5])
 def test_shares_that_are_too_small_are_refuted(share: float) -> None:
-    """sigma / P, and what is enough only where nobody colludes."""
+    """sigma / P, which is enough only without colluders."""
     (game,) = games(SUM)
     assert attack(SUM, with_share(game, share)).exceeded
 

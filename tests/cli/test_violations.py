@@ -203,6 +203,7 @@ from dataclasses import replace
 
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.algorithms.gradient_descent import DpGd
+from taciturn.algorithms.schedules import GradientStep
 from taciturn.privacy.events import BatchEvent
 
 
@@ -217,8 +218,8 @@ def build(r):
     return Cheat(r.problem, r.rho, r.eta, r.release, r.closing)
 
 
-spec = AlgorithmSpec("less noise than planned", "z", build, modes=("certified",), pace="explicit")
-ALGORITHMS.register("cheat")(spec)
+SPEC = AlgorithmSpec("less noise than planned", "z", build, modes=("certified",), step_kind=GradientStep)
+ALGORITHMS.register("cheat")(SPEC)
 """
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taciturn.algorithms.noisy_gradient import WholeResiduals
+from taciturn.algorithms.noisy_gradient import IntegerResiduals
 from taciturn.kernels import layout, library
 from taciturn.kernels import row_pass as rows
 from taciturn.kernels.layout import Dense, Sparse, choose_layout
@@ -46,7 +46,7 @@ def limit(kind: str, runs: int, dtype: str) -> Clipping:
     if kind == "records":
         return RecordScaling(0.7)
     if kind == "whole":
-        return WholeResiduals(GradientClipping(l2, l1), np.full(runs, 0.5, dtype), 64.0)
+        return IntegerResiduals(GradientClipping(l2, l1), np.full(runs, 0.5, dtype), 64.0)
     return NO_CLIPPING
 
 

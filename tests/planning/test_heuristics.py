@@ -1,4 +1,4 @@
-"""The planner's rule: laws that hold for any public facts, and what it gives on real data."""
+"""The planner's rule: laws for any public facts, and its results on real data."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_predicted_noise_is_the_noise_of_the_plan() -> None:
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0])
 @pytest.mark.parametrize(("kind", "loss"), [("classes", "softmax"), ("classes", "hinge"), ("number", "squared")])
 def test_small_tables_never_diverge(tmp_path: Path, epsilon: float, kind: str, loss: str) -> None:
-    """At hopeless noise the model tends to nothing rather than to infinity."""
+    """With hopeless noise the model tends to 0, not to infinity."""
     rng = np.random.default_rng(0)
     x = rng.random((300, 4))
     score = x @ np.array([3.0, -2.0, 1.0, 0.0])
@@ -136,7 +136,7 @@ def test_the_planner_on_the_embedded_digits(tmp_path: Path) -> None:
 
 
 def test_the_path_does_not_depend_on_the_rounds() -> None:
-    """However many rounds there are, and however long steps are level, all steps together go as far."""
+    """The length of the path does not depend on the number of rounds."""
 
     def path(rounds: int) -> float:
         made = propose(DIGITS, LOSSES["softmax"](), PlanRequest(1.0, 1e-6, rounds=rounds))

@@ -1,4 +1,4 @@
-"""Runs on a table that is dealt out: agents without records take part, and the key stays with the owner."""
+"""Runs on a partitioned table: agents without records take part, and the key stays with the owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certified runs: the budget is met, nothing private leaves, and the ledger tells all."""
+"""Certified runs keep their budget, reveal nothing private, and record every release in the ledger."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_whole_run_costs_its_budget_and_never_more(tmp_path: Path, changes: 
 
 
 def test_the_noise_that_is_drawn_is_the_noise_of_the_event(tmp_path: Path) -> None:
-    """The spread of what is sent, over many seeds, against the scale that the ledger records."""
+    """The spread of uploads over many seeds agrees with the scale that the ledger records."""
     run = train(tmp_path / "r", seeds=100, rounds=1, total_epsilon=0.1, set="all")
     event = next(iter(run.folder.read_ledger().events[0]["north"]))
     assert isinstance(event, Noise)
@@ -163,7 +163,7 @@ def test_a_unit_with_several_records_needs_as_many_times_the_noise(tmp_path: Pat
 
 @pytest.mark.parametrize("ask", [taciturn.run, taciturn.plan, taciturn.dry_run])
 def test_more_rounds_than_a_given_noise_leaves_room_for_are_refused(tmp_path: Path, ask: Any) -> None:
-    """They were cut before, without a word."""
+    """Too many rounds are refused, not silently reduced."""
     given = {"noise_multiplier": 20.0, "rounds": 300, "total_epsilon": 1.0, "out": str(tmp_path / "r")}
     with pytest.raises(InputError) as refused:
         ask(**CLINICS | given)
@@ -201,7 +201,7 @@ def test_declarations_that_contradict_each_other_are_refused(tmp_path: Path) -> 
 
 
 def test_records_beyond_the_declared_number_are_left_out(tmp_path: Path) -> None:
-    """To stop would tell that they are there; the owner is told."""
+    """Stopping would reveal that they exist; only the owner is informed."""
     study = prepare(resolve(CLINICS | {"records_max": "north=50,south=300,west=300", "seed": 1}), key=3)
     whole = prepare(resolve(CLINICS | {"seed": 1}), key=3)
     assert len(study.dataset.train[0].x) == 50 < len(whole.dataset.train[0].x)
@@ -401,7 +401,7 @@ def test_a_given_noise_is_what_the_verdict_is_about() -> None:
 def test_a_run_with_a_budget_stops_where_something_is_released_without_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A method that forgets its noise, whatever its plan says: the ledger's entry would be infinite, and it ends."""
+    """A method that adds less noise than planned is stopped."""
     monkeypatch.setattr(OutputNoise, "scale", lambda self, sensitivity: np.zeros(len(sensitivity)))
     with pytest.raises(PrivacyViolation, match="dp-fedavg released something without noise in round 1"):
         taciturn.run(**CLINICS | {"algorithm": "dp-fedavg", "rounds": 2, "out": str(tmp_path / "r")})

@@ -1,4 +1,4 @@
-"""How methods with noise of their own are paced, planned and booked: from public facts, and for every agent."""
+"""Step sizes, plans and ledger entries of methods with other noise than on gradients."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_noise_on_a_solution_takes_more_convexity_than_noise_within() -> None:
 
 
 def test_a_solution_may_go_any_way_that_its_noise_allows() -> None:
-    """Explicit steps have a longest one; a curator's convexity falls with the budget all the way."""
+    """Gradient steps have a largest one; a curator's convexity keeps falling with the budget."""
     found = [float(planned("erm-outp", total_epsilon=e).parts[0].algorithm.rho(1)[0, 0]) for e in (10.0, 100.0, 1000.0)]
     assert found == sorted(found, reverse=True) and len(set(found)) == 3
 
@@ -142,7 +142,7 @@ def test_a_curators_records_are_all_records_in_the_agents_order() -> None:
 
 
 class Two(SingleProcess):
-    """A group of two, as far as the partition goes."""
+    """A process group of two, as far as partitioning is concerned."""
 
     def partition(self, agents: int) -> list[range]:
         return [range(1), range(1, agents)]

@@ -1,4 +1,4 @@
-"""What events add up to: golden numbers, independent calls, and budgets that are met and never exceeded."""
+"""Composition of events: golden numbers, independent implementations, and budgets that are never exceeded."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_totals_are_those_of_independent_calls() -> None:
 
 
 def test_a_shift_of_one_coordinate_is_the_worst_of_its_l1_length() -> None:
-    """What the PLD accountant assumes: moving several coordinates by less each is never worse."""
+    """An assumption of the PLD accountant: smaller changes of several coordinates never cost more."""
     for parts in ([0.5, 0.5], [0.9, 0.1], [0.25] * 4):
         split = PLDAccountant(value_discretization_interval=1e-4)
         for part in parts:
@@ -114,7 +114,7 @@ def test_a_shift_of_one_coordinate_is_the_worst_of_its_l1_length() -> None:
 
 
 def test_discrete_gaussians_need_more_noise_than_continuous_ones_where_integers_are_coarse() -> None:
-    """By the closed form with its slack none to speak of, and never more than zCDP asks for."""
+    """The closed form has negligible slack, and never needs more noise than zCDP."""
     for total, extra in zip(TOTALS, (1.077, 1.072, 1.065, 1.056), strict=True):
         continuous = calibrate(lambda s: {Noise("gaussian", s, math.inf, 1.0): 100}, total, DELTA)
         for unit, expected in ((1e6, 1.0), (1.0, extra)):

@@ -57,7 +57,7 @@ def patterns(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Ar
 
 
 def records(rng: np.random.Generator, n: int, density: float, loss: str, dtype: Any = np.float64) -> Shard:
-    """Of which none has the last feature."""
+    """Records without the last feature."""
     x = rng.choice([0.25, 0.5, 1.0, -1.0], (n, J)) * (rng.random((n, J)) < density)
     x[:, -1] = 0.0
     labels = rng.random((n, K)) if loss == "squared" else np.eye(K)[rng.integers(0, K, n)]
@@ -65,7 +65,7 @@ def records(rng: np.random.Generator, n: int, density: float, loss: str, dtype: 
 
 
 def canary(rng: np.random.Generator, loss: str, dtype: Any = np.float64) -> Shard:
-    """One record, with the feature that nobody else has."""
+    """One record, with the feature that no other has."""
     one = records(rng, 1, 0.2, loss, dtype)
     one.x[:, -1] = 1.0
     return one

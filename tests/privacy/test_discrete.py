@@ -1,4 +1,4 @@
-"""The discrete samplers: of the exact distribution, independent, and exact where a uniform meets its boundary."""
+"""The discrete samplers draw from the exact distribution, independently, and decide boundary cases exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The theorem of docs/explanation/discrete-gaussian.md, held against exact probabilities."""
+"""The theorem of docs/explanation/discrete-gaussian.md, tested against exact probabilities."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def discrete(sigma: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 @cache
 def summed(sigma: float, rounds: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Probabilities of the sum of so many."""
+    """Probabilities of the sum of `rounds` draws."""
     return discrete(sigma) if rounds == 1 else np.convolve(summed(sigma, rounds - 1), discrete(sigma))
 
 

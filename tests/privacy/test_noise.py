@@ -1,4 +1,4 @@
-"""Seeded noise: keyed, of the right distribution, and accounted for."""
+"""Seeded noise is keyed, has the right distribution, and has events."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_l2_laplace_depends_on_its_key_alone_and_shares_no_numbers() -> None:
 @pytest.mark.parametrize("noise", [SeededNoise((1, 2), 0, 1), HardenedNoise(SeededEntropy(1)), SYSTEM_NOISE])
 @pytest.mark.parametrize("rate", [0.03, 0.7])
 def test_a_sample_has_every_record_by_itself(noise: NoiseSource, rate: float) -> None:
-    """As many as the rate says, and pairs of records and of runs as often as independence says."""
+    """Samples have the right rate, and records and runs are independent."""
     sample = noise.poisson_sample(0, rate, 40_000, LIKE)
     assert sample.shape == (40_000, 2) and sample.dtype == np.bool_
     for flags, share in ((sample, rate), (sample[:, 0] & sample[:, 1], rate**2), (sample[1:] & sample[:-1], rate**2)):

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from taciturn.errors import InputError
-from taciturn.privacy.accountants import Counts, pure, tightest
+from taciturn.privacy.accountants import Counts, additive_cost, pure, tightest
 from taciturn.privacy.accountants.gdp import gdp
 from taciturn.privacy.accountants.rdp import rdp
-from taciturn.privacy.accountants.zcdp import zcdp_sum
+from taciturn.privacy.accountants.zcdp import zcdp_rho
 from taciturn.privacy.calibration import calibrate
 from taciturn.privacy.events import Noise, Objective
 from taciturn.privacy.objective_perturbation import gaussian_delta, log_chi_mgf, renyi
@@ -153,9 +153,9 @@ def test_pure_events_by_hand() -> None:
     """b of density exp(-|b|/s): the log ratio of the densities is Delta/s + determinant at most, and reaches it."""
     event, noise = Objective(2.0, 1.0, 0.3, 4, "objective-l2-laplace"), Noise("l2-laplace", 4.0, math.inf, 1.0)
     assert pure({event: 2, noise: 4}, 0.0) == pytest.approx(2.0 * 0.8 + 4.0 * 0.25)
-    assert zcdp_sum({event: 2, noise: 4}) == pytest.approx(2.0 * 0.32 + 4.0 * 0.25**2 / 2.0)
+    assert additive_cost({event: 2, noise: 4}, zcdp_rho) == pytest.approx(2.0 * 0.32 + 4.0 * 0.25**2 / 2.0)
     assert pure({Objective(2.0, 1.0, 0.3, 4, "objective-gaussian"): 1}, 0.0) is None
-    assert zcdp_sum({Objective(2.0, 1.0, 0.3, 4, "objective-gaussian"): 1}) is None
+    assert additive_cost({Objective(2.0, 1.0, 0.3, 4, "objective-gaussian"): 1}, zcdp_rho) is None
     slope, bound = 0.4, 0.5
     r, slopes = slanted(slope, bound, 5.0)
     loss = np.abs(Z + r) - np.abs(Z) - np.log1p(slopes)

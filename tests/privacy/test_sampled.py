@@ -1,4 +1,4 @@
-"""Poisson samples: their cost is dp-accounting's, exact where an integral can say, and never above the budget."""
+"""Poisson samples: the cost agrees with dp-accounting and with integrals, and calibration never exceeds the budget."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from taciturn.privacy.accountants import Counts, pure, tightest
+from taciturn.privacy.accountants import Counts, additive_cost, pure, tightest
 from taciturn.privacy.accountants.gdp import gdp
 from taciturn.privacy.accountants.pld import pld
 from taciturn.privacy.accountants.rdp import WHOLE_ORDERS, rdp, sampled_renyi
-from taciturn.privacy.accountants.zcdp import zcdp_sum
+from taciturn.privacy.accountants.zcdp import zcdp_rho
 from taciturn.privacy.calibration import calibrate
 from taciturn.privacy.events import Event, Hidden, Noise, Objective, Sampled
 
@@ -71,7 +71,7 @@ def test_the_divergence_is_the_integral(rate: float, multiplier: float) -> None:
 
 
 def test_the_ends_of_the_rate() -> None:
-    """Everybody in the sample is the Gaussian mechanism; nobody in it costs nothing; in between it grows."""
+    """Rate 1 is the Gaussian mechanism, rate 0 costs nothing, and the cost grows in between."""
     everybody, seen = Sampled(5.0, 1.0, 1.0), Noise("gaussian", 5.0, math.inf, 1.0)
     np.testing.assert_allclose(sampled_renyi(everybody, WHOLE_ORDERS), WHOLE_ORDERS / 50.0, rtol=1e-10)
     assert tightest({everybody: 10}, DELTA).epsilon == pytest.approx(gdp({seen: 10}, DELTA), rel=2e-3)
@@ -84,7 +84,7 @@ def test_the_ends_of_the_rate() -> None:
 
 def test_only_those_who_know_samples_add_them_up() -> None:
     counts: Counts = {Sampled(5.0, 1.0, 0.1): 10}
-    assert gdp(counts, DELTA) is None and pure(counts, DELTA) is None and zcdp_sum(counts) is None
+    assert gdp(counts, DELTA) is None and pure(counts, DELTA) is None and additive_cost(counts, zcdp_rho) is None
     assert rdp({Noise("gaussian", 5.0, math.inf, 1.0): 10}, DELTA) is None  # zcdp's, which would say the same
     hidden = Hidden(20.0, 1.0, 3, 0.5)
     assert pld({hidden: 1, **counts}, DELTA) is None

@@ -1,4 +1,4 @@
-"""No pair of neighbouring data sets moves a limited gradient by more than the stated sensitivity."""
+"""No two neighbouring data sets change a clipped gradient by more than the stated sensitivity."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_bounded_records_move_by_no_more_than_their_bound(seed: int, loss: str, 
 
 @pytest.mark.parametrize("adjacency", sorted(ADJACENCIES))
 def test_the_sensitivity_is_attained(adjacency: str) -> None:
-    """A canary whose label is sure to be wrong, replaced by one that pulls the other way: nothing smaller would do."""
+    """The bound is attained: a misclassified canary is replaced by one with the opposite gradient."""
     x = np.ones((1, J))
     base = Shard(np.zeros((2, J)), np.eye(K)[[0, 1]])
     first, second = Shard(x, np.eye(K)[[0]]), Shard(-x, np.eye(K)[[0]])
@@ -207,7 +207,7 @@ def hardened(l2: float, l1: float = math.inf, most: int = 100) -> HardenedGradie
     st.sampled_from([0.3, math.inf]),
 )
 def test_integer_sums_are_exact_and_bounded(seed: int, loss: str, l2: float, l1: float) -> None:
-    """A record adds the same whole numbers whoever else is there and wherever it stands, within the sensitivity."""
+    """A record adds the same integers whatever the other records and its position are, within the sensitivity."""
     rng = np.random.default_rng(seed)
     base, canary = make_shard(rng, 30, loss), make_shard(rng, 1, loss)
     problem, release = make_problem(loss, 31), hardened(l2, l1)

@@ -16,10 +16,11 @@ from tests.cli import helpers
 PLUGIN = """
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.algorithms.iadmm import Iadmm
+from taciturn.algorithms.schedules import NoiseFreeStep
 
 ALGORITHMS.register("{name}")(
     AlgorithmSpec("IADMM by another name", "as iadmm", lambda r: Iadmm(r.problem, r.rho, r.eta, r.closing), noisy=False,
-           modes=("certified", "paper"), pace="plain")
+           modes=("certified", "paper"), step_kind=NoiseFreeStep)
 )
 """
 SETTINGS: dict[str, Any] = {
@@ -135,7 +136,7 @@ def test_a_method_that_releases_more_often_than_planned_is_stopped(tmp_path: Pat
     assert "twice released 2 times in round 1, and its plan has 1" in said
 
 
-@pytest.mark.parametrize("wrong", ["pace='fast'", "noise_on='everything'"])
+@pytest.mark.parametrize("wrong", ["step_kind='fast'", "noise_on='everything'"])
 def test_a_method_with_a_name_nobody_knows_is_refused_at_once(tmp_path: Path, wrong: str) -> None:
     (tmp_path / "twice.py").write_text(TWICE.replace("modes=", f"{wrong}, modes="))
     said = helpers.refused("algorithms", "--plugins", "twice.py", cwd=tmp_path)

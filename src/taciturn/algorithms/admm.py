@@ -45,17 +45,16 @@ def _build(config: AlgorithmConfig) -> Admm:
     return Admm.from_config(config)
 
 
-ALGORITHMS.register("admm")(
-    AlgorithmSpec(
-        "exact ADMM: every agent solves its subproblem to tolerance, no noise",
-        "z⁺ = argmin_{z ∈ W} f(z) − ⟨λ, z⟩ + (ρ/2)‖w − z‖²",
-        _build,
-        noisy=False,
-        modes=("certified", "paper"),
-        backends=("numpy",),
-        reference="Boyd et al., Foundations and Trends in Machine Learning 2011; in the paper eq. ADMM",
-    )
+ADMM = AlgorithmSpec(
+    "exact ADMM: every agent solves its subproblem to tolerance, no noise",
+    "z⁺ = argmin_{z ∈ W} f(z) − ⟨λ, z⟩ + (ρ/2)‖w − z‖²",
+    _build,
+    noisy=False,
+    modes=("certified", "paper"),
+    backends=("numpy",),
+    reference="Boyd et al., Foundations and Trends in Machine Learning 2011; in the paper eq. ADMM",
 )
+ALGORITHMS.register("admm")(ADMM)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,22 +73,21 @@ class AdmmObjp(AdmmServer):
         return Step(Agent(z, lam), Upload(z), events, size, np.full_like(rho, np.nan))
 
 
-ALGORITHMS.register("admm-objp")(
-    AlgorithmSpec(
-        "exact ADMM with a random linear term in every subproblem (dual perturbation)",
-        "z = argmin_z f(z) − ⟨λ − b, z⟩ + (ρ/2)‖w − z‖²,  b ~ N(0, σ²)",
-        lambda config: AdmmObjp(objective_perturbation("admm-objp", config), config.rho),
-        modes=("certified",),
-        backends=("numpy",),
-        guarantee="approximate, in total; pure as well with --mechanism laplace; as published of a round",
-        reference="Zhang and Zhu, IEEE TIFS 2017; cost as in Chaudhuri et al. 2011 and Kifer et al. 2012",
-        privacy_cost=per_objective_cost,
-        noise_on="objectives",
-        scales_records=True,
-        step_kind=ExactStep,
-        hardened=False,
-    )
+ADMM_OBJP = AlgorithmSpec(
+    "exact ADMM with a random linear term in every subproblem (dual perturbation)",
+    "z = argmin_z f(z) − ⟨λ − b, z⟩ + (ρ/2)‖w − z‖²,  b ~ N(0, σ²)",
+    lambda config: AdmmObjp(objective_perturbation("admm-objp", config), config.rho),
+    modes=("certified",),
+    backends=("numpy",),
+    guarantee="approximate, in total; pure as well with --mechanism laplace; as published of a round",
+    reference="Zhang and Zhu, IEEE TIFS 2017; cost as in Chaudhuri et al. 2011 and Kifer et al. 2012",
+    privacy_cost=per_objective_cost,
+    noise_on="objectives",
+    scales_records=True,
+    step_kind=ExactStep,
+    hardened=False,
 )
+ALGORITHMS.register("admm-objp")(ADMM_OBJP)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,19 +117,18 @@ def solution_sensitivity(public: PublicParameters, t: int) -> float:
     return float(minimiser_sensitivity(public.sensitivity.l2, public.tolerance, public.rho(t) + public.convexity))
 
 
-ALGORITHMS.register("admm-outp")(
-    AlgorithmSpec(
-        "exact ADMM with noise on every solution (primal perturbation)",
-        "z = argmin_z f(z) − ⟨λ, z⟩ + (ρ/2)‖w − z‖²;  z + ξ is sent,  σ ∝ 1/(ρ + α)",
-        lambda config: AdmmOutp.from_config(config, solver=solver_for("admm-outp", config)),
-        modes=("certified",),
-        backends=("numpy",),
-        guarantee="approximate, in total; pure as well with --mechanism laplace; as published of a round",
-        reference="Zhang and Zhu, IEEE TIFS 2017 (laplace); Huang et al., IEEE TIFS 2020, Algorithm 2 (gaussian)",
-        privacy_cost=per_upload_cost(solution_sensitivity),
-        noise_on="uploads",
-        scales_records=True,
-        step_kind=ExactStep,
-        hardened=False,
-    )
+ADMM_OUTP = AlgorithmSpec(
+    "exact ADMM with noise on every solution (primal perturbation)",
+    "z = argmin_z f(z) − ⟨λ, z⟩ + (ρ/2)‖w − z‖²;  z + ξ is sent,  σ ∝ 1/(ρ + α)",
+    lambda config: AdmmOutp.from_config(config, solver=solver_for("admm-outp", config)),
+    modes=("certified",),
+    backends=("numpy",),
+    guarantee="approximate, in total; pure as well with --mechanism laplace; as published of a round",
+    reference="Zhang and Zhu, IEEE TIFS 2017 (laplace); Huang et al., IEEE TIFS 2020, Algorithm 2 (gaussian)",
+    privacy_cost=per_upload_cost(solution_sensitivity),
+    noise_on="uploads",
+    scales_records=True,
+    step_kind=ExactStep,
+    hardened=False,
 )
+ALGORITHMS.register("admm-outp")(ADMM_OUTP)

@@ -186,7 +186,8 @@ class AdmmServer:
         method: Any = cls
         declared = {field.name for field in dataclasses.fields(method)}
         known = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name in declared}
-        return cls(**known | values)
+        built: Self = method(**known | values)
+        return built
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """Return w^{t+1} (lines 5 and 6)."""
@@ -337,7 +338,7 @@ class AlgorithmSpec:
     Raises
     ------
     InputError
-        If `noise_on` is unknown.
+        If `noise_on` is unknown, or `step_kind` is not a `StepKind`.
 
     Examples
     --------
@@ -371,6 +372,9 @@ class AlgorithmSpec:
         """Check the names; a wrong one would fail only in the middle of a plan."""
         if self.noise_on not in NOISE_ON:
             raise unknown_name("noise_on", self.noise_on, NOISE_ON)
+        if not (isinstance(self.step_kind, type) and issubclass(self.step_kind, StepKind)):
+            kinds = (kind.__name__ for kind in StepKind.__subclasses__())
+            raise unknown_name("step_kind", self.step_kind, kinds)
 
     @property
     def promise(self) -> str:

@@ -54,15 +54,14 @@ class CommunicationEfficientAdmm(AdmmServer):
         return server.receive(received).receive_duals(received)
 
 
-ALGORITHMS.register("ceadmm")(
-    AlgorithmSpec(
-        "inexact ADMM with several local updates of z and of the dual a round; sends both",
-        "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  λ⁺ = λ + ρ(w − z⁺),  E times; z and λ are sent",
-        CommunicationEfficientAdmm.from_config,
-        local_updates=5,
-        modes=("certified", "paper"),
-        reference="Zhou and Li 2021 (arXiv 2110.15318), with the noise of the release",
-        step_kind=PrimalDualSteps,
-        upload=PrimalDual,
-    )
+CEADMM = AlgorithmSpec(
+    "inexact ADMM with several local updates of z and of the dual a round; sends both",
+    "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  λ⁺ = λ + ρ(w − z⁺),  E times; z and λ are sent",
+    CommunicationEfficientAdmm.from_config,
+    local_updates=5,
+    modes=("certified", "paper"),
+    reference="Zhou and Li 2021 (arXiv 2110.15318), with the noise of the release",
+    step_kind=PrimalDualSteps,
+    upload=PrimalDual,
 )
+ALGORITHMS.register("ceadmm")(CEADMM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,33 +40,26 @@ def _fedprox(c: AlgorithmConfig) -> FedAvg:
     return FedAvg.from_config(c, local=LocalTraining(c.problem, c.eta, c.local_updates, c.rho, c.sampling))
 
 
-ALGORITHMS.register("fedavg")(
-    AlgorithmSpec(
-        "federated averaging: every agent trains by itself from the common model, and the mean goes round, no noise",
-        "z ← Proj_W(z − η f'(z)),  E times from z = w;  w⁺ = mean of z",
-        _fedavg,
-        local_updates=10,
-        sampling=1.0,
-        noisy=False,
-        modes=("certified", "paper"),
-        reference="McMahan et al., AISTATS 2017",
-        step_kind=NoiseFreeStep,
-    )
+FEDAVG = AlgorithmSpec(
+    "federated averaging: every agent trains by itself from the common model, and the mean goes round, no noise",
+    "z ← Proj_W(z − η f'(z)),  E times from z = w;  w⁺ = mean of z",
+    _fedavg,
+    local_updates=10,
+    sampling=1.0,
+    noisy=False,
+    modes=("certified", "paper"),
+    reference="McMahan et al., AISTATS 2017",
+    step_kind=NoiseFreeStep,
 )
-
-ALGORITHMS.register("fedprox")(
-    AlgorithmSpec(
-        "federated averaging with a pull towards the common model in every agent's objective, no noise",
-        "z ← Proj_W((ρw − f'(z) + z/η) / (ρ + 1/η)),  E times from z = w;  w⁺ = mean of z",
-        _fedprox,
-        local_updates=10,
-        sampling=1.0,
-        noisy=False,
-        modes=("certified", "paper"),
-        reference="Li et al., MLSys 2020",
-        step_kind=NoiseFreeStep,
-    )
+FEDPROX = replace(
+    FEDAVG,
+    summary="federated averaging with a pull towards the common model in every agent's objective, no noise",
+    equation="z ← Proj_W((ρw − f'(z) + z/η) / (ρ + 1/η)),  E times from z = w;  w⁺ = mean of z",
+    build=_fedprox,
+    reference="Li et al., MLSys 2020",
 )
+ALGORITHMS.register("fedavg")(FEDAVG)
+ALGORITHMS.register("fedprox")(FEDPROX)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,34 +99,26 @@ def _fedprox_sensitivity(public: PublicParameters, t: int) -> float:
     return float(training_sensitivity(public.sensitivity.l2, public.eta(t), public.updates, public.rho(t)))
 
 
-ALGORITHMS.register("dp-fedavg")(
-    AlgorithmSpec(
-        "fedavg with noise on what every agent sends (output perturbation)",
-        "z ← Proj_W(z − η f'(z)),  E times from z = w;  z + ξ is sent,  ξ ~ N(0, σ²),  σ ∝ E η,  ηL ≤ 2",
-        _dp_fedavg,
-        local_updates=10,
-        modes=("certified",),
-        reference="Naseri et al. 2020 (arXiv 2009.03561); sensitivity as in Wu et al., SIGMOD 2017",
-        privacy_cost=per_upload_cost(_fedavg_sensitivity),
-        noise_on="uploads",
-        scales_records=True,
-        requires_contraction=True,
-        hardened=False,
-    )
+DP_FEDAVG = AlgorithmSpec(
+    "fedavg with noise on what every agent sends (output perturbation)",
+    "z ← Proj_W(z − η f'(z)),  E times from z = w;  z + ξ is sent,  ξ ~ N(0, σ²),  σ ∝ E η,  ηL ≤ 2",
+    _dp_fedavg,
+    local_updates=10,
+    modes=("certified",),
+    reference="Naseri et al. 2020 (arXiv 2009.03561); sensitivity as in Wu et al., SIGMOD 2017",
+    privacy_cost=per_upload_cost(_fedavg_sensitivity),
+    noise_on="uploads",
+    scales_records=True,
+    requires_contraction=True,
+    hardened=False,
 )
-
-ALGORITHMS.register("dp-fedprox")(
-    AlgorithmSpec(
-        "fedprox with noise on what every agent sends (output perturbation)",
-        "z ← Proj_W((ρw − f'(z) + z/η) / (ρ + 1/η)),  E times from z = w;  z + ξ is sent,  ξ ~ N(0, σ²),  ηL ≤ 2",
-        _dp_fedprox,
-        local_updates=10,
-        modes=("certified",),
-        reference="Wei et al., IEEE TIFS 2020; sensitivity as in Wu et al., SIGMOD 2017",
-        privacy_cost=per_upload_cost(_fedprox_sensitivity),
-        noise_on="uploads",
-        scales_records=True,
-        requires_contraction=True,
-        hardened=False,
-    )
+DP_FEDPROX = replace(
+    DP_FEDAVG,
+    summary="fedprox with noise on what every agent sends (output perturbation)",
+    equation="z ← Proj_W((ρw − f'(z) + z/η) / (ρ + 1/η)),  E times from z = w;  z + ξ is sent,  ξ ~ N(0, σ²),  ηL ≤ 2",
+    build=_dp_fedprox,
+    reference="Wei et al., IEEE TIFS 2020; sensitivity as in Wu et al., SIGMOD 2017",
+    privacy_cost=per_upload_cost(_fedprox_sensitivity),
 )
+ALGORITHMS.register("dp-fedavg")(DP_FEDAVG)
+ALGORITHMS.register("dp-fedprox")(DP_FEDPROX)

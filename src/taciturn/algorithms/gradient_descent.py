@@ -40,17 +40,16 @@ class DpGd(AveragingServer):
         return Step(Agent(z, agent.lam), Upload(z), (event,), size, eta)
 
 
-ALGORITHMS.register("dpgd")(
-    AlgorithmSpec(
-        "noisy gradient descent: one step from the common model at every agent, and the mean goes round",
-        "z = Proj_W(w − η (f'(w) + ξ));  w⁺ = mean of z",
-        DpGd.from_config,
-        modes=("certified",),
-        reference="Bassily, Smith and Thakurta, FOCS 2014, with all records in every step",
-        step_kind=GradientStep,
-        allows_aggregate_noise=True,
-    )
+DPGD = AlgorithmSpec(
+    "noisy gradient descent: one step from the common model at every agent, and the mean goes round",
+    "z = Proj_W(w − η (f'(w) + ξ));  w⁺ = mean of z",
+    DpGd.from_config,
+    modes=("certified",),
+    reference="Bassily, Smith and Thakurta, FOCS 2014, with all records in every step",
+    step_kind=GradientStep,
+    allows_aggregate_noise=True,
 )
+ALGORITHMS.register("dpgd")(DPGD)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,20 +101,19 @@ def _build_dpsgd(config: AlgorithmConfig) -> DpSgd:
     return DpSgd.from_config(config)
 
 
-ALGORITHMS.register("dpsgd")(
-    AlgorithmSpec(
-        "DP-SGD at every agent: noisy gradients of random samples, clipped record by record",
-        "z = Proj_W(w − η (g + ξ)),  g = 1/(qI) Σ clip(∇ℓ) over a sample of rate q,  ξ ~ N(0, σ²);  w⁺ = mean of z",
-        _build_dpsgd,
-        sampling=0.1,
-        modes=("certified",),
-        guarantee="approximate, in total, with the amplification of Poisson sampling",
-        reference="Abadi et al., CCS 2016",
-        privacy_cost=_per_sample_cost,
-        noise_on="samples",
-        step_kind=GradientStep,
-        hardened=False,
-        mechanisms=("gaussian",),
-        allows_aggregate_noise=True,
-    )
+DPSGD = AlgorithmSpec(
+    "DP-SGD at every agent: noisy gradients of random samples, clipped record by record",
+    "z = Proj_W(w − η (g + ξ)),  g = 1/(qI) Σ clip(∇ℓ) over a sample of rate q,  ξ ~ N(0, σ²);  w⁺ = mean of z",
+    _build_dpsgd,
+    sampling=0.1,
+    modes=("certified",),
+    guarantee="approximate, in total, with the amplification of Poisson sampling",
+    reference="Abadi et al., CCS 2016",
+    privacy_cost=_per_sample_cost,
+    noise_on="samples",
+    step_kind=GradientStep,
+    hardened=False,
+    mechanisms=("gaussian",),
+    allows_aggregate_noise=True,
 )
+ALGORITHMS.register("dpsgd")(DPSGD)

@@ -104,21 +104,20 @@ def _build(config: AlgorithmConfig) -> LastIterate:
     return LastIterate.from_config(config)
 
 
-ALGORITHMS.register("hidden")(
-    AlgorithmSpec(
-        "several noisy local updates a round of which only the last iterate is seen, at little more than one's price",
-        "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  E times; the last is sent,  ξ ~ N(0, σ²),  ηL ≤ 2",
-        _build,
-        local_updates=10,
-        modes=("certified",),
-        guarantee="approximate, in total; a round is charged as docs/explanation/hidden-state.md proves",
-        reference="Taciturn's own, by Bok, Su and Altschuler, ICML 2024",
-        privacy_cost=per_hidden_round_cost,
-        noise_on="hidden",
-        scales_records=True,
-        requires_contraction=True,
-        step_kind=HiddenSteps,
-        hardened=False,
-        mechanisms=("gaussian",),
-    )
+HIDDEN = AlgorithmSpec(
+    "several noisy local updates a round of which only the last iterate is seen, at little more than one's price",
+    "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  E times; the last is sent,  ξ ~ N(0, σ²),  ηL ≤ 2",
+    _build,
+    local_updates=10,
+    modes=("certified",),
+    guarantee="approximate, in total; a round is charged as docs/explanation/hidden-state.md proves",
+    reference="Taciturn's own, by Bok, Su and Altschuler, ICML 2024",
+    privacy_cost=per_hidden_round_cost,
+    noise_on="hidden",
+    scales_records=True,
+    requires_contraction=True,
+    step_kind=HiddenSteps,
+    hardened=False,
+    mechanisms=("gaussian",),
 )
+ALGORITHMS.register("hidden")(HIDDEN)

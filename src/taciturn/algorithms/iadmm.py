@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,17 +38,16 @@ class Iadmm(AdmmServer):
         return Step(Agent(z, lam), Upload(z), (non_private(runs),), np.zeros(runs), eta)
 
 
-ALGORITHMS.register("iadmm")(
-    AlgorithmSpec(
-        "inexact ADMM: one gradient step on each agent's subproblem a round, no noise",
-        "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η))",
-        Iadmm.from_config,
-        noisy=False,
-        modes=("certified", "paper"),
-        reference="Huang et al., IEEE TIFS 2020; in the paper eq. ADMM-2-Prox",
-        step_kind=NoiseFreeStep,
-    )
+IADMM = AlgorithmSpec(
+    "inexact ADMM: one gradient step on each agent's subproblem a round, no noise",
+    "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η))",
+    Iadmm.from_config,
+    noisy=False,
+    modes=("certified", "paper"),
+    reference="Huang et al., IEEE TIFS 2020; in the paper eq. ADMM-2-Prox",
+    step_kind=NoiseFreeStep,
 )
+ALGORITHMS.register("iadmm")(IADMM)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,30 +83,17 @@ class DpIadmm(AdmmServer):
         return Step(Agent(z, lam), Upload(out), tuple(events), magnitude, eta)  # line 22 sends the upload
 
 
-_EQUATION = "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  E times; their mean is sent"
-_MODES = ("certified", "paper")
-_PAPER = "Ryu and Kim, the paper, Algorithm 1"
-
-ALGORITHMS.register("objp")(
-    AlgorithmSpec(
-        "the paper's method with one noisy local update a round (DP-IADMM, Algorithm 1, E = 1)",
-        _EQUATION,
-        DpIadmm.from_config,
-        local_updates=1,
-        modes=_MODES,
-        reference=_PAPER,
-    )
+OBJP = AlgorithmSpec(
+    "the paper's method with one noisy local update a round (DP-IADMM, Algorithm 1, E = 1)",
+    "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  E times; their mean is sent",
+    DpIadmm.from_config,
+    local_updates=1,
+    modes=("certified", "paper"),
+    reference="Ryu and Kim, the paper, Algorithm 1",
 )
-ALGORITHMS.register("objpm")(
-    AlgorithmSpec(
-        "the paper's method with several noisy local updates a round (DP-IADMM, Algorithm 1, E = 10)",
-        _EQUATION,
-        DpIadmm.from_config,
-        local_updates=10,
-        modes=_MODES,
-        reference=_PAPER,
-    )
-)
+OBJPM_SUMMARY = "the paper's method with several noisy local updates a round (DP-IADMM, Algorithm 1, E = 10)"
+ALGORITHMS.register("objp")(OBJP)
+ALGORITHMS.register("objpm")(replace(OBJP, summary=OBJPM_SUMMARY, local_updates=10))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,16 +115,15 @@ class IadmmAtW(AdmmServer):
         return Step(Agent(z, lam), Upload(z), (event,), size, eta)
 
 
-ALGORITHMS.register("objw")(
-    AlgorithmSpec(
-        "objp with the gradient taken at the common model, so that noise on a secure sum is enough",
-        "z⁺ = Proj_W((ρw + λ − f'(w) − ξ + z/η) / (ρ + 1/η))",
-        IadmmAtW.from_config,
-        modes=("certified",),
-        reference="Taciturn's own, of Algorithm 1 of the paper",
-        allows_aggregate_noise=True,
-    )
+OBJW = AlgorithmSpec(
+    "objp with the gradient taken at the common model, so that noise on a secure sum is enough",
+    "z⁺ = Proj_W((ρw + λ − f'(w) − ξ + z/η) / (ρ + 1/η))",
+    IadmmAtW.from_config,
+    modes=("certified",),
+    reference="Taciturn's own, of Algorithm 1 of the paper",
+    allows_aggregate_noise=True,
 )
+ALGORITHMS.register("objw")(OBJW)
 
 
 RADII = ("constant", "decreasing")
@@ -177,12 +162,11 @@ def _build_objt(config: AlgorithmConfig) -> TrustRegion:
     return TrustRegion.from_config(config)
 
 
-ALGORITHMS.register("objt")(
-    AlgorithmSpec(
-        "the published code's variant of objp: a trust region instead of the proximal term",
-        "z⁺ = clip((ρw + λ − f'(z) − ξ) / ρ, z − d, z + d),  d = a or a/t²",
-        _build_objt,
-        modes=("certified", "paper"),
-        reference="Ryu and Kim, the code published with the paper",
-    )
+OBJT = AlgorithmSpec(
+    "the published code's variant of objp: a trust region instead of the proximal term",
+    "z⁺ = clip((ρw + λ − f'(z) − ξ) / ρ, z − d, z + d),  d = a or a/t²",
+    _build_objt,
+    modes=("certified", "paper"),
+    reference="Ryu and Kim, the code published with the paper",
 )
+ALGORITHMS.register("objt")(OBJT)

@@ -146,16 +146,15 @@ def _build(config: AlgorithmConfig) -> OutputPerturbation | CertifiedOutput:
     return OutputPerturbation(config.problem, config.rho, mechanism, constants)
 
 
-ALGORITHMS.register("outp")(
-    AlgorithmSpec(
-        "the baseline it is compared with: noise on what is sent (output perturbation, Huang et al.)",
-        "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η)) + ξ,  ξ ~ N(0, σ²),  σ ∝ 1/(ρ + 1/η)",
-        _build,
-        modes=("certified", "paper"),
-        guarantee="approximate, in total; pure as well with --mechanism laplace; nominal per round in mode paper",
-        reference="Huang et al., IEEE TIFS 2020, Algorithm 3; mode paper as its code runs it",
-        privacy_cost=per_upload_cost(_upload_sensitivity),
-        noise_on="uploads",
-        hardened=False,
-    )
+OUTP = AlgorithmSpec(
+    "the baseline it is compared with: noise on what is sent (output perturbation, Huang et al.)",
+    "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η)) + ξ,  ξ ~ N(0, σ²),  σ ∝ 1/(ρ + 1/η)",
+    _build,
+    modes=("certified", "paper"),
+    guarantee="approximate, in total; pure as well with --mechanism laplace; nominal per round in mode paper",
+    reference="Huang et al., IEEE TIFS 2020, Algorithm 3; mode paper as its code runs it",
+    privacy_cost=per_upload_cost(_upload_sensitivity),
+    noise_on="uploads",
+    hardened=False,
 )
+ALGORITHMS.register("outp")(OUTP)

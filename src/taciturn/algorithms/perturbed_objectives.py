@@ -25,9 +25,9 @@ class PerturbedMinimiser(NamedTuple):
     Parameters
     ----------
     z : Array, [J, R, K]
-        The iterate.
+        The perturbed minimiser.
     events : tuple of BatchEvent
-        The events.
+        Of the minimiser, and of the noise that hides the error.
     magnitude : Array, [R]
         E|b|.
     """

@@ -99,7 +99,7 @@ def per_update_cost(public: PublicParameters, multiplier: float, rounds: int) ->
     multiplier : float
         The noise scale in units of the L2 sensitivity.
     rounds : int
-        The number of rounds n.
+        The number of rounds.
 
     Returns
     -------

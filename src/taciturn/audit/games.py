@@ -30,7 +30,7 @@ class Scene(NamedTuple):
     Parameters
     ----------
     name : str
-        The name of the algorithm.
+        The name of the scene.
     w : Array, [J, K]
         The common model.
     arms : tuple of Shard
@@ -243,7 +243,7 @@ class Game(NamedTuple):
     rho, eta : float
         Penalty and proximity.
     algorithm : Algorithm
-        The name of the algorithm.
+        The algorithm, built for one run.
     kind : str
         The noise: "gaussian", "laplace" or "l2-laplace".
     honest : int

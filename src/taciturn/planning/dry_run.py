@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from taciturn.privacy.events import Event
 from taciturn.privacy.trust import PAPER_HEADLINE, trust_sentence
 from taciturn.runs.records import RunLabel
 from taciturn.settings import Settings
+
+PUBLIC_FACTS = ("name", "agents", "features", "features_by", "outputs", "published", "unit", "classes")
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class DryRunReport:
     delta : float
         The delta of (epsilon, delta).
     runs : tuple of RunForecast
-        The event of every run.
+        One for each run.
     all_runs_epsilon : float
         The total for an observer of all runs.
     bytes_up : int
@@ -151,67 +153,49 @@ def dry_run_report(settings: Settings) -> DryRunReport:
 def _certified(given: Settings) -> DryRunReport:
     study = plan_study(given)
     settings, facts = study.settings, study.facts
-    events = Counter[Event]()
-    for part in study.parts:
-        for plan in part.plans:
-            events.update(plan.events)
-    data = DataForecast(
-        facts.name,
-        facts.agents,
-        facts.features,
-        facts.features_by,
-        facts.outputs,
-        facts.published,
-        facts.unit,
-        facts.total_records,
-        facts.classes,
-    )
+    public = {name: getattr(facts, name) for name in PUBLIC_FACTS}
     scaled = {ALGORITHMS[name].scales_records for name in settings.algorithm}
     noise = NoiseForecast(
         settings.noise,
         noise_meaning(settings),
         settings.mechanism,
-        settings.clip if False in scaled else None,
-        settings.record_bound if True in scaled else None,
+        clip=settings.clip if False in scaled else None,
+        record_bound=settings.record_bound if True in scaled else None,
     )
-    return DryRunReport(
-        "certified",
-        facts.published,
-        data,
-        noise,
-        trust_sentence(settings.trust, settings.colluders),
-        settings.delta,
-        tuple(run for part in study.parts for run in _runs(settings, part)),
-        tightest(events, settings.delta).epsilon,
-        _largest_upload(settings, data),
-        _ledger(study) if settings.ledger else None,
+    report = _report(settings, study.parts, DataForecast(records=facts.total_records, **public), noise)
+    events = sum((plan.events for part in study.parts for plan in part.plans), Counter[Event]())
+    return replace(
+        report,
+        reads_records=facts.published,
+        trust=trust_sentence(settings.trust, settings.colluders),
+        all_runs_epsilon=tightest(events, settings.delta).epsilon,
+        ledger=_ledger(study) if settings.ledger else None,
     )
 
 
 def _paper(given: Settings) -> DryRunReport:
     study = prepare_paper(given)  # which reads the records, because the paper's settings depend on them
-    settings, dataset = study.settings, study.dataset
+    dataset = study.dataset
     data = DataForecast(
         dataset.name,
-        len(dataset.agents),
-        len(dataset.features),
-        dataset.features_by,
-        dataset.target.width,
-        True,
-        "record",
-        dataset.records,
+        agents=len(dataset.agents),
+        features=len(dataset.features),
+        features_by=dataset.features_by,
+        outputs=dataset.target.width,
+        published=True,
+        unit="record",
+        records=dataset.records,
     )
+    return _report(study.settings, study.parts, data, NoiseForecast("seeded", PAPER_HEADLINE))
+
+
+def _report(settings: Settings, parts: list[StudyPart], data: DataForecast, noise: NoiseForecast) -> DryRunReport:
+    """Return the report of mode paper; certified mode replaces what differs."""
+    runs = tuple(run for part in parts for run in _runs(settings, part))
+    federated = (name for name in settings.algorithm if not ALGORITHMS[name].central)
+    sizes = (upload_bytes(settings, name, data.features * data.outputs) for name in federated)
     return DryRunReport(
-        "paper",
-        True,
-        data,
-        NoiseForecast("seeded", PAPER_HEADLINE),
-        None,
-        settings.delta,
-        tuple(run for part in study.parts for run in _runs(settings, part)),
-        math.inf,
-        _largest_upload(settings, data),
-        None,
+        settings.mode, True, data, noise, None, settings.delta, runs, math.inf, max(sizes, default=0), None
     )
 
 
@@ -224,11 +208,6 @@ def _runs(settings: Settings, part: StudyPart) -> Iterator[RunForecast]:
         plan = part.plans[r]
         std = NOISE_STD[settings.mechanism] * noise_of_step(plan.event)
         yield RunForecast(label, part.rounds, updates, plan.bound.epsilon, plan.bound.accountant, std)
-
-
-def _largest_upload(settings: Settings, data: DataForecast) -> int:
-    federated = (name for name in settings.algorithm if not ALGORITHMS[name].central)
-    return max((upload_bytes(settings, name, data.features * data.outputs) for name in federated), default=0)
 
 
 def _ledger(study: StudyPlan) -> LedgerForecast:

@@ -11,7 +11,7 @@ from taciturn.algorithms.noisy_gradient import PaperGradient
 from taciturn.data import load, refuse_unseen_classes, source_for
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, Problem
-from taciturn.planning.step_sizes import checked_smoothness, eta_schedule, rho_schedule
+from taciturn.planning.step_sizes import eta_schedule, fill_in_eta_constants, rho_schedule
 from taciturn.planning.study import Batch, Study, StudyPart, batches, build_algorithm, build_problem, with_agents
 from taciturn.privacy.mechanisms import LaplaceDataDependent
 from taciturn.settings import Settings
@@ -41,9 +41,7 @@ def prepare_paper(settings: Settings) -> Study:
     settings = fill_in(settings, dataset)
     classes = isinstance(dataset.target, Classes)
     problem = build_problem(settings, dataset.name, classes, dataset.records, len(dataset.agents))
-    if settings.eta == "smooth" and settings.smoothness == "auto":
-        settings = replace(settings, smoothness=checked_smoothness(settings, problem.smoothness(dataset.train)))
-    settings = fill_in_strong_convexity(settings, problem)
+    settings = fill_in_eta_constants(settings, problem, lambda: problem.smoothness(dataset.train))
     if "outp" in settings.algorithm and settings.outp_noise == "calibrated":
         check_record_bound(float(settings.record_bound), dataset)
     parts = [paper_part(settings, problem, batch) for batch in batches(settings)]
@@ -78,15 +76,6 @@ def fill_in(settings: Settings, dataset: Dataset) -> Settings:
     elif filled.eta == "auto":
         filled = replace(filled, eta=1.0 / smoothness)
     return filled
-
-
-def fill_in_strong_convexity(settings: Settings, problem: Problem) -> Settings:
-    """Fill in alpha of eta strong from the regulariser; raise InputError if it is 0."""
-    if settings.eta != "strong" or settings.strong_convexity != "auto":
-        return settings
-    if problem.strong_convexity <= 0.0:
-        raise InputError("eta strong needs a strongly convex f: use regulariser l2 with beta > 0")
-    return replace(settings, strong_convexity=problem.strong_convexity)
 
 
 def check_record_bound(bound: float, dataset: Dataset) -> None:

@@ -30,12 +30,11 @@ from taciturn.planning.noise_plan import (
     gradient_bound,
     hessian_trace,
 )
-from taciturn.planning.paper_mode import fill_in_strong_convexity
 from taciturn.planning.step_sizes import (
     StepSizeInputs,
     StepSizes,
-    checked_smoothness,
     eta_schedule,
+    fill_in_eta_constants,
     rho_schedule,
     step_rule,
 )
@@ -232,10 +231,7 @@ def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
         settings = replace(settings, clip_l1=wide if settings.mechanism == "laplace" else math.inf)
     if settings.mechanism == "laplace" and math.isinf(float(settings.clip_l1)):
         raise InputError("clip-l1 is inf, but laplace noise is scaled to the L1 sensitivity; it must be finite")
-    if settings.eta == "smooth" and settings.smoothness == "auto":
-        smoothness = problem.public_smoothness(facts.bound, facts.largest)
-        settings = replace(settings, smoothness=checked_smoothness(settings, smoothness))
-    return fill_in_strong_convexity(settings, problem)
+    return fill_in_eta_constants(settings, problem, lambda: problem.public_smoothness(facts.bound, facts.largest))
 
 
 def plan_batch(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> StudyPart:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,11 +44,23 @@ OUTPUT_CONVEXITY = 10.0  # times the convexity that noise within the objective n
 DETERMINANT_SHARE = 0.1  # the largest share of a budget that the Hessians of perturbed objectives may cost
 
 
-def checked_smoothness(settings: Settings, smoothness: float) -> float:
-    """Return L for eta smooth; raise InputError if it is not finite."""
-    if not math.isfinite(smoothness):
-        raise InputError(f"eta smooth needs a smooth f: {settings.loss} with {settings.regulariser} is not")
-    return smoothness
+def fill_in_eta_constants(settings: Settings, problem: Problem, smoothness: Callable[[], float]) -> Settings:
+    """Fill in L of eta smooth, which `smoothness` computes, and alpha of eta strong, where they are auto.
+
+    Raises
+    ------
+    InputError
+        If L is not finite, or alpha is 0.
+    """
+    if settings.eta == "smooth" and settings.smoothness == "auto":
+        if not math.isfinite(value := smoothness()):
+            raise InputError(f"eta smooth needs a smooth f: {settings.loss} with {settings.regulariser} is not")
+        return replace(settings, smoothness=value)
+    if settings.eta == "strong" and settings.strong_convexity == "auto":
+        if problem.strong_convexity <= 0.0:
+            raise InputError("eta strong needs a strongly convex f: use regulariser l2 with beta > 0")
+        return replace(settings, strong_convexity=problem.strong_convexity)
+    return settings
 
 
 def rho_schedule(settings: Settings, epsilon: Array) -> Schedule:
@@ -101,7 +114,7 @@ class StepSizeInputs(NamedTuple):
     trace : float
         The most that one unit changes the trace of an agent's Hessian.
     rounds : int
-        The number of rounds n.
+        The number of rounds T.
     """
 
     settings: Settings

@@ -128,7 +128,7 @@ class StudyPart(NamedTuple):
     batch : Batch
         The runs that share passes over the data.
     algorithm : Algorithm
-        The name of the algorithm.
+        The algorithm, built for the batch.
     rounds : int
         T, or fewer if the budget allows fewer.
     eta : Schedule

@@ -150,7 +150,7 @@ def planned_settings(report: PlanReport, given: Iterable[str]) -> dict[str, Any]
     Parameters
     ----------
     report : PlanReport
-        The plan report.
+        The report of the plan.
     given : iterable of str
         The names of the settings that the user gave.
 
@@ -188,7 +188,7 @@ def plan_facts(report: PlanReport) -> dict[str, Any]:
     Parameters
     ----------
     report : PlanReport
-        The plan report.
+        The report of the plan.
 
     Returns
     -------

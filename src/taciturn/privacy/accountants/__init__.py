@@ -41,8 +41,13 @@ def pure(counts: Counts, delta: float) -> float | None:
     >>> pure({Noise("laplace", 4.0, 1.0, 1.0): 8}, 1e-6)
     2.0
     """
-    parts = [count * epsilon for event, count in counts.items() if (epsilon := pure_epsilon(event)) is not None]
-    return math.fsum(parts) if len(parts) == len(counts) else None
+    return additive_cost(counts, pure_epsilon)
+
+
+def additive_cost(counts: Counts, cost: Callable[[Event], float | None]) -> float | None:
+    """Return the sum of the events' costs, or None if the cost of one is unknown (None)."""
+    costs = [count * value for event, count in counts.items() if (value := cost(event)) is not None]
+    return math.fsum(costs) if len(costs) == len(counts) else None
 
 
 def pure_epsilon(event: Event) -> float | None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from taciturn.privacy.accountants import ACCOUNTANTS, LAPLACES, Counts, pure_epsilon
+from taciturn.privacy.accountants import ACCOUNTANTS, LAPLACES, Counts, additive_cost, pure_epsilon
 from taciturn.privacy.events import Discrete, Event, Hidden, Noise
 from taciturn.privacy.sensitivity import hidden_factor
 
@@ -101,11 +101,11 @@ def gdp(counts: Counts, delta: float) -> float | None:
     """
     if not any(is_gaussian(event) for event in counts):
         return None
-    parts = [count * worth for event, count in counts.items() if (worth := gdp_worth(event)) is not None]
-    if len(parts) < len(counts):
+    total = additive_cost(counts, gdp_worth)
+    if total is None:
         return None
     slack = sum((slack_of(event) * count for event, count in counts.items()), NO_SLACK)
-    return gdp_epsilon(math.fsum(parts), slack, delta)
+    return gdp_epsilon(total, slack, delta)
 
 
 @lru_cache(maxsize=4096)

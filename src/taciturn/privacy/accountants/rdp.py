@@ -8,9 +8,9 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.privacy.accountants import ACCOUNTANTS, Counts
+from taciturn.privacy.accountants import ACCOUNTANTS, Counts, additive_cost
 from taciturn.privacy.accountants.gdp import mu_squared, square
-from taciturn.privacy.accountants.zcdp import ORDERS, zcdp_rho, zcdp_sum
+from taciturn.privacy.accountants.zcdp import ORDERS, zcdp_rho
 from taciturn.privacy.events import OBJECTIVE_GAUSSIAN, Event, Objective, Sampled
 from taciturn.privacy.objective_perturbation import renyi, single_epsilon
 
@@ -42,7 +42,7 @@ def rdp(counts: Counts, delta: float) -> float | None:
     >>> round(rdp({Sampled(4.0, 1.0, 0.1): 100}, 1e-6), 2)
     1.23
     """
-    curve = None if zcdp_sum(counts) is not None else _curve(frozenset(counts.items()))
+    curve = None if additive_cost(counts, zcdp_rho) is not None else _curve(frozenset(counts.items()))
     if curve is None:
         return None
     from dp_accounting.rdp import compute_epsilon

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from taciturn.privacy.accountants import ACCOUNTANTS, Counts, pure_epsilon
+from taciturn.privacy.accountants import ACCOUNTANTS, Counts, additive_cost, pure_epsilon
 from taciturn.privacy.accountants.gdp import square
 from taciturn.privacy.events import Discrete, Event, Hidden, Noise
 from taciturn.privacy.sensitivity import hidden_factor
@@ -34,14 +34,8 @@ def zcdp(counts: Counts, delta: float) -> float | None:
     >>> round(zcdp({Noise("gaussian", 4.0, math.inf, 1.0): 1}, 1e-6), 3)
     1.143
     """
-    total = zcdp_sum(counts)
+    total = additive_cost(counts, zcdp_rho)
     return None if total is None else zcdp_epsilon(total, delta)
-
-
-def zcdp_sum(counts: Counts) -> float | None:
-    """Return the total rho of all events, or None if one has no known rho."""
-    parts = [count * rho for event, count in counts.items() if (rho := zcdp_rho(event)) is not None]
-    return math.fsum(parts) if len(parts) == len(counts) else None
 
 
 def zcdp_rho(event: Event) -> float | None:
