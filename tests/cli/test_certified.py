@@ -44,7 +44,7 @@ def test_a_table_of_ones_own_needs_no_word_to_be_protected(tmp_path: Path) -> No
     for words in (("show",), ("compare",), ("export", "--to", "csv")):
         assert "seed " not in taciturn(words[0], tmp_path / "r", *words[1:]).stdout
     said = refused("plot", tmp_path / "r", "--what", "sent", "--out", tmp_path / "sent.png")
-    assert "cannot be made again: hardened noise" in said and "a simulation (--seed N)" in said
+    assert "hardened noise cannot be drawn again" in said and "--seed N" in said
     taciturn("resume", tmp_path / "r")
 
     taciturn("plan", *asked, "--out", tmp_path / "plan.toml")
@@ -148,7 +148,7 @@ def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
 
 
 def test_a_stopped_certified_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    run = ("run", *CERTIFIED, "--rounds", "1500", "--total-epsilon", "1,3")
+    run = ("run", *CERTIFIED, "--averages", "--rounds", "1500", "--total-epsilon", "1,3")
     taciturn(*run, "--out", tmp_path / "a")
     process = subprocess.Popen(
         [*COMMAND, *run, "--out", str(tmp_path / "b"), "--checkpoint-seconds", "0.1"],

@@ -133,7 +133,7 @@ def sign(path: Path) -> None:
     if path.is_file():
         BudgetLedger.open(path)
     else:
-        _folder(path).check_at_home()
+        _folder(path).check_home_machine()
     found = _found(path)
     signed = found.signable.sign()
     _say(f"{found.signable.file}: {signed.statement.lines} lines signed by key {signed.key.id}")

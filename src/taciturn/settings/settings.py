@@ -316,7 +316,7 @@ class Settings:
         "Engine",
         "what the server keeps: full (every agent's z and dual) or sums; auto: sums, as every agent answers",
     )
-    averages: bool = setting(True, boolean, "Engine", "keep the theorems' averages of w and z")
+    averages: bool = setting(False, boolean, "Engine", "write the theorems' averages of w and z to averages.npz")
     evaluate_every: int = setting(1, integer(1), "Engine", "rounds between two evaluations")
     checkpoint_seconds: float = setting(10.0, real(0.0, open_low=False), "Engine", "seconds between two checkpoints")
 

@@ -23,9 +23,9 @@ from taciturn.planning.plan import load_data, plan_from_facts
 from taciturn.settings import Settings, resolve
 from taciturn.settings.rules import integer
 from taciturn.sklearn.declared import rules
-from taciturn.training.in_memory import Trained, train_in_memory
+from taciturn.training.in_memory import TrainedModel, train_in_memory
 from taciturn.training.record_ties import array_digest, warn_without_ledger
-from taciturn.training.setup import set_aside
+from taciturn.training.setup import reserve_plan
 from taciturn.types import Array, Dataset, Range, Target
 
 SCALE = "symmetric"  # of a table's two: with noise it is the better one for features that are not mostly 0
@@ -136,14 +136,14 @@ def alike(x: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.int32]:
     return np.unique(as_bytes, return_inverse=True)[1].astype(np.int32)
 
 
-def train(given: Given) -> tuple[Trained, dict[str, Any] | None]:
+def train(given: Given) -> tuple[TrainedModel, dict[str, Any] | None]:
     """The model with its ledger, and the state of the ledger over studies afterwards, where there is one.
 
     What fails before the first round gives its reservation back; what fails later leaves the whole plan set aside.
     """
     plan = plan_from_facts(given.settings, given.facts)
     ledger = Path(given.settings.ledger) if given.settings.ledger else None
-    with nullcontext() if ledger is None else set_aside(plan) as reservation:
+    with nullcontext() if ledger is None else reserve_plan(plan) as reservation:
         _check_sizes(given)
         study = load_data(plan, given.dataset())
         if reservation is not None:
