@@ -25,7 +25,7 @@ from taciturn.privacy.noise import SeededNoise
 from taciturn.research.reproduction.paper_runs import DATA, PaperCase, Stage
 from taciturn.research.reproduction.stages import PRODUCTS, FusedEngine, build_algorithm
 from taciturn.training.simulate import simulate, start
-from taciturn.training.torch_backend import matrix_products, on_device
+from taciturn.training.torch_backend import matmul_precision, on_device
 
 ROUNDS = 200
 NOISY = (PaperCase(0.05, 1), PaperCase(1.0, 1), PaperCase(math.inf, 1))
@@ -47,14 +47,14 @@ def play(path: Path) -> None:
         for stage in STAGES:
             built = build_algorithm(stage, DATA["mnist"], dataset, "float32")
             there, shards = on_device(built, "cuda"), on_device(dataset.train, "cuda")
-            with matrix_products(tf32):
+            with matmul_precision(tf32):
                 found[f"{kind} {stage.name}"] = to_numpy(_last(there, shards, stage))
     for products in PRODUCTS:
         engine = FusedEngine(dataset, products=products)
         for stage in STAGES:
             algorithm: Any = build_algorithm(stage, DATA["mnist"], dataset, engine.precision)
             batch = fused.DeviceBatch(engine.stack, tuple(case.seed for case in stage.cases))
-            with matrix_products(products == "tf32"):
+            with matmul_precision(products == "tf32"):
                 *_, last = fused.simulate(algorithm, batch, ROUNDS, fused.start(batch))
             found[f"{products} {stage.name}"] = last.model().cpu().numpy()
     np.savez(path, **found)

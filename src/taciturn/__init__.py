@@ -1,5 +1,10 @@
-"""Taciturn: one model among parties that never show each other their data."""
+"""Taciturn: train one model among parties that never show each other their data.
 
+Names are imported from their modules on first use, so that `import taciturn` needs nothing but numpy.
+"""
+
+import logging
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from taciturn.version import VERSION as __version__
@@ -23,13 +28,12 @@ __all__ = [
     "run",
     "sweep",
 ]
-_ELSEWHERE = {
-    "Frontier": "taciturn.experiments",
+_MODULES = {
     "InputError": "taciturn.errors",
-    "Sweep": "taciturn.experiments",
-    "frontier": "taciturn.experiments",
-    "sweep": "taciturn.experiments",
+    **dict.fromkeys(("Frontier", "Sweep", "frontier", "sweep"), "taciturn.experiments"),
 }
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __dir__() -> list[str]:
@@ -37,9 +41,6 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Load the front door only when somebody knocks: the engine alone must import with nothing but numpy."""
     if name not in __all__:
         raise AttributeError(f"module 'taciturn' has no attribute '{name}'")
-    import importlib
-
-    return getattr(importlib.import_module(_ELSEWHERE.get(name, "taciturn.api")), name)
+    return getattr(import_module(_MODULES.get(name, "taciturn.api")), name)

@@ -1,7 +1,14 @@
-"""Taciturn from Python: what the command line does, as functions."""
+"""The Python interface: train, plan and inspect studies with the settings of the command line.
+
+>>> import taciturn
+>>> report = taciturn.plan(data="mnist14", rounds=20, total_epsilon=1.0)  # doctest: +SKIP
+>>> run = taciturn.run(data="mnist14", rounds=20, total_epsilon=1.0, out="runs/first")  # doctest: +SKIP
+>>> run.test_error, run.summary.privacy.total_epsilon  # doctest: +SKIP
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 import tomllib
@@ -10,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from taciturn.data import fingerprint
 from taciturn.errors import InputError, PrivacyViolation, missing_file
@@ -20,45 +27,72 @@ from taciturn.planning.study import Study
 from taciturn.planning.tradeoffs import PlanReport, plan_report
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.reporting.report import write_report
-from taciturn.runs.folder import RunFolder, taken
+from taciturn.runs.folder import RunFolder, existing_folder
 from taciturn.runs.records import RunResult, RunSummary, StartRecord
 from taciturn.settings import Settings, resolve, resolve_given
 from taciturn.settings.resolve import plugin_digests
 from taciturn.training.finish import finish, settle, settle_violated, sign
 from taciturn.training.loop import Interrupted, Progress, train
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
-from taciturn.training.recorder import refuse_stopped
-from taciturn.training.setup import Reservation, digest, initial_files, own_part, prepare, reserved
+from taciturn.training.recorder import check_not_violated
+from taciturn.training.setup import (
+    Reservation,
+    initial_files,
+    prepare,
+    reserve_study,
+    select_own_agents,
+    sha256,
+)
 from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
 from taciturn.types import Array
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, read from its folder."""
+    """A finished study, read from its run folder.
+
+    Attributes
+    ----------
+    folder : RunFolder
+        The folder and its files.
+
+    Examples
+    --------
+    >>> run = taciturn.open_run("runs/first")  # doctest: +SKIP
+    >>> run.summary.privacy.total_epsilon  # doctest: +SKIP
+    0.9999
+    >>> run.w.shape  # doctest: +SKIP
+    (197, 10)
+    """
 
     folder: RunFolder
 
     @property
     def path(self) -> Path:
-        """The run folder."""
+        """The path of the run folder."""
         return self.folder.path
 
     @cached_property
     def summary(self) -> RunSummary:
-        """Everything `taciturn run --json` prints."""
+        """The result: what `taciturn run --json` prints.
+
+        Fields are attributes, and also keys: `summary.privacy.total_epsilon` is
+        `summary["privacy"]["total_epsilon"]`. `summary.to_json()` returns plain dicts and lists.
+        """
         return replace(self.folder.read_summary(), run=str(self.path))
 
     @property
     def runs(self) -> tuple[RunResult, ...]:
-        """One entry for each algorithm, epsilon and seed."""
+        """The result of each algorithm, epsilon and seed."""
         return self.summary.runs
 
     @property
     def test_error(self) -> float | None:
-        """The test error of the only run, or the mean over all of them (see `runs`); None without a test set."""
+        """The test error: the mean over `runs`, or None without a test set."""
         errors = [entry.test_error for entry in self.runs if entry.test_error is not None]
         return sum(errors) / len(errors) if len(errors) == len(self.runs) else None
 
@@ -76,44 +110,118 @@ def run(
     started: Callable[[RunFolder], None] = lambda folder: None,
     **settings: Any,
 ) -> Run:
-    """Train: settings from a file, from keywords, or both (keywords win); see `taciturn config init` for their names.
+    """Train a study and write its run folder.
 
-    Started by torchrun, every process calls it alike, and works at some of the agents; the first writes the run folder.
+    Under torchrun every process makes the same call and works on some of the agents; process 0 writes the folder.
+
+    Parameters
+    ----------
+    config : str or Path, optional
+        A TOML file with settings.
+    watch : callable, optional
+        Called with a `Progress` after every round.
+    stop : callable, optional
+        Called after every round; if it returns True, training stops at the next point from which it can be resumed.
+    started : callable, optional
+        Called with the `RunFolder` before the first round.
+    **settings
+        Settings by name, with underscores; they override those of the file. `taciturn config init` lists them.
+
+    Returns
+    -------
+    Run
+        The finished study.
+
+    Raises
+    ------
+    InputError
+        If a setting or input file is wrong, or the folder exists.
+    BudgetExhausted
+        If the study does not fit into the budget ledger.
+    TrainingDiverged
+        If the numbers of a run are no longer finite.
+    Interrupted
+        If `stop` returned True; continue with `resume`.
+    PrivacyViolation
+        If an algorithm released something that its plan does not cover.
+
+    Examples
+    --------
+    >>> run = taciturn.run(data="mnist14", rounds=20, total_epsilon=1.0)  # doctest: +SKIP
+    >>> run.test_error  # doctest: +SKIP
+    0.162
     """
     with current_process_group() as group:
-        resolved = group.run_on_all(lambda: resolve_given(read_config(config) if config else {}, settings))
-        group.broadcast(lambda: _check_free(resolved))  # before anything is set aside
+        resolved = group.run_on_all(lambda: _resolved(config, settings))
+        group.broadcast(lambda: _check_unused(resolved))  # before anything is reserved
         with ExitStack() as held:
             key = group.broadcast(lambda: drawn_key(resolved))
-            study, reservation = group.run_on_all(lambda: held.enter_context(reserved(resolved, group, key)))
+            study, reservation = group.run_on_all(lambda: held.enter_context(reserve_study(resolved, group, key)))
             group.require_equal("the records", lambda: fingerprint(study.dataset))
             name = reservation.name if reservation else ""
-            folder = group.broadcast(lambda: initial_files(study, name).create(_place(study.settings)))
+            folder = group.broadcast(lambda: initial_files(study, name).create(_output_path(study.settings)))
+        logger.info("created %s", folder.path)
         with _released(reservation):
             started(folder)
-            study = own_part(study, group)
-            return _work(study, folder, watch, stop, group, reservation)
+            study = select_own_agents(study, group)
+            return _train_and_close(study, folder, watch, stop, group, reservation)
 
 
 def plan(config: str | Path | None = None, **settings: Any) -> PlanReport:
-    """What a run with these settings would spend and on what, from public facts alone; nothing is spent."""
-    resolved = resolve_given(read_config(config) if config else {}, settings)
+    """Return what a certified run with these settings would spend, and on what. Nothing is spent.
+
+    Only public facts are used: no record is read.
+
+    Parameters
+    ----------
+    config, **settings
+        As in `run`.
+
+    Raises
+    ------
+    InputError
+        If a setting is wrong, or the mode is not `certified`.
+
+    Examples
+    --------
+    >>> report = taciturn.plan(data="mnist14", rounds=20, total_epsilon=1.0)  # doctest: +SKIP
+    """
+    resolved = _resolved(config, settings)
     if resolved.mode != "certified":
-        raise InputError("mode paper has no total budget to plan: use --mode certified")
+        raise InputError(f"--mode is {resolved.mode}, which has no total budget to plan; use --mode certified")
     return plan_report(resolved)
 
 
 def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]:
-    """What `run` would do with these settings and what it would spend; nothing is written, and nothing is spent.
+    """Return what `run` would do and spend. Nothing is written, and nothing is spent.
 
-    In certified mode no private record is read either: all of it follows from public facts.
+    In certified mode no private record is read: everything follows from public facts.
+
+    Parameters
+    ----------
+    config, **settings
+        As in `run`.
+
+    Returns
+    -------
+    dict
+        What `taciturn run --dry-run --json` prints.
+
+    Raises
+    ------
+    InputError, BudgetExhausted
+        As `run` would.
+
+    Examples
+    --------
+    >>> taciturn.dry_run(data="mnist14", rounds=20, total_epsilon=1.0)["runs"][0]["spends"]  # doctest: +SKIP
+    0.9999
     """
-    resolved = resolve_given(read_config(config) if config else {}, settings)
-    _check_free(resolved)
+    resolved = _resolved(config, settings)
+    _check_unused(resolved)
     if resolved.backend == "torch":
         check_device(resolved.device)
-    place = _place(resolved)
-    return {"run": str(place), **dry_run_report(resolved).to_json()}
+    return {"run": str(_output_path(resolved)), **dry_run_report(resolved).to_json()}
 
 
 def resume(
@@ -123,9 +231,28 @@ def resume(
     stop: Callable[[], bool] = lambda: False,
     started: Callable[[RunFolder], None] = lambda folder: None,
 ) -> Run:
-    """Go on with a run that was interrupted; one that has ended is returned, made whole where a file is missing.
+    """Continue an interrupted run, with any number of processes.
 
-    It goes on with any number of processes, whatever it began with.
+    Parameters
+    ----------
+    path : str or Path
+        The run folder. A finished run is returned as it is; its report is written where it is missing.
+    watch, stop, started
+        As in `run`.
+
+    Raises
+    ------
+    InputError
+        If the folder, its settings or the records were changed, or it was begun on another machine.
+    LedgerTampered
+        If the ledger does not verify.
+    PrivacyViolation
+        If the run was stopped by a privacy violation.
+
+    Examples
+    --------
+    >>> taciturn.resume("runs/first").test_error  # doctest: +SKIP
+    0.162
     """
     with current_process_group() as group:
         folder = group.broadcast(lambda: RunFolder.open(Path(path)))
@@ -133,14 +260,26 @@ def resume(
         begun = group.broadcast(lambda: _begun(folder))
         if begun is None:
             return Run(folder)
-        with _released(group.run_on_all(lambda: _reservation(folder, group))) as reservation:
-            study = group.run_on_all(lambda: _again(folder, *begun, group))
-            study = own_part(study, group)
-            return _work(study, folder, watch, stop, group, reservation)
+        logger.info("resuming %s", folder.path)
+        with _released(group.run_on_all(lambda: _reservation(folder, begun, group))) as reservation:
+            study = group.run_on_all(lambda: _rebuilt(folder, begun, group))
+            study = select_own_agents(study, group)
+            return _train_and_close(study, folder, watch, stop, group, reservation)
 
 
 def open_run(path: str | Path) -> Run:
-    """A run that is already there."""
+    """Return a run from its folder.
+
+    Raises
+    ------
+    InputError
+        If there is no run folder at `path`. A run that has not ended raises when its summary is read.
+
+    Examples
+    --------
+    >>> taciturn.open_run("runs/first").summary.mode  # doctest: +SKIP
+    'certified'
+    """
     return Run(RunFolder.open(Path(path)))
 
 
@@ -149,92 +288,136 @@ def sent(
     *,
     run: int = 0,
     agent: str | None = None,
-    round: int = 1,  # noqa: A002  what it is called everywhere
+    round: int = 1,  # noqa: A002  as in the metrics
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> ReplayedUploads:
-    """What an agent of a run with seeded noise sent in a round, with and without that noise: the run is made again.
+    """Return what an agent sent in a round of a seeded run, with and without the noise, by replaying the run.
 
-    It is computed from the records without noise, and for their owner alone.
+    The result is computed from the records without noise: it is for the owner of the records only.
+
+    Parameters
+    ----------
+    path : str or Path
+        The run folder.
+    run : int
+        Index of the run in the folder.
+    agent : str, optional
+        Name of the agent; the first by default.
+    round : int
+        The round, from 1.
+    watch : callable, optional
+        Called with a `Progress` after every replayed round.
+
+    Raises
+    ------
+    InputError
+        If the noise cannot be drawn again, or the run, agent or round does not exist.
     """
-    folder, study = made_again(path)
+    folder, study = rebuild_study(path)
     return replay_uploads(study, folder, run, agent, round, watch)
 
 
-def made_again(path: str | Path) -> tuple[RunFolder, Study]:
-    """A run's folder and its study as it began, from the same settings and records."""
+def rebuild_study(path: str | Path) -> tuple[RunFolder, Study]:
+    """Return a run folder and its study as it began, from the same settings and records.
+
+    Raises
+    ------
+    InputError
+        If the settings or the records were changed, or the records are not on this machine.
+    """
     folder = RunFolder.open(Path(path))
-    config, begun = folder.read_config(), folder.read_start()
-    if begun.records is None:
+    start = folder.read_start()
+    if start.records is None:
         raise InputError(
-            f"{folder.path} has no records to make its rounds again with: they are at a federation's sites, "
-            "or its local-only folder is gone"
+            f"the rounds of {folder.path} cannot be replayed: its records are at the sites of a federation, or its "
+            "local-only folder is missing"
         )
-    _check_unchanged(folder, begun)
-    return folder, _again(folder, config, begun.records, folder.read_key(), SINGLE_PROCESS)
+    _check_config(folder, start)
+    begun = _Begun(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
+    return folder, _rebuilt(folder, begun, SINGLE_PROCESS)
 
 
 def read_config(path: str | Path) -> Mapping[str, Any]:
-    """The settings of a TOML file."""
+    """Return the settings of a TOML file, not yet checked.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, is not TOML, or is the schema of a table.
+    """
     try:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise missing_file("config file", Path(path), "'taciturn config init' writes one") from None
-    except IsADirectoryError:
-        raise InputError(
-            f"{path} is a folder: give a config file, or 'taciturn resume' for a run that stopped"
-        ) from None
+    except FileNotFoundError as error:
+        raise missing_file("config file", Path(path), "'taciturn config init' writes one") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path} is a folder; give a config file, or resume a run with 'taciturn resume'") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a TOML file: {error}") from None
+        raise InputError(f"{path} is not a TOML file: {error}") from error
     if {"label", "columns"} <= found.keys():
-        raise InputError(f"{path} is the schema of a table: give it with --schema, and the table with --data")
+        raise InputError(f"{path} is the schema of a table; give it with --schema, and the table with --data")
     return found
 
 
-def _begun(folder: RunFolder) -> tuple[dict[str, Any], str, int | None] | None:
-    """The configuration of a run that can go on, its records' digest and their key; None where it has ended."""
+def _resolved(config: str | Path | None, settings: Mapping[str, Any]) -> Settings:
+    resolved = resolve_given(read_config(config) if config else {}, settings)
+    logger.debug("settings: mode %s, data %s, algorithms %s", resolved.mode, resolved.called, resolved.algorithm)
+    return resolved
+
+
+class _Begun(NamedTuple):
+    """What an interrupted run continues with."""
+
+    config: Mapping[str, Any]
+    records: str  # digest
+    key: int | None  # of the partition of private records
+    reservation: str  # empty: none
+
+
+def _begun(folder: RunFolder) -> _Begun | None:
+    """Return what an interrupted run continues with, after all checks; None if it has ended."""
     if folder.finished and folder.model.is_file():
         if not folder.report.is_file():
-            if folder.at_home:  # a crash may have come before the reservation was settled
+            if folder.on_home_machine:  # a crash may have come before the reservation was settled
                 _settle(resolve(folder.read_config()), folder)
             write_report(folder)
         return None
-    config, begun = folder.read_config(), folder.read_start()
-    settings = resolve(config)
-    if folder.at_home:  # a crash may have come before the ledger over studies knew
+    start, settings = folder.read_start(), resolve(folder.read_config())
+    if folder.on_home_machine:  # a crash may have come before the violation reached the budget ledger
         settle_violated(settings.ledger, folder)
-    refuse_stopped(folder)
-    _check_unchanged(folder, begun)
+    ledger = folder.read_ledger()
+    check_not_violated(folder, ledger)
+    _check_config(folder, start)
     if settings.ledger:
-        BudgetLedger.open(Path(settings.ledger)).check_open(begun.reservation or "")
-    folder.check_at_home()
-    if settings.plugins and plugin_digests(settings.plugins) != folder.read_ledger().study.plugins:
-        raise InputError(f"{', '.join(settings.plugins)} changed after the run began: start a new run with it instead")
+        BudgetLedger.open(Path(settings.ledger)).check_open(start.reservation or "")
+    folder.check_home_machine()
+    if settings.plugins and plugin_digests(settings.plugins) != ledger.study.plugins:
+        raise InputError(f"{', '.join(settings.plugins)} changed after the run began: start a new run")
     if settings.schema:
-        folder.kept_schema()
-    if begun.records is None:
-        raise InputError(f"{folder.local} is gone: a run goes on only where its local-only folder is")
-    return config, begun.records, folder.read_key()
+        folder.stored_schema()
+    if start.records is None:
+        raise InputError(f"{folder.local} is missing: a run can be continued only with its local-only folder")
+    return _Begun(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
 
 
-def _check_unchanged(folder: RunFolder, begun: StartRecord) -> None:
-    if digest(folder.config.read_text(encoding="utf-8")) != begun.config:
+def _check_config(folder: RunFolder, start: StartRecord) -> None:
+    if sha256(folder.config.read_text(encoding="utf-8")) != start.config:
         raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
 
 
-def _again(folder: RunFolder, config: Mapping[str, Any], records: str, key: int | None, group: ProcessGroup) -> Study:
-    """The study as it began."""
-    settings = resolve(config)
+def _rebuilt(folder: RunFolder, begun: _Begun, group: ProcessGroup) -> Study:
+    """Return the study as it began."""
+    settings = resolve(begun.config)
     if settings.schema and folder.schema.is_file():  # another machine may see the table's own schema only
         settings = replace(settings, schema=str(folder.schema))
-    study = prepare(settings, group, key)
-    if fingerprint(study.dataset) != records:
+    study = prepare(settings, group, begun.key)
+    if fingerprint(study.dataset) != begun.records:
         raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")
     return study
 
 
 @contextmanager
 def _released(reservation: Reservation | None) -> Iterator[Reservation | None]:
-    """Let a reservation go when the work under it ends."""
+    """Release a reservation when the work under it ends."""
     try:
         yield reservation
     finally:
@@ -242,13 +425,13 @@ def _released(reservation: Reservation | None) -> Iterator[Reservation | None]:
             reservation.release()
 
 
-def _reservation(folder: RunFolder, group: ProcessGroup) -> Reservation | None:
-    """The reservation a run goes on under, held."""
-    ledger = resolve(folder.read_config()).ledger if group.is_main else ""
-    return Reservation(BudgetLedger.open(Path(ledger)), folder.read_start().reservation or "") if ledger else None
+def _reservation(folder: RunFolder, begun: _Begun, group: ProcessGroup) -> Reservation | None:
+    """Return the held reservation of an interrupted run, in process 0."""
+    ledger = resolve(begun.config).ledger if group.is_main else ""
+    return Reservation(BudgetLedger.open(Path(ledger)), begun.reservation) if ledger else None
 
 
-def _work(
+def _train_and_close(
     study: Study,
     folder: RunFolder,
     watch: Callable[[Progress], None],
@@ -262,54 +445,53 @@ def _work(
             train(study, folder, watch, stop, group)
             group.broadcast(lambda: _close(study, folder))
         except Interrupted:
+            logger.info("interrupted: %s can be resumed", folder.path)
             if group.is_main and study.settings.mode == "certified":
                 sign(folder)
-                folder.hide_times()
+                folder.reset_file_times()
             raise
         except PrivacyViolation:
+            logger.error("stopped by a privacy violation: %s", folder.path)
             if reservation:
                 settle_violated(study.settings.ledger, folder)
             raise
+    logger.info("finished %s", folder.path)
     return Run(folder)
 
 
 def _start(folder: RunFolder, held: ExitStack, reservation: Reservation | None) -> None:
-    """Have the folder for oneself; that noise is about to be drawn is in the ledger over studies before it is."""
+    """Lock the folder, and note in the budget ledger that noise is about to be drawn."""
     held.enter_context(folder.locked())
     if reservation:
         reservation.start(folder.path.resolve())
 
 
 def _close(study: Study, folder: RunFolder) -> None:
-    """The model, the books and the page for people."""
+    """Write the model, settle the budget, and write the report."""
     finish(study, folder)
     _settle(study.settings, folder)
     write_report(folder)
     if study.settings.mode == "certified":
-        folder.hide_times()
+        folder.reset_file_times()
 
 
 def _settle(settings: Settings, folder: RunFolder) -> None:
-    """Sign the ledger, and say in the one over studies what it adds up to; done again, it changes nothing."""
+    """Sign the ledger, and settle the reservation in the budget ledger; a second call changes nothing."""
     if settings.mode == "certified":
         sign(folder)
     settle(settings.ledger, folder)
 
 
-def _check_free(settings: Settings) -> None:
-    """Refuse a folder that is there already."""
+def _check_unused(settings: Settings) -> None:
     if settings.out and Path(settings.out).exists():
-        raise taken(Path(settings.out))
+        raise existing_folder(Path(settings.out))
 
 
-def _place(settings: Settings) -> Path:
+def _output_path(settings: Settings) -> Path:
+    """Return --out, or a new path in runs/ from the time and the data."""
     if settings.out:
         return Path(settings.out)
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return _free(Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', settings.display_name)}")
-
-
-def _free(path: Path) -> Path:
-    """The path, or with a number behind it where two runs begin in the same second."""
+    path = Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', settings.display_name)}"
     candidates = (path if i == 1 else path.with_name(f"{path.name}-{i}") for i in range(1, 1000))
     return next(candidate for candidate in candidates if not candidate.exists())

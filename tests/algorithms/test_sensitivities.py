@@ -33,8 +33,8 @@ from taciturn.privacy.events import Event, Noise, Sampled
 from taciturn.privacy.mechanisms import Calibrated, OutputNoise
 from taciturn.privacy.sensitivity import ADJACENCIES, gradient_sensitivity
 from taciturn.settings import Settings, resolve
-from taciturn.training.central import charged_to_all, records_of
-from taciturn.training.loop import rounds_of
+from taciturn.training.central import charge_all_agents, dataset_for
+from taciturn.training.loop import training_rounds
 from taciturn.training.simulate import start
 from taciturn.types import Array, Shard
 
@@ -310,10 +310,10 @@ def check_spending(plan: StudyPlan) -> None:
     """What all agents released over the whole run is what was planned, and the plan is within the budget."""
     study = load_data(plan)
     for part in study.parts:
-        shards = records_of(study, part).train
+        shards = dataset_for(study, part).train
         spent = [Counter[Event]() for _ in study.dataset.agents]
-        for done in rounds_of(study, part, shards, part.rounds, start(shards, 1, "sums")):
-            for (p, event), count in charged_to_all(study, part, done).events.items():
+        for done in training_rounds(study, part, shards, part.rounds, start(shards, 1, "sums")):
+            for (p, event), count in charge_all_agents(study, part, done).events.items():
                 spent[p][event.runs[0]] += count
         (expected,) = part.plans
         assert expected.bound.epsilon <= 1.0

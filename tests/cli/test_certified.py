@@ -145,7 +145,7 @@ def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
 
 
 def test_a_stopped_certified_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    run = ("run", *CERTIFIED, "--rounds", "1500", "--total-epsilon", "1,3")
+    run = ("run", *CERTIFIED, "--averages", "--rounds", "1500", "--total-epsilon", "1,3")
     taciturn(*run, "--out", tmp_path / "a")
     process = subprocess.Popen(
         [*COMMAND, *run, "--out", str(tmp_path / "b"), "--checkpoint-seconds", "0.1"],

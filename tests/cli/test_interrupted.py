@@ -25,7 +25,7 @@ from tests.cli.helpers import (
     wait_for_rows,
 )
 
-LONG = ("run", *CLINICS, "--rounds", "600", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
+LONG = ("run", *CLINICS, "--averages", "--rounds", "600", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_other_records_or_settings_are_not_resumed(tmp_path: Path) -> None:
     assert "was changed after the run began" in refused("resume", out)
     (out / "config.toml").write_text(config)
     (out / "schema.toml").rename(tmp_path / "kept.toml")
-    assert "schema.toml is gone" in refused("resume", out)
+    assert "schema.toml is missing" in refused("resume", out)
 
 
 def test_a_finished_run_is_made_whole(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from tests.cli.test_interrupted import ledger_counts, read
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 
-FEW = ("--rounds", "4")
-LONG = ("run", *CLINICS, "--rounds", "200", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
+FEW = ("--averages", "--rounds", "4")
+LONG = ("run", *CLINICS, "--averages", "--rounds", "200", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "taciturn")
 ROUNDED = {"test_error", "train_objective", "consensus_residual", "noise"}
 

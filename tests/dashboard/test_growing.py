@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taciturn.errors import InputError
+from taciturn.errors import CorruptFile
 from taciturn.runs.metrics_log import METRICS, JsonlTail, MetricColumns
 
 
@@ -77,5 +77,5 @@ def test_only_what_was_added_is_parsed(tmp_path: Path) -> None:
 def test_a_damaged_line_is_named(tmp_path: Path, bad: bytes) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(line(0, 1, 1.0) + line(0, 2, None) + bad + line(0, 3, 1.0))
-    with pytest.raises(InputError, match=r"line 3 of .* is damaged"):
+    with pytest.raises(CorruptFile, match=r"line 3 of .* is damaged"):
         columns(path)

@@ -12,7 +12,7 @@ import pytest
 import taciturn
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import load
-from taciturn.errors import InputError
+from taciturn.errors import CorruptFile, InputError
 from taciturn.objectives import LOSSES
 from taciturn.objectives.clipping import NO_CLIPPING
 from taciturn.objectives.passes import COMPILED, PLAIN
@@ -114,7 +114,7 @@ def test_a_run_goes_on_with_its_own_key(asked: dict[str, Any]) -> None:
     assert run.folder.finished and run.folder.read_key() == before
     key = folder.local / "partition.key"
     key.write_text("a key\n")
-    with pytest.raises(InputError, match=r"partition\.key is damaged: it must hold one whole number$"):
+    with pytest.raises(CorruptFile, match=r"partition\.key is damaged: it must hold one whole number$"):
         folder.read_key()
 
 

@@ -31,9 +31,9 @@ from taciturn.reporting.figures.run_figure import figure
 from taciturn.reporting.narrative import result_sentences
 from taciturn.reporting.tables import rounds_done
 from taciturn.settings import resolve
-from taciturn.training.central import CURATOR, records_of
+from taciturn.training.central import CURATOR, dataset_for
 from taciturn.training.process_group import SingleProcess
-from taciturn.training.setup import own_part, prepare
+from taciturn.training.setup import prepare, select_own_agents
 
 CLINICS: dict[str, Any] = {
     "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
@@ -99,7 +99,9 @@ def test_a_solution_may_go_any_way_that_its_noise_allows() -> None:
 
 
 def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Path) -> None:
-    run = taciturn.run(**CLINICS, algorithm="erm-outp,objp", rounds=4, test_share=0.25, out=str(tmp_path / "r"))
+    run = taciturn.run(
+        **CLINICS, algorithm="erm-outp,objp", rounds=4, test_share=0.25, averages=True, out=str(tmp_path / "r")
+    )
     central, own = run.runs
     methods = run.folder.read_header().method_facts
     assert (central["rounds"], own["rounds"], rounds_done(run.runs, methods), rounds_done([central], methods)) == (
@@ -134,11 +136,11 @@ def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Pa
 
 def test_a_curators_records_are_all_records_in_the_agents_order() -> None:
     study = prepare(resolve(CLINICS | {"algorithm": "erm-outp"}))
-    pooled = records_of(study, study.parts[0])
+    pooled = dataset_for(study, study.parts[0])
     assert pooled.agents == (CURATOR,) and len(pooled.train) == 1
     assert len(pooled.train[0].x) == study.dataset.records
     assert (pooled.train[0].x[: len(study.dataset.train[0].x)] == study.dataset.train[0].x).all()
-    assert own_part(study, SingleProcess()) is study
+    assert select_own_agents(study, SingleProcess()) is study
 
 
 class Two(SingleProcess):

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from taciturn.core.arrays import to_numpy
 from taciturn.errors import InputError, TaciturnError
 from taciturn.privacy.noise import SeededNoise
-from taciturn.training.checkpoint import divided, from_arrays, joined, to_arrays
+from taciturn.training.checkpoint import from_arrays, join_states, split_state, to_arrays
 from taciturn.training.process_group import ProcessGroup, Requests
 from taciturn.training.simulate import Round, simulate, start
 from taciturn.training.torch_backend import on_device
@@ -46,7 +46,7 @@ def play(group: ProcessGroup, name: str, mode: str, backend: str, dtype: str) ->
     begin = start(parts, len(SEEDS), "sums", agents=len(whole))
     middle = _last(group, algorithm, parts, ROUNDS // 2, begin)
     kept = group.gather(to_arrays(middle.state))
-    arrays = group.scatter(lambda: divided(joined(kept), blocks))
+    arrays = group.scatter(lambda: split_state(join_states(kept), blocks))
     return _last(group, algorithm, parts, ROUNDS, from_arrays(arrays, begin))
 
 
@@ -112,7 +112,7 @@ def main(folder: Path) -> None:
             if group.is_main:
                 key = "-".join(case)
                 figures = {"w": done.w, "residual": done.residual, "noise": done.noise, "eta": done.eta}
-                numbers = {name: to_numpy(value) for name, value in figures.items()} | joined(state)
+                numbers = {name: to_numpy(value) for name, value in figures.items()} | join_states(state)
                 found |= {f"{key}/{name}": value for name, value in numbers.items()}
         if group.is_main:
             np.savez(folder / "found.npz", **found)

@@ -8,7 +8,7 @@ import numpy as np
 
 from taciturn.algorithms.base import Agent
 from taciturn.algorithms.server import SumsState
-from taciturn.training.in_memory import _rests
+from taciturn.training.in_memory import _converged
 from taciturn.training.simulate import Round, SimulationState
 
 
@@ -19,7 +19,7 @@ def test_a_model_rests_when_it_hardly_moves_and_the_agents_agree_on_it() -> None
     def rests(before: float, residual: float) -> bool:
         figure = np.zeros(1)
         made = Round(1, state, w, np.array([residual]), figure, figure, figure, Counter())
-        return _rests(made, np.full_like(w, before), agents=2, tolerance=0.01)
+        return _converged(made, np.full_like(w, before), agents=2, tolerance=0.01)
 
     assert rests(before=10.05, residual=0.3)
     assert not rests(before=10.15, residual=0.3)

@@ -29,7 +29,7 @@ def test_a_run_folder_holds_what_it_promises(tmp_path: Path) -> None:
     run = train(tmp_path / "r")
     names = {path.name for path in run.path.iterdir()}
     assert names == {
-        "config.toml", "schema.toml", "start.json", "metrics.jsonl", "ledger.jsonl", "model.npz", "averages.npz",
+        "config.toml", "schema.toml", "start.json", "metrics.jsonl", "ledger.jsonl", "model.npz",
         "summary.json", "report.html", "checkpoint", "ledger.head",
     }  # fmt: skip
     rows = run.folder.read_metrics()
@@ -68,11 +68,11 @@ def test_the_ledger_counts_every_local_update(tmp_path: Path) -> None:
     assert totals == {(r, agent, m): 20 for r, m in expected.items() for agent in ("north", "south", "west")}
 
 
-def test_averages_are_written_and_can_be_left_out(tmp_path: Path) -> None:
-    with np.load(train(tmp_path / "with").folder.averages) as stored:
+def test_averages_are_written_where_they_are_asked_for(tmp_path: Path) -> None:
+    with np.load(train(tmp_path / "with", averages=True).folder.averages) as stored:
         assert stored["w_plain"].shape == (11, 2)
         assert stored["z_strong"].shape == (3, 11, 2)
-    assert not train(tmp_path / "without", averages=False).folder.averages.exists()
+    assert not train(tmp_path / "without").folder.averages.exists()
 
 
 def test_evaluations_can_be_rare_and_the_last_round_always_counts(tmp_path: Path) -> None:

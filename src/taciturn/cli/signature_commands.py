@@ -123,7 +123,7 @@ def sign(path: Path) -> None:
     if path.is_file():
         BudgetLedger.open(path)
     else:
-        open_run_folder(path).check_at_home()
+        open_run_folder(path).check_home_machine()
     found = _open_ledger(path)
     signed = found.signable.sign()
     say(f"{found.signable.file}: {signed.statement.lines} lines signed by key {signed.key.id}")

@@ -109,7 +109,7 @@ def check_budget(points: Sequence[GridPoint]) -> None:
     plans = [_plan(point.settings, facts) for point in points if point.settings.ledger]
     if plans:
         ledger = BudgetLedger.open(Path(plans[0].settings.ledger))
-        total = together(reservation_cost(plan) for plan in plans)
+        total = total_cost(reservation_cost(plan) for plan in plans)
         for adjacency, unit in {(plan.settings.adjacency, plan.facts.unit) for plan in plans}:
             ledger.after(ledger.state(), total, adjacency, unit)
 

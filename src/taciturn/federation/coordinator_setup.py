@@ -36,7 +36,7 @@ def open_study(terms: Terms, path: Path, without: Sequence[str] = ()) -> Coordin
         experiment = uuid.uuid4().hex
         begin_books(path, study, files={TERMS: to_json({"experiment": experiment, "terms": terms.digest}) + "\n"})
     folder = RunFolder.open(path)
-    folder.check_at_home()
+    folder.check_home_machine()
     begun = folder.read_json(TERMS)
     if begun["terms"] != terms.digest:
         raise InputError(f"{path} was begun under other terms than {terms.path} has now: choose another --out")

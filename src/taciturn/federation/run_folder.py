@@ -98,7 +98,7 @@ def close_books(study: Study, folder: RunFolder, w: Array, title: str, lines: Se
     finish(study, folder, FederationNote(title=title, lines=tuple(lines)))
     sign(folder)
     write_report(folder)
-    folder.hide_times()
+    folder.reset_file_times()
 
 
 def _magnitude(algorithm: Any) -> float:

@@ -283,7 +283,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
             note = [NonPrivateEntry(agent=site.name, reason=marked)] if marked else []
             begin_books(place, books, begun.reservation, ledger=note)
     folder = RunFolder.open(place)
-    folder.check_at_home()
+    folder.check_home_machine()
     return SiteSession(site, journal, begun, agreement, shard, books, folder, seed, hold)
 
 

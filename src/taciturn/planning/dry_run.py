@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -214,6 +214,6 @@ def _ledger(study: StudyPlan) -> LedgerForecast:
     """Return the ledger before and after the run; a plan that does not fit raises."""
     ledger = BudgetLedger.open(Path(study.settings.ledger))
     state = ledger.state()
-    after = ledger.after(state, reservation_cost(study), study.settings.adjacency, study.facts.unit)
+    after = ledger.epsilon_after(state, reservation_cost(study), study.settings.adjacency, study.facts.unit)
     file = study.settings.ledger
-    return LedgerForecast(file, state["total_epsilon"], state["delta"], state["epsilon_used"], after)
+    return LedgerForecast(file, state.total_epsilon, state.delta, state.epsilon_used, after)

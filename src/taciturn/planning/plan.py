@@ -82,7 +82,7 @@ class StudyPlan(NamedTuple):
     @property
     def cost(self) -> StudyCost:
         """The cost of all runs together to a ledger over studies."""
-        return together(plan.cost for part in self.parts for plan in part.plans)
+        return total_cost(plan.cost for part in self.parts for plan in part.plans)
 
 
 def plan_study(settings: Settings) -> StudyPlan:

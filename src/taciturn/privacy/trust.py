@@ -57,9 +57,8 @@ def trust_sentence(trust: str, colluders: int) -> str:
         return "no one is trusted: every agent adds the noise itself, and everything that is sent may be seen"
     if trust == SERVER:
         return "the server is trusted: it sees what every agent sends, and adds the noise before others see the model"
-    return (
-        f"only sums over all agents are seen, also by the server, and {collusion(colluders, 'agent')}; {SIMULATED_SUM}"
-    )
+    assumed = collusion(colluders, "agent")
+    return f"only sums of what all agents send are seen, by the server too, and {assumed}; {SIMULATED_SUM}"
 
 
 def collusion(colluders: int, whom: str) -> str:

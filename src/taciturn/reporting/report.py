@@ -1,8 +1,9 @@
-"""`report.html`: one self-contained page about a run."""
+"""The report of a run: one self-contained web page."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -24,21 +25,41 @@ from taciturn.reporting.tables import (
     result_table,
 )
 from taciturn.runs.folder import RunFolder, public_config
+from taciturn.runs.ledger import RunLedger
 from taciturn.runs.records import ClassificationQuality, RunSummary, SourceFacts
 
-CONFUSION_LIMIT = 20  # classes; a larger table helps nobody
+CONFUSION_LIMIT = 20  # classes; a larger table is not shown
+logger = logging.getLogger(__name__)
 
 
 def write_report(folder: RunFolder) -> None:
-    """Make the page from the run folder alone; what is local-only goes into a page of its own, in its own folder."""
+    """Write the report of a finished run, and a second one with the owner's figures into its local-only folder.
+
+    Raises
+    ------
+    LedgerTampered
+        If the ledger does not verify.
+    """
+    ledger = folder.read_ledger()
     if folder.has_local:
-        write_text(folder.local / folder.report.name, render(folder, local=True))
-    write_text(folder.report, render(folder, local=False))  # last: where it is, nothing is missing
+        write_text(folder.local / folder.report.name, render(folder, ledger, local=True))
+    write_text(folder.report, render(folder, ledger, local=False))  # last: it marks that everything is written
+    logger.info("wrote %s", folder.report)
 
 
-def render(folder: RunFolder, local: bool) -> str:
-    """Return the page as HTML; `local` includes what only the owner of the records may see."""
-    summary, config, ledger = folder.read_summary(local), folder.read_config(), folder.read_ledger()
+def render(folder: RunFolder, ledger: RunLedger, local: bool) -> str:
+    """Return the page as HTML.
+
+    Parameters
+    ----------
+    folder
+        A finished run.
+    ledger
+        Its ledger, verified.
+    local
+        Whether to include what only the owner of the records may see.
+    """
+    summary, config = folder.read_summary(local), folder.read_config()
     headings, rows = result_table(summary.runs)
     labels = [run_label(entry.algorithm, entry.epsilon) for entry in summary.runs]
     source, own_name = ledger.study.source, folder.path.resolve().name
@@ -109,7 +130,7 @@ def _evidence(folder: RunFolder, ledger: str, federated: bool) -> list[str]:
     charged = "Not charged to a budget ledger: what other studies spend on these records comes on top."
     if ledger:
         charged = f"Charged to the budget ledger {Path(ledger).name}, as reservation {started.reservation}."
-    signed = Signable(folder.chain, "run", started.id or "", "").at_the_end()
+    signed = Signable(folder.chain, "run", started.id or "", "").final_signatures()
     roles = {ORGANISATION: "signed for the organisation by key", OFFICER: "countersigned by the officer's key"}
     by = ", ".join(dict.fromkeys(f"{roles[one.statement.role]} {one.key.id}" for one in signed))
     signatures = f"ledger.jsonl is {by or 'not signed; `taciturn ledger sign` signs it'}."

@@ -1,14 +1,16 @@
-"""The run folder and its files."""
+"""The run folder: its files, and typed access to them."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,38 +25,64 @@ from taciturn.core.storage import (
     to_json,
     write_text,
 )
-from taciturn.errors import InputError, missing_file
-from taciturn.privacy.hash_chain import HashChain, head_elsewhere
+from taciturn.errors import CorruptFile, InputError, LedgerTampered, missing_file
+from taciturn.privacy.hash_chain import HashChain, state_head_path
 from taciturn.runs.ledger import RunLedger
-from taciturn.runs.records import MetricsRow, RunSummary, StartRecord, StudyHeader
+from taciturn.runs.records import LedgerEntry, MetricsRow, RunSummary, StartRecord, StudyHeader
 from taciturn.types import Array
 
-PARTITION_KEY = "partition.key"  # in local-only: of who holds which private record
+PARTITION_KEY = "partition.key"  # in local-only: the key by which private records are partitioned
+PATH_SETTINGS = ("data", "data_dir", "schema", "test", "ledger")
+LOCAL_ONLY = """LOCAL ONLY. The files in this folder are computed from private records without noise, or without enough.
+No privacy budget covers them. They are for the owner of the records and must not leave your organisation.
+What the rest of the run folder reveals, and to whom, is stated in its report.html.
+"""
+logger = logging.getLogger(__name__)
 
 
-def taken(path: Path) -> InputError:
-    """A run has this folder already."""
+def existing_folder(path: Path) -> InputError:
+    """Return the error for an output folder that exists."""
     return InputError(f"{path} exists: choose another --out, or continue it with 'taciturn resume {path}'")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run on the disk; everything about it is in this folder and nowhere else."""
+    """The folder of one study. Everything about the study is in it.
+
+    Parameters
+    ----------
+    path : Path
+        The folder. Use `create` or `open` unless it is known to exist.
+    """
 
     path: Path
 
     @classmethod
     def create(
-        cls, path: Path, files: Mapping[str, str], ledger: Sequence[Mapping[str, Any]], local: Mapping[str, str]
+        cls, path: Path, files: Mapping[str, str], ledger: Sequence[LedgerEntry], local: Mapping[str, str]
     ) -> RunFolder:
-        """A new folder with what the run begins with; one that exists is never touched.
+        """Create a folder with what the run begins with.
 
-        `ledger` are the first lines of the ledger, `local` the files for the owner of the records alone.
+        Parameters
+        ----------
+        path
+            The new folder.
+        files
+            Text by file name, among them config.toml.
+        ledger
+            The first lines of the ledger.
+        local
+            Text by file name, for the owner of the records only; empty if there are no private records.
+
+        Raises
+        ------
+        InputError
+            If the path exists; it is not touched.
         """
         try:
             make_folder(path)
-        except FileExistsError:
-            raise taken(path) from None
+        except FileExistsError as error:
+            raise existing_folder(path) from error
         folder = cls(path)
         try:
             make_folder(folder.checkpoints)
@@ -69,7 +97,7 @@ class RunFolder:
                 write_text(path / name, files[name])
             folder.chain.create()
             folder.chain.append(ledger)
-            write_text(folder.config, files[folder.config.name])  # last: a folder without it is half of one
+            write_text(folder.config, files[folder.config.name])  # last: a folder without it is incomplete
         except BaseException:
             shutil.rmtree(path)
             raise
@@ -77,7 +105,13 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing folder."""
+        """Return an existing folder.
+
+        Raises
+        ------
+        InputError
+            If there is no folder, or it has no config.toml.
+        """
         if not path.exists():
             raise missing_file("run folder", path)
         if not (path / "config.toml").is_file():
@@ -86,73 +120,38 @@ class RunFolder:
 
     @property
     def config(self) -> Path:
-        """Every setting, defaults spelled out."""
+        """Every setting, defaults included."""
         return self.path / "config.toml"
 
     @property
     def schema(self) -> Path:
-        """A table's schema, as it was when the run began."""
+        """The schema of a table, as it was when the run began."""
         return self.path / "schema.toml"
 
     @property
     def start(self) -> Path:
-        """What the run began with: the data in numbers, and digests of records and configuration."""
+        """What the run began with (see `StartRecord`)."""
         return self.path / "start.json"
 
     @property
     def metrics(self) -> Path:
-        """One line for each evaluated round and run."""
+        """One line for each evaluated round and run (see `MetricsRow`)."""
         return self.path / "metrics.jsonl"
 
     @property
     def ledger(self) -> Path:
-        """The study, the plan of every run, and one line for each run, agent, event and count at every checkpoint."""
+        """The study, the plan of every run, and the releases (see `RunLedger`)."""
         return self.path / "ledger.jsonl"
 
     @property
-    def chain(self) -> HashChain:
-        """The ledger as a hash chain; its head is kept a second time in ledger.head.
-
-        A run with fresh noise has an identity, under which the head is kept in the user's state folder too: two copies
-        of the folder cannot both go on, for their rounds would be releases that neither ledger charges.
-        """
-        identity = self.identity
-        return HashChain(self.ledger, self.path / "ledger.head", state_head_path(identity) if identity else None)
-
-    @property
-    def identity(self) -> str | None:
-        """The name of a run with fresh noise, which its copies share; other runs have none."""
-        return _read_json(self.start).get("id") if self.start.is_file() else None
-
-    @property
-    def at_home(self) -> bool:
-        """Whether this machine knows the ledger's head; of a run whose noise can be drawn again, none need."""
-        state_head = self.chain.state_head
-        return state_head is None or state_head.exists()
-
-    def check_at_home(self) -> None:
-        """Refuse to go on with a run of fresh noise whose ledger this machine does not know, or which is another's."""
-        if self.chain.read_unverified()[0].get("id") != self.identity:
-            raise InputError(f"{self.start} and the first line of {self.ledger} name different runs: one was changed")
-        if not self.at_home:
-            raise InputError(
-                f"{self.path} was begun on another machine: it can go on only there, where its ledger's head is"
-            )
-
-    @property
     def local(self) -> Path:
-        """What certified mode computes from private records without noise: for the owner's eyes alone."""
+        """The subfolder for what certified mode computes from private records without noise."""
         return self.path / LOCAL_FOLDER
 
     @property
     def local_metrics(self) -> Path:
-        """The local-only part of the metrics."""
+        """The private part of the metrics."""
         return self.local / "metrics.jsonl"
-
-    @property
-    def has_local(self) -> bool:
-        """Whether there are local-only metrics that this user may read."""
-        return _readable(self.local_metrics)
 
     @property
     def model(self) -> Path:
@@ -161,65 +160,97 @@ class RunFolder:
 
     @property
     def averages(self) -> Path:
-        """The theorems' averaged outputs."""
+        """The theorems' averages, where they were asked for."""
         return self.path / "averages.npz"
 
     @property
     def summary(self) -> Path:
-        """The result; present when the run has ended."""
+        """The result (see `RunSummary`); exists once the run has ended."""
         return self.path / "summary.json"
 
     @property
     def report(self) -> Path:
-        """The page for people."""
+        """The report as a web page."""
         return self.path / "report.html"
 
     @property
     def checkpoints(self) -> Path:
-        """The state a run goes on from, one file for each algorithm."""
+        """The subfolder with one checkpoint for each algorithm."""
         return self.path / CHECKPOINT_FOLDER
+
+    @property
+    def has_local(self) -> bool:
+        """Whether there are private metrics that this user may read."""
+        return _readable(self.local_metrics)
 
     @property
     def finished(self) -> bool:
         """Whether the run has ended."""
         return self.summary.is_file()
 
+    @property
+    def chain(self) -> HashChain:
+        """The hash chain of the ledger; its head is also stored in ledger.head.
+
+        The head of a run with fresh noise is stored in the user's state folder too. So two copies of the folder cannot
+        both continue: their rounds would be releases that neither ledger charges.
+        """
+        identity = self.identity
+        return HashChain(self.ledger, self.path / "ledger.head", state_head_path(identity) if identity else None)
+
+    @property
+    def identity(self) -> str | None:
+        """The id of a run with fresh noise, which its copies share; None for other runs."""
+        return _read_json(self.start).get("id") if self.start.is_file() else None
+
+    @property
+    def on_home_machine(self) -> bool:
+        """Whether this machine knows the head of the ledger; always true for seeded noise."""
+        elsewhere = self.chain.state_head
+        return elsewhere is None or elsewhere.exists()
+
+    def check_home_machine(self) -> None:
+        """Raise if a run with fresh noise was begun on another machine, or its ledger is that of another run.
+
+        Raises
+        ------
+        InputError
+            If this machine does not know the head of the ledger.
+        LedgerTampered
+            If the ids in start.json and in the ledger differ.
+        """
+        if self.chain.read_unverified()[0].get("id") != self.identity:
+            raise LedgerTampered(
+                f"{self.start} and the first line of {self.ledger} name different runs: one was changed"
+            )
+        if not self.on_home_machine:
+            raise InputError(
+                f"{self.path} was begun on another machine: it can be continued only there, where the head of its "
+                "ledger is stored"
+            )
+
     def read_key(self) -> int | None:
-        """The key of who holds which private record; None where the records are public."""
+        """Return the key of the partition of private records; None if the records are public."""
         return read_key(self.local)
 
     def read_config(self) -> dict[str, Any]:
-        """The settings as written."""
-        try:
-            return tomllib.loads(self.config.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.config} is damaged: {error}") from None
+        """Return the settings as written.
+
+        Raises
+        ------
+        CorruptFile
+            If config.toml is not TOML.
+        """
+        return dict(_parsed_config(self.config, _signature(self.config)))
 
     def read_start(self, local: bool = True) -> StartRecord:
         """Return what the run began with; `local` includes what only the owner of the records may see."""
         return StartRecord.from_json(self._read_both(self.start, local), self.start)
 
-    def read_json(self, name: str) -> dict[str, Any]:
-        """A file of the folder that holds one JSON object."""
-        return _read_json(self.path / name)
-
-    def _read_both(self, path: Path, local: bool = True) -> dict[str, Any]:
-        kept = self.local / path.name
-        return merged(_read_json(path), _read_json(kept)) if local and _readable(kept) else _read_json(path)
-
-    def kept_schema(self) -> Path:
-        """The schema of a run on a table, which must be there."""
-        if not self.schema.is_file():
-            raise InputError(f"{self.schema} is gone: without it the table's columns mean nothing")
-        return self.schema
-
-    def read_metrics(self, local: bool = True) -> list[MetricsRow]:
+    def read_metrics(self, local: bool = True) -> Sequence[MetricsRow]:
         """Return every row in its order; `local` includes what only the owner of the records may see."""
-        rows = read_lines(self.metrics)
-        if local and self.has_local:
-            kept = {(row["run"], row["round"]): row for row in read_lines(self.local_metrics)}
-            rows = (row | kept.get((row["run"], row["round"]), {}) for row in rows)
-        return [MetricsRow.from_json(row, self.metrics) for row in rows]
+        files = (self.metrics, self.local_metrics) if local and self.has_local else (self.metrics,)
+        return _parsed_metrics(files, tuple(map(_signature, files)))
 
     def read_ledger(self) -> RunLedger:
         """Return the ledger, after its hash chain was verified.
@@ -250,22 +281,49 @@ class RunFolder:
         return RunSummary.from_json(self._read_both(self.summary, local), self.summary)
 
     def read_model(self) -> dict[str, Array]:
-        """`w`, `classes`, `feature_names` and the index of the runs."""
+        """Return `w`, `classes`, `feature_names` and the labels of the runs, by name.
+
+        Raises
+        ------
+        InputError
+            If the run has not ended.
+        """
         self.read_summary()
         return read_arrays(self.model)
 
-    def hide_times(self) -> None:
-        """Give all files the time the run began at: when they were last written tells how long its rounds took."""
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return the JSON object in a file of the folder.
+
+        Raises
+        ------
+        CorruptFile
+            If the file is missing or not JSON.
+        """
+        return _read_json(self.path / name)
+
+    def stored_schema(self) -> Path:
+        """Return the path of the schema; raise CorruptFile if it is missing."""
+        if not self.schema.is_file():
+            raise CorruptFile(f"{self.schema} is missing: without it the table's columns have no meaning")
+        return self.schema
+
+    def reset_file_times(self) -> None:
+        """Set the times of all files to the start of the run: later times reveal how long its rounds took."""
         began = self.config.stat().st_mtime_ns
         for path in (*self.path.iterdir(), self.path):
-            with suppress(PermissionError):  # of a file that another user put there
+            with suppress(PermissionError):  # a file of another user
                 os.utime(path, ns=(began, began))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process works in a folder, and at a run with fresh noise only one in all copies of its folder.
+        """Lock the folder against other processes and, with fresh noise, against work in its copies.
 
-        The locks go with the process, however it ends; one that is paused holds them still.
+        The locks end with the process, also with one that is killed; a paused process keeps them.
+
+        Raises
+        ------
+        InputError
+            If another process has the lock.
         """
         make_folder(self.checkpoints, exist_ok=True)
         identity = self.identity
@@ -279,22 +337,24 @@ class RunFolder:
 
     @property
     def busy(self) -> bool:
-        """Whether a process is working in it now; asking leaves no trace."""
+        """Whether a process is working in the folder."""
         return is_locked(self._lock)
 
     @property
     def _lock(self) -> Path:
         return self.checkpoints / "lock"
 
-
-LOCAL_ONLY = """LOCAL ONLY. The files in this folder are computed from private records without noise, or without enough.
-No privacy budget covers them. They are for the owner of the records and must not leave your organisation.
-What the rest of the run folder tells, and to whom, is said in its report.html.
-"""
+    def _read_both(self, path: Path, local: bool = True) -> Any:
+        own = self.local / path.name
+        return merged(_read_json(path), _read_json(own)) if local and _readable(own) else _read_json(path)
 
 
 def merged(first: Any, second: Any) -> Any:
-    """Two JSON values of the same form, the second one's where both have something to say."""
+    """Return two JSON values of the same form as one; where both have a value, that of the second.
+
+    >>> merged({"a": None, "b": [1, 2]}, {"a": 3, "b": [None, 4]})
+    {'a': 3, 'b': [1, 4]}
+    """
     if isinstance(first, dict) and isinstance(second, dict):
         return {key: merged(first.get(key), second.get(key)) for key in (first | second)}
     if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
@@ -303,56 +363,94 @@ def merged(first: Any, second: Any) -> Any:
 
 
 def read_key(local: Path) -> int | None:
-    """The partition's key that a folder for the owner alone keeps; None where it keeps none."""
+    """Return the partition key that a local-only folder stores; None if it stores none.
+
+    Raises
+    ------
+    CorruptFile
+        If the file does not hold one whole number.
+    """
     path = local / PARTITION_KEY
     if not path.is_file():
         return None
     text = path.read_text(encoding="utf-8", errors="replace").strip()
     if not (text.isascii() and text.isdigit()):
-        raise InputError(f"{path} is damaged: it must hold one whole number")
+        raise CorruptFile(f"{path} is damaged: it must hold one whole number")
     return int(text)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is damaged: {error}") from None
-    except FileNotFoundError:
-        raise InputError(f"{path} is gone: the run folder is not complete") from None
-    return found
-
-
-def _readable(path: Path) -> bool:
-    """Whether this user may read a file that is there: what is local-only is its owner's."""
-    try:
-        return path.is_file()
-    except PermissionError:
-        return False
-
-
 def append_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Add rows to a file of JSON lines."""
+    """Append rows to a file of JSON lines."""
     add_lines(path, "".join(to_json(row) + "\n" for row in rows).encode())
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file of JSON lines; a last line that is still being written is left out."""
+    """Yield the rows of a file of JSON lines; a last line that is still being written is left out.
+
+    Raises
+    ------
+    CorruptFile
+        If a line is not JSON.
+    """
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith("\n"):
                 return
             try:
                 yield json.loads(line)
-            except json.JSONDecodeError:
-                raise InputError(f"line {number} of {path} is damaged") from None
-
-
-PATHS = ("data", "data_dir", "schema", "test", "ledger")
+            except json.JSONDecodeError as error:
+                raise CorruptFile(f"line {number} of {path} is damaged") from error
 
 
 def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The same settings; of paths only the last part, for the others tell of a house's machines."""
-    names = {key: Path(config[key]).name for key in PATHS if config.get(key)}
+    """Return the settings with the last part of paths only: the others reveal something of the machine.
+
+    >>> public_config({"data": "/home/me/records.csv", "rounds": 3})
+    {'data': 'records.csv', 'rounds': 3}
+    """
+    names = {key: Path(config[key]).name for key in PATH_SETTINGS if config.get(key)}
     plugins = {"plugins": [Path(path).name for path in config["plugins"]]} if config.get("plugins") else {}
     return {**config, **names, **plugins}
+
+
+def _signature(path: Path) -> tuple[int, int, int]:
+    """Return what changes whenever a file is written: inode, size and time of the last change."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_ctime_ns
+
+
+@lru_cache(maxsize=16)
+def _parsed_config(path: Path, signature: object) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CorruptFile(f"{path} is damaged: {error}") from error
+
+
+@lru_cache(maxsize=4)
+def _parsed_metrics(files: Sequence[Path], signature: object) -> tuple[MetricsRow, ...]:
+    """Return the rows of the metrics; with the private part of each, if a second file is given."""
+    logger.debug("reading %s", files[0])
+    rows: Iterable[dict[str, Any]] = read_lines(files[0])
+    if len(files) > 1:
+        own = {(row["run"], row["round"]): row for row in read_lines(files[1])}
+        rows = (row | own.get((row["run"], row["round"]), {}) for row in rows)
+    return tuple(MetricsRow.from_json(row, files[0]) for row in rows)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CorruptFile(f"{path} is damaged: {error}") from error
+    except FileNotFoundError as error:
+        raise CorruptFile(f"{path} is missing: the run folder is incomplete") from error
+    return found
+
+
+def _readable(path: Path) -> bool:
+    """Return whether a file exists and this user may see it: local-only belongs to its owner."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        return False

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from taciturn.errors import CorruptFile
 from taciturn.privacy.accountants import EpsilonBound, pure, tightest
-from taciturn.privacy.composition import StudyCost, cost_of, largest, together
+from taciturn.privacy.composition import StudyCost, cost_of, max_cost, total_cost
 from taciturn.privacy.events import BatchEvent, Event, Nominal
 from taciturn.runs.records import (
     AgentTotals,
@@ -179,7 +179,7 @@ class RunLedger(Sequence[LedgerEntry]):
 
     def cost(self) -> StudyCost:
         """Return what the releases cost a budget ledger: the sum over runs of the agent that spent most."""
-        return together(largest(map(cost_of, agents.values())) for agents in self.events.values())
+        return total_cost(max_cost(map(cost_of, agents.values())) for agents in self.events.values())
 
     @cached_property
     def totals(self) -> PrivacyTotals:

@@ -1,4 +1,4 @@
-"""Files of JSON lines that grow while they are read: each look parses only what was added since the last one."""
+"""Incremental readers of growing files of JSON lines, and metrics as columns."""
 
 from __future__ import annotations
 
@@ -12,45 +12,50 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taciturn.errors import InputError
+from taciturn.errors import CorruptFile
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import RunLabel
 from taciturn.types import Array
 
 METRICS = ("test_error", "train_objective", "consensus_residual", "noise")
-REMEMBERED = 256  # bytes before the place reached, by which a file that was cut and grew again is told
+REMEMBERED = 256  # bytes before the position, to detect a file that was truncated and grew again
 
 
 @dataclass
 class JsonlTail:
-    """A file, and how far it was read."""
+    """An incremental reader: each call of `more` parses only what was appended since the last one."""
 
     path: Path
-    place: int = 0  # bytes
+    position: int = 0  # bytes read
     lines: int = 0
     before: bytes = b""  # the last bytes that were read
 
     def more(self) -> tuple[list[dict[str, Any]], bool]:
-        """The rows added since the last look, and whether the file began anew, so that they are all there are.
+        """Return the rows appended since the last call, and whether the file was rewritten and these are all.
 
-        A last line that is still being written is left for the next look.
+        A last line that is still being written is left for the next call.
+
+        Raises
+        ------
+        CorruptFile
+            If a line is not a JSON object with the key "run".
         """
         with self.path.open("rb") as file:
-            file.seek(self.place - len(self.before))
-            same = os.fstat(file.fileno()).st_size >= self.place and file.read(len(self.before)) == self.before
+            file.seek(self.position - len(self.before))
+            same = os.fstat(file.fileno()).st_size >= self.position and file.read(len(self.before)) == self.before
             if not same:
                 file.seek(0)
-                self.place, self.lines, self.before = 0, 0, b""
+                self.position, self.lines, self.before = 0, 0, b""
             content = file.read()
         content = content[: content.rfind(b"\n") + 1]
         rows = self._parsed(content)
-        self.place += len(content)
+        self.position += len(content)
         self.lines += len(rows)
         self.before = (self.before + content)[-REMEMBERED:]
         return rows, not same
 
     def _parsed(self, content: bytes) -> list[dict[str, Any]]:
-        """All rows at once, in half the time of one after the other; one by one where that fails, to name the line."""
+        """Parse all rows at once, which is twice as fast; one by one if that fails, to name the damaged line."""
         lines = content.splitlines()
         try:
             rows: list[dict[str, Any]] = json.loads(b"[" + b",".join(lines) + b"]")
@@ -61,9 +66,9 @@ class JsonlTail:
         for number, line in enumerate(lines, self.lines + 1):
             try:
                 json.loads(line)["run"]
-            except (ValueError, TypeError, KeyError):
-                raise InputError(f"line {number} of {self.path} is damaged") from None
-        raise InputError(f"{self.path} is damaged: its lines do not hold one row each")
+            except (ValueError, TypeError, KeyError) as error:
+                raise CorruptFile(f"line {number} of {self.path} is damaged") from error
+        raise CorruptFile(f"{self.path} is damaged: its lines do not hold one row each")
 
 
 class Series(NamedTuple):
@@ -75,14 +80,14 @@ class Series(NamedTuple):
 
 @dataclass
 class MetricColumns:
-    """A file of metrics as columns: for each run its rounds, and the value of every metric in them."""
+    """A file of metrics as columns: for each run its rounds, and the value of every metric in each of them."""
 
     file: JsonlTail
     labels: dict[int, RunLabel] = field(default_factory=dict)
     values: dict[int, dict[str, array[float]]] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Take in what was added."""
+        """Read what was appended."""
         rows, anew = self.file.more()
         if anew:
             self.labels.clear()
@@ -94,9 +99,9 @@ class MetricColumns:
             for run, mine in by_run.items():
                 self._take(run, mine)
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(
+            raise CorruptFile(
                 f"{self.file.path} is damaged: a line does not have what a row of metrics has: {error}"
-            ) from None
+            ) from error
 
     def _take(self, run: int, rows: Sequence[Mapping[str, Any]]) -> None:
         if run not in self.values:
@@ -109,36 +114,36 @@ class MetricColumns:
             self.values[run][name].frombytes(values.tobytes())
 
     def series(self, run: int, metric: str) -> Series | None:
-        """The values that are there and finite; None where there are none."""
+        """Return the finite values of a metric of a run, or None if there are none."""
         columns = self.values.get(run)
         if columns is None:
             return None
         rounds, values = np.array(columns["round"]), np.array(columns[metric])
-        there = np.isfinite(values)
-        return Series(rounds[there], values[there]) if there.any() else None
+        finite = np.isfinite(values)
+        return Series(rounds[finite], values[finite]) if finite.any() else None
 
 
 @dataclass
 class MetricsLog:
-    """The metrics of a run folder, in public and local-only, kept up to date."""
+    """The metrics of a run folder, public and local-only, kept up to date."""
 
     public: MetricColumns
     local: MetricColumns | None
 
     @classmethod
     def of(cls, folder: RunFolder, local: bool) -> MetricsLog:
-        """Those of a folder; with what is local-only where that may be shown."""
+        """Return the log of a folder; `local` includes what only the owner of the records may see."""
         kept = folder.local_metrics if local and folder.has_local else None
         return cls(MetricColumns(JsonlTail(folder.metrics)), MetricColumns(JsonlTail(kept)) if kept else None)
 
     def refresh(self) -> None:
-        """Take in what was added."""
+        """Read what was appended."""
         self.public.refresh()
         if self.local:
             self.local.refresh()
 
     def series(self, run: int, metric: str) -> tuple[Series | None, bool]:
-        """The values anybody may see, or else those that are the owner's alone, and which of the two they are."""
+        """Return the public values, or else those for the owner only, and whether they are for the owner only."""
         found = self.public.series(run, metric)
         if found is None and self.local:
             kept = self.local.series(run, metric)

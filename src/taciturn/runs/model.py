@@ -83,7 +83,7 @@ def read_model(folder: RunFolder, run: int = 0) -> Model:
     settings = resolve(folder.read_config())
     label = f"{stored['algorithm'][run]}, epsilon {stored['epsilon'][run]:g}"
     label += f", seed {stored['seed'][run]}" if "seed" in stored else ""
-    schema = folder.kept_schema() if settings.schema else None
+    schema = folder.stored_schema() if settings.schema else None
     return Model(w[run], tuple(map(str, stored["feature_names"])), target, settings, schema, label)
 
 

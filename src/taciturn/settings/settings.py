@@ -269,7 +269,7 @@ class Settings:
         optional(one_of("server state", lambda: SERVERS)),
         "what the server keeps: full (every agent's z and dual) or sums; auto: sums, because every agent answers",
     )
-    averages: bool = _engine(True, boolean, "keep the theorems' averages of w and z")
+    averages: bool = _engine(False, boolean, "write the theorems' averages of w and z to averages.npz")
     evaluate_every: int = _engine(1, integer(1), "rounds between two evaluations")
     checkpoint_seconds: float = _engine(10.0, real(0.0, open_low=False), "seconds between two checkpoints")
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
-from taciturn.privacy.budget_state import BudgetState
 from taciturn.privacy.composition import StudyCost, accountant_for, composed_epsilon, total_cost
 from taciturn.reporting.statements import headline
 from taciturn.reporting.tables import format_epsilon
@@ -123,7 +122,7 @@ def privacy_spent(totals: Mapping[str, Any], history: FitHistory, account: Mappi
 
 
 def _total_epsilon(costs: Sequence[StudyCost], delta: float) -> float:
-    return composed_epsilon(accountant_for(costs[0], delta), together(costs), delta)
+    return composed_epsilon(accountant_for(costs[0], delta), total_cost(costs), delta)
 
 
 def epsilon_of_each(total_epsilon: float, delta: float, fits: int) -> float:

@@ -19,13 +19,12 @@ from taciturn.data.schema import Numeric, Unit
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS
 from taciturn.planning.plan import load_data, plan_from_facts
-from taciturn.privacy.budget_state import BudgetState
 from taciturn.settings import Settings, resolve
 from taciturn.settings.rules import integer
 from taciturn.sklearn.declared import numeric_rules
-from taciturn.training.in_memory import Trained, train_in_memory
+from taciturn.training.in_memory import TrainedModel, train_in_memory
 from taciturn.training.record_ties import array_digest, warn_without_ledger
-from taciturn.training.setup import set_aside
+from taciturn.training.setup import reserve_plan
 from taciturn.types import Array, Dataset, Range, Target
 
 SCALE = "symmetric"  # of a table's two scales the better one with noise, unless most values are 0
@@ -146,7 +145,7 @@ def identical_rows(x: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.i
     return np.unique(as_bytes, return_inverse=True)[1].astype(np.int32)
 
 
-def train(data: FitData) -> tuple[Trained, dict[str, Any] | None]:
+def train(data: FitData) -> tuple[TrainedModel, dict[str, Any] | None]:
     """Train a model within its budget.
 
     A failure before the first round returns the reservation to the ledger; a later one leaves the whole plan spent.
@@ -158,13 +157,13 @@ def train(data: FitData) -> tuple[Trained, dict[str, Any] | None]:
 
     Returns
     -------
-    trained : Trained
+    trained : TrainedModel
         The model and the ledger of the fit.
     account : dict or None
         The state of the ledger over studies afterwards, if there is one.
     """
     plan = plan_from_facts(data.settings, data.facts)
-    with set_aside(plan) if data.settings.ledger else nullcontext() as reservation:
+    with reserve_plan(plan) if data.settings.ledger else nullcontext() as reservation:
         _check_total_records(data)
         study = load_data(plan, data.dataset())
         if reservation is not None:

@@ -1,4 +1,4 @@
-"""The records of a central reference: a trusted curator that holds those of all agents."""
+"""Central references, in which a trusted curator holds the records of all agents."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ CURATOR = "curator"
 
 
 def is_central(part: StudyPart) -> bool:
-    """Whether the part is a reference that no agent runs."""
+    """Return whether the part is a central reference, which no agent runs."""
     return ALGORITHMS[part.batch.algorithm].central
 
 
-def records_of(study: Study, part: StudyPart) -> Dataset:
-    """The records as the part's method has them: by agent, or all of them at the curator."""
+def dataset_for(study: Study, part: StudyPart) -> Dataset:
+    """Return the records as the part's algorithm sees them: by agent, or all of them at the curator."""
     dataset = study.dataset
     if not is_central(part):
         return dataset
-    whole = Shard(*(np.concatenate([getattr(shard, name) for shard in dataset.train]) for name in ("x", "y")))
-    return replace(dataset, agents=(CURATOR,), train=(whole,))
+    pooled = Shard(*(np.concatenate([getattr(shard, name) for shard in dataset.train]) for name in ("x", "y")))
+    return replace(dataset, agents=(CURATOR,), train=(pooled,))
 
 
-def charged_to_all(study: Study, part: StudyPart, done: Round) -> Round:
-    """The round with its events at every agent: what the curator releases is made of the records of all."""
+def charge_all_agents(study: Study, part: StudyPart, done: Round) -> Round:
+    """Return the round with the curator's events at every agent: a release depends on the records of all agents."""
     if not is_central(part):
         return done
     agents = range(len(study.dataset.agents))
@@ -38,7 +38,10 @@ def charged_to_all(study: Study, part: StudyPart, done: Round) -> Round:
 
 
 def bytes_sent(study: Study, part: StudyPart, done: Round) -> tuple[int, int]:
-    """What went up and down so far, of one run: uploads and w, or once all records to the curator and its model."""
+    """Return the bytes that one run sent up and down so far.
+
+    Agents send uploads and receive w in every round. A curator receives all records and sends its model, once.
+    """
     w = int(done.w[:, 0].nbytes)
     if is_central(part):
         records = study.dataset.records if study.facts is None else study.facts.total_records  # as declared
@@ -47,7 +50,7 @@ def bytes_sent(study: Study, part: StudyPart, done: Round) -> tuple[int, int]:
     return fields * w * agents * done.t, w * agents * done.t
 
 
-def for_all_agents(mean: Array, agents: int) -> Array:
-    """Averages of z [R, P, J, K], where the curator's stands for every agent's."""
+def broadcast_to_agents(mean: Array, agents: int) -> Array:
+    """Return averages of z [R, P, J, K] for P agents; those of a curator stand for every agent."""
     runs, _, *size = mean.shape
     return np.broadcast_to(mean, (runs, agents, *size))

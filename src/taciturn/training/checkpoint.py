@@ -1,4 +1,4 @@
-"""A simulation's state as named arrays, and back."""
+"""Conversion of a simulation's state to named arrays and back."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from taciturn.errors import InputError
 from taciturn.training.simulate import SimulationState
 from taciturn.types import Array
 
-OTHER_SHAPES = "the checkpoint's shapes differ from the run's: the data or the settings have changed"
+OTHER_SHAPES = "the shapes in the checkpoint differ from those of the run: the data or the settings have changed"
 BY_AGENT = ("agents_z", "agents_lam", "mean_z_smooth", "mean_z_nonsmooth", "mean_z_strong")  # [P, J, R, K]
 
 
 def to_arrays(state: SimulationState) -> dict[str, Any]:
-    """Everything a simulation needs to go on, by name, in numpy."""
+    """Return everything a simulation needs to continue, as numpy arrays by name."""
     server = {f"server_{name}": to_numpy(value) for name, value in state.server._asdict().items()}
     averages = {} if state.averages is None else {f"mean_{k}": to_numpy(v) for k, v in state.averages._asdict().items()}
     return {
@@ -33,7 +33,20 @@ def to_arrays(state: SimulationState) -> dict[str, Any]:
 
 
 def from_arrays(arrays: Mapping[str, Array], like: SimulationState) -> SimulationState:
-    """The state those arrays hold, which must fit the run that `like` starts; it is where `like` is."""
+    """Return the state that the arrays hold, on the device and in the precision of `like`.
+
+    Parameters
+    ----------
+    arrays
+        What `to_arrays` returned.
+    like
+        The state in which the run starts.
+
+    Raises
+    ------
+    InputError
+        If the arrays do not fit the run.
+    """
 
     def read(name: str, place: Array = like.agents[0].z) -> Array:
         return as_like(arrays[name], place)
@@ -48,22 +61,28 @@ def from_arrays(arrays: Mapping[str, Array], like: SimulationState) -> Simulatio
             None if like.averages is None else Averages(*(read(f"mean_{name}") for name in Averages._fields)),
         )
     except KeyError as error:
-        raise InputError(f"the checkpoint lacks the array {error}: it was made under other settings") from None
+        raise InputError(f"the checkpoint lacks the array {error}: it was written under other settings") from error
     if len(agents) != len(like.agents) or agents[0].z.shape != like.agents[0].z.shape:
         raise InputError(OTHER_SHAPES)
     return state
 
 
-def joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """The state of all agents from the states of blocks of them, in their order."""
+def join_states(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Return the state of all agents from the states of blocks of agents, in their order."""
     if len(parts) == 1:
         return dict(parts[0])
     whole = {name: np.concatenate([part[name] for part in parts]) for name in BY_AGENT if name in parts[0]}
     return {**parts[0], **whole}
 
 
-def divided(arrays: Mapping[str, Array], blocks: Sequence[range]) -> list[dict[str, Array]]:
-    """The states of blocks of agents from the state of all."""
+def split_state(arrays: Mapping[str, Array], blocks: Sequence[range]) -> list[dict[str, Array]]:
+    """Return the states of blocks of agents from the state of all.
+
+    Raises
+    ------
+    InputError
+        If the state has another number of agents.
+    """
     if len(blocks) == 1:
         return [dict(arrays)]
     if len(arrays.get("agents_z", ())) != blocks[-1].stop:

@@ -1,7 +1,8 @@
-"""The end of a run: model, summary, settlement with the budget ledger, and signature."""
+"""The end of a run: model, summary, settlement with the budget ledger, and signature of the ledger."""
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from taciturn.core.storage import read_arrays, to_json, write_arrays, write_text
-from taciturn.errors import InputError, LedgerWarning, PrivacyViolation
+from taciturn.errors import CorruptFile, LedgerWarning, PrivacyViolation
 from taciturn.objectives import LOSSES
 from taciturn.objectives.metrics import quality_metrics
 from taciturn.objectives.passes import scores
 from taciturn.planning.study import Batch, Study
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.signatures import NAME, Signable
+from taciturn.privacy.signatures import HEX_ID, Signable
 from taciturn.privacy.trust import AGENTS
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import (
@@ -31,10 +32,11 @@ from taciturn.runs.records import (
     RunSummary,
     ViolationEntry,
 )
-from taciturn.training.central import for_all_agents
+from taciturn.training.central import broadcast_to_agents
 from taciturn.types import Array, Classes, Dataset
 from taciturn.version import VERSION
 
+logger = logging.getLogger(__name__)
 AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
 
 
@@ -107,17 +109,17 @@ def _write_averages(study: Study, folder: RunFolder, stored: Sequence[Mapping[st
 
 
 def _runs_first(array: Array) -> Array:
-    """[..., J, R, K] -> [R, ..., J, K]."""
+    """Return [..., J, R, K] as [R, ..., J, K]."""
     return np.moveaxis(array, -2, 0)
 
 
 def _average(name: str, mean: Array, agents: int) -> Array:
     first = _runs_first(mean)
-    return for_all_agents(first, agents) if name.startswith("z") else first
+    return broadcast_to_agents(first, agents) if name.startswith("z") else first
 
 
 def _single(array: Array) -> Array:
-    """Without the axis of runs where there is only one."""
+    """Return the array without its axis of runs if there is only one."""
     return array[0] if len(array) == 1 else array
 
 
@@ -157,31 +159,47 @@ def _quality(study: Study, w: Array) -> ClassificationQuality | RegressionQualit
 
 
 def settle(ledger: str, folder: RunFolder) -> None:
-    """Replace the study's reservation in the ledger it names by what its own ledger says was spent.
+    """Replace the study's reservation in the budget ledger by what its own ledger says was spent.
 
-    After a crash it may have been done already, by the same lines; by others, it is refused.
+    A second call, after a crash, changes nothing.
+
+    Parameters
+    ----------
+    ledger
+        Path of the budget ledger; empty: the study uses none.
+    folder
+        The finished run.
+
+    Raises
+    ------
+    PrivacyViolation
+        If the study spent more than it reserved.
+    InputError
+        If the reservation was settled from another ledger.
     """
     if not ledger:
         return
     cost, head = folder.read_ledger().cost(), folder.chain.hashes()[-1]
     account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
-    if not account.settled_from(reservation, head):
+    if not account.is_settled_by(reservation, head):
         account.settle(reservation, cost, head)
+        logger.info("settled in %s", account.path)
 
 
 def settle_violated(ledger: str, folder: RunFolder) -> None:
-    """End the reservation of a study that a privacy violation stopped: what it drew beyond its plan is not forgotten.
+    """End the reservation of a study that a privacy violation stopped.
 
-    It cannot go on, and its ledger may not know everything: the whole plan stays spent, or more if its ledger has more.
+    The study cannot continue, and its ledger may not have everything: the whole plan stays spent, or more if the ledger
+    has more. Does nothing if there was no violation, or no budget ledger is used.
     """
     own = folder.read_ledger() if ledger else None
     if own is not None and own.violation:
         account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
-        account.violated(reservation, own.cost(), folder.chain.hashes()[-1])
+        account.record_violation(reservation, own.cost(), folder.chain.hashes()[-1])
 
 
 def sign(folder: RunFolder) -> None:
-    """Sign a run's ledger as it stands with this machine's key; a run is not lost where that cannot be done."""
+    """Sign a run's ledger as it is with this machine's key; warn if the signature cannot be written."""
     try:
         signable(folder).sign()
     except OSError as error:
@@ -194,8 +212,14 @@ def sign(folder: RunFolder) -> None:
 
 
 def signable(folder: RunFolder) -> Signable:
-    """A run's ledger, for those who sign it or check who did."""
+    """Return a run's ledger as an object that can be signed and verified.
+
+    Raises
+    ------
+    CorruptFile
+        If the id in start.json is not one.
+    """
     identity = folder.read_start(local=False).id or ""
-    if identity and not NAME.fullmatch(identity):
-        raise InputError(f"{folder.start} is damaged: the run's id must have 32 hexadecimal digits")
+    if identity and not HEX_ID.fullmatch(identity):
+        raise CorruptFile(f"{folder.start} is damaged: the id of the run must have 32 hexadecimal digits")
     return Signable(folder.chain, "run", identity, "ended" if folder.finished else "paused")

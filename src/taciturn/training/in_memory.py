@@ -1,4 +1,4 @@
-"""A study of records in memory that leaves no folder: its model, and the ledger of what was released."""
+"""Training on records in memory, without a run folder: the model, and the ledger of what was released."""
 
 from __future__ import annotations
 
@@ -11,45 +11,61 @@ import numpy as np
 from taciturn.planning.study import Study
 from taciturn.privacy.events import BatchEvent
 from taciturn.runs.ledger import RunLedger, release_entries
-from taciturn.training.central import charged_to_all, records_of
-from taciturn.training.loop import check_finite, placed, rounds_of
+from taciturn.training.central import charge_all_agents, dataset_for
+from taciturn.training.loop import check_finite, on_backend, training_rounds
 from taciturn.training.process_group import SINGLE_PROCESS
-from taciturn.training.recorder import refuse_uncovered
+from taciturn.training.recorder import check_covered
 from taciturn.training.setup import plan_entries, study_header
 from taciturn.training.simulate import Round, start
 from taciturn.types import Array
 
 
-class Trained(NamedTuple):
-    """What a study comes to."""
+class TrainedModel(NamedTuple):
+    """The result of training in memory."""
 
     w: Array  # [J, K]
     rounds: int
     ledger: RunLedger  # as a run folder would hold it
 
 
-def train_in_memory(study: Study, tolerance: float = 0.0) -> Trained:
-    """Train the study's only run; one without noise ends once its model moves by less than `tolerance` of its size."""
+def train_in_memory(study: Study, tolerance: float = 0.0) -> TrainedModel:
+    """Train a study of one run.
+
+    Parameters
+    ----------
+    study
+        A study with one batch of one run.
+    tolerance
+        Stop a run without noise once its model changes, and the agents differ from it, by at most this share of its
+        largest parameter. A run with noise never stops early: when it stopped would reveal a private figure.
+
+    Raises
+    ------
+    TrainingDiverged
+        If the numbers are no longer finite.
+    PrivacyViolation
+        If the algorithm released something that its plan does not cover.
+    """
     (part,) = study.parts
-    dataset, stops = records_of(study, part), math.isinf(part.batch.budgets[0])  # a private figure ends no other
+    dataset, may_stop = dataset_for(study, part), math.isinf(part.batch.budgets[0])
     state = start(dataset.train, part.batch.size, study.settings.server, averages=False)
     events: Counter[tuple[int, BatchEvent]] = Counter()
-    w, done = np.full((), np.inf), 0
-    with placed(study, SINGLE_PROCESS) as there, np.errstate(over="ignore", invalid="ignore"):
-        for made in rounds_of(there, part, records_of(there, part).train, part.rounds, state):
-            refuse_uncovered(part.batch, part.plans, made.t, made.events, len(made.state.agents))
-            check_finite(made.residual, part, made.t)
-            events += charged_to_all(study, part, made).events
-            resting = stops and _rests(made, w, len(dataset.agents), tolerance)
-            w, done = made.w, made.t
-            if resting:
+    w, rounds = np.full((), np.inf), 0
+    with on_backend(study, SINGLE_PROCESS) as placed, np.errstate(over="ignore", invalid="ignore"):
+        for done in training_rounds(placed, part, dataset_for(placed, part).train, part.rounds, state):
+            check_covered(part.batch, part.plans, done.t, done.events, len(done.state.agents))
+            check_finite(done.residual, part, done.t)
+            events += charge_all_agents(study, part, done).events
+            converged = may_stop and _converged(done, w, len(dataset.agents), tolerance)
+            w, rounds = done.w, done.t
+            if converged:
                 break
-    drawn = release_entries(events, part.batch.labels(), study.dataset.agents, first=1, last=done)
-    return Trained(w[:, 0], done, RunLedger((study_header(study), *plan_entries(study), *drawn)))
+    drawn = release_entries(events, part.batch.labels(), study.dataset.agents, first=1, last=rounds)
+    return TrainedModel(w[:, 0], rounds, RunLedger((study_header(study), *plan_entries(study), *drawn)))
 
 
-def _rests(made: Round, before: Array, agents: int, tolerance: float) -> bool:
-    """Whether the model hardly moved, and the agents agree on it."""
-    size = tolerance * float(np.abs(made.w).max())
-    apart = float(made.residual[0]) / math.sqrt(agents * made.w.size)
-    return float(np.abs(made.w - before).max()) <= size and apart <= size
+def _converged(done: Round, before: Array, agents: int, tolerance: float) -> bool:
+    """Return whether the model hardly changed, and the agents agree on it."""
+    size = tolerance * float(np.abs(done.w).max())
+    apart = float(done.residual[0]) / math.sqrt(agents * done.w.size)
+    return float(np.abs(done.w - before).max()) <= size and apart <= size

@@ -1,7 +1,8 @@
-"""Training with everything written down: metrics, ledger, checkpoints; stopped at any moment, it can go on."""
+"""The training loop: rounds with metrics, ledger and checkpoints, which can be stopped and resumed at any time."""
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 
 from taciturn.core.arrays import to_numpy
 from taciturn.core.storage import flushed_size, read_arrays
-from taciturn.errors import BudgetExhausted, InputError, TrainingDiverged
+from taciturn.errors import BudgetExhausted, CorruptFile, TrainingDiverged
 from taciturn.kernels.library import library
 from taciturn.kernels.threads import threads
 from taciturn.objectives.metrics import test_error
@@ -21,34 +22,35 @@ from taciturn.planning.study import Batch, Study, StudyPart
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder, append_lines
 from taciturn.runs.records import MetricsRow
-from taciturn.training.central import bytes_sent, charged_to_all, records_of
+from taciturn.training.central import bytes_sent, charge_all_agents, dataset_for
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup, Requests
 from taciturn.training.recorder import Recorder
 from taciturn.training.simulate import Round, SimulationState, simulate, start
-from taciturn.training.torch_backend import matrix_products, on_device
+from taciturn.training.torch_backend import matmul_precision, on_device
 from taciturn.types import Array, Shard
 
-FLUSH = 1.0  # seconds, after which rounds with fresh noise are charged, written and shown
+FLUSH_SECONDS = 1.0  # after which rounds with fresh noise are charged, written and shown
+logger = logging.getLogger(__name__)
 
 
 class Progress(NamedTuple):
-    """How far a study is, for whoever watches."""
+    """The progress of a study, as passed to the `watch` callback."""
 
     batch: Batch
-    t: int
+    t: int  # rounds done
     rounds: int
     test_error: Array | None  # [R], of the last evaluation
 
 
 class Evaluation(NamedTuple):
-    """What a round was found to be worth."""
+    """The evaluation of one round."""
 
     error: Array  # [R]
     rows: list[MetricsRow]
 
 
 class Interrupted(Exception):
-    """Training was asked to stop; everything done is on the disk."""
+    """Training was asked to stop. Everything done is on the disk."""
 
 
 def train(
@@ -58,41 +60,69 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> None:
-    """Run every batch to its end, from the folder's checkpoints where there are any.
+    """Train every batch of a study, from the folder's checkpoints where there are any.
 
-    In a group the study has the records of this process's agents only, and the first process alone is watched.
+    Parameters
+    ----------
+    study
+        The study, with the records of this process's agents only.
+    folder
+        Its run folder, locked by process 0.
+    watch
+        Called after every round, in process 0.
+    stop
+        Called after every round; True stops the training.
+    group
+        The processes of the run.
+
+    Raises
+    ------
+    Interrupted
+        If `stop` returned True in any process.
+    TrainingDiverged
+        If the numbers are no longer finite.
+    BudgetExhausted
+        If crashes used up the whole budget before the first checkpoint.
+    PrivacyViolation
+        If an algorithm released something that its plan does not cover.
     """
     group.broadcast(lambda: _rewind(folder, [part.batch for part in study.parts]))
-    with placed(study, group) as there:
-        for part in there.parts:
-            _train_part(there, folder, part, watch if group.is_main else _unwatched, stop, group)
+    with on_backend(study, group) as placed:
+        for part in placed.parts:
+            _train_part(placed, folder, part, watch if group.is_main else _ignore, stop, group)
     group.broadcast(lambda: _flush(folder))
 
 
+def _ignore(progress: Progress) -> None:
+    pass
+
+
 def _flush(folder: RunFolder) -> None:
-    """The metrics are on the disk before a summary says that they are complete."""
+    """Flush the metrics to the disk, before a summary says that they are complete."""
     for path in (folder.metrics, folder.local_metrics):
         if path.exists():
             flushed_size(path)
 
 
-def _unwatched(progress: Progress) -> None:
-    """Nobody looks."""
-
-
 @contextmanager
-def placed(study: Study, group: ProcessGroup) -> Iterator[Study]:
-    """The study where its settings want it computed."""
+def on_backend(study: Study, group: ProcessGroup) -> Iterator[Study]:
+    """Set the number of threads, or move the study to its torch device, as its settings say.
+
+    Yields
+    ------
+    Study
+        The study with its arrays on the device.
+    """
     settings = study.settings
     if settings.backend != "torch":
-        plain = settings.backend == "numpy" or library() is None  # numpy's matrix products have threads of their own
+        plain = settings.backend == "numpy" or library() is None  # numpy has its own threads for matrix products
         with threads(1 if plain else group.cores() if settings.threads == "auto" else int(settings.threads)):
             yield study
         return
-    place = group.device(settings.device)
-    parts = [part._replace(algorithm=on_device(part.algorithm, place)) for part in study.parts]
-    with matrix_products(settings.tf32):
-        yield study._replace(dataset=on_device(study.dataset, place), parts=parts)
+    device = group.device(settings.device)
+    parts = [part._replace(algorithm=on_device(part.algorithm, device)) for part in study.parts]
+    with matmul_precision(settings.tf32):
+        yield study._replace(dataset=on_device(study.dataset, device), parts=parts)
 
 
 def _train_part(
@@ -103,13 +133,14 @@ def _train_part(
     stop: Callable[[], bool],
     group: ProcessGroup,
 ) -> None:
-    settings, dataset, batch, own = study.settings, study.dataset, part.batch, records_of(study, part)
-    fresh = settings.noise == "hardened"  # noise drawn anew cannot be drawn again: it is charged before it is seen
-    every = min(FLUSH, settings.checkpoint_seconds) if fresh else settings.checkpoint_seconds
+    settings, dataset, batch, own = study.settings, study.dataset, part.batch, dataset_for(study, part)
+    fresh = settings.noise == "hardened"  # such noise cannot be drawn again: it is charged before it is seen
+    every = min(FLUSH_SECONDS, settings.checkpoint_seconds) if fresh else settings.checkpoint_seconds
     recorder = Recorder(folder, batch, dataset.agents, every, fresh, group, part.plans)
     state = start(own.train, batch.size, settings.server, settings.averages, len(own.agents))
-    state = recorder.resumed(state)
+    state = recorder.restore(state)
     rounds = recorder.begin(state.round, part.rounds, limited=any(np.isfinite(batch.budgets)))
+    logger.info("%s: %d runs, rounds %d to %d", batch.algorithm, batch.size, state.round + 1, rounds)
     if rounds < 1 and state.round == 0:
         raise BudgetExhausted(
             f"{folder.path}: its whole budget went into rounds that a crash lost; there is no model", collective=True
@@ -120,18 +151,18 @@ def _train_part(
     waiting: list[Evaluation] = []  # not to be shown before the ledger has their rounds
     watch(Progress(batch, state.round, rounds, error))
     group = group.with_requests(
-        lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.due), alarm=recorder.alarming
+        lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.due), alarm=recorder.is_uncovered
     )
-    for done in _timed(recorder, rounds_of(study, part, own.train, rounds, state, group)):
-        recorder.charge(charged_to_all(study, part, done), group.alarm_raised())
+    for done in _timed(recorder, training_rounds(study, part, own.train, rounds, state, group)):
+        recorder.charge(charge_all_agents(study, part, done), group.alarm_raised())
         _check_numbers(recorder, done.residual, part, done.t)
         requests, last = group.requests(), done.t == rounds
         stopping = requests.stop and not last
-        # where a fresh run is left off may turn out to be its end, so it is left off only where it was evaluated
+        # a fresh run is stopped only at an evaluated round, because the stop may turn out to be its end
         evaluated = last or done.t % settings.evaluate_every == 0 or (fresh and stopping)
         if evaluated:
             objective = to_numpy(group.all_reduce(study.problem.total(done.w, dataset.train)))
-            if study.facts is None:  # a private figure must not decide whether a certified run goes on
+            if study.facts is None:  # a private figure must not decide whether a certified run continues
                 _check_numbers(recorder, objective, part, done.t)
             if group.is_main:
                 found = test_error(done.w, dataset.test, dataset.target)
@@ -154,13 +185,13 @@ def _train_part(
 
 
 def _check_numbers(recorder: Recorder, values: Array, part: StudyPart, t: int) -> None:
-    """Stop a run whose numbers are none; that it stopped tells of its rounds, so they are charged first."""
+    """Raise if a value is not finite. The stop reveals something of the rounds, so they are charged first."""
     if not np.isfinite(values).all():
         recorder.write_ledger()
     check_finite(values, part, t)
 
 
-def rounds_of(
+def training_rounds(
     study: Study,
     part: StudyPart,
     shards: Sequence[Shard],
@@ -168,24 +199,25 @@ def rounds_of(
     state: SimulationState,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> Iterator[Round]:
-    """The rounds of one batch on these records, with the noise its settings name."""
-    return simulate(part.algorithm, shards, noise_of(study, part), rounds, state, group=group)
+    """Yield the rounds of one batch on these records, with the noise that the settings name."""
+    return simulate(part.algorithm, shards, noise_source(study, part), rounds, state, group=group)
 
 
-def noise_of(study: Study, part: StudyPart) -> Callable[[int, int], NoiseSource]:
-    """The noise of an agent in a round, as the settings name it."""
+def noise_source(study: Study, part: StudyPart) -> Callable[[int, int], NoiseSource]:
+    """Return a function of agent and round that returns the noise source which the settings name."""
 
     def noise(agent: int, t: int) -> NoiseSource:
         if study.settings.noise == "hardened":
             return SYSTEM_NOISE
-        streams = part.batch.streams if study.settings.mode == "certified" else ()  # the paper compares on one noise
+        # the paper compares algorithms on the same noise
+        streams = part.batch.streams if study.settings.mode == "certified" else ()
         return SeededNoise(part.batch.seeds, agent, t, streams)
 
     return noise
 
 
 def _write_rows(study: Study, folder: RunFolder, rows: Sequence[MetricsRow]) -> None:
-    """Metrics; in certified mode what is computed from private records without noise goes into the local-only file."""
+    """Write metrics; what certified mode computes from private records without noise goes into local-only."""
     private = study.private_metrics
     if private:
         append_lines(folder.local_metrics, [{name: row[name] for name in ("run", "round", *private)} for row in rows])
@@ -195,26 +227,21 @@ def _write_rows(study: Study, folder: RunFolder, rows: Sequence[MetricsRow]) -> 
 
 
 def _timed(recorder: Recorder, rounds: Iterator[Round]) -> Iterator[Round]:
-    """The rounds themselves count as training time; evaluating and writing do not."""
+    """Yield the rounds with their figures in numpy, and add their time, without evaluation and writing."""
     while True:
         began = time.perf_counter()
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by others, and said
-            done = _read(next(rounds, None))
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` finds overflows
+            done = next(rounds, None)
+            if done is not None:  # waits for a GPU
+                done = done._replace(residual=to_numpy(done.residual), rho=to_numpy(done.rho), eta=to_numpy(done.eta))
         recorder.seconds += time.perf_counter() - began
         if done is None:
             return
         yield done
 
 
-def _read(done: Round | None) -> Round | None:
-    """The round with its figures in numpy; what a GPU is still working at is waited for."""
-    if done is None:
-        return None
-    return done._replace(residual=to_numpy(done.residual), rho=to_numpy(done.rho), eta=to_numpy(done.eta))
-
-
 def check_finite(values: Array, part: StudyPart, t: int) -> None:
-    """Stop a run whose numbers are none."""
+    """Raise TrainingDiverged if a value is NaN or infinite."""
     if not np.isfinite(values).all():
         raise TrainingDiverged(
             f"{part.batch.algorithm} diverged in round {t}: its numbers are no longer finite; "
@@ -245,16 +272,16 @@ def _rows(
     ]
 
 
-def _rewind(folder: RunFolder, plan: list[Batch]) -> None:
-    """Cut the metrics to where the newest checkpoint left them: what came after will be made again."""
-    place = [0, 0]
+def _rewind(folder: RunFolder, plan: Sequence[Batch]) -> None:
+    """Truncate the metrics to their size at the newest checkpoint: later rounds will be computed again."""
+    sizes = [0, 0]
     for batch in plan:
         file = folder.checkpoints / f"{batch.algorithm}.npz"
         if file.exists():
-            place = [int(size) for size in read_arrays(file)["place"]]
-    for path, size in zip((folder.metrics, folder.local_metrics), place, strict=True):
+            sizes = [int(size) for size in read_arrays(file)["place"]]
+    for path, size in zip((folder.metrics, folder.local_metrics), sizes, strict=True):
         if not path.exists() and size == 0:
             continue
         if path.stat().st_size < size:
-            raise InputError(f"{path} is shorter than its checkpoint says: the run folder was changed by hand")
+            raise CorruptFile(f"{path} is shorter than its checkpoint says: the run folder was changed by hand")
         os.truncate(path, size)

@@ -1,7 +1,7 @@
-"""Which records have which ledger over studies: known on this machine alone, by a keyed digest of the records.
+"""Which records belong to which budget ledger: noted on this machine, by a keyed digest of the records.
 
-The digest is a sum of keyed hashes of single records, so that sorting them changes nothing. It is there for mistakes:
-one edited, added or removed record makes another digest, and so does another format of the file.
+The digest is a sum of keyed hashes of single records, so their order does not matter. It catches mistakes, not
+attacks: editing, adding or removing one record changes the digest, and so does another file format.
 """
 
 from __future__ import annotations
@@ -22,66 +22,66 @@ from taciturn.errors import InputError, LedgerWarning
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.signatures import records_key
 
-SIZE = 16  # bytes of a record's hash
-BATCH = 2**16  # records whose hashes are added up at once
+HASH_BYTES = 16
+CHUNK = 2**16  # records whose hashes are added up at once
 
 
-class Tie(NamedTuple):
-    """The ledger that records have."""
+class LedgerLink(NamedTuple):
+    """The budget ledger of some records."""
 
     ledger: str  # its id
-    data: str  # what it says it is of
+    data: str  # the name of the data, as the ledger says
     path: str  # where it was when it was last used
 
 
 def table_digest(path: str | Path) -> str:
-    """The digest of a table's records: of the lines of CSV files, and of the cells of Parquet files."""
+    """Return the digest of a table's records: of the lines of CSV files, and of the cells of Parquet files."""
     key = records_key()
-    return _digest(line for file in table_files(path) for line in _records(file, key))
+    return _digest(line for file in table_files(path) for line in _record_hashes(file, key))
 
 
 def array_digest(x: NDArray[Any], labels: NDArray[Any]) -> str:
-    """The digest of records in memory, [n, J] and [n]."""
+    """Return the digest of records in memory, x [n, J] and labels [n]."""
     key, rows = records_key(), np.ascontiguousarray(x, dtype=np.float64)
     named = labels.astype(str)
     return _digest(_hash(row.tobytes() + str(label).encode(), key) for row, label in zip(rows, named, strict=True))
 
 
-def tie_of(digest: str) -> Tie | None:
-    """The ledger that the records with this digest have, where this machine has noted one."""
-    place = _folder() / f"{digest}.json"
-    return Tie(**json.loads(place.read_text(encoding="utf-8"))) if place.is_file() else None
+def linked_ledger(digest: str) -> LedgerLink | None:
+    """Return the budget ledger of the records with this digest, if this machine knows one."""
+    path = _folder() / f"{digest}.json"
+    return LedgerLink(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
-def check_tie(digest: str, account: BudgetLedger) -> None:
-    """Refuse a second ledger for the same records, unless it was begun as one."""
-    known = tie_of(digest)
+def check_link(digest: str, account: BudgetLedger) -> None:
+    """Raise InputError if the records belong to another budget ledger, unless this one was made with --further."""
+    known = linked_ledger(digest)
     if known is None or known.ledger == account.identity or account.state().further:
         return
     raise InputError(
-        f"these records have a ledger already, {known.data} ({known.path}), and {account.path} is another one: budgets "
-        "of two ledgers add up, and neither counts what the other allows; use the first, or begin one with 'taciturn "
-        "ledger init --further' if a budget beside it is meant"
+        f"these records already have a budget ledger, {known.data} ({known.path}), and {account.path} is another one. "
+        "The budgets of two ledgers add up, and neither counts what the other allows. Use the first, or create one "
+        "with 'taciturn ledger init --further' if you mean to add a budget"
     )
 
 
-def tie(digest: str, account: BudgetLedger) -> None:
-    """Note that these records have this ledger; the first they had stays theirs beside a further one."""
-    check_tie(digest, account)
-    known = tie_of(digest)
+def link_ledger(digest: str, account: BudgetLedger) -> None:
+    """Note that these records belong to this budget ledger; a further ledger does not replace the first."""
+    check_link(digest, account)
+    known = linked_ledger(digest)
     if known is None or known.ledger == account.identity:
         make_folder(_folder(), exist_ok=True)
-        found = Tie(account.identity, account.state().data, str(account.path.resolve()))
-        write_text(_folder() / f"{digest}.json", json.dumps(found._asdict()) + "\n")
+        link = LedgerLink(account.identity, account.state().data, str(account.path.resolve()))
+        write_text(_folder() / f"{digest}.json", json.dumps(link._asdict()) + "\n")
 
 
 def warn_without_ledger(digest: Callable[[], str]) -> None:
-    """Say so where records that have a ledger are trained on without it; where none have, nothing is computed."""
-    known = tie_of(digest()) if _folder().is_dir() and any(_folder().iterdir()) else None
+    """Warn if the records have a budget ledger; `digest` is called only if this machine knows any."""
+    known = linked_ledger(digest()) if _folder().is_dir() and any(_folder().iterdir()) else None
     if known is not None:
         warnings.warn(
-            f"these records have a ledger over studies, {known.data} ({known.path}), and this run does not name it: "
-            "what it spends is not written there, and comes on top",
+            f"these records have a budget ledger, {known.data} ({known.path}), which this run does not use: what it "
+            "spends is not recorded there, and comes on top",
             LedgerWarning,
             stacklevel=2,
         )
@@ -91,36 +91,35 @@ def _folder() -> Path:
     return state_folder() / "records"
 
 
-def _records(file: Path, key: bytes) -> Iterator[bytes]:
-    """The hash of each record of a file."""
+def _record_hashes(file: Path, key: bytes) -> Iterator[bytes]:
     if file.suffix.lower() == ".csv":
         with file.open("rb") as lines:
             next(lines, None)  # the header
             yield from (_hash(stripped, key) for line in lines if (stripped := line.strip()))
         return
     table = open_table(file)
-    for chunk in table.chunks(table.columns, BATCH):
+    for chunk in table.chunks(table.columns, CHUNK):
         cells = [chunk.texts(name) for name in sorted(table.columns)]
         yield from (_hash(repr(row).encode(), key) for row in zip(*cells, strict=True))
 
 
 def _hash(record: bytes, key: bytes) -> bytes:
-    return hashlib.blake2b(record, digest_size=SIZE, key=key).digest()
+    return hashlib.blake2b(record, digest_size=HASH_BYTES, key=key).digest()
 
 
 def _digest(hashes: Iterable[bytes]) -> str:
-    """The sum of the hashes modulo 2^128, and how many there are, under one more hash."""
-    total, count, batch = 0, 0, bytearray()
+    """Return the keyed hash of the number of hashes and their sum modulo 2^128."""
+    total, count, chunk = 0, 0, bytearray()
     for one in hashes:
-        batch += one
+        chunk += one
         count += 1
-        if len(batch) == SIZE * BATCH:
-            total, batch = total + _sum(batch), bytearray()
-    total = (total + _sum(batch)) % 2 ** (8 * SIZE)
+        if len(chunk) == HASH_BYTES * CHUNK:
+            total, chunk = total + _sum(chunk), bytearray()
+    total = (total + _sum(chunk)) % 2 ** (8 * HASH_BYTES)
     return _hash(f"{count} {total}".encode(), records_key()).hex()
 
 
-def _sum(batch: bytearray) -> int:
-    """The sum of 16-byte numbers, exactly: by their 32-bit words, of which 2^16 fit into 64 bits."""
-    words = np.frombuffer(bytes(batch), dtype="<u4").reshape(-1, SIZE // 4).sum(axis=0, dtype=np.uint64)
+def _sum(chunk: bytearray) -> int:
+    """Return the exact sum of 16-byte numbers by their 32-bit words: the sum of 2^16 of them fits into 64 bits."""
+    words = np.frombuffer(bytes(chunk), dtype="<u4").reshape(-1, HASH_BYTES // 4).sum(axis=0, dtype=np.uint64)
     return sum(int(word) << (32 * i) for i, word in enumerate(words))

@@ -1,9 +1,10 @@
-"""The beginning of a run: its plan set aside in the ledger over studies, and the files it starts with."""
+"""The beginning of a run: its reservation in the budget ledger, its records, and the first files of its folder."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,18 +21,30 @@ from taciturn.errors import InputError
 from taciturn.planning.paper_mode import prepare_paper
 from taciturn.planning.plan import StudyPlan, load_data, plan_study, reservation_cost
 from taciturn.planning.study import Study, with_absolute_paths
-from taciturn.privacy.budget import BudgetLedger, Hold
+from taciturn.privacy.budget import BudgetLedger, ReservationLock
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import PARTITION_KEY, RunFolder
-from taciturn.runs.records import MethodFacts, PlanEntry, PublicFacts, SourceFacts, StudyHeader
+from taciturn.runs.records import (
+    DataDescription,
+    DeclaredFacts,
+    MethodFacts,
+    PlanEntry,
+    PublicFacts,
+    SourceFacts,
+    StartRecord,
+    StudyHeader,
+    TargetDescription,
+)
 from taciturn.settings import Settings
 from taciturn.settings.resolve import plugin_digests
 from taciturn.training.central import is_central
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
-from taciturn.training.record_ties import check_tie, table_digest, tie, warn_without_ledger
-from taciturn.training.torch_backend import check_device, refuse_files
+from taciturn.training.record_ties import check_link, link_ledger, table_digest, warn_without_ledger
+from taciturn.training.torch_backend import check_device, check_in_memory
 from taciturn.types import Dataset, Range, Shard
 from taciturn.version import VERSION
+
+logger = logging.getLogger(__name__)
 
 
 class InitialFiles(NamedTuple):
@@ -54,102 +67,132 @@ class InitialFiles(NamedTuple):
 
 
 def prepare(settings: Settings, group: ProcessGroup = SINGLE_PROCESS, key: int | None = None) -> Study:
-    """Everything a run needs, checked; in certified mode all that promises something before a record is read.
+    """Check the settings, plan the study, and load its records.
 
-    `key`: who holds which private record, the same in all processes of a group.
+    In certified mode the whole plan is made before a record is read.
+
+    Parameters
+    ----------
+    settings
+        Resolved settings.
+    group
+        The processes of the run.
+    key
+        The key by which private records are partitioned, equal in all processes; None draws one.
+
+    Raises
+    ------
+    InputError
+        If the settings do not fit each other, the records or the processes.
     """
     if settings.backend == "torch":
         check_device(group.device(settings.device))
     study = load_data(plan_study(settings), key=key) if settings.mode == "certified" else prepare_paper(settings)
     if settings.backend == "torch":
-        refuse_files(study.dataset)
-    return _divisible(study, group)
+        check_in_memory(study.dataset)
+    return _checked_for(study, group)
 
 
-def _divisible(study: Study, group: ProcessGroup) -> Study:
-    """The study, where the group can share its agents out."""
-    if len(group.partition(len(study.dataset.agents))) > 1 and study.settings.server == "full":
-        raise InputError("server is full, but ranks tell each other only sums: use --server sums, or one process")
+def _checked_for(study: Study, group: ProcessGroup) -> Study:
+    """Return the study, after checking that the processes can divide its agents."""
+    logger.debug("study: %d agents, %d batches", len(study.dataset.agents), len(study.parts))
+    if len(group.partition(len(study.dataset.agents))) == 1:
+        return study
+    if study.settings.server == "full":
+        raise InputError("--server is full, but ranks exchange sums only; use --server sums, or one process")
     central = [part.batch.algorithm for part in study.parts if is_central(part)]
-    if len(group.partition(len(study.dataset.agents))) > 1 and central:
-        names = ", ".join(central)
-        raise InputError(f"{names}: a central reference has all records in one place, so use one process")
+    if central:
+        raise InputError(f"{', '.join(central)}: a central reference has all records in one place; use one process")
     return study
 
 
-def own_part(study: Study, group: ProcessGroup) -> Study:
-    """The study with the records of the agents that are worked at here; those of the others are let go."""
-    dataset, here = study.dataset, group.partition(len(study.dataset.agents))[group.rank]
-    if len(here) == len(dataset.agents):
+def select_own_agents(study: Study, group: ProcessGroup) -> Study:
+    """Return the study with the records of this process's agents only, so that the others can be freed."""
+    dataset, own = study.dataset, group.partition(len(study.dataset.agents))[group.rank]
+    if len(own) == len(dataset.agents):
         return study
-    own = tuple(_apart(shard) for shard in dataset.train[here.start : here.stop])
-    return study._replace(dataset=replace(dataset, train=own, test=dataset.test if group.is_main else None))
+    shards = tuple(_copied(shard) for shard in dataset.train[own.start : own.stop])
+    return study._replace(dataset=replace(dataset, train=shards, test=dataset.test if group.is_main else None))
 
 
-def _apart(shard: Shard) -> Shard:
-    """The same records in memory of their own; what lies in a file stays there."""
+def _copied(shard: Shard) -> Shard:
+    """Return a copy in memory; memory-mapped records stay in their file."""
     return Shard(shard.x.copy(), shard.y.copy()) if backing_file(shard.x) is None else shard
 
 
 class Reservation:
-    """A study's place in the ledger over studies, held by this process until it lets it go or ends."""
+    """A study's reservation in a budget ledger, held by this process until it is released or the process ends."""
 
     def __init__(self, account: BudgetLedger, name: str) -> None:
-        """Hold a reservation that is there already, or is about to be made under this name."""
+        """ReservationLock the reservation with this name, which exists or is about to be made."""
         self.account, self.name, self.records = account, name, ""
         self._lock = ReservationLock(name)
 
     def has_records(self, digest: str) -> None:
-        """Take note of the digest of the study's records; those of another ledger are refused."""
-        check_tie(digest, self.account)
+        """Note the digest of the study's records; raise InputError if they belong to another budget ledger."""
+        check_link(digest, self.account)
         self.records = digest
 
     def start(self, folder: Path | None = None) -> None:
-        """Say in the ledger, on the disk, that noise is about to be drawn."""
+        """Write to the budget ledger, before it happens, that noise is drawn."""
         if self.records:
-            tie(self.records, self.account)
+            link_ledger(self.records, self.account)
         if folder:
             self._lock.write_folder(folder)
         self.account.start(self.name)
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock on the reservation."""
         self._lock.close()
 
 
 @contextmanager
-def reserved(
+def reserve_study(
     settings: Settings, group: ProcessGroup = SINGLE_PROCESS, key: int | None = None
 ) -> Iterator[tuple[Study, Reservation | None]]:
-    """The study with its whole plan set aside in the ledger it names; what fails before it begins gives it back.
+    """Prepare a study with its whole plan reserved in the budget ledger that the settings name.
 
-    Who takes the reservation has to release it.
+    The reservation is returned if the block fails. After the block the caller must release it.
+
+    Yields
+    ------
+    (Study, Reservation or None)
+        None where the settings name no ledger, and in all processes but the first.
+
+    Raises
+    ------
+    BudgetExhausted
+        If the plan does not fit into the ledger.
+    InputError
+        As `prepare`, or if the records belong to another ledger.
     """
     if not (settings.ledger and group.is_main):
         study = prepare(settings, group, key)
         if group.is_main and settings.noise == "hardened":
-            warn_without_ledger(lambda: _own_records(settings))
+            warn_without_ledger(lambda: _table_digest(settings))
         yield study, None
         return
     plan = plan_study(settings)
-    with set_aside(plan) as reservation:
-        study = _divisible(load_data(plan, key=key), group)
-        if digest := _own_records(settings):
+    with reserve_plan(plan) as reservation:
+        study = _checked_for(load_data(plan, key=key), group)
+        if digest := _table_digest(settings):
             reservation.has_records(digest)
         yield study, reservation
 
 
 @contextmanager
-def set_aside(plan: StudyPlan) -> Iterator[Reservation]:
-    """The reservation of a whole plan in the ledger it names; where what follows fails, it is given back.
+def reserve_plan(plan: StudyPlan) -> Iterator[Reservation]:
+    """Reserve a whole plan in the budget ledger it names; return the reservation to the ledger if the block fails.
 
-    It is held before it is made, so that nobody gives it back meanwhile; who takes it has to release it.
+    The reservation is held before it is made, so that no other process can return it meanwhile. After the block the
+    caller must release it.
     """
     settings, cost = plan.settings, reservation_cost(plan)
-    account, study = BudgetLedger.open(Path(settings.ledger)), settings.display_name
+    account = BudgetLedger.open(Path(settings.ledger))
     reservation = Reservation(account, uuid.uuid4().hex)
     try:
-        account.reserve(study, cost, settings.adjacency, plan.facts.unit, name=reservation.name)
+        account.reserve(settings.called, cost, settings.adjacency, plan.facts.unit, name=reservation.name)
+        logger.info("reserved the plan in %s", account.path)
         try:
             yield reservation
         except BaseException:
@@ -160,8 +203,8 @@ def set_aside(plan: StudyPlan) -> Iterator[Reservation]:
         raise
 
 
-def _own_records(settings: Settings) -> str:
-    """The digest of a table's records; a published data set is nobody's own."""
+def _table_digest(settings: Settings) -> str:
+    """Return the digest of a table's records; empty for a published data set."""
     return table_digest(settings.data) if source_for(settings.data).name == "table" else ""
 
 
@@ -171,15 +214,16 @@ def initial_files(study: Study, reservation: str = "") -> InitialFiles:
     files = {"config.toml": config}
     if study.settings.schema:
         files["schema.toml"] = Path(study.settings.schema).read_text(encoding="utf-8")
-    facts: dict[str, Any] = {"config": digest(config)}
     if study.facts is None:
-        files["start.json"] = _json(facts | _private(study))
+        files["start.json"] = to_json({"config": sha256(config)} | _private(study.dataset)) + "\n"
         return InitialFiles(files, study_header(study), plan_entries(study), {})
-    facts |= {"data": public_description(study), "reservation": reservation}
     identity = uuid.uuid4().hex if study.settings.noise == "hardened" else None
-    facts |= {"id": identity} if identity else {}
-    files["start.json"] = _json(facts)
-    local = {"start.json": _json(_private(study))} if study.dataset.train else {}  # who has no records has no secrets
+    data = public_description(study)
+    start = StartRecord(config=sha256(config), data=data, reservation=reservation, id=identity)
+    files["start.json"] = to_json(start) + "\n"
+    local = {}
+    if study.dataset.train:  # a coordinator has no records
+        local["start.json"] = to_json(_private(study.dataset)) + "\n"
     if study.partition_key is not None:
         local[PARTITION_KEY] = f"{study.partition_key}\n"
     return InitialFiles(files, replace(study_header(study), id=identity), plan_entries(study), local)
@@ -195,40 +239,35 @@ def plan_entries(study: Study) -> list[PlanEntry]:
     ]
 
 
-def _private(study: Study) -> dict[str, Any]:
-    """What the records themselves say: for their owner alone."""
-    return {"records": fingerprint(study.dataset), "data": describe(study.dataset) | _target(study.dataset)}
-
-
-def public_description(study: Study) -> dict[str, Any]:
-    """The data in public facts: declared numbers in the place of counted ones."""
+def public_description(study: Study) -> DataDescription:
+    """Return the data of a certified study in public facts: declared numbers instead of counted ones."""
     facts, dataset = study.facts, study.dataset
     if facts is None:
         raise TypeError("a study in mode paper has no public facts")
-    bounds = {"bounds": [dataset.target.low, dataset.target.high]} if isinstance(dataset.target, Range) else {}
     tested = 0 if dataset.test is None else len(dataset.test.x)
-    return {
-        "test_records": None if facts.test == "held-out" else tested,
-        "name": dataset.name,
-        "features": len(dataset.features),
-        **bounds,
-        **_target(dataset),
-        "agents": dict.fromkeys(dataset.agents),
-        "records": facts.total_records,
-        "declared": facts._asdict() | {"bound": facts.bound},
-        "notes": [],
-    }
+    return DataDescription(
+        name=dataset.name,
+        agents=dict.fromkeys(dataset.agents),
+        records=facts.total_records,
+        test_records=None if facts.test == "held-out" else tested,
+        features=len(dataset.features),
+        target=TargetDescription(**dataclasses.asdict(dataset.target)),
+        bounds=(dataset.target.low, dataset.target.high) if isinstance(dataset.target, Range) else None,
+        declared=DeclaredFacts(**facts._asdict(), bound=facts.bound),
+    )
 
 
-def _target(dataset: Dataset) -> dict[str, Any]:
-    return {"target": dataclasses.asdict(dataset.target)}
+def _private(dataset: Dataset) -> dict[str, Any]:
+    """Return what is computed from the records themselves, for their owner only."""
+    target = {"target": dataclasses.asdict(dataset.target)}
+    return {"records": fingerprint(dataset), "data": describe(dataset) | target}
 
 
 def study_header(study: Study) -> StudyHeader:
     """Return the first line of the ledger: the settings and facts that give its events their meaning."""
     s, facts = study.settings, study.facts
     doubts = ["drafted"] if s.schema and is_draft(Path(s.schema)) else []
-    doubts += BudgetLedger.open(Path(s.ledger)).doubts() if s.ledger else []
+    doubts += BudgetLedger.open(Path(s.ledger)).caveats() if s.ledger else []
     header = StudyHeader(
         taciturn=VERSION,
         mode=s.mode,
@@ -274,10 +313,6 @@ def _source_facts(data: str) -> SourceFacts:
     return SourceFacts(built_in=True, draws_split="train_share" in source.takes, unprotected=source.unprotected)
 
 
-def digest(text: str) -> str:
-    """SHA-256 of a text."""
+def sha256(text: str) -> str:
+    """Return the SHA-256 of a text in hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _json(value: Any) -> str:
-    return to_json(value) + "\n"

@@ -1,4 +1,4 @@
-"""All agents in one process, or dealt out to several, a batch of runs at a time."""
+"""Simulation of all agents and the server: the rounds of one batch of runs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from taciturn.privacy.noise import NoiseSource
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
 from taciturn.types import Array, Shard
 
-LARGE = 5_000_000  # multiplications of an agent's step, from which on handing it to a thread pays
-DRAW = 64  # multiplications that take as long as drawing a number
+MIN_WORK_FOR_THREADS = 5_000_000  # multiplications of an agent's step
+DRAW_COST = 64  # multiplications that take as long as drawing a number
 
 
 class SimulationState(NamedTuple):
-    """Everything a simulation needs to go on."""
+    """Everything a simulation needs to continue."""
 
     round: int  # rounds done
     server: FullState | SumsState
-    agents: tuple[Agent, ...]  # those that are worked at in this process
+    agents: tuple[Agent, ...]  # those of this process
     averages: Averages | None
 
 
 class Round(NamedTuple):
-    """One round, done."""
+    """A finished round."""
 
     t: int
     state: SimulationState
@@ -41,13 +41,27 @@ class Round(NamedTuple):
     noise: Array  # [R]  mean |xi| over agents, updates and parameters
     rho: Array  # [R]
     eta: Array  # [R]  of the first agent
-    events: Counter[tuple[int, BatchEvent]]  # how often each agent that is worked at here drew
+    events: Counter[tuple[int, BatchEvent]]  # how often each agent of this process drew noise
 
 
 def start(
     shards: Sequence[Shard], runs: int, server: str = "full", averages: bool = True, agents: int | None = None
 ) -> SimulationState:
-    """The state before round 1: z = lambda = 0 everywhere; `agents`: how many there are, where some are elsewhere."""
+    """Return the state before round 1, in which z = lambda = 0.
+
+    Parameters
+    ----------
+    shards
+        The records of the agents of this process.
+    runs
+        R, the number of runs of the batch.
+    server
+        "full" if the server stores the variables of every agent, "sums" if it stores their sums.
+    averages
+        Whether to keep the theorems' averages: three arrays of the size of all agents' variables.
+    agents
+        P, the number of agents, if some are in other processes.
+    """
     x, y = shards[0].x, shards[0].y
     zero = namespace(x).zeros((x.shape[1], runs, y.shape[1]), dtype=x.dtype, device=x.device)
     return SimulationState(
@@ -61,25 +75,40 @@ def start(
 def simulate(
     algorithm: Algorithm,
     shards: Sequence[Shard],
-    noise: Callable[[int, int], NoiseSource],  # of agent and round
+    noise: Callable[[int, int], NoiseSource],
     rounds: int,
     state: SimulationState,
-    answering: Callable[[int], Collection[int]] | None = None,  # the agents that answer in a round; None: all
+    answering: Callable[[int], Collection[int]] | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> Iterator[Round]:
-    """Rounds state.round + 1 to `rounds`, one at a time; agents work and are summed in their order.
+    """Yield rounds state.round + 1 to `rounds`. Agents are computed and summed in their order.
 
-    An agent that does not answer in a round keeps its state, and so does what the server knows of it. The theorems'
-    averages are defined for agents that all answer. Shards and state are those of the agents `group` has here.
+    Parameters
+    ----------
+    algorithm
+        The algorithm of the batch.
+    shards
+        The records of this process's agents.
+    noise
+        Returns the noise source of an agent in a round.
+    rounds
+        T, the last round.
+    state
+        The state to continue from, of this process's agents.
+    answering
+        Returns the agents that answer in a round; None: all. An agent that does not answer keeps its state, and so
+        does the server's knowledge of it. The theorems' averages assume that all answer.
+    group
+        The processes of the simulation.
     """
-    here = group.partition(state.server.agents)[group.rank]
+    own = group.partition(state.server.agents)[group.rank]
     for t in range(state.round + 1, rounds + 1):
         server, w = algorithm.server_send(t, state.server)
-        asked = here if answering is None else sorted(answering(t))
-        held = dict(zip(here, zip(state.agents, shards, strict=True), strict=True))
-        steps = dict(zip(asked, _steps(algorithm, t, w, held, noise, asked), strict=True))
-        answers = group.reduce_updates(w, steps)
-        server = algorithm.server_receive(t, w, server, answers.received)
+        active = own if answering is None else sorted(answering(t))
+        held = dict(zip(own, zip(state.agents, shards, strict=True), strict=True))
+        steps = dict(zip(active, _steps(algorithm, t, w, held, noise, active), strict=True))
+        updates = group.reduce_updates(w, steps)
+        server = algorithm.server_receive(t, w, server, updates.received)
         model = algorithm.model(t, w, server)
         agents = tuple(steps[p].agent if p in steps else agent for p, (agent, _) in held.items())
         averages = state.averages
@@ -91,8 +120,8 @@ def simulate(
             t,
             state,
             model,
-            answers.residual(model),
-            answers.noise,
+            updates.residual(model),
+            updates.noise,
             algorithm.rho(t)[:, 0],
             next(iter(steps.values())).eta[:, 0],
             Counter((p, event) for p, step in steps.items() for event in step.events),
@@ -105,13 +134,13 @@ def _steps(
     w: Array,
     held: Mapping[int, tuple[Agent, Shard]],
     noise: Callable[[int, int], NoiseSource],
-    asked: Sequence[int],
+    active: Sequence[int],
 ) -> Iterator[Step]:
-    """The steps of the agents asked, in their order; large ones in numpy are worked at side by side."""
+    """Compute the steps of the active agents in their order; large numpy steps run in parallel threads."""
 
     def step(p: int) -> Step:
         return algorithm.agent_step(t, w, *held[p], noise(p, t))
 
-    rows = sum(len(held[p][1].x) + DRAW for p in asked) / max(1, len(asked))
-    large = namespace(w) is np and rows * w.size >= LARGE
-    return parallel_map(step, asked) if large else map(step, asked)
+    rows = sum(len(held[p][1].x) + DRAW_COST for p in active) / max(1, len(active))
+    large = namespace(w) is np and rows * w.size >= MIN_WORK_FOR_THREADS
+    return parallel_map(step, active) if large else map(step, active)

@@ -1,4 +1,4 @@
-"""Training on torch, where it is installed: what it needs, and the way of values onto its devices."""
+"""Training with torch: checks, moving values to a device, and the precision of matrix products."""
 
 from __future__ import annotations
 
@@ -18,61 +18,66 @@ T = TypeVar("T")
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that is not here, before anything is read or written."""
+    """Raise InputError if torch is not installed or does not find the device."""
     cuda = _torch().cuda
     if device == "cpu":
         return
     if not cuda.is_available():
-        raise InputError(f"device is {device}, but torch finds no CUDA device here: there is cpu")
-    number, there = int(device.partition(":")[2] or 0), cuda.device_count()
-    if number >= there:
-        names = ", ".join(f"cuda:{i}" for i in range(there))
-        raise InputError(f"device is {device}, but torch does not find it here: there are cpu, {names}")
+        raise InputError(f"--device is {device}, but torch finds no CUDA device; the choices are cpu")
+    number, count = int(device.partition(":")[2] or 0), cuda.device_count()
+    if number >= count:
+        names = ", ".join(f"cuda:{i}" for i in range(count))
+        raise InputError(f"--device is {device}, which torch does not find; the choices are cpu, {names}")
 
 
 def on_device(value: T, device: str) -> T:
-    """The same value with every numpy array in it a tensor on the device; dataclasses and tuples are gone through."""
-    moved: Any = value
+    """Return the value with every numpy array, also inside dataclasses and tuples, as a tensor on the device."""
+    converted: Any = value
     if isinstance(value, np.ndarray):
-        moved = _torch().as_tensor(np.require(value, requirements=("C", "W")), device=device)
+        converted = _torch().as_tensor(np.require(value, requirements=("C", "W")), device=device)
     elif type(value) is tuple:
-        moved = tuple(on_device(item, device) for item in moved)
+        converted = tuple(on_device(item, device) for item in converted)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         held = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        moved = dataclasses.replace(moved, **{name: on_device(item, device) for name, item in held.items()})
-    found: T = moved
+        converted = dataclasses.replace(converted, **{name: on_device(item, device) for name, item in held.items()})
+    found: T = converted
     return found
 
 
-def refuse_files(dataset: Dataset) -> None:
-    """torch computes with what is in memory."""
+def check_in_memory(dataset: Dataset) -> None:
+    """Raise InputError if records are memory-mapped: torch needs them in memory."""
     if any(backing_file(shard.x) is not None for shard in dataset.train):
         raise InputError(
-            "the records lie in files, and torch needs them in memory: raise --memory, "
-            "or use --backend compiled or numpy"
+            "the records are memory-mapped, and torch needs them in memory; raise --memory, or use --backend compiled "
+            "or numpy"
         )
 
 
 @contextmanager
-def matrix_products(tf32: bool) -> Iterator[None]:
-    """Within it, whether a GPU may round the factors of float32 matrix products to TF32's 11 bits.
+def matmul_precision(tf32: bool) -> Iterator[None]:
+    """Set whether a GPU may round the factors of float32 matrix products to TF32's 11 bits, within the block.
 
-    A GPU whose memory is too small is named in one sentence.
+    Raises
+    ------
+    InputError
+        If the GPU runs out of memory in the block.
     """
     torch = _torch()
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     try:
         yield
-    except torch.OutOfMemoryError:
-        raise InputError("the GPU's memory is too small for so many runs at once: use fewer seeds or budgets") from None
+    except torch.OutOfMemoryError as error:
+        raise InputError(
+            "the GPU's memory is too small for so many runs at once: use fewer seeds or budgets"
+        ) from error
     finally:
         torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
-def current(device: str) -> Iterator[None]:
-    """Within it, what is launched without naming a device goes to this one."""
+def default_device(device: str) -> Iterator[None]:
+    """Make this the device of kernels that name none, within the block."""
     if device == "cpu":
         yield
         return
@@ -83,5 +88,7 @@ def current(device: str) -> Iterator[None]:
 def _torch() -> Any:
     try:
         return import_module("torch")
-    except ImportError:
-        raise InputError("backend torch needs torch, which is not installed: pip install 'taciturn[torch]'") from None
+    except ImportError as error:
+        raise InputError(
+            "--backend torch needs torch, which is not installed: pip install 'taciturn[torch]'"
+        ) from error

@@ -36,6 +36,7 @@ T = TypeVar("T")
 RANK_LOST = "a rank has ended, and the others cannot continue without it; continue with 'taciturn resume'"
 TIMEOUT = timedelta(minutes=30)  # for the slowest rank, which may be loading data or writing the report
 Failure: TypeAlias = tuple[type[TaciturnError | PrivacyViolation], str]
+NO_REQUESTS = Requests()
 _groups_joined = count()
 
 
@@ -81,7 +82,7 @@ class TorchProcessGroup:
     size: int
     own: Callable[[], Requests] = Requests
     alarm: Alarm = no_alarm
-    last_requests: Requests = Requests()
+    last_requests: Requests = NO_REQUESTS
 
     @property
     def is_main(self) -> bool:
@@ -159,7 +160,7 @@ class TorchProcessGroup:
         return ReducedUpdates(received, np.array(sizes) / agents, partial(_residual, w, received, squares))
 
     def with_requests(self, own: Callable[[], Requests], alarm: Alarm = no_alarm) -> TorchProcessGroup:
-        return replace(self, own=own, alarm=alarm, last_requests=Requests())
+        return replace(self, own=own, alarm=alarm, last_requests=NO_REQUESTS)
 
     def requests(self) -> Requests:
         return self.last_requests

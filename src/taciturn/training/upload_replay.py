@@ -1,4 +1,4 @@
-"""What an agent sends, with and without its noise: the rounds of a study with seeds, made again in memory."""
+"""Replay of a seeded study in memory: what an agent sent, with and without its noise."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from taciturn.privacy.trust import AGENTS
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import RunLabel
 from taciturn.training.central import is_central
-from taciturn.training.loop import Progress, noise_of, placed, rounds_of
+from taciturn.training.loop import Progress, noise_source, on_backend, training_rounds
 from taciturn.training.process_group import SINGLE_PROCESS
-from taciturn.training.simulate import Round, start
+from taciturn.training.simulate import start
 from taciturn.types import Array, Classes
 
 
 class ReplayedUploads(NamedTuple):
-    """One agent's upload in one round of one run; `clean` is for the owner of the records alone."""
+    """One agent's upload in one round of one run; `clean` is for the owner of the records only."""
 
     agent: str
     round: int
     clean: Array  # [J, K]  z without the noise of this round, from the same state
     noisy: Array  # [J, K]  z as it was sent
-    model: Array  # [J, K]  w of the last round that was made again
+    model: Array  # [J, K]  w of the last replayed round
     last: int  # that round
-    differs: float | None  # the most a number of the model differs from the stored one; None: there is none yet
+    differs: float | None  # largest difference of a parameter from the stored model; None: there is none yet
     label: RunLabel
     features: tuple[str, ...]  # J names
     classes: tuple[str, ...]  # K names; "" where the label is a number
 
 
 class SilentNoise:
-    """A noise source that is silent."""
+    """A noise source that returns zeros, and samples every record."""
 
     def laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Zeros."""
+        """Return zeros instead of Laplace noise."""
         zeros: Array = namespace(like).zeros_like(like)
         return zeros
 
     def gaussian(self, update: int, std: Array, like: Array) -> Array:
-        """Zeros."""
+        """Return zeros instead of Gaussian noise."""
         return self.laplace(update, std, like)
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
-        """Zeros."""
+        """Return zeros instead of integer noise."""
         return np.zeros(like.shape, np.int64)
 
     def l2_laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Zeros."""
+        """Return zeros instead of L2-Laplace noise."""
         return self.laplace(update, scale, like)
 
     def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
-        """All records: what a sample hides is shown."""
+        """Return a sample that contains every record."""
         return np.ones((records, like.shape[1]), np.bool_)
 
 
@@ -69,31 +69,51 @@ def replay_uploads(
     t: int = 1,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> ReplayedUploads:
-    """The upload of an agent (None: the first) in round t of a run, and the model at the end.
+    """Replay a run, and return the upload of an agent in one round.
 
-    In the first round hardly anything but the agent's own records is in what it sends. Rounds are made again up to the
-    end of the folder's run, so that the model can be held against the stored one.
+    In round 1 an upload depends on little but the agent's own records. The replay continues to the last round of the
+    folder, so that its model can be compared with the stored one.
+
+    Parameters
+    ----------
+    study
+        The study as it began.
+    folder
+        Its run folder.
+    run
+        Index of the run.
+    agent
+        Name of the agent; None: the first.
+    t
+        The round, from 1.
+    watch
+        Called after every replayed round.
+
+    Raises
+    ------
+    InputError
+        If the noise cannot be drawn again, uploads must not be seen, or the run, agent or round does not exist.
     """
     if study.settings.noise == "hardened":
         raise InputError(
-            "what an agent sent cannot be made again: hardened noise is drawn from the operating system, and nobody "
-            "can draw it a second time; a simulation (--seed N) shows such a picture"
+            "hardened noise cannot be drawn again, because it comes from the operating system; only a simulation "
+            "(--seed N) can be replayed"
         )
     if study.settings.trust != AGENTS:
         raise InputError(
-            f"trust is {study.settings.trust}: what one agent sends has too little noise for anybody to see; "
-            "a run with --trust agents shows such a picture"
+            f"--trust is {study.settings.trust}, so a single upload has too little noise to be shown; only a run with "
+            "--trust agents can be replayed"
         )
     names = study.dataset.agents
     if agent is not None and agent not in names:
         raise unknown_name("agent", agent, names)
-    with placed(study, SINGLE_PROCESS) as there:
-        part, last = _part(there, folder, run), _rounds_done(folder, run)
+    with on_backend(study, SINGLE_PROCESS) as placed:
+        part, last = _part(placed, folder, run), _rounds_done(folder, run)
         if is_central(part):
             raise InputError(f"{part.batch.algorithm} is a central reference: no agent sends anything but its records")
         if not 1 <= t <= last:
             raise InputError(f"there is no round {t}: this run has rounds 1 to {last}")
-        return _replay(there, part, folder, run, names.index(agent or names[0]), t, last, watch)
+        return _replay(placed, part, folder, run, names.index(agent or names[0]), t, last, watch)
 
 
 def _replay(
@@ -108,32 +128,29 @@ def _replay(
 ) -> ReplayedUploads:
     settings, shards, r = study.settings, study.dataset.train, run - part.batch.first
     state = start(shards, part.batch.size, settings.server, averages=False)
-
-    def told(done: Round) -> Round:
+    for done in training_rounds(study, part, shards, t - 1, state):
         watch(Progress(part.batch, done.t, last, None))
-        return done
-
-    for done in rounds_of(study, part, shards, t - 1, state):
-        state = told(done).state
+        state = done.state
     _, w = part.algorithm.server_send(t, state.server)
     clean, noisy = (
         to_numpy(part.algorithm.agent_step(t, w, state.agents[p], shards[p], noise).upload.z)[:, r]
-        for noise in (SilentNoise(), noise_of(study, part)(p, t))
+        for noise in (SilentNoise(), noise_source(study, part)(p, t))
     )
-    for done in rounds_of(study, part, shards, last, state):
-        model = to_numpy(told(done).w)[:, r]
+    for done in training_rounds(study, part, shards, last, state):
+        watch(Progress(part.batch, done.t, last, None))
+        model = to_numpy(done.w)[:, r]
     target = study.dataset.target
     return ReplayedUploads(
-        study.dataset.agents[p],
-        t,
-        clean,
-        noisy,
-        model,
-        last,
-        _difference(folder, run, model),
-        part.batch.labels()[r],
-        study.dataset.features,
-        target.names if isinstance(target, Classes) else ("",),
+        agent=study.dataset.agents[p],
+        round=t,
+        clean=clean,
+        noisy=noisy,
+        model=model,
+        last=last,
+        differs=_difference(folder, run, model),
+        label=part.batch.labels()[r],
+        features=study.dataset.features,
+        classes=target.names if isinstance(target, Classes) else ("",),
     )
 
 
@@ -147,12 +164,12 @@ def _part(study: Study, folder: RunFolder, run: int) -> StudyPart:
 def _rounds_done(folder: RunFolder, run: int) -> int:
     done = [row.round for row in folder.read_metrics() if row.run == run]
     if not done:
-        raise InputError(f"run {run} of {folder.path} has no evaluated round yet: nothing is known to have been sent")
+        raise InputError(f"run {run} of {folder.path} has no evaluated round yet")
     return max(done)
 
 
 def _difference(folder: RunFolder, run: int, model: Array) -> float | None:
-    """The largest difference to the stored model, 0 where every byte is the same."""
+    """Return the largest difference from the stored model, 0 where every byte is equal."""
     if not folder.finished:
         return None
     stored = folder.read_model()["w"]

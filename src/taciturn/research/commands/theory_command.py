@@ -125,7 +125,7 @@ def _on_run(run: Path, gamma: float | None, out: Path | None, as_json: bool) -> 
     from taciturn.research.theory.theory_figure import run_figure
 
     check_covered(resolve(RunFolder.open(run).read_config()))
-    folder, study = api.made_again(run)
+    folder, study = api.rebuild_study(run)
     with _display(sum(part.rounds for part in study.parts)) as watch:
         steps = {part.batch.algorithm: watch(part.batch.algorithm) for part in study.parts}
         checked = check_run(study, gamma, lambda part, t: steps[part.batch.algorithm](t))

@@ -25,7 +25,7 @@ from taciturn.privacy.mechanisms import LaplaceDataDependent
 from taciturn.privacy.noise import SeededNoise
 from taciturn.research.reproduction.paper_runs import DYNAMIC, PaperCase, PaperConstants, Stage
 from taciturn.training import checkpoint, simulate
-from taciturn.training.torch_backend import current, matrix_products, on_device
+from taciturn.training.torch_backend import default_device, matmul_precision, on_device
 from taciturn.types import Array, Dataset, Shard
 
 BETA, DELTA = 1e-6, 1e-6
@@ -184,7 +184,7 @@ class FusedEngine:
         """Yield the remaining rounds, queued on the device."""
         from taciturn.research import gpu as fused
 
-        with current(self.device), matrix_products(self.products == "tf32"):
+        with default_device(self.device), matmul_precision(self.products == "tf32"):
             batch = fused.DeviceBatch(self.stack, seeds)
             state = fused.start(batch) if saved is None else fused.from_arrays(saved, batch)
             for done in fused.simulate(algorithm, batch, rounds, state):

@@ -39,7 +39,7 @@ from taciturn.research.theory.theorems import (
     constants,
 )
 from taciturn.settings import Settings
-from taciturn.training.loop import placed, rounds_of
+from taciturn.training.loop import on_backend, training_rounds
 from taciturn.training.process_group import SINGLE_PROCESS
 from taciturn.training.simulate import start
 
@@ -303,13 +303,13 @@ def check_run(
     compact(problem.feasible, shards[0].x.shape[1] * shards[0].y.shape[1])
     c, found, theorem = constants(problem, shards), optimum(problem, shards), theorem_for(study.settings)
     checked = []
-    with placed(study, SINGLE_PROCESS) as there:
+    with on_backend(study, SINGLE_PROCESS) as there:
         for part in there.parts:
             name, batch = part.batch.algorithm, part.batch
             if name not in COVERED:
                 continue
             state = start(there.dataset.train, batch.size, study.settings.server, averages=True)
-            steps = rounds_of(there, part, there.dataset.train, part.rounds, state)
+            steps = training_rounds(there, part, there.dataset.train, part.rounds, state)
             at = log_spaced(part.rounds)
             measured = measure(theorem, there.problem, there.dataset.train, steps, at, partial(watch, part))
             updates = local_updates(study.settings, name)
