@@ -21,7 +21,7 @@ def test_the_three_theorems_on_seeded_problems(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         verdict = next(line for line in lines if line.startswith(f"theorem {number}: holds"))
         assert verdict.endswith("no exponent in ε: a fit takes 3 points, each above 0")
-    assert "assumption 2 (i): ‖λᵗ‖ came to" in shown.stdout
+    assert "assumption 2 (i): ‖λᵗ‖" in shown.stdout
     assert lines[-3].startswith("proposition 1: at ℓ = 1, 10, 100, 1,000, 10,000 the penalised solution is 0.26, ")
     assert lines[-2].startswith("proposition 2: over 4,000 outputs the largest |ln ratio| of")
     assert lines[-1] == "picture  theory.png"

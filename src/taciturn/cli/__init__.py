@@ -43,10 +43,9 @@ _log = logging.getLogger(__name__)
 
 @click.group(cls=SuggestingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="taciturn")
-@click.option(
-    "-v", "--verbose", count=True, help="log what happens to stderr; -vv adds debugging output and tracebacks"
-)
-def cli(verbose: int) -> None:
+@click.option("-v", "--verbose", count=True, metavar="", help="log to stderr; -vv adds debugging output and tracebacks")
+@click.pass_context
+def cli(context: click.Context, verbose: int) -> None:
     """Train one model on the data of several parties that do not share their records.
 
     \b
@@ -69,7 +68,8 @@ def cli(verbose: int) -> None:
       130  stopped by Ctrl-C or a signal
     """
     configure_logging(verbose)
-    _log.info("Taciturn %s, Python %s: %s", VERSION, platform.python_version(), " ".join(sys.argv[1:]))
+    command = context.invoked_subcommand  # not the arguments, which may contain a token
+    _log.info("Taciturn %s, Python %s, command %s", VERSION, platform.python_version(), command)
 
 
 RESEARCH = importlib.import_module("taciturn.research.commands")  # by name: the package must not import research

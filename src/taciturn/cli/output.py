@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.markup import escape
 from rich.table import Table
 
@@ -34,6 +33,14 @@ stdout = Console()
 stderr = Console(stderr=True)
 
 
+class _ConsoleHandler(logging.Handler):
+    """Prints log records on stderr, above any progress bars."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        note(self.format(record))
+
+
 def configure_logging(verbosity: int) -> None:
     """Send the package's log messages to stderr.
 
@@ -43,7 +50,9 @@ def configure_logging(verbosity: int) -> None:
         0 shows errors only, 1 (`-v`) adds information and warnings, 2 (`-vv`) adds debugging messages and tracebacks.
     """
     logger = logging.getLogger("taciturn")
-    logger.handlers = [RichHandler(console=stderr, show_path=False, log_time_format="%H:%M:%S")]
+    handler = _ConsoleHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger.handlers = [handler]
     logger.setLevel((logging.ERROR, logging.INFO, logging.DEBUG)[min(verbosity, 2)])
     logger.propagate = False
 

@@ -12,7 +12,7 @@ from taciturn.core.registry import Registry
 from taciturn.reporting.tables import format_bytes, markdown_table
 
 Watch: TypeAlias = Callable[[str], None]
-"""Told between two measurements what is done next."""
+"""Called between two measurements with a description of the next."""
 
 
 def ignore_progress(text: str) -> None:
@@ -25,7 +25,7 @@ class Options:
 
     small: bool = False  # a size for trying it out: its numbers mean nothing
     repeats: int = 9  # turns of every candidate
-    data_dir: str = ""  # where data sets lie; empty: TACITURN_DATA, else taciturn in the user's cache folder
+    data_dir: str = ""  # folder of the data sets; empty: TACITURN_DATA, else taciturn in the user's cache folder
     watch: Watch = ignore_progress
 
 
@@ -166,8 +166,8 @@ class Benchmark:
 
     summary: str
     run: Callable[[Options], Report]
-    alone: bool = True  # whether it works in this process alone, so that all other work on the machine is others'
-    long: bool = False  # so long that only who names it means it
+    alone: bool = True  # whether all its work is in this process, so that other load on the machine can be measured
+    long: bool = False  # so long that it runs only if it is named
 
 
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark", "taciturn.research.bench.programs")

@@ -45,7 +45,7 @@ def seconds_of_rounds(shards: Sequence[Shard], rounds: int, folder: Path) -> lis
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise InputError(f"Flower's simulation did not work: {last}")
     ticks: list[tuple[float, float]] = json.loads((folder / "rounds.json").read_text(encoding="utf-8"))
-    if len({size for _, size in ticks}) < rounds + 1:  # it goes on when all its clients fail
+    if len({size for _, size in ticks}) < rounds + 1:  # Flower continues when all its clients fail
         raise InputError("Flower's simulation did not work: there are rounds after which its model is the same")
     return [end - begin for (begin, _), (end, _) in pairwise(ticks)]
 

@@ -18,7 +18,7 @@ def main() -> int:
     """Compute, and print where the results are."""
     parser = argparse.ArgumentParser(prog="python -m taciturn.research.reproduction", description=__doc__)
     parser.add_argument("data", choices=tuple(DATA))
-    parser.add_argument("--out", type=Path, required=True, help="the folder; one that was begun is gone on with")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to; an unfinished one is continued")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
     parser.add_argument("--products", help="on a GPU: half (the default), tf32 or float32")
     parser.add_argument("--data-dir", default="", help="where the data sets lie; else $TACITURN_DATA")
@@ -36,7 +36,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (ReproductionInterrupted, KeyboardInterrupt):
-        print("stopped: the same command goes on from here", file=sys.stderr)
+        print("stopped: the same command continues from here", file=sys.stderr)
         return 130
     print(f"done: draw it with 'taciturn reproduce --from {given.out}'", file=sys.stderr)
     return 0

@@ -66,7 +66,7 @@ def violated_assumptions(
     if not steps.fits:
         found.append(ViolatedAssumption("eta", f"ηᵗ is not the theorem's {theorem.eta}", True))
     if measured.outside > 0.0:
-        found.append(ViolatedAssumption("W", f"a z lies outside W, by {measured.outside:.2g}", True))
+        found.append(ViolatedAssumption("W", f"a z is outside W, by {measured.outside:.2g}", True))
     if at.gamma < 2.0 * dual_norm * (1.0 - 1e-9):
         words = (
             f"γ = {at.gamma:.3g} is below 2‖λ*‖ = {2.0 * dual_norm:.3g}: the inequality needs no such γ, but it then "
@@ -74,9 +74,7 @@ def violated_assumptions(
         )
         found.append(ViolatedAssumption("1 (ii)", words, False))
     if theorem is STRONG and (longest := float(measured.dual.max())) > at.gamma:
-        words = (
-            f"‖λᵗ‖ came to {longest:.3g}, above γ = {at.gamma:.3g}: the repaired bound takes the longest in its place"
-        )
+        words = f"‖λᵗ‖ reached {longest:.3g}, above γ = {at.gamma:.3g}: the repaired bound uses the longest instead"
         found.append(ViolatedAssumption("2 (i)", words, False))
     return found
 

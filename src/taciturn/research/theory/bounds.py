@@ -17,7 +17,7 @@ class Setting(NamedTuple):
     rho_max: float  # rho^T
     gamma: float
     start: float = 0.0  # ||lambda^1||
-    dual: float = 0.0  # the longest ||lambda^t||, t <= T; theorem 3 alone asks for it
+    dual: float = 0.0  # the longest ||lambda^t||, t <= T; used by theorem 3 only
 
 
 class Term(NamedTuple):

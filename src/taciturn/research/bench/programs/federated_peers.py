@@ -55,7 +55,7 @@ def _notes(timings: dict[str, Timing]) -> list[str]:
     }
     lacking = [name for name in said if name not in timings]
     return [said[name] for name in said if name in timings] + [
-        f"{name.split(',')[0]} is not installed: left out ({INSTALL}, in an environment of its own)" for name in lacking
+        f"{name.split(',')[0]} is not installed: left out ({INSTALL}, in a separate environment)" for name in lacking
     ]
 
 
