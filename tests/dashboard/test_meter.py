@@ -55,7 +55,7 @@ def test_a_finished_run_has_spent_what_its_ledger_comes_to(made: Path) -> None:
     for name, labels in (("budgets", ["dpgd, ε = 1", "dpgd, ε = 3"]), ("sweep/hardened", ["dpgd, ε = 2"])):
         ledger = RunFolder.open(made / name).read_ledger()
         found = privacy_reply(ledger, {})
-        totals = ledger_totals(ledger)
+        totals = ledger.totals
         assert [run.label for run in found.runs] == labels
         for run in found.runs:
             (everyone,) = run.agents

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import taciturn
-from taciturn.errors import BudgetExhausted, InputError, PrivacyViolation
+from taciturn.errors import BudgetExhausted, InputError, LedgerTampered, PrivacyViolation
 from taciturn.planning.plan import plan_study
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.events import Hidden, Noise

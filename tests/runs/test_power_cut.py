@@ -130,8 +130,8 @@ class Place:
         charged = self.charged()
         assert shown <= set(charged) and set(charged.values()) == {1}, f"after {image_of}"
         assert len(charged) <= ROUNDS
-        (study,) = BudgetLedger.open(self.ledger).state()["studies"]
-        assert "settled" in study and StudyCost.read(study["cost"]) == self.run.read_ledger().cost()
+        (study,) = BudgetLedger.open(self.ledger).state().studies
+        assert study.settled and study.cost == self.run.read_ledger().cost()
         assert self.run.model.is_file() and self.run.report.is_file() and (self.run.local / "report.html").is_file()
         rounds = [row["round"] for row in self.run.read_metrics()]
         assert rounds == sorted(set(rounds)) and rounds[-1] == self.run.read_summary()["runs"][0]["rounds"]

@@ -101,7 +101,7 @@ def run() -> None:
     An error that the user can act on is printed as one sentence and exits with code 2, a privacy violation with 3.
     With -vv the traceback is printed, too.
     """
-    stdout.quiet = stderr.quiet = rank_here() > 0  # only the first rank of a distributed run prints
+    stdout.quiet = stderr.quiet = current_rank() > 0  # only the first rank of a distributed run prints
     warnings.showwarning = _show_ledger_warning
     try:
         with subscribe(StatusLine(stderr)):
@@ -148,13 +148,13 @@ def _one_line(message: str) -> str:
 def _fail(sentence: str, error: BaseException, collective: bool = False, code: int = ERROR) -> None:
     """Print an error and exit; of an error that all ranks raise, only the first rank prints it."""
     _log.debug("the command failed", exc_info=error)
-    rank = rank_here()
+    rank = current_rank()
     if rank == 0 or not collective:
         click.echo(f"error: rank {rank}: {sentence}" if rank else f"error: {sentence}", err=True)
     _exit(code)
 
 
 def _exit(code: int) -> None:
-    if code and rank_here() > 0:
+    if code and current_rank() > 0:
         time.sleep(RANK_DELAY)
     sys.exit(code)

@@ -26,9 +26,10 @@ from taciturn.cli.output import (
 )
 from taciturn.cli.progress_display import TrainingDisplay
 from taciturn.data import source_for
+from taciturn.data.feature_maps.feature_map import keeps_positions
 from taciturn.errors import InputError
 from taciturn.reporting.curves import full_label
-from taciturn.reporting.ranking import HEADINGS, WORDS, Ranked, cells, promises, ranking
+from taciturn.reporting.ranking import HEADINGS, WORDS, Ranked, cells, promises, ranking, seeds_range
 from taciturn.reporting.report import write_report
 from taciturn.reporting.side_by_side import (
     differences,
@@ -154,7 +155,7 @@ def _draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path
     with TrainingDisplay(stderr) as display:
         found = api.sent(folder.path, run=run, agent=agent, round=t, watch=display)
     config = folder.read_config()
-    image = source_for(config["data"]).image if keeps_places(config["features"]) else None
+    image = source_for(config["data"]).image if keeps_positions(config["features"]) else None
     weights = Weights(found.clean, found.noisy, found.model, found.features, found.classes)
     title = f"What {found.agent} sends in round {found.round} of {found.last}"
     path = out or owner_folder(folder) / "sent.png"
@@ -226,7 +227,7 @@ def compare(runs: tuple[Path, ...], ranked: bool, out: Path | None, as_markdown:
                 "runs": folder_names(folders),
                 "settings": differences(folders),
                 "test_error": errors_side_by_side(folders),
-                "ranking": [facts(row) for row in rows],
+                "ranking": [row.to_json() for row in rows],
                 "other_test_records": different,
                 "local_only": private,
                 "picture": None if out is None else str(out),
@@ -252,7 +253,7 @@ def _print_ranking(rows: Sequence[Ranked], regression: bool, as_markdown: bool) 
         return
     shown = [HEADINGS.index(name) for name in RANKING_COLUMNS]
     print_table(RANKING_COLUMNS, [[line[i] for i in shown] for line in table])
-    seeds = repeated(rows)
+    seeds = seeds_range(rows)
     meaning = f"mean of {seeds} seeds ± half its 95 % interval (Student t)" if seeds else "one run gives no interval"
     say(f"test error: {meaning}\n")
     if any(row.simulated for row in rows):

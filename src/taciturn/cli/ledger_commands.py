@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import rich_click as click
 
 from taciturn.cli.output import JSON, PATH, print_json, print_table, say
 from taciturn.errors import InputError, missing_file, unknown_name
 from taciturn.privacy.accountants import EXPLAINED
-from taciturn.privacy.budget import OPEN, RESERVED, STARTED, VIOLATED, BudgetLedger, folder_of, is_held
+from taciturn.privacy.budget import BudgetLedger, is_reservation_held, reservation_folder
+from taciturn.privacy.budget_state import RESERVED, STARTED, VIOLATED, BudgetState, StudyReservation
 from taciturn.privacy.ledger_transfer import read_request
 from taciturn.privacy.sensitivity import ADJACENCIES
 from taciturn.privacy.signatures import read_public_key
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
 from taciturn.reporting.tables import format_epsilon
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import PrivacyTotals, RunTotals
 from taciturn.settings.rules import one_of, real
 
 SHOWN_DELTAS = (1e-5, 1e-7, 1e-9)
@@ -82,9 +83,9 @@ def show(path: Path, as_json: bool) -> None:
             print_json(state.to_json() | {"studies": studies, "verified": False})
             return
         print_budget(state)
-        _print_reservations(path, studies, state["rule"]["accountant"] if state["rule"] else "gdp")
+        _print_reservations(path, state.studies, state.rule.accountant if state.rule else "gdp")
     else:
-        totals = ledger_totals(open_run_folder(path).read_ledger())
+        totals = open_run_folder(path).read_ledger().totals
         if as_json:
             print_json({"run": str(path), **totals, "verified": False})
             return
@@ -139,14 +140,14 @@ def give_back(file: Path, reservation: str | None, every: bool) -> None:
     if every == (reservation is not None):
         raise InputError("give the first digits of one reservation, or --all; 'taciturn ledger FILE' lists them")
     if reservation is None:
-        chosen = [s for s in studies if s["state"] == RESERVED and not is_held(s["reservation"])]
+        chosen = [s for s in studies if s.state == RESERVED and not is_reservation_held(s.reservation)]
     else:
-        chosen = [s for s in studies if s["reservation"].startswith(reservation)]
+        chosen = [s for s in studies if s.reservation.startswith(reservation)]
         if len(chosen) != 1:
             raise unknown_name("reservation", reservation, [s.reservation[:12] for s in studies])
     for study in chosen:
-        budget.give_back(study["reservation"])
-        say(f"given back: {study['reservation'][:12]}, reserved for {_study_name(study['study'])}")
+        budget.give_back(study.reservation)
+        say(f"given back: {study.reservation[:12]}, reserved for {_study_name(study.study)}")
     if not chosen:
         say("nothing to give back: every reservation has started, has ended, or is held by a process")
 
@@ -165,10 +166,10 @@ def hand_over(file: Path, to: Path) -> None:
       taciturn ledger hand-over patients.ledger --to new-machine.request
     """
     budget, request = BudgetLedger.open(file), read_request(to)
-    unfinished = [s for s in budget.state()["studies"] if s["state"] == STARTED]
+    unfinished = [s for s in budget.state()["studies"] if s.state == STARTED]
     budget.hand_over(request)
     for study in unfinished:
-        say(f"{_study_name(study['study'])} has started and not ended: its whole plan stays spent; it cannot continue")
+        say(f"{_study_name(study.study)} has started and not ended: its whole plan stays spent; it cannot continue")
     say(f"{file}: closed here; copy it to machine {request.machine}, and run 'taciturn ledger adopt' there")
 
 
@@ -210,31 +211,31 @@ def open_run_folder(path: Path) -> RunFolder:
     return RunFolder.open(path)
 
 
-def print_totals(totals: Mapping[str, Any]) -> None:
-    """Print the totals of a run's ledger, as `ledger_totals` returns them."""
-    runs = totals["runs"]
-    if not totals["events"]:
+def print_totals(totals: PrivacyTotals) -> None:
+    """Print the totals of a run's ledger."""
+    runs = totals.runs
+    if not totals.events:
         raise InputError("nothing was released yet: the ledger contains only the plan")
-    say(PAPER_HEADLINE if totals["mode"] == "paper" else headline(totals))
+    say(PAPER_HEADLINE if totals.mode == "paper" else headline(totals))
     headings = ("run", "agents", "spent", "left", *(f"δ {delta:g}" for delta in SHOWN_DELTAS), "δ 0")
-    several = len({run["algorithm"] for run in runs}) > 1
+    several = len({run.algorithm for run in runs}) > 1
     print_table(headings, [row for run in runs for row in _agent_rows(run, several)], left=2)
-    accountants = dict.fromkeys(run["accountant"] for run in runs)
+    accountants = dict.fromkeys(run.accountant for run in runs)
     names = "; ".join(EXPLAINED[name] for name in accountants)
-    say(f"epsilon spent and left at δ {totals['delta']:g}, and spent at other δ, by {names}")
+    say(f"epsilon spent and left at δ {totals.delta:g}, and spent at other δ, by {names}")
     if len(runs) > 1:
-        total = format_epsilon(totals["all_runs_epsilon"])
+        total = format_epsilon(totals.all_runs_epsilon)
         say(f"total ε for an observer who sees all {len(runs)} runs: {total}")
 
 
-def _agent_rows(run: Mapping[str, Any], several: bool) -> list[tuple[str, ...]]:
+def _agent_rows(run: RunTotals, several: bool) -> list[tuple[str, ...]]:
     """Return one row for all agents that spent the same; `several` adds the run's algorithm."""
-    label = f"{run['run']} {run['algorithm']}" if several else str(run["run"])
+    label = f"{run.run} {run.algorithm}" if several else str(run.run)
     groups: dict[tuple[str, ...], list[str]] = {}
-    for agent in run["agents"]:
-        others = (agent["by_delta"][f"{delta:g}"] for delta in SHOWN_DELTAS)
-        figures = (agent["epsilon"], agent["left"], *others, agent["pure_epsilon"])
-        groups.setdefault(tuple(map(format_epsilon, figures)), []).append(agent["agent"])
+    for agent in run.agents:
+        others = (agent.by_delta[f"{delta:g}"] for delta in SHOWN_DELTAS)
+        figures = (agent.epsilon, agent.left, *others, agent.pure_epsilon)
+        groups.setdefault(tuple(map(format_epsilon, figures)), []).append(agent.agent)
     return [(label, _shorten(names), *figures) for figures, names in groups.items()]
 
 
@@ -248,55 +249,54 @@ def _study_name(name: str) -> str:
     return f"{first}{slash}{experiment[:8]}"
 
 
-def print_budget(state: Mapping[str, Any]) -> None:
+def print_budget(state: BudgetState) -> None:
     """Print the totals of a data set's ledger, and warnings about it."""
     rule = "no study yet"
-    if state["rule"]:
-        rule = f"added up as {ADDED_AS[state['rule']['accountant']]}: two budgets together cost less than their sum"
+    if state.rule:
+        rule = f"added up as {ADDED_AS[state.rule.accountant]}: two budgets together cost less than their sum"
     say(
-        f"{state['data']}: epsilon {format_epsilon(state['epsilon_used'])} of {state['total_epsilon']:g} used or "
-        f"reserved at delta {state['delta']:g}; one more study of up to {state['epsilon_next']:.4g} fits ({rule})"
+        f"{state.data}: epsilon {format_epsilon(state.epsilon_used)} of {state.total_epsilon:g} used or "
+        f"reserved at delta {state.delta:g}; one more study of up to {state.epsilon_next:.4g} fits ({rule})"
     )
-    if state["further"]:
+    if state.further:
         say("created with --further: the same records may have another ledger, and the totals of both add up")
-    if state["handed_over"]:
-        say(f"handed over to key {state['handed_over']}: it continues there, and this copy is closed")
-    for when in state["adopted"]:
-        say(f"adopted on {when}" + (f": WARNING: {LOST}" if when in state["lost_machines"] else " after a hand-over"))
-    for study in state["studies"]:
-        name = _study_name(study["study"])
-        if study["state"] == VIOLATED:
+    if state.handed_over:
+        say(f"handed over to key {state.handed_over}: it continues there, and this copy is closed")
+    for when in state.adopted:
+        say(f"adopted on {when}" + (f": WARNING: {LOST}" if when in state.lost_machines else " after a hand-over"))
+    for study in state.studies:
+        name = _study_name(study.study)
+        if study.state == VIOLATED:
             say(
-                f"WARNING: {name} ({study['reservation'][:12]}) is violated: it spent more than was reserved, or "
+                f"WARNING: {name} ({study.reservation[:12]}) is violated: it spent more than was reserved, or "
                 "released what its plan does not cover; everything it spent is counted, and at least its whole plan"
             )
-        if "non_private" in study:
-            say(f"{name} is non_private: {study['non_private']}; its noise protected no one, and its cost is nominal")
+        if study.non_private:
+            say(f"{name} is non_private: {study.non_private}; its noise protected no one, and its cost is nominal")
 
 
-def _print_reservations(path: Path, studies: Sequence[Mapping[str, Any]], accountant: str) -> None:
+def _print_reservations(path: Path, studies: Sequence[StudyReservation], accountant: str) -> None:
     """Print studies with their states and costs, and what can be done about unfinished ones."""
     rows = []
     for s in studies:
-        times = s["time"][:16], s.get("settled", "")[:16]
-        rows.append(
-            (_study_name(s["study"]), s["reservation"][:12], s["state"], *times, f"{s['cost'][accountant]:.4g}")
-        )
+        times = s.time[:16], s.settled[:16]
+        rows.append((_study_name(s.study), s.reservation[:12], s.state, *times, f"{getattr(s.cost, accountant):.4g}"))
     if rows:
         print_table(("study", "reservation", "state", "begun", "ended", COST_NAMES[accountant]), rows, left=5)
     for s in studies:
-        short = s["reservation"][:12]
-        name = f"{_study_name(s['study'])} ({short})"
-        if s["held"] and s["state"] in OPEN:
+        short = s.reservation[:12]
+        name = f"{_study_name(s.study)} ({short})"
+        if s.is_open and is_reservation_held(s.reservation):
             say(f"{name}: a process is working under it now")
-        elif s["state"] == RESERVED:
+        elif s.state == RESERVED:
             say(f"{name} never started: 'taciturn ledger give-back {path} {short}' gives it back")
-        elif s["state"] == STARTED:
-            resume = f"'taciturn resume {s['folder']}' continues it" if s["folder"] else "its folder is not known here"
+        elif s.state == STARTED:
+            folder = _known_folder(s)
+            resume = f"'taciturn resume {folder}' continues it" if folder else "its folder is not known here"
             say(f"{name} has started and not ended: {resume}; until it ends, its whole plan counts")
 
 
-def _known_folder(study: Mapping[str, Any]) -> str:
+def _known_folder(study: StudyReservation) -> str:
     """Return the path of a study's run folder, or an empty string if it no longer exists."""
-    folder = folder_of(study["reservation"])
+    folder = reservation_folder(study.reservation)
     return folder if folder and Path(folder).is_dir() else ""

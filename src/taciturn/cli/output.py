@@ -119,7 +119,7 @@ def print_result(run: api.Run) -> None:
         say(f"{name:{width}}{ALGORITHMS[name].summary if name in ALGORITHMS else 'from a plugin'}")
     privacy = PAPER_HEADLINE if run.summary["mode"] == "paper" else headline(run.summary["privacy"])
     say(f"{'privacy':{width}}{privacy}")
-    planned, done = run.folder.read_config()["rounds"], rounds_done(run.runs)
+    planned, done = run.folder.read_config()["rounds"], rounds_done(run.runs, run.folder.read_header().method_facts)
     if done is not None and done < planned:
         say(f"{'stopped':{width}}after {done} of {planned} rounds: the budget allows no more")
     say(f"{'report':{width}}{run.folder.report}")

@@ -110,7 +110,7 @@ def _count(number: int, noun: str) -> str:
 
 def _noise(method: AlgorithmSpec, facts: dict[str, Any], trust: str) -> str:
     """Describe clipping, step sizes and noise in one line."""
-    limit = f"records scaled to {facts['record_bound']:.4g}" if method.bounded else f"clip {facts['clip']:.4g}"
+    limit = f"records scaled to {facts['record_bound']:.4g}" if method.scales_records else f"clip {facts['clip']:.4g}"
     steps = f"rho {facts['rho']:.4g}"
     if not issubclass(method.step_kind, ExactStep):
         steps += f", eta {facts['eta']:.4g} to {facts['eta_last']:.3g}"

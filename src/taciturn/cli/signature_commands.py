@@ -12,9 +12,12 @@ from taciturn.cli.ledger_commands import open_run_folder, print_budget, print_to
 from taciturn.cli.output import JSON, PATH, check_new, print_json, say
 from taciturn.core.storage import write_text
 from taciturn.errors import CorruptFile
-from taciturn.privacy.budget import BudgetLedger, account_state, identity_of
+from taciturn.privacy.budget import BudgetLedger, identity_of
+from taciturn.privacy.budget_state import BudgetState
 from taciturn.privacy.ledger_transfer import TransferRequest, machine_id, share_machine
 from taciturn.privacy.signatures import Signable, own_key, read_public_key, read_signing_key
+from taciturn.runs.ledger import RunLedger
+from taciturn.runs.records import PrivacyTotals
 from taciturn.training.finish import signable
 
 MEANING = (
@@ -214,14 +217,14 @@ def _open_ledger(path: Path) -> _OpenedLedger:
     if path.is_file():
         identity = identity_of(path)
         chain = BudgetLedger(path, identity).chain
-        rows = chain.read() if chain.head.exists() else chain.rows()
+        rows = chain.read() if chain.head.exists() else chain.read_unverified()
         return _OpenedLedger(Signable(chain, "studies", identity, "open"), rows)
     folder = open_run_folder(path)
     return _OpenedLedger(signable(folder), folder.read_ledger())
 
 
-def _totals(path: Path, found: _OpenedLedger) -> dict[str, Any]:
+def _totals(path: Path, found: _OpenedLedger) -> BudgetState | PrivacyTotals:
     try:
-        return account_state(found.rows) if path.is_file() else ledger_totals(found.rows)
+        return BudgetState.from_rows(found.rows) if path.is_file() else RunLedger.from_rows(found.rows).totals
     except (KeyError, TypeError, IndexError, StopIteration, AttributeError) as error:
         raise CorruptFile(f"{found.signable.chain.path} is not a Taciturn ledger: its lines cannot be read") from error

@@ -16,7 +16,7 @@ from taciturn.reporting.tables import format_bytes, format_epsilon
 from taciturn.settings.rules import integer, real
 
 if TYPE_CHECKING:
-    pass
+    from taciturn.dashboard.monitor_server import Monitor
 
 SITE = click.argument("site", default="site.toml", type=PATH)
 TOKEN = click.option(
@@ -292,15 +292,15 @@ def serve(site: Path, listen: str, token: str | None) -> None:
     """
     from taciturn.dashboard.monitoring import SiteMonitor
 
-    serve_vitals(SiteMonitor(site), listen, token)
+    serve_monitor(SiteMonitor(site), listen, token)
 
 
-def serve_vitals(watch: Watch, listen: str, token: str | None) -> None:
+def serve_monitor(monitor: Monitor, listen: str, token: str | None) -> None:
     """Serve the health, metrics and page of a run or site until Ctrl-C.
 
     Parameters
     ----------
-    watch : Watch
+    monitor : Monitor
         Reads the files of the run or site.
     listen : str
         HOST:PORT.
@@ -308,17 +308,18 @@ def serve_vitals(watch: Watch, listen: str, token: str | None) -> None:
         The page's token; None chooses a random one.
     """
     from taciturn.dashboard.access_control import is_loopback
+    from taciturn.dashboard.monitor_server import bind_monitor
 
-    watch.vitals()  # raises if its files cannot be read
-    station = bind_station(watch, listen, token)
-    if not is_loopback(station.host):
+    monitor.report()  # raises if its files cannot be read
+    server = bind_monitor(monitor, listen, token)
+    if not is_loopback(server.host):
         note(
-            f"warning: {station.host} is not loopback: other machines can connect; they need the token, and the "
+            f"warning: {server.host} is not loopback: other machines can connect; they need the token, and the "
             "connection is not encrypted"
         )
-    say(f"page     {station.page}")
-    say(f"health   {station.base}/health")
-    say(f"metrics  {station.base}/metrics  (Ctrl-C stops it)")
+    say(f"page     {server.page}")
+    say(f"health   {server.base}/health")
+    say(f"metrics  {server.base}/metrics  (Ctrl-C stops it)")
     sys.stdout.flush()
     with stop_signals(lambda sentence: None) as stop:
         server.serve(stop)

@@ -10,11 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 from taciturn.privacy.accountants import EXPLAINED, EpsilonBound, tightest
-from taciturn.privacy.events import Event, event_of
+from taciturn.privacy.events import Event
 from taciturn.reporting.curves import run_label
-from taciturn.reporting.statements import PAPER_HEADLINE, headline, holds
+from taciturn.reporting.statements import PAPER_HEADLINE, headline, holds, paper_statement
 from taciturn.reporting.tables import format_epsilon, format_setting
 from taciturn.runs.folder import RunFolder, public_config
+from taciturn.runs.ledger import RunLedger
+from taciturn.runs.records import PlanEntry, RunTotals
 
 SHOWN = 300  # newest lines of a ledger; a hardened run has one per agent and round
 
@@ -108,54 +110,49 @@ class SettingsReply:
     settings: list[Setting]
 
 
-def privacy_reply(ledger: Sequence[Mapping[str, Any]], rounds_done: Mapping[int, int]) -> PrivacyReply:
+def privacy_reply(ledger: RunLedger, rounds_done: Mapping[int, int]) -> PrivacyReply:
     """Return a budget meter for every algorithm and budget.
 
     Parameters
     ----------
-    ledger : sequence of mappings
-        The entries of a ledger.
+    ledger : RunLedger
+        The ledger of the run folder.
     rounds_done : mapping
         The last round of every run, charged or not yet.
     """
-    study = next(entry for entry in ledger if entry["kind"] == "study")
-    if study["mode"] == "paper":
-        return PrivacyReply(PAPER_HEADLINE, False, statement(ledger)["reasons"], [], study["delta"])
-    totals = ledger_totals(ledger)
-    plans = [entry for entry in ledger if entry["kind"] == "plan"]
-    meters = Counter(_run_meter(plan, ledger, rounds_done.get(plan["run"], 0), study) for plan in plans)
+    study, totals = ledger.study, ledger.totals
+    if study.mode == "paper":
+        return PrivacyReply(PAPER_HEADLINE, False, paper_statement(ledger).reasons, [], study.delta)
+    meters = Counter(_run_meter(plan, ledger, rounds_done.get(run, 0)) for run, plan in ledger.plans.items())
     runs = [replace(meter, seeds=seeds) for meter, seeds in meters.items()]
-    return PrivacyReply(headline(totals), holds(totals), (), runs, study["delta"])
+    return PrivacyReply(headline(totals), holds(totals), (), runs, study.delta)
 
 
-def _run_meter(
-    plan: Mapping[str, Any], ledger: Sequence[Mapping[str, Any]], done: int, study: Mapping[str, Any]
-) -> RunMeter:
-    released = [entry for entry in ledger if entry["kind"] == "release"]
-    own = [entry for entry in released if entry["run"] == plan["run"]]
-    charged = max((entry["last"] for entry in own if "last" in entry), default=0)
-    waiting = max(0, done - charged) if study["noise"] == "seeded" else 0
-    events = releases(own).get(plan["run"], {})
+def _run_meter(plan: PlanEntry, ledger: RunLedger, done: int) -> RunMeter:
+    study = ledger.study
+    charged = max((entry.last or 0 for entry in ledger.releases if entry.run == plan.run), default=0)
+    waiting = max(0, done - charged) if study.noise == "seeded" else 0
+    events = ledger.events.get(plan.run, {})
     groups: dict[BudgetMeter, list[str]] = {}
-    for agent in dict.fromkeys(entry["agent"] for entry in released) or ["every agent"]:
-        meter = read_meter(plan, events.get(agent, Counter()), waiting, study["delta"])
+    for agent in dict.fromkeys(entry.agent for entry in ledger.releases) or ["every agent"]:
+        meter = read_meter(plan, events.get(agent, Counter()), waiting, study.delta)
         groups.setdefault(meter, []).append(agent)
     return RunMeter(
-        label=run_label(plan["algorithm"], plan["epsilon"]),
-        planned=format_epsilon(plan["planned_epsilon"]),
-        finite=math.isfinite(float(plan["total_epsilon"])),
-        rounds=plan["rounds"],
+        label=run_label(plan.algorithm, plan.epsilon),
+        planned=format_epsilon(plan.planned_epsilon),
+        finite=math.isfinite(plan.total_epsilon),
+        rounds=plan.rounds,
         waiting=waiting,
         agents=tuple(replace(meter, names=tuple(names)) for meter, names in groups.items()),
     )
 
 
-def read_meter(plan: Mapping[str, Any], charged: Counter[Event], waiting: int, delta: float) -> BudgetMeter:
+def read_meter(plan: PlanEntry, charged: Counter[Event], waiting: int, delta: float) -> BudgetMeter:
     """Return one agent's meter.
 
     Parameters
     ----------
-    plan : mapping
+    plan : PlanEntry
         The ledger's plan of the run.
     charged : Counter of events
         What the ledger has charged the agent with.
@@ -164,10 +161,10 @@ def read_meter(plan: Mapping[str, Any], charged: Counter[Event], waiting: int, d
     delta : float
         The delta at which epsilon is stated.
     """
-    per_round = max(1, round(sum(event["count"] for event in plan["events"]) / plan["rounds"]))
+    per_round = max(1, round(sum(planned.count for planned in plan.events) / plan.rounds))
     spent = charged + _next_events(plan, charged, waiting * per_round)
     following = _next_events(plan, spent, per_round)
-    now, planned = _bound(spent, delta), float(plan["planned_epsilon"])
+    now, planned = _bound(spent, delta), plan.planned_epsilon
     cost = _bound(spent + following, delta).epsilon - now.epsilon if following else math.nan
     return BudgetMeter(
         spent=format_epsilon(now.epsilon),
@@ -183,14 +180,13 @@ def _share(epsilon: float, planned: float) -> float:
     return round(min(1.0, epsilon / planned), 4) if 0.0 < planned < math.inf else 0.0
 
 
-def _next_events(plan: Mapping[str, Any], spent: Mapping[Event, int], count: int) -> Counter[Event]:
+def _next_events(plan: PlanEntry, spent: Mapping[Event, int], count: int) -> Counter[Event]:
     """Return the next `count` events of the plan, in its order, after those that were spent."""
     following: Counter[Event] = Counter()
-    for entry in plan["events"]:
-        event = event_of(entry)
-        taken = min(max(0, entry["count"] - spent.get(event, 0)), count - following.total())
+    for planned in plan.events:
+        taken = min(max(0, planned.count - spent.get(planned.event, 0)), count - following.total())
         if taken > 0:
-            following[event] += taken
+            following[planned.event] += taken
     return following
 
 
@@ -235,26 +231,26 @@ def _config(folder: RunFolder, local: bool) -> dict[str, Any]:
     return folder.read_config() if local else public_config(folder.read_config())
 
 
-def ledger_reply(entries: Sequence[Mapping[str, Any]]) -> LedgerReply:
+def ledger_reply(ledger: RunLedger) -> LedgerReply:
     """Return the totals of every run and the newest lines of a ledger whose hash chain was verified."""
-    totals = ledger_totals(entries)
-    count = sum(1 for run in totals["runs"] if run["agents"])
-    everything = format_epsilon(totals["all_runs_epsilon"])
+    totals = ledger.totals
+    count = sum(1 for run in totals.runs if run.agents)
+    everything = format_epsilon(totals.all_runs_epsilon)
     return LedgerReply(
-        lines=len(entries),
-        delta=totals["delta"],
+        lines=len(ledger),
+        delta=totals.delta,
         together=f"Total ε for an observer who sees all {count} runs: {everything}." if count > 1 else "",
-        totals=[total for run in totals["runs"] for total in _run_totals(run)],
-        entries=[_ledger_line(number, entry) for number, entry in list(enumerate(entries, 1))[: -SHOWN - 1 : -1]],
+        totals=[total for run in totals.runs for total in _run_totals(run)],
+        entries=[_ledger_line(number, entry) for number, entry in list(enumerate(ledger, 1))[: -SHOWN - 1 : -1]],
     )
 
 
-def _run_totals(run: Mapping[str, Any]) -> list[LedgerTotal]:
+def _run_totals(run: RunTotals) -> list[LedgerTotal]:
     groups: dict[tuple[str, ...], list[str]] = {}
-    for agent in run["agents"]:
+    for agent in run.agents:
         figures = tuple(format_epsilon(agent[name]) for name in ("epsilon", "left", "pure_epsilon"))
-        groups.setdefault(figures, []).append(agent["agent"])
-    return [LedgerTotal(run["run"], names, *figures) for figures, names in groups.items()]
+        groups.setdefault(figures, []).append(agent.agent)
+    return [LedgerTotal(run.run, names, *figures) for figures, names in groups.items()]
 
 
 def _ledger_line(number: int, entry: Mapping[str, Any]) -> LedgerLine:

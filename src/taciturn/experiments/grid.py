@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import source_for
 from taciturn.errors import InputError
-from taciturn.planning.study import batches
+from taciturn.planning.study import batches, with_absolute_paths
 from taciturn.reporting.tables import format_setting
 from taciturn.settings import Settings, resolve
 from taciturn.settings.resolve import load_plugins, parse
-from taciturn.settings.rules import choices_of
+from taciturn.settings.rules import choices_of, list_of
 from taciturn.settings.settings import FIELDS
 
 BATCHED = ("algorithm", "total_epsilon", "epsilon")  # trained side by side in one run folder, as seeds are
@@ -74,7 +74,7 @@ class Grid:
 
     def request(self) -> dict[str, Any]:
         """Return what is written to the experiment's TOML file: `over`, and every setting that all points share."""
-        written = [point.settings.written() for point in self.points]
+        written = [point.settings.to_dict() for point in self.points]
         first = written[0]
         common = {name: first[name] for name in first if all(other.get(name) == first[name] for other in written)}
         if any(point.settings.private for point in self.points):
@@ -109,7 +109,7 @@ def sweep_grid(config: Mapping[str, Any], given: Mapping[str, Any], over: Mappin
     combinations = [dict(zip(between, values, strict=True)) for values in products]
     for values in combinations:
         check_noise({**config, **given, **batched, **values}, "a sweep")
-    settings = [kept(resolve(config, given, batched, values)) for values in combinations]
+    settings = [with_absolute_paths(resolve(config, given, batched, values)) for values in combinations]
     for checked in settings:
         _check_test_records(checked, "a sweep")
     points = _name_points(settings, between)
@@ -137,7 +137,7 @@ def _parse_axes(given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, 
 
 def _parse_values(name: str, given: Any) -> tuple[Any, ...]:
     rule = FIELDS[name].metadata["rule"]
-    values: tuple[Any, ...] = (rule if name in BATCHED else several(rule))(flag_name(name), given)
+    values: tuple[Any, ...] = (rule if name in BATCHED else list_of(rule))(flag_name(name), given)
     return values
 
 
@@ -239,7 +239,7 @@ def frontier_grid(config: Mapping[str, Any], given: Mapping[str, Any]) -> Grid:
             own |= {"trust": trust, "algorithm": methods, "total_epsilon": budgets}
             own |= {} if features is None else {"features": features}
             if methods:
-                settings.append(kept(resolve(defaults, rest, own)))
+                settings.append(with_absolute_paths(resolve(defaults, rest, own)))
     if not settings:
         reasons = "; ".join(describe_exclusions(excluded_methods(trusts, algorithms)))
         raise InputError(f"no algorithm is left: {reasons}")
@@ -270,7 +270,7 @@ def incompatibility(algorithm: str, trust: str) -> str:
     method = ALGORITHMS[algorithm]
     if method.central:
         return "" if trust == "server" else NEEDS_ALL_RECORDS
-    return "" if trust == "agents" or method.summed else NEEDS_LOCAL_NOISE
+    return "" if trust == "agents" or method.allows_aggregate_noise else NEEDS_LOCAL_NOISE
 
 
 def excluded_methods(trusts: Sequence[str], algorithms: Sequence[str]) -> list[ExcludedMethod]:

@@ -29,6 +29,7 @@ from taciturn.experiments.sweep_results import Sweep
 from taciturn.runs.folder import RunFolder
 from taciturn.settings.resolve import allow_plugins
 from taciturn.training.loop import Progress
+from taciturn.training.process_group import world_size
 
 MAX_RUNS = 10_000  # more need confirmation
 
@@ -69,7 +70,7 @@ class PlannedExperiment(Generic[Result]):
     ) -> Result:
         """Train every point that is not finished, then write the results; see `sweep` for the parameters."""
         kind, runs = self.folder.kind, self.grid.runs
-        if ranks_here() > 1:
+        if world_size() > 1:
             raise InputError(f"a {kind} runs in one process; start it without torchrun")
         if runs > MAX_RUNS and not yes:
             raise InputError(f"this {kind} has {runs:,} runs, more than {MAX_RUNS:,}; use --yes to confirm")

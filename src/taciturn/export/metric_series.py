@@ -9,6 +9,7 @@ from taciturn.errors import InputError
 from taciturn.export.target import ExportRequest
 from taciturn.reporting.curves import run_label
 from taciturn.runs.folder import read_lines
+from taciturn.runs.records import MetricsRow
 
 LABELS = ("run", "algorithm", "epsilon", "seed", "round")
 LOCAL_PREFIX = "local_only/"  # of the name of a metric computed from private records without noise
@@ -49,7 +50,7 @@ def read_metrics(request: ExportRequest) -> list[MetricSeries]:
         If no round has been evaluated yet, or the requested run does not exist.
     """
     path, local = request.folder.path, local_names(request)
-    found: dict[int, list[dict[str, Any]]] = {}
+    found: dict[int, list[MetricsRow]] = {}
     for row in request.folder.read_metrics(request.with_local):
         found.setdefault(row.run, []).append(row)
     if not found:
@@ -77,11 +78,11 @@ def local_note(request: ExportRequest) -> list[str]:
     return [f"without {names}: computed from private records without noise (--with-local includes them)"]
 
 
-def _series(number: int, rows: Sequence[dict[str, Any]], local: Sequence[str]) -> MetricSeries:
-    def values(row: dict[str, Any]) -> dict[str, float]:
+def _series(number: int, rows: Sequence[MetricsRow], local: Sequence[str]) -> MetricSeries:
+    def values(row: MetricsRow) -> dict[str, float]:
         measured = {name: value for name, value in row.items() if name not in LABELS and value is not None}
         return {f"{LOCAL_PREFIX if name in local else ''}{name}": float(value) for name, value in measured.items()}
 
     first = rows[0]
-    series = [(int(row["round"]), values(row)) for row in rows]
-    return MetricSeries(number, first["algorithm"], float(first["epsilon"]), first.get("seed"), series)
+    series = [(row.round, values(row)) for row in rows]
+    return MetricSeries(number, first.algorithm, first.epsilon, first.seed, series)

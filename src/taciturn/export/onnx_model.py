@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from taciturn.core.storage import atomic_write
 from taciturn.data import read_schema
 from taciturn.data.feature_mapping import length_share
-from taciturn.data.feature_maps import NONE
+from taciturn.data.feature_maps import NONE, InputShape, build_map
 from taciturn.data.feature_maps.exact_arithmetic import FINE, normalize_rows
 from taciturn.data.feature_maps.fourier import STEPS, Fourier
 from taciturn.data.feature_maps.pixels import Pixels
@@ -167,7 +168,7 @@ def _mapped(graph: GraphBuilder, model: Model, x: str) -> str:
     settings = model.settings
     if settings.features == NONE:
         return x
-    phi = feature_map_node(graph, x, settings.features, Raw(len(model.columns), model.image))
+    phi = feature_map_node(graph, x, settings.features, InputShape(len(model.columns), model.image))
     return str(graph.add("Mul", phi, np.float64(length_share(settings.intercept))))
 
 
@@ -198,9 +199,9 @@ def _add_value(graph: GraphBuilder, target: Range, scores: str) -> None:
     graph.add_output(graph.add("Add", scaled, np.float64(target.low), name="prediction"), DOUBLE, 1)
 
 
-def feature_map_node(graph: GraphBuilder, x: str, features: str, raw: Raw) -> str:
+def feature_map_node(graph: GraphBuilder, x: str, features: str, shape: InputShape) -> str:
     """Add the feature map phi(x) of encoded records x, without the intercept, and return its name."""
-    phi = built(features, raw)
+    phi = build_map(features, shape)
     if phi is normalize_rows:
         return _unit_length(graph, x)
     if type(phi) not in FEATURE_MAPS:
@@ -289,7 +290,7 @@ def write_onnx(request: ExportRequest) -> list[str]:
     model, messages = requested_model(request)
     path = request.output_path("model.onnx")
     proto = onnx_model(onnx, model, request.folder.path.resolve().name, privacy_sentence(request.folder))
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(proto.SerializeToString())
     inputs, outputs = (
         ", ".join(entry.name for entry in entries) for entries in (proto.graph.input, proto.graph.output)

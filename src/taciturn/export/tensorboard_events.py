@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from taciturn.core.storage import make_folder, replacing
+from taciturn.core.storage import atomic_write, make_folder
 from taciturn.export.metric_series import MetricSeries, local_names, local_note, read_metrics
 from taciturn.export.target import TARGETS, ExportRequest, Target, import_optional
 from taciturn.reporting.tables import format_setting
@@ -63,7 +63,7 @@ def _session(settings: Mapping[str, Any], now: float, summary: Any) -> Any:
 
 def _write_file(folder: Path, events: Iterable[Any], private: bool) -> None:
     record_writer = import_optional("tensorboard.summary.writer.record_writer", EXTRA).RecordWriter
-    with replacing(folder / f"events.out.tfevents.{int(time.time())}.taciturn", private) as file:
+    with atomic_write(folder / f"events.out.tfevents.{int(time.time())}.taciturn", private) as file:
         writer = record_writer(file)
         for event in events:
             writer.write(event.SerializeToString())

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
+from taciturn.privacy.budget_state import BudgetState
 from taciturn.privacy.composition import StudyCost, accountant_for, composed_epsilon, total_cost
 from taciturn.reporting.statements import headline
 from taciturn.reporting.tables import format_epsilon
+from taciturn.runs.records import PrivacyTotals
 from taciturn.settings.rules import integer, real
 
 SHARED_NOISE = (
@@ -89,7 +91,7 @@ def _restore(name: str, process: int, costs: Any, seeds: Any, units: Any, warned
     return FitHistory(list(costs), process, list(seeds), list(units), warned, name)
 
 
-def privacy_spent(totals: Mapping[str, Any], history: FitHistory, account: Mapping[str, Any] | None) -> PrivacySpent:
+def privacy_spent(totals: PrivacyTotals, history: FitHistory, account: BudgetState | None) -> PrivacySpent:
     """Return the cost of a fit, and of all fits so far.
 
     The sum is of one kind, fixed by the first fit. It says how much was spent. A guarantee for fits that are chosen
@@ -97,14 +99,14 @@ def privacy_spent(totals: Mapping[str, Any], history: FitHistory, account: Mappi
 
     Parameters
     ----------
-    totals : mapping
+    totals : PrivacyTotals
         Totals of the fit's own ledger.
     history : FitHistory
         The fits of the estimator and its clones, including this one.
-    account : mapping or None
+    account : BudgetState or None
         The state of the ledger over studies, if there is one; it has seen most fits.
     """
-    epsilon, delta, costs = float(totals["total_epsilon"]), float(totals["delta"]), history.costs
+    epsilon, delta, costs = totals.total_epsilon, totals.delta, history.costs
     if account is not None:
         fits, all_fits = len([study for study in account.studies if study.cost.zcdp]), account.epsilon_used
     else:
@@ -117,7 +119,7 @@ def privacy_spent(totals: Mapping[str, Any], history: FitHistory, account: Mappi
         sentence += (
             f" All {fits} fits so far, including a search, cost epsilon {format_epsilon(all_fits)} together{whom}."
         )
-    simulated = totals["noise"] != "hardened" and math.isfinite(epsilon)
+    simulated = totals.noise != "hardened" and math.isfinite(epsilon)
     return PrivacySpent(epsilon, delta, simulated, sentence, fits, all_fits)
 
 

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from taciturn.data import Facts, Schema, schema_facts
 from taciturn.data.assemble import RawRecords, assemble
-from taciturn.data.partition import Units, agent_names
+from taciturn.data.partition import Partition, Units, agent_names, limit_unit_rows, partition_by_name
 from taciturn.data.schema import Numeric, Unit
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS
 from taciturn.planning.plan import load_data, plan_from_facts
+from taciturn.privacy.budget_state import BudgetState
 from taciturn.settings import Settings, resolve
 from taciturn.settings.rules import integer
 from taciturn.sklearn.declared import numeric_rules
@@ -48,7 +49,7 @@ class FitData:
     labels: NDArray[Any]  # [n] class numbers, or values
     bounds: NDArray[np.float64]  # [J, 2]
     target: Target
-    parties: Agents
+    parties: Partition
     units: PrivacyUnits | None = None  # None: no privacy, so every row is used
 
     @cached_property
@@ -71,12 +72,12 @@ class FitData:
         )
 
     @cached_property
-    def used(self) -> Agents:
+    def used(self) -> Partition:
         """The rows of each party that are used: of each unit the first max_records."""
         if self.units is None:
             return self.parties
         of = identical_rows(self.x, self.labels) if self.units.of is None else self.units.of
-        return bound_units(self.parties, Units(self.units.rule, (), of))[0]
+        return limit_unit_rows(self.parties, Units(self.units.rule, (), of))[0]
 
     @property
     def left_out(self) -> int:
@@ -101,11 +102,11 @@ def study_settings(given: Mapping[str, Any]) -> Settings:
     return resolve({"data": "table", "averages": False} | {k: v for k, v in given.items() if v is not None})
 
 
-def assign_parties(agents: Any, rows: int) -> Agents:
+def assign_parties(agents: Any, rows: int) -> Partition:
     """Return which party holds which rows: the named ones, or a single one if `agents` is None."""
     if agents is None:
-        return Agents(agent_names(1), [np.arange(rows)])
-    return by_column(*_encode_names("agents", "party", agents, rows))
+        return Partition(agent_names(1), [np.arange(rows)])
+    return partition_by_name(*_encode_names("agents", "party", agents, rows))
 
 
 def privacy_units(groups: Any, rows: int, max_records: Any) -> PrivacyUnits:
@@ -145,7 +146,7 @@ def identical_rows(x: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.i
     return np.unique(as_bytes, return_inverse=True)[1].astype(np.int32)
 
 
-def train(data: FitData) -> tuple[TrainedModel, dict[str, Any] | None]:
+def train(data: FitData) -> tuple[TrainedModel, BudgetState | None]:
     """Train a model within its budget.
 
     A failure before the first round returns the reservation to the ledger; a later one leaves the whole plan spent.
@@ -159,7 +160,7 @@ def train(data: FitData) -> tuple[TrainedModel, dict[str, Any] | None]:
     -------
     trained : TrainedModel
         The model and the ledger of the fit.
-    account : dict or None
+    account : BudgetState or None
         The state of the ledger over studies afterwards, if there is one.
     """
     plan = plan_from_facts(data.settings, data.facts)

@@ -81,7 +81,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         history.units.append(data.facts.unit)
         if self._private and settings.noise == "seeded":
             history.seeds.append((settings.seed, settings.algorithm, settings.total_epsilon))
-        self.ledger_ = ledger_totals(trained.ledger)
+        self.ledger_ = trained.ledger.totals
         self.privacy_spent_ = privacy_spent(self.ledger_, history, account)
         self.bounds_, self.n_iter_ = bounds, trained.rounds
         self._history, self._cloned = history, False

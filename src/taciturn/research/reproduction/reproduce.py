@@ -13,7 +13,7 @@ from taciturn.research.reproduction.compute import ReproductionProgress, compute
 from taciturn.research.reproduction.paper_runs import ReproductionPlan
 from taciturn.research.reproduction.results import ReproductionFolder, summarise
 from taciturn.research.reproduction.stages import PRODUCTS, FusedEngine, PlainEngine, StageEngine
-from taciturn.settings.checks import check_device
+from taciturn.settings.checks import check_device as checked_device
 from taciturn.training import torch_backend
 from taciturn.types import Dataset
 from taciturn.version import VERSION
@@ -59,7 +59,7 @@ def check_device(device: str, products: str | None) -> None:
     """
     if products is not None and products not in PRODUCTS:
         raise unknown_name("products", products, PRODUCTS)
-    if check_device("device", device) == "cpu":
+    if checked_device("device", device) == "cpu":
         if products is not None:
             raise InputError(f"--products is {products}, which needs a GPU; a CPU uses float32")
         return

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from taciturn.kernels.threads import parallel_map
 from taciturn.privacy.noise import SeededNoise
 from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, time_interleaved
 from taciturn.research.bench.measured_rounds import Work
@@ -38,7 +39,7 @@ def run(options: Options) -> Report:
         UNIFORM32: lambda p: generator.random(shape, np.float32),
     }
     candidates: dict[str, Work] = {name: partial(_one_by_one, draw, agents) for name, draw in draws.items()}
-    candidates[EVERY_CORE] = lambda: list(side_by_side(draws[TACITURN], range(agents)))
+    candidates[EVERY_CORE] = lambda: list(parallel_map(draws[TACITURN], range(agents)))
     timings = time_interleaved(candidates, options)
     best = {name: timing.best for name, timing in timings.items()}
     figures = {
