@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from taciturn.privacy.ledger import ledger_totals
 
 import taciturn
 from taciturn.dashboard.privacy_view import privacy_reply
 from taciturn.reporting.statements import guarantee
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import RunLedger
 from taciturn.runs.records import LedgerEntry, NonPrivateEntry, ViolationEntry
 from tests.dashboard.conftest import DECLARED, TABLE
 
@@ -48,8 +48,9 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def read(ledger: Sequence[LedgerEntry]) -> tuple[str, bool]:
     """The dashboard's headline, which must be the one of the report's statement."""
-    shown, stated = privacy_reply(ledger, {}), guarantee(ledger, ledger_totals(ledger))
-    assert (shown.headline, shown.good) == (stated["headline"], stated["good"])
+    lines = RunLedger(tuple(ledger))
+    shown, stated = privacy_reply(lines, {}), guarantee(lines.study, lines.totals)
+    assert (shown.headline, shown.good) == (stated.headline, stated.good)
     return shown.headline, shown.good
 
 

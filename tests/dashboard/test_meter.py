@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,15 +12,28 @@ from taciturn.dashboard.privacy_view import privacy_reply, read_meter
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.events import Event, Hidden, Noise
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import RunLedger
+from taciturn.runs.records import EventCount, PlanEntry
 
 DELTA = 1e-6
 NOISE = Noise("gaussian", 10.0, math.inf, 1.0)
 HIDDEN = [Hidden(10.0, 1.0, 5, contraction) for contraction in (0.5, 0.7, 0.9)]
 
 
-def plan(events: dict[Event, int], rounds: int) -> dict[str, Any]:
-    entries = [{**asdict(event), "count": count} for event, count in events.items()]
-    return {"rounds": rounds, "events": entries, "planned_epsilon": tightest(events, DELTA).epsilon}
+def plan(events: dict[Event, int], rounds: int) -> PlanEntry:
+    counts = tuple(EventCount(event=event, count=count) for event, count in events.items())
+    bound = tightest(events, DELTA)
+    return PlanEntry(
+        run=0,
+        algorithm="dpgd",
+        epsilon=1.0,
+        total_epsilon=1.0,
+        delta=DELTA,
+        planned_epsilon=bound.epsilon,
+        accountant=bound.accountant,
+        rounds=rounds,
+        events=counts,
+    )
 
 
 @pytest.mark.parametrize("t", [0, 1, 19, 20])
@@ -32,7 +43,7 @@ def test_it_reads_what_the_rounds_done_cost_and_the_next_one_will(t: int) -> Non
     reading = read_meter(planned, Counter({NOISE: 3 * t} if t else {}), 0, DELTA)
     now, then = (tightest({NOISE: 3 * n}, DELTA).epsilon for n in (t, t + 1))
     assert float(reading.spent) == pytest.approx(now, abs=2e-4)
-    assert float(reading.left) == pytest.approx(planned["planned_epsilon"] - now, abs=2e-4)
+    assert float(reading.left) == pytest.approx(planned.planned_epsilon - now, abs=2e-4)
     if t < 20:
         assert float(reading.next) == pytest.approx(then - now, rel=1e-3)
     else:
@@ -70,7 +81,7 @@ def test_a_finished_run_has_spent_what_its_ledger_comes_to(made: Path) -> None:
 def test_parties_that_released_more_have_a_bar_of_their_own(made: Path) -> None:
     ledger = RunFolder.open(made / "sweep" / "hardened").read_ledger()
     late = [e for e in ledger if not (e["kind"] == "release" and e["agent"] == "west" and e["first"] > 5)]
-    (run,) = privacy_reply(late, {0: 8}).runs
+    (run,) = privacy_reply(RunLedger(tuple(late)), {0: 8}).runs
     assert [agent.names for agent in run.agents] == [("north", "south"), ("west",)]
     both, west = run.agents
     assert float(west.spent) < float(both.spent)

@@ -161,7 +161,7 @@ def test_the_plan_is_set_aside_before_a_record_is_read(tmp_path: Path, monkeypat
     account, used, real = ledger(tmp_path, 2.0), [], FitData.dataset
 
     def looks(self: FitData) -> Dataset:
-        used.append(account.state()["epsilon_used"])
+        used.append(account.state().epsilon_used)
         return real(self)
 
     monkeypatch.setattr(FitData, "dataset", looks)

@@ -98,7 +98,7 @@ def test_processes_spend_from_one_ledger(tmp_path: Path, workers: None) -> None:
         scores = cross_val_score(classifier(each, ledger=account.path), x, y, cv=7, n_jobs=2)
         last = classifier(each, ledger=account.path).fit(x, y)
         assert np.isfinite(scores).all() and last.privacy_spent_.fits == 8
-        assert 0.99 * 2.0 < last.privacy_spent_.all_fits_epsilon == account.state()["epsilon_used"] <= 2.0
+        assert 0.99 * 2.0 < last.privacy_spent_.all_fits_epsilon == account.state().epsilon_used <= 2.0
         with pytest.raises(ValueError, match=r"(?s)All the 3 fits failed.*another process"):
             cross_val_score(classifier(each), x, y, cv=3, n_jobs=2)
         assert np.isfinite(cross_val_score(exact(), x, y, cv=3, n_jobs=2)).all()

@@ -13,7 +13,7 @@ from taciturn import api
 from taciturn.cli.options import SuggestingGroup
 from taciturn.cli.output import JSON, PATH, check_new, note, print_fields, print_json, print_result, say, stderr
 from taciturn.cli.progress_display import FederationDisplay
-from taciturn.cli.site_commands import AUDIT, LOG, TOKEN, serve_vitals, site
+from taciturn.cli.site_commands import AUDIT, LOG, TOKEN, serve_monitor, site
 from taciturn.core.signals import stop_signals
 from taciturn.core.storage import write_text
 from taciturn.errors import InputError, TaciturnError
@@ -271,7 +271,7 @@ def serve(run: Path, listen: str, token: str | None) -> None:
     """
     from taciturn.dashboard.monitoring import CoordinatorMonitor
 
-    serve_vitals(CoordinatorMonitor(run), listen, token)
+    serve_monitor(CoordinatorMonitor(run), listen, token)
 
 
 @federation.command()

@@ -136,7 +136,7 @@ def give_back(file: Path, reservation: str | None, every: bool) -> None:
       taciturn ledger give-back patients.ledger --all
     """
     budget = BudgetLedger.open(file)
-    studies = budget.state()["studies"]
+    studies = budget.state().studies
     if every == (reservation is not None):
         raise InputError("give the first digits of one reservation, or --all; 'taciturn ledger FILE' lists them")
     if reservation is None:
@@ -166,7 +166,7 @@ def hand_over(file: Path, to: Path) -> None:
       taciturn ledger hand-over patients.ledger --to new-machine.request
     """
     budget, request = BudgetLedger.open(file), read_request(to)
-    unfinished = [s for s in budget.state()["studies"] if s.state == STARTED]
+    unfinished = [s for s in budget.state().studies if s.state == STARTED]
     budget.hand_over(request)
     for study in unfinished:
         say(f"{_study_name(study.study)} has started and not ended: its whole plan stays spent; it cannot continue")

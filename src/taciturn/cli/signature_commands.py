@@ -169,11 +169,14 @@ def verify(path: Path, public: Path, officer: Path | None, unfinished: bool, as_
             "state": state,
             "at_end": not paused,
         }
-        print_json({"ledger": str(path), "verified": verified, **totals})
+        print_json({"ledger": str(path), "verified": verified, **totals.to_json()})
         return code
     if paused:
         say(f"{UNFINISHED}{'' if unfinished else '; without --unfinished the exit code is 1'}")
-    print_budget(totals) if path.is_file() else print_totals(totals)
+    if isinstance(totals, BudgetState):
+        print_budget(totals)
+    else:
+        print_totals(totals)
     also = f", countersigned by key {countersigner.id}" if countersigner else "; no countersignature was required"
     extent = (
         f"verified so far: the first {lines} lines, of an unknown number," if paused else f"verified: all {lines} lines"

@@ -8,7 +8,7 @@ import os
 import shlex
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -173,13 +173,20 @@ def _with_start(row: RunRow, folder: RunFolder) -> RunRow:
 def _with_progress(row: RunRow, folder: RunFolder, local: bool, busy: bool) -> RunRow:
     private = folder.has_local  # a folder local-only may contain just a picture
     if folder.finished:
-        entries, written = folder.read_summary(local=False)["runs"], folder.summary
-        row = replace(row, state="finished", share=1.0, done=rounds_done(entries) or row.planned)
-        if ended := folder.read_summary(local).get("ended"):  # of a certified run only its owner knows it
+        summary = folder.read_summary(local=False)
+        entries: Sequence[MetricsRow | RunResult] = summary.runs
+        written = folder.summary
+        row = replace(
+            row,
+            state="finished",
+            share=1.0,
+            done=rounds_done(summary.runs, folder.read_header().method_facts) or row.planned,
+        )
+        if ended := folder.read_summary(local).ended:  # of a certified run only its owner knows it
             row = replace(row, started=min(row.started, datetime.fromisoformat(ended).timestamp()))  # for copies
     else:
-        entries, written = _last_rows(folder, local=False), folder.metrics
-        row = _with_rounds(row, entries)
+        entries, written = (last := _last_rows(folder, local=False)), folder.metrics
+        row = _with_rounds(row, last)
         if busy:
             row = replace(row, state="running")
         elif private or row.mode == "paper":
@@ -191,7 +198,7 @@ def _with_progress(row: RunRow, folder: RunFolder, local: bool, busy: bool) -> R
     public = _mean_errors(entries)
     own: list[float] = []
     if local and private and not public:
-        own = _mean_errors(folder.read_summary()["runs"] if folder.finished else _last_rows(folder))
+        own = _mean_errors(folder.read_summary().runs if folder.finished else _last_rows(folder))
     errors = public or own
     duration = max(0.0, _time_written(written, private) - row.started)
     return replace(
@@ -210,29 +217,29 @@ def _time_written(path: Path, private: bool) -> float:
     return (own if private and own.is_file() else path).stat().st_mtime
 
 
-def _with_rounds(row: RunRow, entries: Sequence[Mapping[str, Any]]) -> RunRow:
+def _with_rounds(row: RunRow, entries: Sequence[MetricsRow]) -> RunRow:
     """Add the rounds of the algorithm that is running; those before it are done."""
     if not entries:
         return replace(row, done=0, at=row.algorithms[0])
-    algorithm, done = entries[-1]["algorithm"], entries[-1]["round"]
+    algorithm, done = entries[-1].algorithm, entries[-1].round
     share = (row.algorithms.index(algorithm) + done / row.planned) / len(row.algorithms)
     return replace(row, done=done, share=min(1.0, share), at=algorithm)
 
 
-def _mean_errors(entries: Sequence[Mapping[str, Any]]) -> list[float]:
+def _mean_errors(entries: Sequence[MetricsRow | RunResult]) -> list[float]:
     """Return the mean test error over seeds of every algorithm and epsilon."""
-    groups = by_label([entry for entry in entries if entry["test_error"] is not None])
-    return [fmean(entry["test_error"] for entry in group) for group in groups.values()]
+    groups = by_label([entry for entry in entries if entry.test_error is not None])
+    return [fmean(entry.test_error or 0.0 for entry in group) for group in groups.values()]
 
 
-def _last_rows(folder: RunFolder, local: bool = True) -> list[dict[str, Any]]:
+def _last_rows(folder: RunFolder, local: bool = True) -> list[MetricsRow]:
     """Return the rows of the round that was evaluated last, one per run of its algorithm."""
     rows = _read_tail(folder.metrics)
     last = [row for row in rows if (row["algorithm"], row["round"]) == (rows[-1]["algorithm"], rows[-1]["round"])]
-    if not local or not folder.has_local:
-        return last
-    own = {(row["run"], row["round"]): row for row in _read_tail(folder.local_metrics)}
-    return [row | own.get((row["run"], row["round"]), {}) for row in last]
+    if local and folder.has_local:
+        own = {(row["run"], row["round"]): row for row in _read_tail(folder.local_metrics)}
+        last = [row | own.get((row["run"], row["round"]), {}) for row in last]
+    return [MetricsRow.from_json(row, folder.metrics) for row in last]
 
 
 def _read_tail(path: Path) -> list[dict[str, Any]]:
@@ -308,7 +315,7 @@ class Catalogue:
         second = RunFolder(other.path) if other else None
         return self._read(lambda: settings_reply(RunFolder(run.path), second, self.local))
 
-    def _read(self, make: Callable[[], Any]) -> Any:
+    def _read(self, make: Callable[[], R]) -> R | Damaged:
         return reply_or_reason(self.root, self.local, make)
 
     def _slowly(self, kind: str, run: FoundRun, compute: Callable[[], object]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from taciturn.dashboard.replies import READ_ERRORS
 from taciturn.reporting.curves import BAND, run_label
 from taciturn.runs.folder import RunFolder, read_lines
-from taciturn.runs.metrics_log import METRICS, Label, MetricsLog, Series
+from taciturn.runs.metrics_log import METRICS, MetricsLog, Series
+from taciturn.runs.records import RunLabel
 from taciturn.types import Array
 
 POINTS = 600  # of a line, at most: more than a chart on a page is wide
@@ -123,7 +124,7 @@ def noise_unit(facts: Mapping[str, Any] | None) -> str:
 
 
 def _chart(metrics: MetricsLog, metric: str, methods: Mapping[str, Mapping[str, Any]]) -> MetricChart:
-    groups: dict[str, tuple[Label, list[Series]]] = {}
+    groups: dict[str, tuple[RunLabel, list[Series]]] = {}
     local = False
     for run, label in metrics.public.labels.items():
         series, own = metrics.series(run, metric)

@@ -19,9 +19,11 @@ from taciturn.federation.site_session import study_folder
 from taciturn.federation.status import LOCK, Seen, agent_status, look
 from taciturn.federation.transcript import event_words
 from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.budget_state import BudgetState
 from taciturn.reporting.tables import format_bytes, format_epsilon
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import JsonlTail
+from taciturn.runs.records import ReleaseEntry
 
 SILENT = 30.0  # seconds without a heartbeat of the engine
 SHOWN = 50  # departures on the page
@@ -114,9 +116,9 @@ class SiteRecords:
     newest: list[Departure] = field(default_factory=list)
     totals: dict[str, tuple[int, int]] = field(default_factory=dict)  # kind -> byte strings that left, their bytes
     repeats: int = 0
-    account: dict[str, Any] = field(default_factory=dict)
+    account: BudgetState = field(init=False)
     _ledgers: dict[str, JsonlTail] = field(default_factory=dict)
-    _events: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by the hash of the upload
+    _events: dict[str, list[ReleaseEntry]] = field(default_factory=dict)  # by the hash of the upload
     _stamps: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def refresh(self) -> None:
@@ -146,7 +148,7 @@ class SiteRecords:
         rows, _ = self._ledgers[name].more()
         for row in rows:
             if row["kind"] == "release":
-                self._events.setdefault(row["upload"], []).append(row)
+                self._events.setdefault(row["upload"], []).append(ReleaseEntry.from_json(row, folder))
 
     def _changed(self, name: str, *paths: Path) -> bool:
         stamp = tuple(n for path in paths if path.exists() for n in (path.stat().st_size, path.stat().st_mtime_ns))
@@ -180,7 +182,7 @@ class SiteMonitor:
         return MonitorReport(health, exposition(self._metrics(seen, not trouble)), self._page(seen, trouble))
 
     def _budget(self) -> dict[str, float]:
-        total, used = float(self.records.account["total_epsilon"]), float(self.records.account["epsilon_used"])
+        total, used = self.records.account.total_epsilon, self.records.account.epsilon_used
         return {"total": total, "used": used, "left": max(0.0, total - used)}
 
     def _metrics(self, seen: Seen, healthy: bool) -> Iterable[Metric]:
@@ -216,7 +218,7 @@ class SiteMonitor:
         meter = BudgetBar(
             share=budget["used"] / budget["total"] if budget["total"] else 1.0,
             text=f"ε {format_epsilon(budget['used'])} of {format_epsilon(budget['total'])} used or reserved",
-            left=f"left ε {format_epsilon(budget['left'])} at δ {records.account['delta']:g}",
+            left=f"left ε {format_epsilon(budget['left'])} at δ {records.account.delta:g}",
         )
         return MonitorPage(
             title=f"{records.site.name}: what this site sends",

@@ -217,7 +217,8 @@ def _schema(document: dict[str, Any]) -> Schema:
     if label in columns:
         raise InputError(f"the label column '{label}' is also among [columns]: it cannot be a feature")
     rules = tuple(_column(name, _Section.of(columns, name, prefix="columns.")) for name in columns)
-    agent, agents, unit = None, (), None
+    agents: tuple[str, ...] = ()
+    agent, unit = None, None
     if "agent" in document:
         section = _Section.of(document, "agent", ("column", "names"))
         agent, agents = section.text("column"), section.names("names") if "names" in section.values else ()

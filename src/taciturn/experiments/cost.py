@@ -111,7 +111,7 @@ def check_budget(points: Sequence[GridPoint]) -> None:
         ledger = BudgetLedger.open(Path(plans[0].settings.ledger))
         total = total_cost(reservation_cost(plan) for plan in plans)
         for adjacency, unit in {(plan.settings.adjacency, plan.facts.unit) for plan in plans}:
-            ledger.after(ledger.state(), total, adjacency, unit)
+            ledger.epsilon_after(ledger.state(), total, adjacency, unit)
 
 
 def _plan(settings: Settings, facts: dict[str, Facts]) -> StudyPlan:

@@ -28,7 +28,6 @@ from taciturn.sklearn.fitting import (
     study_settings,
     train,
 )
-from taciturn.training.finish import ledger_cost
 from taciturn.types import Array, Target
 
 RESEEDED = (
@@ -77,7 +76,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         self._warn_about_total(history)
         trained, account = train(data)
         self._warn_about_left_out(data)
-        history.costs.append(ledger_cost(trained.ledger))
+        history.costs.append(trained.ledger.cost())
         history.units.append(data.facts.unit)
         if self._private and settings.noise == "seeded":
             history.seeds.append((settings.seed, settings.algorithm, settings.total_epsilon))

@@ -191,7 +191,7 @@ def reserve_plan(plan: StudyPlan) -> Iterator[Reservation]:
     account = BudgetLedger.open(Path(settings.ledger))
     reservation = Reservation(account, uuid.uuid4().hex)
     try:
-        account.reserve(settings.called, cost, settings.adjacency, plan.facts.unit, name=reservation.name)
+        account.reserve(settings.display_name, cost, settings.adjacency, plan.facts.unit, name=reservation.name)
         logger.info("reserved the plan in %s", account.path)
         try:
             yield reservation
