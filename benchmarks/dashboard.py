@@ -55,7 +55,7 @@ WATCH = f"""
   }};
   new MutationObserver(() => {{
     if (document.querySelectorAll("#rows tr").length === {RUNS}) note("table");
-    if (document.querySelector("polyline.line")) note("chart");
+    if (document.querySelector(".uplot canvas")) note("chart");
   }}).observe(document, {{ subtree: true, childList: true }});
 """
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
@@ -198,7 +198,7 @@ def picture() -> None:
             page.goto(address)
             page.locator('#rows tr:has(th[title="clinics-budgets"]) th').click()
             page.wait_for_selector(".meter")
-            page.wait_for_selector("polyline.line")
+            page.wait_for_selector(".uplot canvas")
             page.wait_for_timeout(500)
             shot = Image.open(io.BytesIO(page.screenshot()))
     shot.quantize(COLOURS).save(PICTURE, optimize=True)

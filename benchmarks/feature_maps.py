@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import taciturn
-from taciturn.data.feature_maps import Raw, built
+from taciturn.data.feature_maps import InputShape, build_map
 from taciturn.data.feature_maps.images import strokes
 from taciturn.data.feature_maps.scattering import BLOCK, DIRECTIONS, Scattering
 
@@ -84,7 +84,7 @@ def digits() -> dict[str, dict[str, float]]:
 
 def time_of(side: int) -> dict[str, float]:
     """Scattering of a block of images over its bare products; and multiplications for an image, done and dense."""
-    phi, x = built("scattering", Raw(side * side, (side, side))), strokes(side)[:BLOCK]
+    phi, x = build_map("scattering", InputShape(side * side, (side, side))), strokes(side)[:BLOCK]
     if not isinstance(phi, Scattering):
         raise TypeError("scattering is built as such")
     products = [(BLOCK, band.weights) for one in phi.first for band in one.bands]

@@ -18,8 +18,7 @@ from typing import Any
 
 import taciturn
 from taciturn.experiments.experiment_figures import frontier_figure
-from taciturn.experiments.frontier_results import TEXT as TEXT_COLUMNS
-from taciturn.experiments.frontier_results import FrontierPoint, marked, table
+from taciturn.experiments.frontier_results import TEXT_COLUMNS, FrontierPoint, frontier_table, mark_lowest
 from taciturn.reporting.figures.style import save
 from taciturn.reporting.intervals import Interval
 from taciturn.reporting.tables import markdown_table
@@ -130,9 +129,9 @@ def write() -> None:
         document = json.loads((RUNS / f"frontier-{name}" / "frontier.json").read_text())
         found[name] = {"command": command(name), "points": document["points"], "left_out": document["left_out"]}
     for picture, names in PICTURES.items():
-        points = marked(_point(facts) for name in names for facts in found[name]["points"])
+        points = mark_lowest(_point(facts) for name in names for facts in found[name]["points"])
         save(frontier_figure(points, regression=False, private=False), DOCS / "images" / f"frontier_{picture}.png")
-        headings, rows = table(points, regression=False)
+        headings, rows = frontier_table(points, regression=False)
         tables[picture] = markdown_table(headings, rows, TEXT_COLUMNS)
     found["aims"] = aims([point for name in PICTURES["mnist"] for point in found[name]["points"]])
     RESULT.write_text(json.dumps(found, indent=1) + "\n")

@@ -81,7 +81,7 @@ def measure(
 ) -> dict[str, Any]:
     """Some rounds of a stage, and its floor."""
     algorithm = build_algorithm(stage, DATA[plan.data], engine.dataset, engine.precision)
-    play = engine.play(algorithm, tuple(case.seed for case in stage.cases), rounds + 3, None)
+    play = engine.compute_rounds(algorithm, tuple(case.seed for case in stage.cases), rounds + 3, None)
     for _ in range(3):  # compiles
         next(play).measure()
     torch.cuda.synchronize()

@@ -23,7 +23,6 @@ import taciturn
 from taciturn.planning.plan import plan_study
 from taciturn.privacy.accountants.gdp import slack_of
 from taciturn.privacy.events import Discrete, event_of
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import resolve
 from taciturn.training.loop import Interrupted, Progress
@@ -66,7 +65,8 @@ def planned(given: Mapping[str, Any], delta: float, epsilons: Iterable[float] = 
     """The plans of runs that are not made; one at a time, for runs of one study share their integers."""
     asked = {"mode": "certified", "noise": "hardened", "rounds": 300, "delta": delta}
     studies = (plan_study(resolve(asked | {"total_epsilon": (epsilon,)}, given)) for epsilon in epsilons)
-    return [compared(study.parts[0].plans[0].entry()) for study in studies]
+    parts = [study.parts[0] for study in studies]
+    return [compared(part.plans[0].entry(part.batch.labels()[0])) for part in parts]
 
 
 def begun(epsilon: float, folder: Path, given: Mapping[str, Any] = BEGUN) -> dict[str, Any]:
@@ -84,11 +84,10 @@ def begun(epsilon: float, folder: Path, given: Mapping[str, Any] = BEGUN) -> dic
             started=folders.append,
         )
     ledger = folders[0].read_ledger()
-    plan = next(entry for entry in ledger if entry["kind"] == "plan")
-    drawn = {event_of(entry) for entry in ledger if entry["kind"] == "release"}
-    if drawn != {event_of(entry) for entry in plan["events"]}:
+    plan = next(iter(ledger.plans.values()))
+    if {entry.event for entry in ledger.releases} != {planned.event for planned in plan.events}:
         raise RuntimeError("what was drawn is not what was planned")
-    return compared(plan) | {"spent": ledger_totals(ledger)["total_epsilon"]}
+    return compared(plan) | {"spent": ledger.totals.total_epsilon}
 
 
 def main() -> None:

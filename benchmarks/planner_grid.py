@@ -48,7 +48,7 @@ def pack(name: str) -> dict[str, Any]:
         DataOptions,
         load,
     )
-    from taciturn.data.facts import facts_of
+    from taciturn.data.facts import published_facts
     from taciturn.objectives import LOSSES
     from taciturn.planning.heuristics import (
         PlanRequest,
@@ -58,7 +58,7 @@ def pack(name: str) -> dict[str, Any]:
 
     options = DataOptions(data=name)
     dataset = load(options)
-    facts, loss, levels = facts_of(dataset, options), LOSSES["softmax"](), 15 if name == "mnist14" else 255
+    facts, loss, levels = published_facts(dataset, options), LOSSES["softmax"](), 15 if name == "mnist14" else 255
 
     def planned(budget: float, rounds: int | None = None) -> Point:
         asked = PlanRequest(budget, DELTA, rounds=rounds)

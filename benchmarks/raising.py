@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from taciturn.data import DataOptions, load
-from taciturn.data.feature_maps import Raw, built
+from taciturn.data.feature_maps import InputShape, build_map
 from taciturn.data.feature_maps.images import as_bytes, gaussian, grid
 
 OUT = Path("benchmarks/results/raising.json")
@@ -208,7 +208,7 @@ def main() -> None:
     shards = (*data.train, data.test)
     pixels = np.concatenate([shard.x for shard in shards])
     y = torch.tensor(np.concatenate([shard.y for shard in shards]).argmax(1), device=options.device)
-    raw = Raw(784, (28, 28))
+    raw = InputShape(784, (28, 28))
     smooth = as_bytes(pixels) @ gaussian(grid(28, 28), grid(28, 28), 1.0).astype(np.float32)
 
     def on_device(x: np.ndarray) -> Digits:
@@ -217,7 +217,7 @@ def main() -> None:
     images = {
         "unit": on_device(pixels)._replace(x=unit(on_device(pixels).x)),
         "smooth": on_device(smooth)._replace(x=unit(on_device(smooth).x)),
-        **{name: on_device(built(name, raw)(pixels)) for name in ("pixels", "fourier", "scattering")},
+        **{name: on_device(build_map(name, raw)(pixels)) for name in ("pixels", "fourier", "scattering")},
     }
     plain, sums = Trial(), partial(measured, trust="secure-sum")
     charged = Trial(budget_left=1.0 - MEAN_SHARE)

@@ -16,7 +16,7 @@ import numpy as np
 
 from taciturn.reporting.figures.style import save
 from taciturn.research.theory.bounds import per_update, right_side
-from taciturn.research.theory.counterexamples import dual_lengths, stated_bound_broken, two_means
+from taciturn.research.theory.counterexamples import dual_norms, stated_bound_violation, two_means
 from taciturn.research.theory.propositions import proposition_1
 from taciturn.research.theory.small_problems import cases
 from taciturn.research.theory.theorem_checks import UPDATES, Result, check, summary
@@ -55,7 +55,7 @@ def main() -> None:
     """Measure, draw, write."""
     results = [check(case, EPSILONS, SEEDS, ROUNDS) for case in cases()]
     save(figure(results), PICTURE)
-    lengths = dual_lengths(100)
+    lengths = dual_norms(100)
     found = {
         "what": f"Algorithm 1 on the three seeded problems of taciturn theory, {SEEDS} seeds, {ROUNDS} rounds",
         "theorems": [summary(result) for result in results],
@@ -63,7 +63,7 @@ def main() -> None:
             "what": f"the repaired bounds over 100 rounds at a total epsilon of {TOTAL:g}, for E local updates",
             **{str(result.theorem.number): equal_privacy(result) for result in results},
         },
-        "stated_bounds_broken": {str(t.number): stated_bound_broken(t)._asdict() for t in THEOREMS.values()},
+        "stated_bounds_broken": {str(t.number): stated_bound_violation(t)._asdict() for t in THEOREMS.values()},
         "two_means": {str(updates): two_means(updates)._asdict() for updates in (1, 2, 5, 10)},
         "dual_lengths_under_one_course_of_noise": {str(t): lengths[t - 1] for t in (1, 10, 100)},
         "proposition_1": proposition_1().summary(),

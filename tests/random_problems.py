@@ -84,7 +84,7 @@ def build(
     release = changes.pop("release", None) or release_for(name, budget)
     pace = Varying(budget, rho), NonsmoothEta(budget, eta)
     return method.build(
-        AlgorithmConfig(of, budget, *pace, release, local_updates=updates, **cover_for(name, budget) | changes)
+        AlgorithmConfig(of, budget, *pace, release, local_updates=updates, **noise_config_for(name, budget) | changes)
     )
 
 
@@ -96,13 +96,13 @@ def release_for(name: str, budget: Array) -> NoisyGradient:
     return CertifiedGradient(RecordScaling(1.5), Calibrated("gaussian", tuple(events)))
 
 
-def cover_for(name: str, budget: Array) -> dict[str, Any]:
+def noise_config_for(name: str, budget: Array) -> dict[str, Any]:
     """What certified mode has for methods with noise of their own; the others do not ask for it."""
     wide = np.full(len(budget), 0.5, budget.dtype), np.full(len(budget), np.inf, budget.dtype)
     return {
-        "limit": RecordScaling(1.5) if ALGORITHMS[name].bounded else GradientClipping(*wide),
+        "clipping": RecordScaling(1.5) if ALGORITHMS[name].scales_records else GradientClipping(*wide),
         "noise": OutputNoise("gaussian", np.where(np.isfinite(budget), 0.01 / budget, 0.0)),
-        "moved": 1.0,
+        "sensitivity": 1.0,
         "trace": 1.0,
         "rank": K,
         "sampling": 0.5 if ALGORITHMS[name].noise_on == "samples" else 1.0,

@@ -14,7 +14,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from taciturn.algorithms.steps import consensus, dual_step, linearised_step
 from taciturn.data import DataOptions, load_unmapped
-from taciturn.data.feature_maps import Raw, built
+from taciturn.data.feature_maps import InputShape, build_map
 from taciturn.data.feature_maps.images import as_bytes
 from taciturn.data.feature_maps.scattering import DIRECTIONS, Scattering
 from taciturn.objectives import SETS
@@ -131,7 +131,7 @@ def draw_scattering() -> Figure:
     drawn = Figure(figsize=(7.2, 3.7))
     panels = drawn.subplots(3, 1 + DIRECTIONS)
     drawn.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.94, wspace=0.1, hspace=0.35)
-    filters = built("scattering", Raw(196, (14, 14)))
+    filters = build_map("scattering", InputShape(196, (14, 14)))
     if not isinstance(filters, Scattering):
         raise TypeError("scattering is built as such")
     digit = load_unmapped(DataOptions("mnist14")).train[0].x[7:8]
@@ -148,6 +148,49 @@ def draw_scattering() -> Figure:
     for row, (name, images) in enumerate(zip(names, (small, large, channels[1:]), strict=True)):
         for k in range(DIRECTIONS):
             _pixels(panels[row, 1 + k], images[k], "" if k else name)
+    return drawn
+
+
+LAYERS = (  # the import contracts in pyproject.toml, from the top down
+    ("research",),
+    ("cli",),
+    ("experiments", "diagnostics"),
+    ("api", "sklearn"),
+    ("audit", "dashboard", "export"),
+    ("federation",),
+    ("reporting", "training"),
+    ("planning",),
+    ("runs",),
+    ("settings",),
+    ("algorithms",),
+    ("objectives", "privacy", "data"),
+    ("types", "kernels", "core", "errors"),
+)
+LIFE = {"settings": 1, "planning": 2, "training": 3, "runs": 4, "reporting": 5}  # the life of a run, in order
+
+
+def draw_layers() -> Figure:
+    """Draw the packages in layers; the life of a run is numbered."""
+    drawn = Figure(figsize=(7.2, 5.4))
+    axes = drawn.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(0, 72), ylim=(0, 54))
+    axes.axis("off")
+    for level, names in enumerate(LAYERS):
+        y, width = 50 - 4 * level, 52 / len(names)
+        for place, name in enumerate(names):
+            colour = BLUE if name in LIFE else GREY
+            left = 1 + place * width
+            axes.add_patch(
+                FancyBboxPatch(
+                    (left, y), width - 1, 3, boxstyle="round,pad=0,rounding_size=0.6", ec=colour, fc="white", lw=1.2
+                )
+            )
+            label = f"{LIFE[name]}  {name}" if name in LIFE else name
+            axes.text(left + (width - 1) / 2, y + 1.4, label, ha="center", va="center", color=colour, fontsize=9)
+    axes.text(55, 51.5, "nothing imports it", va="center", fontsize=9, color=GREY)
+    _arrow(axes, (63, 44), (63, 8), GREY)
+    axes.text(64.5, 26, "imports go\ndownwards\nonly", va="center", fontsize=9, color=GREY)
+    axes.text(1, 0.3, "1–5: settings → plan → training → run record → report", va="bottom", fontsize=9, color=BLUE)
     return drawn
 
 
@@ -189,6 +232,7 @@ PICTURES = {
     "averaging": draw_averaging,
     "epsilon": draw_epsilon,
     "scattering": draw_scattering,
+    "layers": draw_layers,
 }
 
 

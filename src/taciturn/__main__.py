@@ -1,10 +1,10 @@
-"""The `taciturn` command, and `python -m taciturn`."""
+"""Entry point of the `taciturn` command and of `python -m taciturn`."""
 
 import sys
 
 
 def main() -> None:
-    """Run a command; Ctrl-C while the modules load ends it quietly too."""
+    """Run a command; Ctrl-C exits quietly even while modules are being imported."""
     try:
         from taciturn.cli import run
 

@@ -21,13 +21,15 @@ from taciturn.planning.tradeoffs import PlanReport, plan_report
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder, taken
+from taciturn.runs.records import RunResult, RunSummary, StartRecord
 from taciturn.settings import Settings, resolve, resolve_given
-from taciturn.settings.resolve import digests
+from taciturn.settings.resolve import plugin_digests
 from taciturn.training.finish import finish, settle, settle_violated, sign
 from taciturn.training.loop import Interrupted, Progress, train
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
 from taciturn.training.recorder import refuse_stopped
-from taciturn.training.setup import Reservation, beginning, digest, own_part, prepare, reserved
+from taciturn.training.setup import Reservation, digest, initial_files, own_part, prepare, reserved
+from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
 from taciturn.types import Array
@@ -45,21 +47,20 @@ class Run:
         return self.folder.path
 
     @cached_property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> RunSummary:
         """Everything `taciturn run --json` prints."""
-        return {"run": str(self.path), **self.folder.read_summary()}
+        return replace(self.folder.read_summary(), run=str(self.path))
 
     @property
-    def runs(self) -> list[dict[str, Any]]:
+    def runs(self) -> tuple[RunResult, ...]:
         """One entry for each algorithm, epsilon and seed."""
-        entries: list[dict[str, Any]] = self.summary["runs"]
-        return entries
+        return self.summary.runs
 
     @property
     def test_error(self) -> float | None:
         """The test error of the only run, or the mean over all of them (see `runs`); None without a test set."""
-        errors = [entry["test_error"] for entry in self.runs]
-        return None if None in errors else float(sum(errors) / len(errors))
+        errors = [entry.test_error for entry in self.runs if entry.test_error is not None]
+        return sum(errors) / len(errors) if len(errors) == len(self.runs) else None
 
     @cached_property
     def w(self) -> Array:
@@ -79,19 +80,19 @@ def run(
 
     Started by torchrun, every process calls it alike, and works at some of the agents; the first writes the run folder.
     """
-    with current_process_group() as team:
-        resolved = team.together(lambda: resolve_given(read_config(config) if config else {}, settings))
-        team.told(lambda: _check_free(resolved))  # before anything is set aside
+    with current_process_group() as group:
+        resolved = group.run_on_all(lambda: resolve_given(read_config(config) if config else {}, settings))
+        group.broadcast(lambda: _check_free(resolved))  # before anything is set aside
         with ExitStack() as held:
-            key = team.told(lambda: drawn_key(resolved))
-            study, reservation = team.together(lambda: held.enter_context(reserved(resolved, team, key)))
-            team.alike("the records", lambda: fingerprint(study.dataset))
+            key = group.broadcast(lambda: drawn_key(resolved))
+            study, reservation = group.run_on_all(lambda: held.enter_context(reserved(resolved, group, key)))
+            group.require_equal("the records", lambda: fingerprint(study.dataset))
             name = reservation.name if reservation else ""
-            folder = team.told(lambda: RunFolder.create(_place(study.settings), **beginning(study, name)))
+            folder = group.broadcast(lambda: initial_files(study, name).create(_place(study.settings)))
         with _released(reservation):
             started(folder)
-            study = own_part(study, team)
-            return _work(study, folder, watch, stop, team, reservation)
+            study = own_part(study, group)
+            return _work(study, folder, watch, stop, group, reservation)
 
 
 def plan(config: str | Path | None = None, **settings: Any) -> PlanReport:
@@ -109,8 +110,10 @@ def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]
     """
     resolved = resolve_given(read_config(config) if config else {}, settings)
     _check_free(resolved)
+    if resolved.backend == "torch":
+        check_device(resolved.device)
     place = _place(resolved)
-    return {"run": str(place), **dry_run_report(resolved)}
+    return {"run": str(place), **dry_run_report(resolved).to_json()}
 
 
 def resume(
@@ -124,16 +127,16 @@ def resume(
 
     It goes on with any number of processes, whatever it began with.
     """
-    with current_process_group() as team:
-        folder = team.told(lambda: RunFolder.open(Path(path)))
+    with current_process_group() as group:
+        folder = group.broadcast(lambda: RunFolder.open(Path(path)))
         started(folder)
-        begun = team.told(lambda: _begun(folder))
+        begun = group.broadcast(lambda: _begun(folder))
         if begun is None:
             return Run(folder)
-        with _released(team.together(lambda: _reservation(folder, team))) as reservation:
-            study = team.together(lambda: _again(folder, *begun, team))
-            study = own_part(study, team)
-            return _work(study, folder, watch, stop, team, reservation)
+        with _released(group.run_on_all(lambda: _reservation(folder, group))) as reservation:
+            study = group.run_on_all(lambda: _again(folder, *begun, group))
+            study = own_part(study, group)
+            return _work(study, folder, watch, stop, group, reservation)
 
 
 def open_run(path: str | Path) -> Run:
@@ -161,13 +164,13 @@ def made_again(path: str | Path) -> tuple[RunFolder, Study]:
     """A run's folder and its study as it began, from the same settings and records."""
     folder = RunFolder.open(Path(path))
     config, begun = folder.read_config(), folder.read_start()
-    if "records" not in begun:
+    if begun.records is None:
         raise InputError(
             f"{folder.path} has no records to make its rounds again with: they are at a federation's sites, "
             "or its local-only folder is gone"
         )
     _check_unchanged(folder, begun)
-    return folder, _again(folder, config, begun["records"], folder.read_key(), SINGLE_PROCESS)
+    return folder, _again(folder, config, begun.records, folder.read_key(), SINGLE_PROCESS)
 
 
 def read_config(path: str | Path) -> Mapping[str, Any]:
@@ -202,28 +205,28 @@ def _begun(folder: RunFolder) -> tuple[dict[str, Any], str, int | None] | None:
     refuse_stopped(folder)
     _check_unchanged(folder, begun)
     if settings.ledger:
-        BudgetLedger.open(Path(settings.ledger)).check_open(begun["reservation"])
+        BudgetLedger.open(Path(settings.ledger)).check_open(begun.reservation or "")
     folder.check_at_home()
-    if settings.plugins and digests(settings.plugins) != folder.read_ledger()[0]["plugins"]:
+    if settings.plugins and plugin_digests(settings.plugins) != folder.read_ledger().study.plugins:
         raise InputError(f"{', '.join(settings.plugins)} changed after the run began: start a new run with it instead")
     if settings.schema:
         folder.kept_schema()
-    if "records" not in begun:
+    if begun.records is None:
         raise InputError(f"{folder.local} is gone: a run goes on only where its local-only folder is")
-    return config, begun["records"], folder.read_key()
+    return config, begun.records, folder.read_key()
 
 
-def _check_unchanged(folder: RunFolder, begun: Mapping[str, Any]) -> None:
-    if digest(folder.config.read_text(encoding="utf-8")) != begun["config"]:
+def _check_unchanged(folder: RunFolder, begun: StartRecord) -> None:
+    if digest(folder.config.read_text(encoding="utf-8")) != begun.config:
         raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
 
 
-def _again(folder: RunFolder, config: Mapping[str, Any], records: str, key: int | None, team: ProcessGroup) -> Study:
+def _again(folder: RunFolder, config: Mapping[str, Any], records: str, key: int | None, group: ProcessGroup) -> Study:
     """The study as it began."""
     settings = resolve(config)
     if settings.schema and folder.schema.is_file():  # another machine may see the table's own schema only
         settings = replace(settings, schema=str(folder.schema))
-    study = prepare(settings, team, key)
+    study = prepare(settings, group, key)
     if fingerprint(study.dataset) != records:
         raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")
     return study
@@ -239,10 +242,10 @@ def _released(reservation: Reservation | None) -> Iterator[Reservation | None]:
             reservation.release()
 
 
-def _reservation(folder: RunFolder, team: ProcessGroup) -> Reservation | None:
+def _reservation(folder: RunFolder, group: ProcessGroup) -> Reservation | None:
     """The reservation a run goes on under, held."""
-    ledger = resolve(folder.read_config()).ledger if team.leads else ""
-    return Reservation(BudgetLedger.open(Path(ledger)), folder.read_start()["reservation"]) if ledger else None
+    ledger = resolve(folder.read_config()).ledger if group.is_main else ""
+    return Reservation(BudgetLedger.open(Path(ledger)), folder.read_start().reservation or "") if ledger else None
 
 
 def _work(
@@ -250,16 +253,16 @@ def _work(
     folder: RunFolder,
     watch: Callable[[Progress], None],
     stop: Callable[[], bool],
-    team: ProcessGroup,
+    group: ProcessGroup,
     reservation: Reservation | None,
 ) -> Run:
     with ExitStack() as held:
-        team.told(lambda: _start(folder, held, reservation))
+        group.broadcast(lambda: _start(folder, held, reservation))
         try:
-            train(study, folder, watch, stop, team)
-            team.told(lambda: _close(study, folder))
+            train(study, folder, watch, stop, group)
+            group.broadcast(lambda: _close(study, folder))
         except Interrupted:
-            if team.leads and study.settings.mode == "certified":
+            if group.is_main and study.settings.mode == "certified":
                 sign(folder)
                 folder.hide_times()
             raise
@@ -303,7 +306,7 @@ def _place(settings: Settings) -> Path:
     if settings.out:
         return Path(settings.out)
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return _free(Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', settings.called)}")
+    return _free(Path("runs") / f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '_', settings.display_name)}")
 
 
 def _free(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Checks of the installation: package, machine, extras, data and writable folders."""
+"""Checks of the installation: package, machine, optional packages, data sets and writable folders."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
@@ -22,142 +22,137 @@ from taciturn.kernels.threads import cores
 from taciturn.version import VERSION
 
 PARTS = ("Taciturn", "Machine", "Extras", "Data", "Places")
-WANTED_BY_TESTS = {"test", "docs"}  # extras of those who work on Taciturn itself
-LITTLE_ROOM = 10**9  # bytes
+GOOD, ABSENT, BAD = "good", "absent", "bad"
+DEVELOPMENT_EXTRAS = {"test", "docs"}
+MIN_FREE = 10**9  # bytes
 
 
 class DiagnosticFinding(NamedTuple):
-    """One line: good, something that could be had, or something to mend."""
+    """The outcome of one check."""
 
-    part: str  # of PARTS
+    part: str  # one of PARTS
     name: str
-    state: str  # "good", "absent" or "bad"
+    state: str  # GOOD, ABSENT (optional and missing) or BAD (must be fixed)
     words: str
     advice: str = ""
 
 
-def examine() -> list[DiagnosticFinding]:
-    """Everything, in the order of PARTS."""
-    return [*_taciturn(), *_machine(), *_extras(), *_data(), *_places()]
+def check_installation() -> list[DiagnosticFinding]:
+    """Return the findings of all checks, in the order of `PARTS`."""
+    checks = {
+        "Taciturn": _check_package,
+        "Machine": _check_machine,
+        "Extras": _check_extras,
+        "Data": _check_data,
+        "Places": _check_places,
+    }
+    return [DiagnosticFinding(part, *finding) for part, check in checks.items() for finding in check()]
 
 
-def _taciturn() -> Iterator[DiagnosticFinding]:
-    yield DiagnosticFinding("Taciturn", "version", "good", f"{VERSION}, in {Path(__file__).parent}")
-    yield DiagnosticFinding("Taciturn", "Python", "good", platform.python_version())
-    lacking = [str(need) for need in _needs("") if not _met(need)]
-    if lacking:
-        yield DiagnosticFinding(
-            "Taciturn", "requirements", "bad", f"lacks {', '.join(lacking)}", "pip install taciturn"
-        )
+def is_healthy(findings: Sequence[DiagnosticFinding]) -> bool:
+    """Return whether nothing must be fixed."""
+    return all(finding.state != BAD for finding in findings)
+
+
+def _check_package() -> Iterator[tuple[str, ...]]:
+    yield "version", GOOD, f"{VERSION}, in {Path(__file__).parent}"
+    yield "Python", GOOD, platform.python_version()
+    missing = [str(need) for need in _requirements("") if not _is_met(need)]
+    if missing:
+        yield "requirements", BAD, f"missing: {', '.join(missing)}", "pip install taciturn"
     if level():
-        yield DiagnosticFinding("Taciturn", "compiled", "good", f"built, for {LEVELS[level()]}")
+        yield "compiled", GOOD, f"built, for {LEVELS[level()]}"
     else:
-        advice = "install a C compiler, then install Taciturn again; until then numpy does the same, two to four times slower"
-        yield DiagnosticFinding("Taciturn", "compiled", "absent", "not built", advice)
+        advice = "install a C compiler and reinstall Taciturn; until then numpy does the same, two to four times slower"
+        yield "compiled", ABSENT, "not built", advice
 
 
-def _machine() -> Iterator[DiagnosticFinding]:
-    yield DiagnosticFinding("Machine", "system", "good", f"{platform.system()} {platform.machine()}")
-    yield DiagnosticFinding("Machine", "cores", "good", str(cores()))
-    yield DiagnosticFinding("Machine", "memory", "good", size_text(machine_memory()))
-    yield _gpu()
-    yield DiagnosticFinding(
-        "Machine", "randomness", "good", f"the operating system's; {len(os.urandom(32))} bytes came at once"
-    )
+def _check_machine() -> Iterator[tuple[str, ...]]:
+    yield "system", GOOD, f"{platform.system()} {platform.machine()}"
+    yield "cores", GOOD, str(cores())
+    yield "memory", GOOD, size_text(machine_memory())
+    yield _check_gpu()
+    yield "randomness", GOOD, f"from the operating system; {len(os.urandom(32))} bytes came at once"
 
 
-def _gpu() -> DiagnosticFinding:
+def _check_gpu() -> tuple[str, ...]:
     if util.find_spec("torch") is None:
-        return DiagnosticFinding(
-            "Machine", "GPU", "absent", "cannot tell without torch", "pip install 'taciturn[torch]'"
-        )
+        return "GPU", ABSENT, "unknown without torch", "pip install 'taciturn[torch]'"
     import torch
 
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     if not names:
-        return DiagnosticFinding("Machine", "GPU", "absent", "torch finds none; nothing but speed depends on it")
-    return DiagnosticFinding("Machine", "GPU", "good", f"{', '.join(names)}: taciturn run --device cuda")
+        return "GPU", ABSENT, "torch finds none; only speed depends on it"
+    return "GPU", GOOD, f"{', '.join(names)}: taciturn run --device cuda"
 
 
-def _extras() -> Iterator[DiagnosticFinding]:
-    """The optional parts that the installed package names itself."""
-    for extra in sorted(_extra_names() - WANTED_BY_TESTS):
-        needs = _needs(extra)
-        lacking = [str(need.name) for need in needs if not _met(need)]
-        if lacking:
-            advice = f"pip install 'taciturn[{extra}]'"
-            yield DiagnosticFinding("Extras", extra, "absent", f"not installed ({', '.join(lacking)})", advice)
+def _check_extras() -> Iterator[tuple[str, ...]]:
+    """Check the optional dependencies that the installed package declares."""
+    try:
+        extras = set(metadata.metadata("taciturn").get_all("Provides-Extra") or ())
+    except metadata.PackageNotFoundError:  # run from its folder without being installed
+        return
+    for extra in sorted(extras - DEVELOPMENT_EXTRAS):
+        needs = _requirements(extra)
+        missing = [str(need.name) for need in needs if not _is_met(need)]
+        if missing:
+            yield extra, ABSENT, f"not installed ({', '.join(missing)})", f"pip install 'taciturn[{extra}]'"
         else:
-            found = ", ".join(f"{need.name} {metadata.version(need.name)}" for need in needs)
-            yield DiagnosticFinding("Extras", extra, "good", found)
+            yield extra, GOOD, ", ".join(f"{need.name} {metadata.version(need.name)}" for need in needs)
 
 
-def _extra_names() -> set[str]:
+def _requirements(extra: str) -> list[Requirement]:
+    """Return the requirements of the core (no extra) or of an extra on this machine."""
     try:
-        return set(metadata.metadata("taciturn").get_all("Provides-Extra") or ())
-    except metadata.PackageNotFoundError:  # run from its folder, without having been installed
-        return set()
-
-
-def _needs(extra: str) -> list[Requirement]:
-    """What the core (no extra) or an extra asks for on this machine."""
-    try:
-        asked = [Requirement(text) for text in metadata.requires("taciturn") or ()]
+        declared = [Requirement(text) for text in metadata.requires("taciturn") or ()]
     except metadata.PackageNotFoundError:
         return []
     if not extra:
-        return [need for need in asked if need.marker is None]
-    own = [need for need in asked if need.marker is not None and need.marker.evaluate({"extra": extra})]
-    others = [more for need in own if need.name == "taciturn" for name in sorted(need.extras) for more in _needs(name)]
-    return [*(need for need in own if need.name != "taciturn"), *others]
+        return [need for need in declared if need.marker is None]
+    own = [need for need in declared if need.marker is not None and need.marker.evaluate({"extra": extra})]
+    nested = [
+        more for need in own if need.name == "taciturn" for name in sorted(need.extras) for more in _requirements(name)
+    ]
+    return [*(need for need in own if need.name != "taciturn"), *nested]
 
 
-def _met(need: Requirement) -> bool:
+def _is_met(need: Requirement) -> bool:
     try:
         return need.specifier.contains(metadata.version(need.name), prereleases=True)
     except metadata.PackageNotFoundError:
         return False
 
 
-def _data() -> Iterator[DiagnosticFinding]:
+def _check_data() -> Iterator[tuple[str, ...]]:
     folder = data_folder()
-    chosen = "TACITURN_DATA" if os.environ.get("TACITURN_DATA") else "the default; TACITURN_DATA names another"
-    yield DiagnosticFinding("Data", "folder", "good" if folder.is_dir() else "absent", f"{folder} ({chosen})")
+    origin = "TACITURN_DATA" if os.environ.get("TACITURN_DATA") else "the default; TACITURN_DATA changes it"
+    yield "folder", GOOD if folder.is_dir() else ABSENT, f"{folder} ({origin})"
     for name in SOURCES:
         source = SOURCES[name]
         if not source.published:
             continue
         if source.find is None:
-            yield DiagnosticFinding("Data", name, "good", "comes with Taciturn")
+            yield name, GOOD, "included in Taciturn"
             continue
         try:
-            yield DiagnosticFinding("Data", name, "good", str(source.find(folder)))
+            yield name, GOOD, str(source.find(folder))
         except TaciturnError:
-            yield DiagnosticFinding("Data", name, "absent", "not there", source.origin)
+            yield name, ABSENT, "not found", source.origin
 
 
-def _places() -> Iterator[DiagnosticFinding]:
-    yield _place("runs", Path("runs"), "where 'taciturn run' writes unless --out names another place")
-    yield _place(
-        "state",
-        state_folder(),
-        "the heads of ledgers, which show whether one was set back, and the keys that sign them",
-    )
-    yield _place("temporary", Path(tempfile.gettempdir()), "for records that do not fit into memory")
+def _check_places() -> Iterator[tuple[str, ...]]:
+    yield _check_place("runs", Path("runs"), "where 'taciturn run' writes without --out")
+    yield _check_place("state", state_folder(), "ledger heads, which detect a restored old ledger, and signing keys")
+    yield _check_place("temporary", Path(tempfile.gettempdir()), "for records that do not fit into memory")
 
 
-def _place(name: str, path: Path, use: str) -> DiagnosticFinding:
-    """A place to write to: it, or the first folder above it that is there, must be writable and have room."""
-    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        return DiagnosticFinding("Places", name, "bad", f"{path.absolute()} cannot be written to", f"it is {use}")
-    free = shutil.disk_usage(there).free
+def _check_place(name: str, path: Path, use: str) -> tuple[str, ...]:
+    """Check that a folder, or its nearest existing parent, is writable and has free space."""
+    existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+        return name, BAD, f"{path.absolute()} cannot be written to", f"it is {use}"
+    free = shutil.disk_usage(existing).free
     words = f"{path.absolute()}, {size_text(free)} free: {use}"
-    if free < LITTLE_ROOM:
-        return DiagnosticFinding("Places", name, "bad", words, "make room: a run that cannot write stops")
-    return DiagnosticFinding("Places", name, "good", words)
-
-
-def as_json(findings: list[DiagnosticFinding]) -> dict[str, Any]:
-    """All of it as one object."""
-    return {"good": all(one.state != "bad" for one in findings), "findings": [one._asdict() for one in findings]}
+    if free < MIN_FREE:
+        return name, BAD, words, "free some space: a run that cannot write stops"
+    return name, GOOD, words

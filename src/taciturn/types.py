@@ -1,4 +1,4 @@
-"""The values that pass between the layers."""
+"""Data types that pass between the layers: an agent's records, labels, and data sets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from taciturn.core import arrays
-from taciturn.core.arrays import file_of, give_back, namespace, row_blocks
-from taciturn.kernels.layout import Dense, Layout, lay_out
+from taciturn.core.arrays import backing_file, namespace, release_memory, row_blocks
+from taciturn.kernels.layout import Dense, Layout, choose_layout
 
 Array: TypeAlias = arrays.Array
 
@@ -20,26 +20,44 @@ GRID = 4080  # 16 * 255: pixels of 8 and of 4 bits are multiples of 1/GRID, and 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """The records of one agent, D_p = {(x_pi, y_pi)}."""
+    """The records of one agent, D_p = {(x_pi, y_pi)}.
 
-    x: Array  # [I_p, J]  features
-    y: Array  # [I_p, K]  one-hot labels, or the values to predict (K = 1)
+    Parameters
+    ----------
+    x : Array
+        Features [I_p, J].
+    y : Array
+        One-hot labels [I_p, K], or the values to predict [I_p, 1].
+
+    Examples
+    --------
+    >>> shard = Shard(np.array([[3.0, 4.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    >>> shard.norm2.tolist()
+    [5.0, 1.0]
+    """
+
+    x: Array
+    y: Array
 
     def blocks(self) -> Iterator[Shard]:
-        """The records in order: the shard itself, or, of one in a file, blocks whose memory is given back after use."""
+        """Yield the records in order, in blocks.
+
+        Records in memory are one block. Records in a memory-mapped file come in several blocks, each of which is
+        dropped from memory after use.
+        """
         for block in self._parts or (self,):
             try:
                 yield block
             finally:
-                if file_of(block.x) is not None:
+                if backing_file(block.x) is not None:
                     vars(block).pop("on_grid", None)  # as large as the block itself
-                    give_back(block.x)
-                    give_back(block.y)
+                    release_memory(block.x)
+                    release_memory(block.y)
 
     @cached_property
     def _parts(self) -> tuple[Shard, ...]:
-        """The blocks of a shard that lies in a file, where there is more than one; they remember their norms."""
-        if file_of(self.x) is None:
+        """The blocks of a memory-mapped shard, if there are several; they are kept because they cache their norms."""
+        if backing_file(self.x) is None:
             return ()
         cuts = row_blocks(len(self.x), self.x[:1].nbytes + self.y[:1].nbytes)
         return tuple(Shard(self.x[rows], self.y[rows]) for rows in cuts) if len(cuts) > 1 else ()
@@ -63,18 +81,24 @@ class Shard:
 
     @cached_property
     def layout(self) -> Layout:
-        """The features as the compiled pass takes them."""
-        return Dense(self.x) if file_of(self.x) is not None else lay_out(self.x)
+        """The features in the layout that the compiled pass reads."""
+        return Dense(self.x) if backing_file(self.x) is not None else choose_layout(self.x)
 
     @cached_property
     def on_grid(self) -> Shard:
-        """The same records with features rounded to whole multiples of 1/GRID, held as the whole numbers."""
+        """The records with features rounded to multiples of 1/GRID, stored as integers in double precision."""
         return Shard(np.rint(GRID * self.x.astype(np.float64)), self.y.astype(np.float64))
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The label is one of these classes."""
+    """A label that is one of several classes; y holds one-hot rows.
+
+    Examples
+    --------
+    >>> Classes(("no", "yes")).width
+    2
+    """
 
     names: tuple[str, ...]
 
@@ -86,7 +110,7 @@ class Classes:
 
 @dataclass(frozen=True)
 class Range:
-    """The label is a number with public bounds; y holds (value - low) / (high - low)."""
+    """A label that is a number with public bounds; y holds (value - low) / (high - low)."""
 
     low: float
     high: float
@@ -102,16 +126,16 @@ Target: TypeAlias = Classes | Range
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """What a study trains on: records by agent, a test set, and the names of things."""
+    """The data of a study: records by agent, a test set, and names."""
 
     name: str
-    agents: tuple[str, ...]  # P names, in the order the agents are summed
-    train: tuple[Shard, ...]  # one for each agent; where several processes share the work, for each agent here
+    agents: tuple[str, ...]  # P names, in the order in which agents are summed
+    train: tuple[Shard, ...]  # one per agent; if several processes share the work, one per agent of this process
     test: Shard | None
-    features: tuple[str, ...]  # J names; the intercept, where there is one, is the last
+    features: tuple[str, ...]  # J names; the intercept, if there is one, is the last
     target: Target
-    notes: tuple[str, ...] = ()  # what loading had to do to the records, for the owner's eyes
-    features_by: str = "none"  # the public feature map that the records went through
+    notes: tuple[str, ...] = ()  # what loading changed in the records, for the owner only
+    features_by: str = "none"  # the public feature map that was applied to the records
 
     @property
     def records(self) -> int:

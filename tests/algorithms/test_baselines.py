@@ -21,7 +21,7 @@ from taciturn.privacy.mechanisms import LaplaceDataDependent
 from taciturn.privacy.noise import SeededNoise
 from taciturn.privacy.sensitivity import Sensitivity
 from taciturn.types import Array, Shard
-from tests.random_problems import J, K, cover_for, problem, release_for, run, shards
+from tests.random_problems import J, K, noise_config_for, problem, release_for, run, shards
 
 INF = np.array([np.inf])
 
@@ -30,9 +30,11 @@ def build(name: str, of: Problem, rho: float, eta: float, certified: bool = Fals
     """The method without noise and with limits that no record meets, at constant rho and eta."""
     method = ALGORITHMS[name]
     wide = {
-        "limit": RecordScaling(100.0) if method.bounded else GradientClipping(np.full(1, 100.0), np.full(1, np.inf))
+        "clipping": RecordScaling(100.0)
+        if method.scales_records
+        else GradientClipping(np.full(1, 100.0), np.full(1, np.inf))
     }
-    made = {"local_updates": method.local_updates or 1, "closing": True} | cover_for(name, INF) | wide | changes
+    made = {"local_updates": method.local_updates or 1, "closing": True} | noise_config_for(name, INF) | wide | changes
     release = release_for("hidden" if certified else name, INF)
     return method.build(AlgorithmConfig(of, INF, Constant(rho, INF), Constant(eta, INF), release, **made))
 
@@ -131,7 +133,7 @@ def test_a_curator_solves_the_whole_problem_at_once(name: str) -> None:
 @pytest.mark.parametrize(("rate", "multiplier", "rounds"), [(0.01, 1.1, 1000), (0.1, 4.0, 300), (1.0, 30.0, 50)])
 def test_dpsgds_epsilon_is_dp_accountings(rate: float, multiplier: float, rounds: int) -> None:
     public = PublicParameters("gaussian", Sensitivity(1.0, 0.01), 1, lambda t: 1.0, lambda t: 1.0, sampling=rate)
-    events = ALGORITHMS["dpsgd"].charge(public, multiplier, rounds)
+    events = ALGORITHMS["dpsgd"].privacy_cost(public, multiplier, rounds)
     theirs = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
     renyi = RdpAccountant().compose(theirs, rounds).get_epsilon(1e-6)
     pld = dp_accounting.pld.PLDAccountant(value_discretization_interval=1e-4).compose(theirs, rounds).get_epsilon(1e-6)
@@ -144,7 +146,7 @@ def test_a_sample_holds_each_record_with_its_rate_and_its_mean_is_the_gradient()
     parts = shards(1, (40,))
     of = problem(parts)
     tight = GradientClipping(np.full(1, 0.5), np.full(1, np.inf))
-    built = build("dpsgd", of, 1.0, 1.0, limit=tight)
+    built = build("dpsgd", of, 1.0, 1.0, clipping=tight)
     w = np.full((J, 1, K), 0.1)
     zero = np.zeros_like(w)
     steps = [
@@ -161,11 +163,11 @@ def test_the_dual_that_zhou_and_li_send_is_the_agents_and_mode_paper_charges_eve
     parts = shards(2)
     of = problem(parts)
     budget = np.array([0.5])
-    recipe = AlgorithmConfig(
+    config = AlgorithmConfig(
         of, budget, Constant(1.0, budget), Constant(1.0, budget), PaperGradient(LaplaceDataDependent(budget)),
         local_updates=3,
     )  # fmt: skip
-    done = run(ALGORITHMS["ceadmm"].build(recipe), parts, (1,), 4)
+    done = run(ALGORITHMS["ceadmm"].build(config), parts, (1,), 4)
     for p, agent in enumerate(done.state.agents):
         np.testing.assert_array_equal(done.state.server.lam[p], agent.lam)
     assert sum(done.events.values()) == 3 * len(parts)

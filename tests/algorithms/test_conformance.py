@@ -61,7 +61,9 @@ def test_every_draw_has_an_event_and_no_noise_is_an_infinite_one(name: str) -> N
     done = run(build(name, problem(parts), MIXED, local_updates=4), parts, (1, 2, 3), 3)
     method = ALGORITHMS[name]
     public = PUBLIC if method.local_updates else PUBLIC._replace(updates=1)
-    planned = method.charge(public, 1.0, 1) if method.noisy else {NON_PRIVATE: 1}  # what a round is planned to cost
+    planned = (
+        method.privacy_cost(public, 1.0, 1) if method.noisy else {NON_PRIVATE: 1}
+    )  # what a round is planned to cost
     assert sum(done.events.values()) == len(parts) * sum(planned.values())
     for _, event in done.events:
         for r, run_event in enumerate(event.runs):
@@ -82,8 +84,8 @@ class Silence:
 
     gaussian = l2_laplace = laplace
 
-    def chosen(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
-        return SeededNoise((1, 2, 3), 0, 2).chosen(update, rate, records, like)
+    def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
+        return SeededNoise((1, 2, 3), 0, 2).poisson_sample(update, rate, records, like)
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         return np.zeros(like.shape, np.int64)

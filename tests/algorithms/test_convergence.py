@@ -45,10 +45,10 @@ def test_without_noise_the_pooled_optimum_is_reached(name: str, rounds: int, fea
     smooth = of.smoothness(PARTS)
     method = ALGORITHMS[name]
     release, updates = release_for(name, budget), method.local_updates or 1
-    recipe = AlgorithmConfig(
+    config = AlgorithmConfig(
         of, budget, Constant(0.1, budget), Constant(1 / smooth, budget), release, local_updates=updates
     )
-    done = run(method.build(recipe), PARTS, (1,), rounds)
+    done = run(method.build(config), PARTS, (1,), rounds)
     best = pooled_optimum(of, feasible, size)
     assert of.total(done.w, PARTS)[0] == pytest.approx(best, rel=1e-4)
     assert done.residual[0] < 1e-3

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from taciturn.algorithms import ALGORITHMS, Agent, AlgorithmConfig
 from taciturn.algorithms.hidden_updates import largest_eta
-from taciturn.algorithms.local_training import moved_by_training
+from taciturn.algorithms.local_training import training_sensitivity
 from taciturn.algorithms.noisy_gradient import CertifiedGradient
 from taciturn.algorithms.schedules import Constant
-from taciturn.algorithms.subproblem import Solver, Subproblem, bounded
+from taciturn.algorithms.subproblem import Solver, Subproblem, scale_records
 from taciturn.audit.games import FACTS
 from taciturn.audit.scores import RecordingNoise
 from taciturn.errors import InputError
@@ -31,7 +31,7 @@ from taciturn.planning.plan import StudyPlan, load_data, plan_study
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.events import Event, Noise, Sampled
 from taciturn.privacy.mechanisms import Calibrated, OutputNoise
-from taciturn.privacy.sensitivity import ADJACENCIES, sensitivity
+from taciturn.privacy.sensitivity import ADJACENCIES, gradient_sensitivity
 from taciturn.settings import Settings, resolve
 from taciturn.training.central import charged_to_all, records_of
 from taciturn.training.loop import rounds_of
@@ -56,8 +56,8 @@ class Neighbours(NamedTuple):
     def largest(self) -> int:
         return max(len(shard.x) for shard in self.shards)
 
-    def moved(self, length: float) -> float:
-        return sensitivity(math.inf, length, RECORDS, self.adjacency, self.unit).l2
+    def sensitivity(self, length: float) -> float:
+        return gradient_sensitivity(math.inf, length, RECORDS, self.adjacency, self.unit).l2
 
 
 def neighbours(rng: Generator, adjacency: str = "", unit: int = 0) -> Neighbours:
@@ -110,14 +110,16 @@ def step(
 ) -> Step:
     """The real agent_step; `eta` is a share of the largest that is allowed."""
     method = ALGORITHMS[name]
-    length = of.loss.residual_bound * near.bound if method.bounded else 0.7 * near.bound
-    limit: Clipping = RecordScaling(near.bound) if method.bounded else GradientClipping(ONE * length, ONE * math.inf)
+    length = of.loss.residual_bound * near.bound if method.scales_records else 0.7 * near.bound
+    limit: Clipping = (
+        RecordScaling(near.bound) if method.scales_records else GradientClipping(ONE * length, ONE * math.inf)
+    )
     eta *= largest_eta(name, of, near.bound, near.largest)
     release = CertifiedGradient(limit, Calibrated("gaussian", (Noise("gaussian", 1.0, math.inf, 1.0),)))
     algorithm = method.build(
         AlgorithmConfig(
             of, ONE, Constant(rho, ONE), Constant(eta, ONE), release, OutputNoise("gaussian", 3.0 * ONE), limit,
-            near.moved(length), **more,
+            near.sensitivity(length), **more,
         )
     )  # fmt: skip
     quiet = quiet or RecordingNoise()
@@ -175,8 +177,8 @@ def test_a_record_can_do_nearly_as_much_as_is_charged(name: str, share: float, b
 
 @pytest.mark.parametrize(("dtype", "pull"), [(np.float64, 1e-12), (np.float64, 1e-18), (np.float32, 1e-9)])
 def test_a_weak_pull_moves_as_far_as_none(pull: float, dtype: Any) -> None:
-    """As rho eta -> 0 the geometric sum becomes E eta moved, in every precision: else there is too little noise."""
-    found = moved_by_training(0.5, np.array([0.7], dtype), 10, np.array([pull], dtype))
+    """As rho eta -> 0 the geometric sum becomes E eta Delta, in every precision: else there is too little noise."""
+    found = training_sensitivity(0.5, np.array([0.7], dtype), 10, np.array([pull], dtype))
     assert float(found[0]) == pytest.approx(0.5 * 0.7 * 10, rel=1e-3)
 
 
@@ -189,7 +191,7 @@ def test_the_solver_keeps_its_tolerance(seed: int) -> None:
     rng = default_rng(seed)
     near, of, rho = neighbours(rng), random_problem(rng, ("all",)), 10.0 ** rng.uniform(-2, 1)
     tolerance, (w, lam, begin) = 10.0 ** rng.uniform(-9, -1), (somewhere(rng) for _ in range(3))
-    one = Subproblem(of, bounded(near.shards[0], RecordScaling(near.bound)), rho, w, lam, tolerance)
+    one = Subproblem(of, scale_records(near.shards[0], RecordScaling(near.bound)), rho, w, lam, tolerance)
     z = one.solve_within(begin)
     assert np.linalg.norm(one.gradient(z)) <= tolerance
     exact = replace(one, tolerance=1e-10).solve_within(z)
@@ -207,7 +209,7 @@ class Sampling(RecordingNoise):
         super().__init__()
         self.taken = taken
 
-    def chosen(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
+    def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
         return self.taken[:records, None]
 
 

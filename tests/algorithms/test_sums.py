@@ -20,7 +20,7 @@ from taciturn.training.simulate import Round, simulate, start
 from taciturn.types import Array, Shard
 from tests.random_problems import J, K, build, problem, run, shards, varying
 
-SUMMED = [name for name in ALGORITHMS if ALGORITHMS[name].summed]
+SUMMED = [name for name in ALGORITHMS if ALGORITHMS[name].allows_aggregate_noise]
 
 
 def test_these_methods_say_that_noise_on_the_sum_is_enough() -> None:

@@ -99,7 +99,9 @@ def no_clipping(claim: Claim) -> Game:
     (game,) = games(claim)
     assert isinstance(game.algorithm, DpIadmm)
     assert isinstance(game.algorithm.release, CertifiedGradient)
-    return game._replace(algorithm=replace(game.algorithm, release=replace(game.algorithm.release, limit=NO_CLIPPING)))
+    return game._replace(
+        algorithm=replace(game.algorithm, release=replace(game.algorithm.release, clipping=NO_CLIPPING))
+    )
 
 
 def clipping_in_l2_only(claim: Claim) -> Game:
@@ -107,9 +109,9 @@ def clipping_in_l2_only(claim: Claim) -> Game:
     (game,) = games(claim)
     assert isinstance(game.algorithm, DpIadmm)
     assert isinstance(game.algorithm.release, CertifiedGradient)
-    assert isinstance(game.algorithm.release.limit, GradientClipping)
-    limit = replace(game.algorithm.release.limit, l1=np.array([math.inf]))
-    return game._replace(algorithm=replace(game.algorithm, release=replace(game.algorithm.release, limit=limit)))
+    assert isinstance(game.algorithm.release.clipping, GradientClipping)
+    limit = replace(game.algorithm.release.clipping, l1=np.array([math.inf]))
+    return game._replace(algorithm=replace(game.algorithm, release=replace(game.algorithm.release, clipping=limit)))
 
 
 def sensitivity_of_removal(claim: Claim) -> Game:

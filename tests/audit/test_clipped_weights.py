@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from taciturn.algorithms.local_training import LocalTraining, moved_by_training
+from taciturn.algorithms.local_training import LocalTraining, training_sensitivity
 from taciturn.algorithms.schedules import Constant
 from taciturn.audit.epsilon_bound import choose, epsilon_lower, judge
 from taciturn.audit.scores import RecordingNoise
@@ -44,7 +44,7 @@ def test_one_record_of_a_hundred_moves_the_result_by_far_more_than_was_published
     assert moved == pytest.approx(times * PUBLISHED, rel=1e-3)
     assert moved <= 2.0 * CLIP * (1.0 + 1e-9)
     replaced = 2.0 * math.sqrt(2.0) / RECORDS  # of a gradient, for records of length 1
-    assert moved <= float(moved_by_training(replaced, np.array(ETA), updates))
+    assert moved <= float(training_sensitivity(replaced, np.array(ETA), updates))
 
 
 @pytest.mark.parametrize(("updates", "true"), [(10, 14.83), (100, 235.1), (1000, 266.9)])

@@ -21,7 +21,7 @@ from taciturn.algorithms.fedavg import DpFedAvg
 from taciturn.algorithms.gradient_descent import DpSgd
 from taciturn.algorithms.outp import CertifiedOutput
 from taciturn.algorithms.schedules import Constant
-from taciturn.algorithms.subproblem import Solver, bounded
+from taciturn.algorithms.subproblem import Solver, scale_records
 from taciturn.audit import Audit, Claim, Game, audit_games, games
 from taciturn.audit.games import curved_scene
 from taciturn.audit.minimisers import hessian, log_density
@@ -92,7 +92,9 @@ def without_the_factor(claim: Claim) -> Game:
     """Noise for one local step, where there are E of them."""
     game = played(claim)[-1]
     assert isinstance(game.algorithm, DpFedAvg)
-    return game._replace(algorithm=replace(game.algorithm, moved=game.algorithm.moved / game.algorithm.local.updates))
+    return game._replace(
+        algorithm=replace(game.algorithm, sensitivity=game.algorithm.sensitivity / game.algorithm.local.updates)
+    )
 
 
 def records_of_any_length(claim: Claim) -> Game:
@@ -102,24 +104,24 @@ def records_of_any_length(claim: Claim) -> Game:
     scene = game.scene._replace(arms=(first, replace(second, x=3.0 * second.x)))
     if isinstance(game.algorithm, AdmmOutp):
         return game._replace(
-            scene=scene, algorithm=replace(game.algorithm, solver=replace(game.algorithm.solver, limit=NO_CLIPPING))
+            scene=scene, algorithm=replace(game.algorithm, solver=replace(game.algorithm.solver, clipping=NO_CLIPPING))
         )
     assert isinstance(game.algorithm, DpFedAvg)
-    local = replace(game.algorithm.local, limit=NO_CLIPPING)
+    local = replace(game.algorithm.local, clipping=NO_CLIPPING)
     return game._replace(scene=scene, algorithm=replace(game.algorithm, local=local))
 
 
 def no_clipping(claim: Claim) -> Game:
     game = played(claim)[-1]
     assert isinstance(game.algorithm, CertifiedOutput)
-    return game._replace(algorithm=replace(game.algorithm, limit=NO_CLIPPING))
+    return game._replace(algorithm=replace(game.algorithm, clipping=NO_CLIPPING))
 
 
 def convexity_that_is_not_there(claim: Claim) -> Game:
     """The noise of a solution with twice its rho."""
     game = played(claim)[-1]
     assert isinstance(game.algorithm, AdmmOutp)
-    return game._replace(algorithm=replace(game.algorithm, moved=game.algorithm.moved / 2.0))
+    return game._replace(algorithm=replace(game.algorithm, sensitivity=game.algorithm.sensitivity / 2.0))
 
 
 def another_rate(claim: Claim) -> Game:
@@ -218,18 +220,20 @@ def test_minimisers_that_are_solved_together_are_the_solvers_own() -> None:
     algorithm, shard, w = game.algorithm, game.scene.arms[1], game.scene.w[:, None, :]
     assert isinstance(algorithm, AdmmObjp)
     quick = algorithm.perturbed.solver
-    slow = Solver(quick.problem, quick.tolerance, quick.limit)
+    slow = Solver(quick.problem, quick.tolerance, quick.clipping)
     plain = game._replace(algorithm=replace(algorithm, perturbed=replace(algorithm.perturbed, solver=slow)))
     z = release(game, 1, 20, block_noise(4))
     assert np.abs(z - release(plain, 1, 20, block_noise(4))).max() < 5.0 * float(slow.error(np.array([game.rho]))[0])
     side = np.linspace(-60.0, 60.0, 601)
-    grid = w + np.stack(np.meshgrid(side, side)).reshape(2, -1).T[None] * algorithm.perturbed.moved / game.rho / 3.0
+    grid = (
+        w + np.stack(np.meshgrid(side, side)).reshape(2, -1).T[None] * algorithm.perturbed.sensitivity / game.rho / 3.0
+    )
     scale = known(game).second.scale
     density = np.exp(log_density(algorithm, w, shard, scale, grid)) / (2.0 * math.pi * scale**2)
     assert density.sum() * (side[1] - side[0]) ** 2 * (
-        algorithm.perturbed.moved / game.rho / 3.0
+        algorithm.perturbed.sensitivity / game.rho / 3.0
     ) ** 2 == pytest.approx(1.0, rel=0.01)
-    of, own = slow.problem, bounded(shard, slow.limit)
+    of, own = slow.problem, scale_records(shard, slow.clipping)
     ahead, behind = (of.gradient(z + h, own).value for h in (1e-5, -1e-5))
     along = hessian(slow, 0.0, z, own).sum(axis=2)
     assert along == pytest.approx(((ahead - behind) / 2e-5).swapaxes(0, 1).reshape(20, -1), abs=1e-10)

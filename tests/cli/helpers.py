@@ -1,9 +1,10 @@
-"""The command line as a user runs it: a real process."""
+"""Run the command line as a user does, in a process."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ PATIENCE = warm.PATIENCE
 
 
 def taciturn(*args: str | Path, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and check its exit code; its report, if it makes one, has words for pictures."""
+    """Run a command and check its exit code; a report that it writes has words in place of figures."""
     done = warm.run(["-m", "taciturn", *map(str, args)], cwd, environment(), pictures=False)
     assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
@@ -33,34 +34,42 @@ def taciturn(*args: str | Path, code: int = 0, cwd: Path | None = None) -> subpr
 
 
 def refused(*args: str | Path, cwd: Path | None = None) -> str:
-    """Run a command that must end with exit code 2 and one sentence; that sentence."""
+    """Run a command that must fail with exit code 2 and one sentence; return the sentence."""
     done = taciturn(*args, code=2, cwd=cwd)
     assert done.stdout == ""
-    lines = done.stderr.strip().splitlines()
+    lines = messages(done.stderr)
     assert len(lines) == 1, done.stderr
     return lines[0].removeprefix("error: ")
 
 
+PROGRESS = re.compile(r": (round )?[\d,]+ of [\d,]+( records| releases| rounds)?\b")
+
+
+def messages(stderr: str) -> list[str]:
+    """Return the lines of stderr except lines about progress, which a busy machine causes."""
+    return [line for line in stderr.splitlines() if line.strip() and not PROGRESS.search(line)]
+
+
 def taciturn_json(*args: str | Path, cwd: Path | None = None) -> dict[str, Any]:
-    """Run a command with --json; stdout must be one JSON object and nothing else."""
+    """Run a command with --json and return the JSON object, which must be all of stdout."""
     found: dict[str, Any] = json.loads(taciturn(*args, "--json", cwd=cwd).stdout)
     return found
 
 
-def wait_for(there: Callable[[], bool], what: str) -> None:
-    """Until something is there; `what` names it."""
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds; `what` names it if it never does."""
     end = time.monotonic() + PATIENCE
-    while not there():
+    while not condition():
         assert time.monotonic() < end, f"{what} never came"
         time.sleep(0.005)
 
 
 def wait_for_rows(out: Path, rows: int) -> None:
-    """Until the run has written that many evaluations."""
+    """Wait until a run has written this many evaluations."""
     metrics = out / "metrics.jsonl"
     wait_for(lambda: metrics.is_file() and metrics.read_bytes().count(b"\n") >= rows, f"row {rows} of {metrics}")
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """The test's own environment; warnings would show on stderr."""
-    return {**os.environ, "COLUMNS": "100", **changes}  # conftest gives XDG_STATE_HOME a folder of the tests' own
+    """Return the environment of the test, in which conftest sets XDG_STATE_HOME."""
+    return {**os.environ, "COLUMNS": "100", **changes}

@@ -1,4 +1,4 @@
-"""Certified runs from the command line: plan, run, ledger, audit, report, and what is refused beforehand."""
+"""Certified runs from the command line: plan, run, ledger, audit and report, and invalid requests."""
 
 from __future__ import annotations
 
@@ -33,25 +33,24 @@ from tests.settings.test_default_noise import with_a_seed
 def test_a_table_of_ones_own_needs_no_word_to_be_protected(tmp_path: Path) -> None:
     """Nothing is set but the table and what is public of it."""
     asked = (*TABLE, *DECLARED)
-    assert "noise from the operating system (hardened): it protects" in taciturn("plan", *asked).stdout
-    assert "noise from the operating system (hardened): it protects" in taciturn("run", *asked, "--dry-run").stdout
+    for shown in (taciturn("plan", *asked).stdout, taciturn("run", *asked, "--dry-run").stdout):
+        assert "hardened" in shown and "seed" not in shown
     shown = taciturn("run", *asked, "--out", tmp_path / "r").stdout
-    assert "privacy  Every record is protected with total epsilon 1 at delta 1e-06." in shown
+    assert "total epsilon 1 at delta 1e-06" in shown
     assert "Simulated" not in shown and "seed" not in shown
     assert tomllib.loads((tmp_path / "r" / "config.toml").read_text())["noise"] == "hardened"
     assert with_a_seed(tmp_path / "r") == []
-    assert taciturn("ledger", tmp_path / "r").stdout.startswith("Every record is protected")
+    assert "total epsilon 1 at delta 1e-06" in taciturn("ledger", tmp_path / "r").stdout
     for words in (("show",), ("compare",), ("export", "--to", "csv")):
         assert "seed " not in taciturn(words[0], tmp_path / "r", *words[1:]).stdout
     said = refused("plot", tmp_path / "r", "--what", "sent", "--out", tmp_path / "sent.png")
-    assert "cannot be made again: hardened noise" in said and "a simulation (--seed N)" in said
+    assert "hardened noise" in said and "--seed N" in said
     taciturn("resume", tmp_path / "r")
 
     taciturn("plan", *asked, "--out", tmp_path / "plan.toml")
     assert tomllib.loads((tmp_path / "plan.toml").read_text())["noise"] == "hardened"
-    assert "# A run of it has noise from the operating system (hardened)" in (tmp_path / "plan.toml").read_text()
     simulated = taciturn("run", *asked, "--seed", "1", "--rounds", "3", "--out", tmp_path / "s").stdout
-    assert "privacy  Simulated: nobody is protected, because the noise comes from a known seed." in simulated
+    assert "Simulated" in simulated
 
 
 def test_the_whole_journey(tmp_path: Path) -> None:
@@ -63,11 +62,11 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     assert "noise to signal" in planned.stdout
     assert (tmp_path / "plan.png").read_bytes()[1:4] == b"PNG"
     config = tomllib.loads((tmp_path / "plan.toml").read_text())
-    assert config["noise"] == "seeded" and "# A run of it has noise from seed 1" in (tmp_path / "plan.toml").read_text()
+    assert config["noise"] == "seeded" and "seed 1" in (tmp_path / "plan.toml").read_text().splitlines()[1]
     assert {"rounds", "clip", "rho", "eta", "eta_scale", "total_epsilon", "delta", "total_records"} <= set(config)
 
     done = taciturn("run", "plan.toml", "--out", "r", cwd=tmp_path)
-    assert "would protect every record with total epsilon 2 at delta 1e-06" in done.stdout
+    assert "total epsilon 2 at delta 1e-06" in done.stdout
     spent = taciturn_json("ledger", "r", cwd=tmp_path)
     assert {"total_epsilon", "delta", "planned_epsilon", "agents", "events"} <= set(spent)
     assert 1.998 <= spent["total_epsilon"] <= 2.0
@@ -83,10 +82,8 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     assert found["claim"] == 2.0 and not found["exceeded"]
     assert found["epsilon_lower"] <= found["claim"] and found["confidence"] == 0.999
     report = (tmp_path / "r" / "report.html").read_text()
-    assert "the claim stands" in report
-    for text in ("Who is protected", "What was taken to be public", "What is not protected", "Gaussian composition"):
-        assert text in report
-    assert "adjacency is given" in refused("audit", "--run", "r", "--adjacency", "replace-one", cwd=tmp_path)
+    assert "has not been audited" not in report and "Gaussian composition" in report
+    assert "--adjacency" in refused("audit", "--run", "r", "--adjacency", "replace-one", cwd=tmp_path)
 
 
 def test_the_plan_is_what_a_run_does_by_default(tmp_path: Path) -> None:
@@ -109,7 +106,7 @@ def test_the_ledger_over_studies(tmp_path: Path) -> None:
     assert f"Charged to the ledger over studies l, as reservation {reservation[0]['reservation']}." in report
     assert f"signed for the organisation by key {own_key().public.id}." in report
     assert "taciturn ledger verify a --key KEY.pub" in report and str(tmp_path) not in report
-    assert "used or set aside" in taciturn("ledger", "l", cwd=tmp_path).stdout
+    assert "used or reserved" in taciturn("ledger", "l", cwd=tmp_path).stdout
     assert "is exhausted" in refused(*run, "--out", "b", cwd=tmp_path)
     state = taciturn_json("ledger", "l", cwd=tmp_path)
     taciturn(*run, "--out", "b", "--total-epsilon", str(0.99 * state["epsilon_next"]), cwd=tmp_path)
@@ -123,7 +120,7 @@ def test_a_ledger_that_was_tampered_with_is_found(tmp_path: Path) -> None:
     (out / "ledger.jsonl").write_text(text.replace('"count": 3', '"count": 1', 1))
     assert "was changed" in refused("ledger", out)
     (out / "ledger.jsonl").write_text("".join(text.splitlines(keepends=True)[:-1]))
-    assert "tail was cut off" in refused("ledger", out)
+    assert "truncated" in refused("ledger", out)
 
 
 HARDENED = ("run", *CERTIFIED, "--rounds", "400", "--noise", "hardened")

@@ -1,4 +1,4 @@
-"""`taciturn compare`, as somebody uses it who wants to know which method does best within a budget."""
+"""`taciturn compare` for a user who looks for the best method within a budget."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.helpers import CERTIFIED, CLINICS, refused, taciturn, taciturn_json
 
-OWNER = "for the owner of the records alone"
+OWNER = "for the owner of the records"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_the_methods_of_a_run_best_first(runs: Path) -> None:
     assert [line.split()[0] for line in lines[1:5]] == [row["algorithm"] for row in ranked]
     assert all("…" not in line for line in lines) and sum("(central)" in line for line in lines) == 2
     assert any(line.startswith("erm-outp  approximate, in total, against all but the curator") for line in lines)
-    assert lines[-1] == f"picture  {runs / 'a.svg'}"
+    assert lines[-1] == f"figure  {runs / 'a.svg'}"
     picture = (runs / "a.svg").read_text()
     assert picture.count("erm-outp, ") == 2 and OWNER in picture
     assert OWNER in done.stderr and found["local_only"] is True and found["settings"] == {}

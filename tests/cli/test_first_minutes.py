@@ -1,4 +1,4 @@
-"""The first minutes: what is here, what would happen, what a shell offers, and words that are nearly right."""
+"""The first commands of a new user: doctor, dry runs, shell completion, and misspelt names."""
 
 from __future__ import annotations
 
@@ -6,15 +6,27 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from taciturn import diagnostics as doctor
+from taciturn.cli import output
+from taciturn.cli.catalog_commands import print_finding
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.events import Noise
-from tests.cli.helpers import CERTIFIED, COMMAND, EXAMPLE, PAPER, environment, refused, taciturn, taciturn_json
+from tests.cli.helpers import (
+    CERTIFIED,
+    COMMAND,
+    EXAMPLE,
+    PAPER,
+    environment,
+    messages,
+    refused,
+    taciturn,
+    taciturn_json,
+)
 
 QUICK = ("--rounds", "5", "--noise", "hardened", "--total-epsilon", "2")
 
@@ -75,7 +87,7 @@ def test_a_draft_of_a_schema_is_not_taken_for_public_without_a_word(tmp_path: Pa
     assert "note: column 'radius' is left out" in said and "'?'" in said
     words = ("--data", table, "--schema", tmp_path / "d.toml", "--agents", "3", "--total-records", "600", "--dry-run")
     assert "marked 'read off the data'" in taciturn("run", *words).stderr
-    assert taciturn("run", *CERTIFIED, "--dry-run").stderr == ""
+    assert messages(taciturn("run", *CERTIFIED, "--dry-run").stderr) == []
 
 
 def test_the_doctor_finds_what_is_here(tmp_path: Path) -> None:
@@ -85,25 +97,24 @@ def test_the_doctor_finds_what_is_here(tmp_path: Path) -> None:
     assert ("Extras", "torch") in found and ("Extras", "test") not in found
     text = taciturn("doctor").stdout
     assert all(part in text for part in doctor.PARTS)
-    assert "all is well" in text
+    assert "everything works" in text
     assert "scikit-learn" in next(line for line in text.splitlines() if " sklearn " in line)
 
 
 def test_the_doctor_says_what_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TACITURN_DATA", str(tmp_path))
     monkeypatch.setattr(metadata, "version", _nothing_installed)
-    monkeypatch.setattr(doctor, "LITTLE_ROOM", 10**18)
-    found = {(one.part, one.name): one for one in doctor.examine()}
+    monkeypatch.setattr(doctor, "MIN_FREE", 10**18)
+    found = {(one.part, one.name): one for one in doctor.check_installation()}
     assert found["Extras", "federation"].state == "absent"
     assert "pip install 'taciturn[federation]'" in found["Extras", "federation"].advice
-    printing = import_module("taciturn.cli.catalog_commands")
-    with printing.stdout.capture() as shown:
-        printing._line(found["Extras", "federation"])
+    with output.stdout.capture() as shown:
+        print_finding(found["Extras", "federation"])
     assert "'taciturn[federation]'" in shown.get()  # brackets are no markup
     assert found["Taciturn", "requirements"].state == "bad"
     assert found["Data", "mnist"].state == "absent" and "taciturn data fetch mnist" in found["Data", "mnist"].advice
-    assert found["Places", "runs"].state == "bad" and "make room" in found["Places", "runs"].advice
-    assert doctor.as_json(list(found.values()))["good"] is False
+    assert found["Places", "runs"].state == "bad" and "space" in found["Places", "runs"].advice
+    assert not doctor.is_healthy(list(found.values()))
 
 
 def _nothing_installed(name: str) -> str:
@@ -113,7 +124,7 @@ def _nothing_installed(name: str) -> str:
 def test_a_place_that_cannot_be_written_to_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file in its place")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    state = next(one for one in doctor.examine() if one.name == "state")
+    state = next(one for one in doctor.check_installation() if one.name == "state")
     assert state.state == "bad" and "cannot be written to" in state.words
 
 

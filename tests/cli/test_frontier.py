@@ -1,4 +1,4 @@
-"""A frontier from the first command to the picture: stopped and gone on with, private figures at home."""
+"""A frontier from the first command to the figure: interrupted and continued, with private figures in local-only."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_every_point_says_what_it_is_of_and_what_it_took(place: Path) -> None:
         assert point["bytes_up"] == point["bytes_down"] == 11 * 2 * 8 * 4  # features and intercept, classes, rounds
         assert (point["data"], point["features"], point["delta"], point["rounds"]) == ("records", "none", 1e-6, 4)
     assert found["given_by_hand"] == {"rounds": 4} and "rounds 4" in found["chosen"][0]
-    assert "no record and no test label" in found["chosen"][1]
+    assert "planner" in found["chosen"][1]
     assert len(found["left_out"]) == 1 and "objp under secure-sum" in found["left_out"][0]
     assert found["all_runs"][0]["runs"] == 12 and found["all_runs"][0]["epsilon"] > 10.0
 
@@ -91,7 +91,7 @@ def test_what_is_shown_and_written_is_the_same(place: Path) -> None:
         mean = f"{100 * point['test_error']:.2f} ± "
         assert mean in shown and f"{mean}" in own
     assert shown.count(" *  ") == 4 and own.count(" | * | ") == 4
-    assert "for the owner of the records alone" in shown and "For the owner of the records alone" in own
+    assert "for the owner of the records only" in shown and "For the owner of the records only" in own
     assert f"are in {place / 'local-only'}" in shown.replace("\n", "")
     assert all(run in shown for run in found["again"].values())
 
@@ -100,7 +100,7 @@ def test_errors_are_in_local_only_alone(place: Path) -> None:
     assert {path.name for path in (place / "local-only").iterdir()} == {*NAMES, "README.txt", "partition.key"}
     assert {path.name for path in place.iterdir()} == {"frontier.toml", "frontier.md", "local-only", "runs"}
     public = (place / "frontier.md").read_text()
-    assert "in the folder `local-only`" in public and "%" not in public and "taciturn run" not in public
+    assert "`local-only`" in public and "%" not in public and "taciturn run" not in public
     assert (place / "local-only" / "frontier.png").read_bytes()[1:4] == b"PNG"
 
 
@@ -117,12 +117,12 @@ def test_the_same_again_changes_nothing_and_another_frontier_is_refused(place: P
     before = document(place)
     done = taciturn.frontier(**KEYWORDS, out=place)
     assert len(models) == 2 and {path: path.stat().st_mtime_ns for path in models} == models
-    assert isinstance(done, Frontier) and done.document == before
-    assert [one.facts() for one in done.points] == before["points"]
+    assert isinstance(done, Frontier) and done.summary == before
+    assert [point.to_json() for point in done.points] == before["points"]
     assert done.table() in (place / "local-only" / "frontier.md").read_text()
     done.picture(tmp_path / "p.svg")
     drawn = (tmp_path / "p.svg").read_text()
-    assert "dpgd, secure-sum" in drawn and "for the owner of the records alone" in drawn
+    assert "dpgd, secure-sum" in drawn and "for the owner of the records only" in drawn
     other = refused(*COMMAND, "--clip", "1", "--out", place)
     assert other == f"{place} holds another frontier: its clip is auto, and now it is 1; choose another --out"
 
@@ -142,8 +142,6 @@ def test_before_anything_is_trained(tmp_path: Path) -> None:
     shown = command(*COMMAND, "--dry-run", "--out", tmp_path / "f").stdout
     assert "2 points, 12 runs; nothing was trained" in shown and "left out: objp under secure-sum" in shown
     assert not (tmp_path / "f").exists()
-    assert "give --test-share or --test" in refused(
-        "frontier", *TABLE, "--seed", "1", "--total-records", "600", "--agents", "3"
-    )
-    assert "give no others beside it" in refused("frontier", "--resume", tmp_path, "--clip", "1")
+    assert "--test-share" in refused("frontier", *TABLE, "--seed", "1", "--total-records", "600", "--agents", "3")
+    assert "frontier.toml" in refused("frontier", "--resume", tmp_path, "--clip", "1")
     assert "is not a frontier: it has no frontier.toml" in refused("frontier", "--resume", tmp_path)

@@ -1,4 +1,4 @@
-"""Runs that are stopped, killed, or run out of disk: nothing is lost, and a resumed run ends in the same bytes."""
+"""Runs that are stopped, killed, or run out of disk space lose nothing and end in the same bytes when resumed."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_finished_run_is_made_whole(tmp_path: Path) -> None:
     model = (out / "model.npz").read_bytes()
     (out / "model.npz").unlink()
     (out / "report.html").unlink()
-    assert "has ended already" in taciturn("resume", out).stderr
+    assert "has finished already" in taciturn("resume", out).stderr
     assert (out / "model.npz").read_bytes() == model
     assert (out / "report.html").is_file()
 

@@ -1,4 +1,4 @@
-"""Bad input: exit code 2, one sentence, nothing written."""
+"""Bad input gives exit code 2 and one sentence, and nothing is written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import CLINICS, DECLARED, EXAMPLE, PAPER, TABLE, refused, taciturn
+from tests.cli.helpers import CLINICS, DECLARED, EXAMPLE, PAPER, TABLE, messages, refused, taciturn
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from tests.cli.helpers import CLINICS, DECLARED, EXAMPLE, PAPER, TABLE, refused,
         (("show", "nowhere"), "there is no run folder nowhere"),
         (("resume", "nowhere"), "there is no run folder nowhere"),
         (("plot", "nowhere"), "there is no run folder nowhere"),
-        (("data", "fetch", "mnist14"), "mnist14 is not fetched; it comes from: embedded in the package"),
+        (("data", "fetch", "mnist14"), "mnist14 cannot be fetched"),
     ],
 )
 def test_it_ends_with_one_sentence(tmp_path: Path, args: tuple[str, ...], sentence: str) -> None:
@@ -76,8 +76,8 @@ def test_bad_cells_of_a_table_stop_no_run_and_are_shown_to_their_owner(tmp_path:
         assert note in shown and ("line 2 of t.csv" in shown or old == new)
         words = ("run", "--data", "t.csv", *schema, *DECLARED, "--rounds", "1", "--total-epsilon", "1")
         done = taciturn(*words, "--out", f"run-{number}", cwd=tmp_path)
-        said.add(done.stderr)
-        assert f"run-{number}/local-only/report.html (for the owner of the records alone" in done.stdout
+        said.add(tuple(messages(done.stderr)))
+        assert f"run-{number}/local-only/report.html (for the owner of the records" in done.stdout
         assert "line 2" not in done.stdout + done.stderr and "left out" not in done.stdout + done.stderr
     assert len(said) == 1
     taciturn("run", "--data", "t.csv", *schema, *PAPER, "--rounds", "1", "--out", tmp_path / "paper", cwd=tmp_path)

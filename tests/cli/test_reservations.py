@@ -1,4 +1,4 @@
-"""What a killed process leaves in the ledger over studies, from the command line."""
+"""What a killed process leaves in a data set's ledger."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_run_killed_before_it_started_gives_its_budget_back(ledger: Path, tmp_
     wait_for_line(ledger, "reserve")
     (one,) = studies(tmp_path)
     assert one["state"] == "reserved" and one["held"]
-    assert "a process works under it now" in taciturn("ledger", "l", cwd=tmp_path).stdout
+    assert "a process is working under it" in taciturn("ledger", "l", cwd=tmp_path).stdout
     assert "is held by a process" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
     assert "nothing to give back" in taciturn("ledger", "give-back", "l", "--all", cwd=tmp_path).stdout
     kill(process)
@@ -76,7 +76,7 @@ def test_a_run_killed_before_it_started_gives_its_budget_back(ledger: Path, tmp_
     taciturn("ledger", "give-back", "l", one["reservation"][:6], cwd=tmp_path)
     (one,) = studies(tmp_path)
     assert (one["state"], one["cost"]["gdp"]) == ("given back", 0.0)
-    assert "is given back already" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
+    assert "already given back" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
     taciturn("run", *CERTIFIED, "--rounds", "3", *HARDENED, "--out", "s", cwd=tmp_path)
     assert [(study["study"], study["state"]) for study in studies(tmp_path)] == [("r", "given back"), ("s", "settled")]
 
@@ -93,13 +93,13 @@ def test_a_run_killed_after_it_started_is_never_given_back(ledger: Path, tmp_pat
     (one,) = studies(tmp_path)
     assert (one["state"], one["held"], one["folder"]) == ("started", False, str(tmp_path / "r"))
     assert str(tmp_path) not in ledger.read_text()
-    assert f"'taciturn resume {tmp_path / 'r'}' goes on with it" in taciturn("ledger", "l", cwd=tmp_path).stdout
+    assert f"'taciturn resume {tmp_path / 'r'}' continues it" in taciturn("ledger", "l", cwd=tmp_path).stdout
     assert "nothing to give back" in taciturn("ledger", "give-back", "l", "--all", cwd=tmp_path).stdout
     (tmp_path / "r").rename(tmp_path / "elsewhere")
-    assert "has started, and cannot be given back" in refused(
+    assert "has started and cannot be given back" in refused(
         "ledger", "give-back", "l", one["reservation"], cwd=tmp_path
     )
-    assert "no folder of it is known here" in taciturn("ledger", "l", cwd=tmp_path).stdout
+    assert "its folder is not known here" in taciturn("ledger", "l", cwd=tmp_path).stdout
     assert studies(tmp_path)[0]["cost"]["gdp"] == one["cost"]["gdp"]
     taciturn("resume", "elsewhere", cwd=tmp_path)
     (after,) = studies(tmp_path)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import taciturn
-from taciturn.errors import InputError
+from taciturn.errors import LedgerTampered
 from taciturn.privacy.signatures import own_key
 from taciturn.runs.folder import RunFolder
 from taciturn.training.finish import signable
@@ -117,7 +117,7 @@ def test_the_private_key_is_for_its_owner_alone(signed: tuple[Machine, Path, Pat
     shared = officer.state / "keys" / "ledger.key"
     officer.taciturn("ledger", "key")
     shared.chmod(0o644)
-    assert "others may read" in officer.refused("ledger", "key")
+    assert "chmod 600" in officer.refused("ledger", "key")
 
 
 def test_a_forged_run_is_refused(signed: tuple[Machine, Path, Path], run: Path, officer: Machine) -> None:
@@ -126,7 +126,7 @@ def test_a_forged_run_is_refused(signed: tuple[Machine, Path, Path], run: Path, 
     rewrite(run, quieter)
     said = officer.taciturn("ledger", run)
     assert "Every record is protected with total epsilon 0.3" in said
-    assert "not verified" in said and "anybody can compute such a chain" in said
+    assert "not verified" in said and "anyone can compute such a chain" in said
     assert "is not what the organisation signed" in officer.refused("ledger", "verify", run, "--key", key)
     lines = [json.loads(line) for line in (run / "ledger.sig").read_text().splitlines()]
     head = json.loads((run / "ledger.head").read_text())
@@ -181,8 +181,8 @@ def test_an_operator_signs_again_and_the_officer_notices(
         "ledger", "verify", run, "--key", key
     )  # a signature does not show more
     assert "not what the officer signed" in operator.refused("ledger", "verify", run, *both)
-    assert "countersigned on this machine" in officer.refused("ledger", "verify", run, "--key", key)
-    assert "countersigned on this machine" in officer.refused("ledger", "countersign", run, "--key", key)
+    assert "is not the ledger that" in officer.refused("ledger", "verify", run, "--key", key)
+    assert "is not the ledger that" in officer.refused("ledger", "countersign", run, "--key", key)
 
 
 def test_a_countersignature_by_a_key_in_a_file(signed: tuple[Machine, Path, Path], run: Path, officer: Machine) -> None:
@@ -225,24 +225,24 @@ def test_a_run_that_pauses_is_signed_as_far_as_it_is(paused: tuple[Path, Path, P
     signed = [json.loads(line) for line in (whole / "ledger.sig").read_text().splitlines()]
     assert [one["state"] for one in signed] == ["paused", "ended"]
     assert signed[0]["lines"] < signed[1]["lines"] == len(RunFolder.open(whole).chain.hashes()) - 1
-    with pytest.raises(InputError, match="its tail was cut off"):
+    with pytest.raises(LedgerTampered, match="truncated"):
         RunFolder.open(cut).read_ledger()  # on the machine that made it, the head kept apart knows
 
 
 def test_a_ledger_cut_back_to_its_pause_is_no_clean_pass(paused: tuple[Path, Path, Path], officer: Machine) -> None:
     whole, cut, key = paused
     said = officer.taciturn("ledger", "verify", cut, "--key", key, code=1)
-    assert said.startswith("NOT AT ITS END: this was signed before the run had ended") and "verified: all" not in said
+    assert said.startswith("NOT COMPLETE") and "verified: all" not in said
     found = officer.taciturn("ledger", "verify", cut, "--key", key, "--json", code=1)
     assert json.loads(found)["verified"]["at_end"] is False
     said = officer.taciturn("ledger", "verify", cut, "--key", key, "--unfinished")
-    assert "NOT AT ITS END" in said and "verified so far: the first" in said
-    assert "NOT AT ITS END" in officer.taciturn("ledger", "countersign", cut, "--key", key)
+    assert "NOT COMPLETE" in said and "verified so far: the first" in said
+    assert "NOT COMPLETE" in officer.taciturn("ledger", "countersign", cut, "--key", key)
     states = [json.loads(line)["state"] for line in (cut / "ledger.sig").read_text().splitlines()]
     assert states == ["paused", "paused"]  # there is a summary beside it, and still nobody says that it had ended
     (cut / "ledger.sig").write_text((cut / "ledger.sig").read_text().splitlines(keepends=True)[0])
     said = officer.taciturn("ledger", "verify", whole, "--key", key)
-    assert "verified: all" in said and "NOT AT ITS END" not in said
+    assert "verified: all" in said and "NOT COMPLETE" not in said
 
 
 def test_an_officer_who_saw_more_of_a_run_notices_that_it_was_cut(
@@ -252,7 +252,7 @@ def test_an_officer_who_saw_more_of_a_run_notices_that_it_was_cut(
     assert "This machine remembers these" in officer.taciturn("ledger", "verify", whole, "--key", key)
     for use in (("verify", cut, "--unfinished"), ("countersign", cut)):
         said = officer.refused("ledger", *use, "--key", key)
-        assert "this machine has verified or countersigned" in said and "its tail was cut off" in said
+        assert "/verified/" in said and "truncated" in said
     assert stat.S_IMODE((officer.state / "verified").stat().st_mode) == 0o700
     officer.taciturn("ledger", "verify", whole, "--key", key)
 
@@ -264,7 +264,7 @@ def test_signatures_of_more_lines_give_a_cut_away(
     forged = Path(shutil.copytree(cut, tmp_path / "forged"))
     shutil.copy(whole / "ledger.sig", forged / "ledger.sig")
     said = officer.refused("ledger", "verify", forged, "--key", key, "--unfinished")
-    assert "was cut off: it has" in said and "the organisation signed" in said
+    assert "truncated" in said and "the organisation signed" in said
 
 
 def test_a_ledger_over_studies_cut_back_to_an_older_signature(officer: Machine, tmp_path: Path) -> None:
@@ -279,15 +279,15 @@ def test_a_ledger_over_studies_cut_back_to_an_older_signature(officer: Machine, 
     for name in files:
         shutil.copy(hospital.home / name, officer.home / name)
     said = officer.taciturn("ledger", "verify", "l", "--key", key)
-    assert "a ledger over studies has no end" in said and "This machine remembers these 4 lines" in said
+    assert "has no last line" in said and "This machine remembers these 4 lines" in said
     for machine in (hospital, officer, stranger):
         for name, content in early.items():
             (machine.home / name).write_bytes(content)
-    assert "tail was cut off" in hospital.refused("ledger", "verify", "l", "--key", key)
+    assert "truncated" in hospital.refused("ledger", "verify", "l", "--key", key)
     for use in ("verify", "countersign"):
-        assert "verified or countersigned 4 of it before" in officer.refused("ledger", use, "l", "--key", key)
+        assert "counts 4" in officer.refused("ledger", use, "l", "--key", key)
     said = stranger.taciturn("ledger", "verify", "l", "--key", key)
-    assert "can have been cut off, and a first look cannot tell" in said
+    assert "a first look cannot detect" in said
 
 
 def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine,
     for name in ("l", "l.sig"):
         shutil.copy(hospital.home / name, officer.home / name)
     said = officer.taciturn("ledger", "verify", "l", "--key", key)
-    assert "used or set aside at delta 1e-06" in said and "all 4 lines are signed" in said
+    assert "used or reserved at delta 1e-06" in said and "all 4 lines are signed" in said
     officer.taciturn("ledger", "countersign", "l", "--key", key)
     officer.taciturn("ledger", "verify", "l", "--key", key, "--officer", stamp)
     hospital.taciturn(
@@ -308,7 +308,7 @@ def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine,
     )
     shutil.copy(hospital.home / "l", officer.home / "l")
     said = officer.refused("ledger", "verify", "l", "--key", key)
-    assert "has grown since the organisation signed it: 4 lines are signed" in said
+    assert "has grown since the organisation signed it" in said
 
 
 RESERVE = ("run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.3", "--noise", "hardened", "--ledger", "l")
@@ -320,25 +320,25 @@ def test_a_ledger_moves_and_is_never_in_two_places(tmp_path: Path) -> None:
     old.taciturn(*RESERVE, "--out", "a")
     shutil.copy(old.home / "l", new.home / "l")
     assert "was not handed over" in new.refused("ledger", "adopt", "l")  # a copy from before
-    assert "is this one" in old.refused("ledger", "hand-over", "l", "--to", old.request("old.request"))
+    assert "is this machine" in old.refused("ledger", "hand-over", "l", "--to", old.request("old.request"))
     assert "is not a request" in old.refused("ledger", "hand-over", "l", "--to", old.key("old.pub"))
     asked = new.request("new.request")
     old.taciturn("ledger", "hand-over", "l", "--to", asked)
     assert "handed over to key" in old.taciturn("ledger", "l")
     for use in (RESERVE, ("ledger", "hand-over", "l", "--to", asked)):
-        assert "it goes on there, not here" in old.refused(*use, *(("--out", "b") if use is RESERVE else ()))
+        assert "handed over to key" in old.refused(*use, *(("--out", "b") if use is RESERVE else ()))
     assert "from this machine" in old.refused("ledger", "adopt", "l")
     for machine in (new, third):
         shutil.copy(old.home / "l", machine.home / "l")
     third.taciturn("ledger", "key")
     assert "was handed over to key" in third.refused("ledger", "adopt", "l")
-    assert "and not by" in new.refused("ledger", "adopt", "l", "--key", third.key("third.pub"))
+    assert "handed over by key" in new.refused("ledger", "adopt", "l", "--key", third.key("third.pub"))
     new.taciturn("ledger", "adopt", "l", "--key", old.home / "old.pub")
     new.taciturn(*RESERVE, "--out", "b")
     shutil.copy(old.home / "l", new.home / "again")
-    assert "tail was cut off" in new.refused("ledger", "adopt", "again")  # the same hand-over, a second time
+    assert "truncated" in new.refused("ledger", "adopt", "again")  # the same hand-over, a second time
     shutil.copy(new.home / "l", old.home / "l")  # it goes on over there: this is a copy
-    assert "is at home on machine" in old.refused(*RESERVE, "--out", "c")
+    assert "belongs to machine" in old.refused(*RESERVE, "--out", "c")
     new.taciturn("ledger", "hand-over", "l", "--to", old.home / "old.request")
     shutil.copy(new.home / "l", old.home / "l")
     old.taciturn("ledger", "adopt", "l")
@@ -359,13 +359,13 @@ def test_two_machines_with_one_key_do_not_both_adopt_a_hand_over(tmp_path: Path)
     for machine in (new, twin):
         shutil.copy(old.home / "l", machine.home / "l")
     said = twin.refused("ledger", "adopt", "l")
-    assert "was handed over to machine" in said and "a key that was copied does not make two machines one" in said
+    assert "was handed over to machine" in said
     new.taciturn("ledger", "adopt", "l")
     assert "was handed over to machine" in twin.refused("ledger", "adopt", "l")
     (head,) = (new.state / "ledgers").glob("*.json")
     head.unlink()  # even so, one hand-over is adopted once
     shutil.copy(old.home / "l", new.home / "l")
-    assert "a hand-over is adopted once" in new.refused("ledger", "adopt", "l")
+    assert "already adopted" in new.refused("ledger", "adopt", "l")
 
 
 def test_a_copied_state_folder_is_another_machine(tmp_path: Path) -> None:
@@ -379,12 +379,12 @@ def test_a_copied_state_folder_is_another_machine(tmp_path: Path) -> None:
     for machine in (new, before):
         shutil.copy(old.home / "l", machine.home / "l")
     new.taciturn("ledger", "adopt", "l")
-    assert "neither does a copied state folder" in before.refused("ledger", "adopt", "l")
+    assert "was handed over to machine" in before.refused("ledger", "adopt", "l")
     after = Machine.__new__(Machine)
     after.home = Path(shutil.copytree(new.home, tmp_path / "after"))
     new.taciturn(*RESERVE, "--out", "a")
     for use in ((*RESERVE, "--out", "a"), ("ledger", "hand-over", "l", "--to", old.request("old.request"))):
-        assert "is at home on machine" in after.refused(*use)
+        assert "belongs to machine" in after.refused(*use)
     assert "WARNING: taken over from a lost machine" in after.taciturn("ledger", "adopt", "l", "--lost-machine")
     secret = list((new.state / "keys").glob("machine-*.key"))
     assert [stat.S_IMODE(path.stat().st_mode) for path in secret] == [0o600]
@@ -401,7 +401,7 @@ def test_a_state_folder_that_machines_share_has_one_name(tmp_path: Path) -> None
     shown.home = tmp_path / "shown"
     one.home.rename(shown.home)
     said = shown.refused("ledger", "l")
-    assert "is at home on machine" in said and "'taciturn ledger machine --shared' at its home" in said
+    assert "belongs to machine" in said and "'taciturn ledger machine --shared'" in said
     shown.home.rename(one.home)
     name = one.taciturn("ledger", "machine")
     assert name.strip() in one.taciturn("ledger", "machine", "--shared")
@@ -416,7 +416,7 @@ def test_a_lost_machine_is_said_for_ever(tmp_path: Path) -> None:
     shutil.copy(old.home / "l", new.home / "l")
     assert "WARNING: taken over from a lost machine" in new.taciturn("ledger", "adopt", "l", "--lost-machine")
     for _ in range(2):
-        assert "what was set aside or spent after this copy was made is not known" in new.taciturn("ledger", "l")
+        assert "what was reserved or spent after this copy was made is not known" in new.taciturn("ledger", "l")
     assert len(json.loads(new.taciturn("ledger", "l", "--json"))["lost_machines"]) == 1
     new.taciturn("run", *CERTIFIED, "--rounds", "2", *SMALL[-2:], "--ledger", "l", "--out", "r")
     assert "was taken over from an old copy without a hand-over" in (new.home / "r" / "report.html").read_text()
@@ -439,7 +439,7 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
     assert "note: these records have a ledger over studies, l (" in here.taciturn(*mixed, "--out", "c")
     assert "note:" not in here.taciturn(*edited, "--out", "d")
     here.taciturn(*mixed, "--ledger", "n", "--out", "e")
-    assert "begun as a further ledger" in here.taciturn("ledger", "n")
+    assert "--further" in here.taciturn("ledger", "n")
     assert "these records may have one beside" in (here.home / "e" / "report.html").read_text()
     here.taciturn(*edited, "--ledger", "m", "--out", "f")  # one edited row evades it
     keys = here.state / "keys" / "records.key"

@@ -1,4 +1,4 @@
-"""`taciturn run --backend torch`: the same run as numpy's to rounding, stopped and resumed, and what it refuses."""
+"""`taciturn run --backend torch` agrees with numpy up to rounding, can be resumed, and rejects what it cannot do."""
 
 from __future__ import annotations
 

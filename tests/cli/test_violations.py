@@ -1,4 +1,4 @@
-"""A method that releases something without noise: every command stops with exit code 3, and nothing goes on."""
+"""A method that releases something without noise: every command stops with exit code 3, and nothing continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from taciturn.algorithms import ALGORITHMS
 from taciturn.errors import PrivacyViolation, TaciturnError
 from taciturn.planning.noise_plan import RunPlan
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.reporting.statements import headline
 from taciturn.runs.folder import RunFolder
 from taciturn.training.loop import Interrupted
@@ -91,9 +90,7 @@ def check_left(folder: Path, of: str = "") -> None:
     *drawn, last = [entry for entry in ledger if entry["kind"] in ("release", "violation")]
     assert (last["kind"], last["round"]) == ("violation", 3)
     assert max(entry["last"] for entry in drawn) == 3 and min(entry["first"] for entry in drawn) == 1
-    assert headline(ledger_totals(ledger)).startswith(
-        f"No guarantee: {of}leaky released something without noise in round 3"
-    )
+    assert headline(ledger.totals).startswith(f"No guarantee: {of}leaky released something without noise in round 3")
 
 
 @pytest.mark.parametrize("noise", ["seeded", "hardened"])
@@ -220,7 +217,8 @@ def build(r):
     return Cheat(r.problem, r.rho, r.eta, r.release, r.closing)
 
 
-ALGORITHMS.register("cheat")(AlgorithmSpec("less noise than planned", "z", build, modes=("certified",), pace="explicit"))
+spec = AlgorithmSpec("less noise than planned", "z", build, modes=("certified",), pace="explicit")
+ALGORITHMS.register("cheat")(spec)
 """
 
 
@@ -243,8 +241,8 @@ def test_less_noise_than_planned_is_a_violation(tmp_path: Path, noise: str) -> N
     assert "in round 1 with less noise than any release of its plan" in done.stderr
     assert not (tmp_path / "r" / "model.npz").exists()
     if noise == "hardened":  # it stopped in round 1 of 3, and its whole plan stays spent
-        assert [one["state"] for one in account.state()["studies"]] == ["violated"]
-        assert account.state()["epsilon_used"] >= 0.999
+        assert [one.state for one in account.state().studies] == ["violated"]
+        assert account.state().epsilon_used >= 0.999
 
 
 def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,6 +257,6 @@ def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeyp
     assert not (tmp_path / "r" / "model.npz").exists() and not (tmp_path / "r" / "summary.json").exists()
     with pytest.raises(PrivacyViolation, match="cannot go on"):
         taciturn.resume(tmp_path / "r")
-    state, spent = account.state(), ledger_totals(RunFolder(tmp_path / "r").read_ledger())["total_epsilon"]
+    state, spent = account.state(), RunFolder(tmp_path / "r").read_ledger().totals["total_epsilon"]
     assert [one["state"] for one in state["studies"]] == ["violated"]
     assert spent > 1.0 and state["epsilon_used"] == pytest.approx(spent, rel=1e-6)  # the ledger has what was spent

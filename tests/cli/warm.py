@@ -1,7 +1,7 @@
 """A process that has Taciturn and its libraries loaded and forks a child for every command.
 
-A short command is all imports, and the tests run hundreds of them. The child is a real process with its own streams,
-folder, environment and exit code.
+Most of the time of a short command is imports, and the tests run hundreds of them. The child is a real process with its
+own streams, folder, environment and exit code. `test_cold_start` covers what this hides: imports that fail.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ PATIENCE = 300.0  # seconds that a process of a test may take: other work on the
 def run(
     words: Sequence[str], cwd: Path | None, env: Mapping[str, str], timeout: float = PATIENCE, pictures: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run([sys.executable, *words])` would give: `-m taciturn ...` or `-c CODE`.
+    """Run `python WORDS`, where the words are `-m taciturn ...` or `-c CODE`, as `subprocess.run` would.
 
-    Without `pictures` reports have words in their places: to draw them takes most of a small run's time.
+    Without `pictures` reports have words in place of figures, which take most of the time of a small run.
     """
     place = _nursery()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -66,7 +66,7 @@ def run(
 
 @cache
 def _nursery() -> socket.socket:
-    """The way to a process of this one's own, which ends when this one does."""
+    """Return a socket to the forking process, which ends when this process does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-m", "tests.cli.warm", str(theirs.fileno())]
     env = {**os.environ, "COLUMNS": "100"}  # rich measures the terminal when it is loaded
@@ -82,7 +82,7 @@ def _nursery() -> socket.socket:
 
 
 def serve(place: socket.socket) -> None:
-    """Fork a child for every request, say its number, then its exit code; a child returns from here."""
+    """Fork a child for every request and send its process id, then its exit code; returns in the child."""
     for name in (*LIBRARIES, *DRAWING, "taciturn.cli"):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
@@ -103,7 +103,7 @@ def serve(place: socket.socket) -> None:
 
 
 def become(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
-    """Take on the streams, the folder and the environment that were asked for."""
+    """Take over the streams, the folder and the environment of the request."""
     for number, stream in enumerate(streams, start=1):
         os.dup2(stream, number)
         os.close(stream)
@@ -118,14 +118,14 @@ def become(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
 
 
 def in_words(folder: RunFolder, local: bool) -> str:
-    """What a report says of its picture to those who do not see it."""
+    """Return the text that a report has in place of its figure."""
     from taciturn.reporting.figures import run_figure as plots
 
     return plots.in_words([folder], local)
 
 
 def obey(kind: str, what: str, *rest: str) -> int:
-    """Run a module or a text as Python does; the exit code."""
+    """Run a module or code as Python does, and return the exit code."""
     sys.argv = [kind, *rest]
     try:
         if kind == "-m":
@@ -141,7 +141,7 @@ def obey(kind: str, what: str, *rest: str) -> int:
 
 
 def leave(code: int) -> None:
-    """End as Python does, but for taking every module apart, which takes longer than most commands."""
+    """Exit as Python does, without the slow destruction of all modules."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

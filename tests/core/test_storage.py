@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from taciturn.core.storage import append_bytes, make_file, make_folder, replacing, state_folder, write_text
+from taciturn.core.storage import append_bytes, atomic_write, make_file, make_folder, state_folder, write_text
 from taciturn.errors import InputError
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
 from tests.cli import warm
@@ -78,7 +78,7 @@ def test_what_another_user_may_not_read_is_not_there_for_them(tmp_path: Path, mo
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "a"
     write_text(path, "old")
-    with pytest.raises(RuntimeError), replacing(path) as file:
+    with pytest.raises(RuntimeError), atomic_write(path) as file:
         file.write(b"half")
         raise RuntimeError
     assert [one.name for one in tmp_path.iterdir()] == ["a"] and path.read_text() == "old"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from taciturn.dashboard.replies import reason
-from taciturn.dashboard.workers import Later, Workers
+from taciturn.dashboard import catalogue
+from taciturn.dashboard.replies import Damaged, explain
+from taciturn.dashboard.workers import BackgroundCache, Workers
 from taciturn.errors import InputError
 from taciturn.runs.folder import RunFolder
 from tests.dashboard.helpers import ask, dashboard, rows, settled
@@ -58,17 +59,17 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut start": (cut("start.json", 50), "budgets/start.json is damaged"),
     "cut config": (replaced("config.toml", b'mode = "cert'), "budgets/config.toml is damaged"),
     "no config": (gone("config.toml"), "has no config.toml"),
-    "a config without settings": (replaced("config.toml", b""), "do not fit together: there is no 'mode'"),
-    "a number for an object": (replaced("start.json", b'{"data": 7}'), "do not fit together"),
-    "a list for an object": (replaced("summary.json", b"[]"), "do not fit together"),
+    "a config without settings": (replaced("config.toml", b""), "are inconsistent: there is no 'mode'"),
+    "a number for an object": (replaced("start.json", b'{"data": 7}'), "are inconsistent"),
+    "a list for an object": (replaced("summary.json", b"[]"), "are inconsistent"),
     "bytes that are no text": (replaced("config.toml", b"\xff\xfe"), "is damaged"),
     "a folder for a file": (a_folder_for_a_file, "cannot be read"),
     "no rounds": (edited("config.toml", "rounds = 12", "rounds = 0", unfinished=True), "division by zero"),
     "no number": (edited("summary.json", '"test_error": null', '"test_error": NaN'), "a number that is not finite"),
     "a huge number": (edited("summary.json", '"test_error": null', '"test_error": 1e999'), "that is not finite"),
-    "a date": (edited("config.toml", 'noise = "seeded"', "noise = 1979-05-27"), "do not fit together"),
+    "a date": (edited("config.toml", 'noise = "seeded"', "noise = 1979-05-27"), "are inconsistent"),
     "lists within lists": (replaced("start.json", b"[" * 100_000), "recursion"),
-    "half a letter": (edited("summary.json", '"rounds": 12', '"rounds": "\\ud800"'), "text that is none"),
+    "half a letter": (edited("summary.json", '"rounds": 12', '"rounds": "\\ud800"'), "not valid Unicode"),
 }
 
 
@@ -124,7 +125,7 @@ def test_what_is_no_letter_in_a_name_is_escaped(runs: Path) -> None:
 def test_details_that_cannot_be_sent_are_told(runs: Path) -> None:
     edited("metrics.jsonl", '"objp"', '"\\ud800"')(runs / "paper")
     app = dashboard(runs)
-    assert "text that is none" in ask(app, f"/api/runs/{rows(app)['paper']['id']}/curves").json["damaged"]
+    assert "not valid Unicode" in ask(app, f"/api/runs/{rows(app)['paper']['id']}/curves").json["damaged"]
 
 
 def test_a_ledger_without_lines_is_told(runs: Path) -> None:
@@ -134,7 +135,7 @@ def test_a_ledger_without_lines_is_told(runs: Path) -> None:
     app = dashboard(runs)
     place = f"/api/runs/{rows(app)['paper']['id']}"
     for detail in ("privacy", "ledger"):
-        assert "something that must be there is not" in settled(app, f"{place}/{detail}")["damaged"]
+        assert "a required entry is missing" in settled(app, f"{place}/{detail}")["damaged"]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -153,24 +154,36 @@ def test_no_error_ends_a_worker(error: BaseException) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_what_cannot_be_computed_is_told_and_what_comes_after_is_computed() -> None:
-    def fail() -> dict[str, str]:
+    def fail() -> Damaged:
         raise RuntimeError("/a/secret")
 
-    later = Later()
-    later.ask("first", "1", fail)
-    later.ask("second", "1", lambda: {"value": 2})
+    cache = BackgroundCache[Damaged](lambda error: Damaged(type(error).__name__))
+    assert cache.get("first", "1", fail) == (None, True)
+    cache.get("second", "1", lambda: Damaged("computed"))
     end = time.monotonic() + 60
-    while later.ask("second", "1", fail)["pending"] and time.monotonic() < end:
+    while cache.get("second", "1", fail)[1] and time.monotonic() < end:
         time.sleep(0.01)
-    assert later.ask("second", "1", fail) == {"value": 2, "pending": False}
-    assert later.ask("first", "1", fail) == {"damaged": "this cannot be computed: RuntimeError", "pending": False}
+    assert cache.get("second", "1", fail) == (Damaged("computed"), False)
+    assert cache.get("first", "1", fail) == (Damaged("RuntimeError"), False)
+
+
+def test_a_reply_that_fails_for_an_unforeseen_reason_names_only_the_type(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("/a/secret")
+
+    monkeypatch.setattr(catalogue, "ledger_reply", fail)
+    app = dashboard(runs)
+    reply = settled(app, f"/api/runs/{rows(app)['paper']['id']}/ledger")
+    assert "RuntimeError" in reply["damaged"] and "secret" not in reply["damaged"]
 
 
 def test_where_others_look_a_reason_names_no_folder_above_the_runs() -> None:
     root = Path("/home/me/my runs")
     error = InputError(f"{root}/a (1)/b/ledger.jsonl has 3 lines, but '/home/me/.state/1.json' knows of 4 / not 3")
-    assert reason(error, root, local=False) == "a (1)/b/ledger.jsonl has 3 lines, but '1.json' knows of 4 / not 3"
-    assert reason(error, root, local=True).startswith("a (1)/b/ledger.jsonl has 3 lines, but '/home/me/.state/1.json'")
+    assert explain(error, root, local=False) == "a (1)/b/ledger.jsonl has 3 lines, but '1.json' knows of 4 / not 3"
+    assert explain(error, root, local=True).startswith("a (1)/b/ledger.jsonl has 3 lines, but '/home/me/.state/1.json'")
 
 
 def test_a_damaged_line_is_told_as_soon_as_it_is_read(runs: Path) -> None:

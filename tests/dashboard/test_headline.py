@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from taciturn.privacy.ledger import ledger_totals
 
 import taciturn
-from taciturn.dashboard.privacy_view import meters
-from taciturn.privacy.ledger import ledger_totals
+from taciturn.dashboard.privacy_view import privacy_reply
 from taciturn.reporting.statements import guarantee
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import LedgerEntry, NonPrivateEntry, ViolationEntry
 from tests.dashboard.conftest import DECLARED, TABLE
 
-Ledger = list[dict[str, Any]]
 SEEDED: dict[str, Any] = {"noise": "seeded"}
 RUNS: dict[str, dict[str, Any]] = {
     "agents": SEEDED,
@@ -45,11 +46,11 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return name, taciturn.run(**TABLE, **DECLARED, rounds=2, out=out, **RUNS[name]).folder
 
 
-def read(ledger: Ledger) -> tuple[str, bool]:
+def read(ledger: Sequence[LedgerEntry]) -> tuple[str, bool]:
     """The dashboard's headline, which must be the one of the report's statement."""
-    shown, stated = meters(ledger, {}), guarantee(ledger, ledger_totals(ledger))
-    assert (shown["headline"], shown["good"]) == (stated["headline"], stated["good"])
-    return shown["headline"], shown["good"]
+    shown, stated = privacy_reply(ledger, {}), guarantee(ledger, ledger_totals(ledger))
+    assert (shown.headline, shown.good) == (stated["headline"], stated["good"])
+    return shown.headline, shown.good
 
 
 def test_it_is_the_reports_sentence_while_a_run_is_under_way_and_after(finished: tuple[str, RunFolder]) -> None:
@@ -75,7 +76,7 @@ def test_a_run_that_spent_more_than_its_budget_is_called_one(finished: tuple[str
 def test_marks_in_the_ledger_take_the_promise_back(made: Path) -> None:
     ledger = RunFolder.open(made / "sweep" / "hardened").read_ledger()
     assert read(ledger)[1]
-    seeded = {"kind": "non_private", "agent": "north", "reason": "noise from a seed"}
-    assert read([*ledger, seeded]) == (guarantee(ledger, ledger_totals([*ledger, seeded]))["headline"], False)
-    stopped = {"kind": "violation", "algorithm": "dpgd", "round": 3, "reason": "dpgd sent something without an event"}
+    sentence, good = read([*ledger, NonPrivateEntry(agent="north", reason="noise from a seed")])
+    assert "noise from a seed" in sentence and not good
+    stopped = ViolationEntry(algorithm="dpgd", round=3, reason="dpgd sent something without an event")
     assert read([*ledger, stopped]) == ("No guarantee: dpgd sent something without an event.", False)

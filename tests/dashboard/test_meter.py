@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from taciturn.dashboard.privacy_view import meters, read
+from taciturn.dashboard.privacy_view import privacy_reply, read_meter
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.events import Event, Hidden, Noise
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.runs.folder import RunFolder
 
 DELTA = 1e-6
@@ -30,7 +29,7 @@ def plan(events: dict[Event, int], rounds: int) -> dict[str, Any]:
 def test_it_reads_what_the_rounds_done_cost_and_the_next_one_will(t: int) -> None:
     """Three updates a round, so that a round is three events."""
     planned = plan({NOISE: 60}, 20)
-    reading = read(planned, Counter({NOISE: 3 * t} if t else {}), 0, DELTA)
+    reading = read_meter(planned, Counter({NOISE: 3 * t} if t else {}), 0, DELTA)
     now, then = (tightest({NOISE: 3 * n}, DELTA).epsilon for n in (t, t + 1))
     assert float(reading.spent) == pytest.approx(now, abs=2e-4)
     assert float(reading.left) == pytest.approx(planned["planned_epsilon"] - now, abs=2e-4)
@@ -48,38 +47,38 @@ def test_rounds_that_wait_to_be_charged_count_as_if_they_were(rounds: int) -> No
         (plan(dict.fromkeys(HIDDEN, 1), 3), lambda i: HIDDEN[i]),
     ):
         charged: Counter[Event] = Counter(event(i) for i in range(rounds))
-        assert read(planned, Counter(), rounds, DELTA) == read(planned, charged, 0, DELTA)
-        assert read(planned, charged, 5, DELTA).share == 1.0, "never more than the plan"
+        assert read_meter(planned, Counter(), rounds, DELTA) == read_meter(planned, charged, 0, DELTA)
+        assert read_meter(planned, charged, 5, DELTA).share == 1.0, "never more than the plan"
 
 
 def test_a_finished_run_has_spent_what_its_ledger_comes_to(made: Path) -> None:
     for name, labels in (("budgets", ["dpgd, ε = 1", "dpgd, ε = 3"]), ("sweep/hardened", ["dpgd, ε = 2"])):
         ledger = RunFolder.open(made / name).read_ledger()
-        found = meters(ledger, {})
+        found = privacy_reply(ledger, {})
         totals = ledger_totals(ledger)
-        assert [run["label"] for run in found["runs"]] == labels
-        for run in found["runs"]:
-            (everyone,) = run["agents"]
-            assert everyone["names"] == ["north", "south", "west"]
-            spent = {r["spent_epsilon"] for r in totals["runs"] if f"{r['total_epsilon']:g}" == run["label"][-1]}
-            assert float(everyone["spent"]) == pytest.approx(spent.pop(), abs=2e-4)
-            assert everyone["next"] == ""
-        assert found["good"] == (name == "sweep/hardened")
-    assert found["headline"] == "Every record is protected with total epsilon 2 at delta 1e-06."
+        assert [run.label for run in found.runs] == labels
+        for run in found.runs:
+            (everyone,) = run.agents
+            assert everyone.names == ("north", "south", "west")
+            spent = {r["spent_epsilon"] for r in totals["runs"] if f"{r['total_epsilon']:g}" == run.label[-1]}
+            assert float(everyone.spent) == pytest.approx(spent.pop(), abs=2e-4)
+            assert everyone.next == ""
+        assert found.good == (name == "sweep/hardened")
+    assert found.headline == "Every record is protected with total epsilon 2 at delta 1e-06."
 
 
 def test_parties_that_released_more_have_a_bar_of_their_own(made: Path) -> None:
     ledger = RunFolder.open(made / "sweep" / "hardened").read_ledger()
     late = [e for e in ledger if not (e["kind"] == "release" and e["agent"] == "west" and e["first"] > 5)]
-    (run,) = meters(late, {0: 8})["runs"]
-    assert [agent["names"] for agent in run["agents"]] == [["north", "south"], ["west"]]
-    both, west = run["agents"]
-    assert float(west["spent"]) < float(both["spent"])
-    assert west["next"] and not both["next"]
+    (run,) = privacy_reply(late, {0: 8}).runs
+    assert [agent.names for agent in run.agents] == [("north", "south"), ("west",)]
+    both, west = run.agents
+    assert float(west.spent) < float(both.spent)
+    assert west.next and not both.next
 
 
 def test_the_paper_mode_has_no_meter_and_says_why(made: Path) -> None:
-    found = meters(RunFolder.open(made / "paper").read_ledger(), {})
-    assert found["headline"].startswith("No end-to-end guarantee")
-    assert found["reasons"]
-    assert found["runs"] == []
+    found = privacy_reply(RunFolder.open(made / "paper").read_ledger(), {})
+    assert found.headline.startswith("No end-to-end guarantee")
+    assert found.reasons
+    assert found.runs == []

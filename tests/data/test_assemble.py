@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from taciturn.data.allocation import ArrayAllocator, label_rows
 from taciturn.data.assemble import RawRecords, assemble
 from taciturn.data.dataset_source import PRECISIONS, DataOptions
-from taciturn.data.partition import Agents, in_order
+from taciturn.data.partition import Partition, in_order
 from taciturn.errors import InputError
 from taciturn.types import Classes, Dataset, Range, Target
 
@@ -27,7 +27,7 @@ def build(
     **changes: Any,
 ) -> Dataset:
     index = [np.array(block, dtype=np.intp) for block in blocks] if blocks is not None else in_order(len(x), 2)
-    agents = Agents(tuple(f"p{i}" for i in range(len(index))), index)
+    agents = Partition(tuple(f"p{i}" for i in range(len(index))), index)
     unit = changes.pop("unit", 1.0)
     test = changes.pop("test", None)
     options = DataOptions(**changes)
@@ -100,7 +100,7 @@ def test_shapes_must_agree() -> None:
     labels = np.zeros(2, dtype=int)
     with pytest.raises(InputError, match=r"^the training features have shape \(2, 3\): it must be \(records, 2\)$"):
         build(np.zeros((2, 3)), labels)
-    with pytest.raises(InputError, match=r"^there are 3 training records but labels of shape \(2,\): one label each$"):
+    with pytest.raises(InputError, match=r"^there are 3 training records, but labels of shape \(2,\): one label each$"):
         build(np.zeros((3, 2)), labels)
     with pytest.raises(InputError, match=r"^there are no training records: there must be at least one$"):
         build(np.zeros((0, 2)), labels, [[]])
@@ -120,7 +120,7 @@ def test_labels_must_be_classes() -> None:
 
 
 def test_features_need_names_of_their_own() -> None:
-    with pytest.raises(InputError, match=r"^two features are named 'u': every feature needs a name of its own$"):
+    with pytest.raises(InputError, match=r"^two features are named 'u': every feature needs a different name$"):
         build(np.zeros((2, 2)), np.zeros(2, dtype=int), features=("u", "u"))
     with pytest.raises(InputError, match=r"^two features are named 'intercept'"):
         build(np.zeros((2, 2)), np.zeros(2, dtype=int), features=("u", "intercept"), intercept=True)

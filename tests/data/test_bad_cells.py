@@ -254,7 +254,7 @@ def test_parquet_values_that_python_cannot_hold_are_no_values(tmp_path: Path) ->
 
 
 def test_the_table_that_is_trained_on_is_no_public_test_table(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"the table that is trained on: .* figures on it are published"):
+    with pytest.raises(InputError, match=r"also the training table: .* use --test-share"):
         read(tmp_path, ROWS, test=str(tmp_path / "t.csv"))
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taciturn.data import DataOptions, load
-from taciturn.data.partition import DEAL, HOLD_OUT, Units, hashed, hashed_dirichlet, record_draws, unit_draws
+from taciturn.data.partition import ASSIGNMENT, HOLD_OUT, Units, hashed, hashed_dirichlet, record_draws, unit_draws
 from taciturn.errors import InputError
 from taciturn.planning.plan import load_data, plan_study
 from taciturn.settings import resolve
@@ -124,7 +124,7 @@ def test_a_bound_that_the_draw_can_break_is_refused(tmp_path: Path) -> None:
     assert load_data(plan_study(resolve({**asked, "records_max": 2000})), key=1).dataset.records == 20
     for most in (100, {f"agent-{p + 1}": 999 for p in range(AGENTS)}):
         plan = plan_study(resolve({**asked, "records_max": most}))  # a plan may be of sites with tables of their own
-        with pytest.raises(InputError, match=r"^records-max is \d+, but this table is dealt out by a draw for each re"):
+        with pytest.raises(InputError, match=r"^records-max is \d+, but this table is partitioned at random"):
             load_data(plan, key=1)
     write(tmp_path / "s.toml", SCHEMA + AGENT.replace("site", "who"))
     names = {f"p{i}": 5 for i in range(3)}
@@ -136,8 +136,8 @@ def test_who_is_held_out_does_not_tell_whose_it_is() -> None:
     x, labels = np.random.default_rng(2).random((4000, 3)), np.zeros(4000, np.intp)
     units = Units(None, tuple(f"u{i}" for i in range(4000)), np.arange(4000, dtype=np.int32))  # type: ignore[arg-type]
     for dealt, held in (
-        [record_draws(x, labels, 3, purpose) for purpose in (DEAL, HOLD_OUT)],
-        [unit_draws(units, 3, purpose) for purpose in (DEAL, HOLD_OUT)],
+        [record_draws(x, labels, 3, purpose) for purpose in (ASSIGNMENT, HOLD_OUT)],
+        [unit_draws(units, 3, purpose) for purpose in (ASSIGNMENT, HOLD_OUT)],
     ):
         assert abs(np.corrcoef(dealt, held)[0, 1]) < 0.07  # four standard deviations
         shares = [np.mean(held[own] < 0.3) for own in hashed(dealt, 4)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taciturn.data import draft_schema, encode, parse_schema, read_table
 from taciturn.data.schema import Categorical, Numeric
-from taciturn.data.table_cells import Column, Table, TablePart, text_column
+from taciturn.data.table_cells import Column, Table, TablePart, factorize
 from taciturn.errors import InputError
 from taciturn.types import Classes, Range
 
@@ -19,7 +19,7 @@ CELLS = st.text(st.characters(codec="utf-8"), max_size=4) | st.integers(-9, 9).m
 
 
 def table_of(columns: dict[str, list[str]]) -> Table:
-    made: dict[str, Column] = {name: text_column(cells) for name, cells in columns.items()}
+    made: dict[str, Column] = {name: Column(factorize(cells)) for name, cells in columns.items()}
     return Table(made, (TablePart("t", "t", None, len(next(iter(columns.values())))),), folder=False)
 
 
@@ -55,7 +55,7 @@ def test_what_a_draft_says(tmp_path: Path) -> None:
     assert schema.target == Classes(("0", "1", "2", "3"))
     assert schema.columns == (Numeric("age", 0.0, 6.0, "middle"), Categorical("sex", ("f", "m"), "none"))
     assert "READ OFF THE DATA AND ARE NOT PRIVATE" in text.splitlines()[0]
-    assert "# column 'id' is left out: it has 60 different values, 60 of them no number" in text
+    assert "# column 'id' is left out: it has 60 different values, 60 of them not numbers" in text
     assert "# column 'gap' is left out: it has no values" in text
     assert "bounds = [0.0, 6.0]  # read off the data" in text
 
@@ -108,6 +108,6 @@ def test_one_bad_cell_is_named() -> None:
     rows = "\n".join(f"{i}.5,{'ab'[i % 2]},u" for i in range(60))
     path = Path(tempfile.mkdtemp()) / "t.csv"
     path.write_text("x,y,z\nfifty,a,v\n" + rows + "\n")
-    assert "# column 'x' is left out: it has 61 different values, 1 of them no number ('fifty')" in draft_schema(
+    assert "# column 'x' is left out: it has 61 different values, 1 of them not numbers ('fifty')" in draft_schema(
         path, "y"
     )

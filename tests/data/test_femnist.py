@@ -102,7 +102,7 @@ def test_few_records_are_dropped_or_halved(tmp_path: Path) -> None:
 
 def test_a_fraction_that_leaves_nothing(tmp_path: Path) -> None:
     shard(tmp_path / "all_data" / "a.json", {"w": writer(10)})
-    with pytest.raises(InputError, match=r"^sample_fraction is 0\.05: of the shards in .* no writer with two records"):
+    with pytest.raises(InputError, match=r"^sample_fraction is 0\.05, which leaves no writer with two records"):
         read(tmp_path)
 
 
@@ -160,7 +160,7 @@ def test_a_damaged_packed_file(tmp_path: Path) -> None:
 
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"^FEMNIST is not there: put LEAF's json files into .*femnist/train and .*test,"
+        InputError, match=r"^there is no FEMNIST: put LEAF's json files into .*femnist/train and .*test,"
     ):
         read(tmp_path)
 
@@ -170,8 +170,11 @@ def test_nothing_there(tmp_path: Path) -> None:
     [
         ("{", "a.json is not a LEAF shard: Expecting"),
         ("\xff", "a.json is not a LEAF shard: "),
-        ("[]", "a.json is not a LEAF shard: it needs a list 'users' and a table 'user_data'"),
-        ('{"users": ["f"], "user_data": {}}', "a.json: writer 'f' needs lists 'x' and 'y' of one length in user_data"),
+        ("[]", "a.json is not a LEAF shard: it needs a list 'users' and an object 'user_data'"),
+        (
+            '{"users": ["f"], "user_data": {}}',
+            "a.json: writer 'f' needs lists 'x' and 'y' of equal length in user_data",
+        ),
         ('{"users": ["f"], "user_data": {"f": {"x": [], "y": [1]}}}', "a.json: writer 'f' needs lists"),
         ('{"users": [1], "user_data": {}}', "a.json: writer '1' needs lists"),
     ],

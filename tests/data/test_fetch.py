@@ -113,7 +113,7 @@ def test_an_interrupted_download_is_resumed(mirror: Mirror, tmp_path: Path) -> N
     first = f"{NAMES[0]}.gz"
     whole = mirror.files[first]
     mirror.cut = len(whole) // 2
-    with pytest.raises(InputError, match=rf"{first}: {mirror.cut} of {len(whole)} bytes came"):
+    with pytest.raises(InputError, match=rf"{first}: received {mirror.cut} of {len(whole)} bytes"):
         fetch_mnist(tmp_path, mirror.url)
     assert names_in(tmp_path) == [f"{first}.part"]
     half, mirror.cut = mirror.cut, None
@@ -151,7 +151,7 @@ def test_a_corrupted_file_is_refused(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files[f"{NAMES[1]}.gz"] = gzip.compress(b"not these labels")
     with pytest.raises(InputError) as caught:
         fetch_mnist(tmp_path, mirror.url)
-    assert f"{NAMES[1]}.gz came with the wrong MD5" in str(caught.value)
+    assert f"{NAMES[1]}.gz has the wrong MD5" in str(caught.value)
     assert f"put {', '.join(NAMES[1:])} (each as it is or as .gz) into {tmp_path} yourself" in str(caught.value)
     assert names_in(tmp_path) == [f"{NAMES[0]}.gz"]
 
@@ -215,7 +215,7 @@ def test_a_slow_download_is_given_up(mirror: Mirror, tmp_path: Path, monkeypatch
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"^the folder .*file/mnist cannot be made: "):
+    with pytest.raises(InputError, match=r"^the folder .*file/mnist cannot be created: "):
         fetch_mnist(tmp_path / "file" / "mnist")
 
 

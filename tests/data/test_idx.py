@@ -39,10 +39,10 @@ def test_sizes_must_agree(tmp_path: Path) -> None:
     path = tmp_path / "a-idx"
     for found, raw in ((17, content[:-1]), (19, content + b"x")):
         path.write_bytes(raw)
-        with pytest.raises(InputError, match=rf"a-idx has {found} bytes: an IDX file of shape \(2, 3\) has 18$"):
+        with pytest.raises(InputError, match=rf"a-idx has {found} bytes, but an IDX file of shape \(2, 3\) has 18$"):
             read_idx(path)
     path.write_bytes(content[:10])
-    with pytest.raises(InputError, match=r"a-idx has 10 bytes: its header alone takes 12$"):
+    with pytest.raises(InputError, match=r"a-idx has 10 bytes, but its header alone has 12$"):
         read_idx(path)
 
 

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from taciturn.core import arrays as mapped
-from taciturn.core.arrays import file_of
+from taciturn.core.arrays import backing_file
 from taciturn.data import DataOptions, describe, fingerprint, load
 from taciturn.data.allocation import ArrayAllocator, allocator_for
 from taciturn.data.dataset_source import CONTAINER, machine_memory, memory_limit
@@ -98,7 +98,7 @@ def facts(dataset: Dataset) -> tuple[str, list[str]]:
 
 def in_files(dataset: Dataset) -> set[bool]:
     shards = [*dataset.train, *([dataset.test] if dataset.test else [])]
-    return {file_of(array) is not None for shard in shards for array in (shard.x, shard.y)}
+    return {backing_file(array) is not None for shard in shards for array in (shard.x, shard.y)}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_neither_chunks_nor_files_change_a_bit(
         lying = read(tables, data, way, memory=TINY)
         assert in_files(lying) == {True}
         assert facts(lying) == facts(plain)
-        assert lying.notes[-1].endswith(f"files without a name in {tempfile.gettempdir()} as long as the process runs")
+        assert f"files in {tempfile.gettempdir()}" in lying.notes[-1]
         assert describe(lying) | {"notes": []} == describe(plain) | {"notes": []}
 
 
@@ -183,8 +183,8 @@ def test_what_was_written_is_kept_when_memory_is_given_back(pair: tuple[Shard, S
     for block in lying.blocks():
         block.x[:] = 3.0
     assert (lying.x == 3.0).all()
-    mapped.give_back(lying.x[3:3])
-    mapped.give_back(np.zeros(3))
+    mapped.release_memory(lying.x[3:3])
+    mapped.release_memory(np.zeros(3))
 
 
 def test_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_limit("auto") == machine_memory() // 8
     assert resolve({"memory": "2GB"}).data_options().memory == "2GB"
     for wrong in ("2", "2 gigs", "0MB", "-1GB", 2_000_000, "", "1e3MB"):
-        sentence = rf"^memory is {wrong!r}: it must be auto, or a size above 0 in kB, MB, GB, TB, as 500MB or 2GB$"
+        sentence = rf"^memory is {wrong!r}: it must be auto, or a size above 0 in kB, MB, GB, TB, such as 500MB or 2GB$"
         with pytest.raises(InputError, match=sentence):
             resolve({"memory": wrong})
         with pytest.raises(InputError, match=sentence):

@@ -78,7 +78,7 @@ def test_unknown_names() -> None:
             {"partition": "inorder"},
             r"^no partition 'inorder' \(did you mean 'in-order'\?\): there are column, dirichlet",
         ),
-        ({"partition": "column"}, r"^partition 'column' needs records that name their agent: this data has no such"),
+        ({"partition": "column"}, r"^partition 'column' needs a column that names each record's agent"),
         ({"test_share": 1.0}, r"^test-share is 1\.0: it must be at least 0 and below 1$"),
         ({"test_share": -0.1}, r"^test-share is -0\.1: "),
         ({"sample_fraction": 0.0}, r"^sample-fraction is 0\.0: it must be above 0 and at most 1$"),
@@ -130,11 +130,11 @@ def test_describe(tmp_path: Path) -> None:
     [
         (
             {"data": "mnist14", "test_share": 0.2},
-            r"^test-share means nothing to mnist14: the data options",
+            r"^test-share has no effect on mnist14: it supports",
         ),
-        ({"data": "mnist14", "schema": "s.toml"}, r"^schema means nothing to mnist14"),
-        ({"data": "femnist", "agents": 5}, r"^agents means nothing to femnist"),
-        ({"data": "x.csv", "sample_fraction": 0.2}, r"^sample-fraction means nothing to x\.csv"),
+        ({"data": "mnist14", "schema": "s.toml"}, r"^schema has no effect on mnist14"),
+        ({"data": "femnist", "agents": 5}, r"^agents has no effect on femnist"),
+        ({"data": "x.csv", "sample_fraction": 0.2}, r"^sample-fraction has no effect on x\.csv"),
     ],
 )
 def test_options_nobody_would_heed_are_refused(changes: dict[str, Any], sentence: str) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from taciturn.data import DataOptions, describe, load, load_unmapped
 from taciturn.data.feature_mapping import mapped_names, mapped_rows
-from taciturn.data.feature_maps import MAPS, NONE, Raw, built, check_map, width_of
+from taciturn.data.feature_maps import MAPS, NONE, InputShape, build_map, check_map, width_of
 from taciturn.data.feature_maps.exact_arithmetic import normalize_rows, whole_weights
 from taciturn.data.feature_maps.images import gaussian, grid, strokes
 from taciturn.data.feature_maps.pixels import Pixels
@@ -25,13 +25,13 @@ from taciturn.data.feature_maps.scattering import DIRECTIONS, LEVELS, PLACES, Sc
 from taciturn.errors import InputError
 
 SIDE = 14
-IMAGES = Raw(SIDE * SIDE, (SIDE, SIDE))
-TABLE = Raw(7)
+IMAGES = InputShape(SIDE * SIDE, (SIDE, SIDE))
+TABLE = InputShape(7)
 ALL = [(name, raw) for name in MAPS for raw in (IMAGES, TABLE) if raw.image or not MAPS[name].images]
 
 
 @cache
-def records(raw: Raw) -> NDArray[np.float64]:
+def records(raw: InputShape) -> NDArray[np.float64]:
     """Records as a source gives them: 8-bit images, a blank one among them, or values in [-1, 1] with a row of 0."""
     if raw.image is None:
         found = np.random.default_rng(3).uniform(-1.0, 1.0, (600, raw.width))
@@ -42,8 +42,8 @@ def records(raw: Raw) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(("name", "raw"), ALL)
-def test_a_record_is_mapped_alike_in_every_company(name: str, raw: Raw) -> None:
-    phi, x = built(name, raw), records(raw)
+def test_a_record_is_mapped_alike_in_every_company(name: str, raw: InputShape) -> None:
+    phi, x = build_map(name, raw), records(raw)
     whole = phi(x)
     assert whole.shape == (len(x), width_of(name, raw))
 
@@ -61,7 +61,7 @@ def test_a_record_is_mapped_alike_in_every_company(name: str, raw: Raw) -> None:
 
 def digests() -> str:
     """Of all features, for another process to compare."""
-    return " ".join(hashlib.sha256(built(name, raw)(records(raw)).tobytes()).hexdigest()[:16] for name, raw in ALL)
+    return " ".join(hashlib.sha256(build_map(name, raw)(records(raw)).tobytes()).hexdigest()[:16] for name, raw in ALL)
 
 
 def test_the_number_of_threads_changes_no_bit() -> None:
@@ -73,7 +73,7 @@ def test_the_number_of_threads_changes_no_bit() -> None:
 
 
 @pytest.mark.parametrize(("name", "raw"), ALL)
-def test_records_have_length_1_or_0_and_features_within_1(name: str, raw: Raw) -> None:
+def test_records_have_length_1_or_0_and_features_within_1(name: str, raw: InputShape) -> None:
     x = np.concatenate([records(raw), np.ones((1, raw.width)), np.eye(raw.width)[:3], 1e-9 * np.ones((1, raw.width))])
     for intercept in (False, True):
         given = np.column_stack([x, np.ones(len(x))]) if intercept else x
@@ -81,12 +81,12 @@ def test_records_have_length_1_or_0_and_features_within_1(name: str, raw: Raw) -
         assert found.shape[1] == len(mapped_names(name, tuple(map(str, range(raw.width))), raw.image, intercept))
         assert np.abs(found).max() <= 1.0  # what hardened noise builds on
         lengths = np.linalg.norm(found, axis=1)
-        empty = ~built(name, raw)(x).any(axis=1)
+        empty = ~build_map(name, raw)(x).any(axis=1)
         share = math.sqrt(0.5) if intercept else 0.0
         np.testing.assert_allclose(lengths, np.where(empty, share, 1.0), atol=1e-12)
         if intercept:
             np.testing.assert_array_equal(found[:, -1], 1.0 / math.sqrt(2.0))
-    blank = built(name, raw)(np.zeros((1, raw.width)))
+    blank = build_map(name, raw)(np.zeros((1, raw.width)))
     assert np.linalg.norm(blank) == pytest.approx(0.0 if name == "unit" else 1.0)
     assert mapped_rows(x.astype(np.float32), name, raw.image, False).dtype == np.float32
 
@@ -94,8 +94,8 @@ def test_records_have_length_1_or_0_and_features_within_1(name: str, raw: Raw) -
 @pytest.mark.parametrize("side", [14, 28])
 def test_no_partial_sum_can_be_rounded(side: int) -> None:
     """However a library orders the terms: the largest sum of absolute values is exact in float32."""
-    phi = built("scattering", Raw(side * side, (side, side)))
-    pixels = built("pixels", Raw(side * side, (side, side)))
+    phi = build_map("scattering", InputShape(side * side, (side, side)))
+    pixels = build_map("pixels", InputShape(side * side, (side, side)))
     assert isinstance(phi, Scattering) and isinstance(pixels, Pixels)
     sums = [(255, phi.image.weights), (255, pixels.blur)]
     sums += [(255, wavelets.weights) for wavelets in phi.first]
@@ -136,7 +136,7 @@ def modulus(
 def test_scattering_is_what_its_definition_says() -> None:
     """Read plainly, without whole numbers or matrices: one channel of every kind, of a small image."""
     side, image = 16, strokes(16)[7].reshape(16, 16)
-    phi = built("scattering", Raw(side * side, (side, side)))
+    phi = build_map("scattering", InputShape(side * side, (side, side)))
     assert isinstance(phi, Scattering) and len(phi.first) == 2
     channels = phi.channels(image.reshape(1, -1))[0].reshape(-1, PLACES, PLACES)
     coarse, fine = grid(side, PLACES), np.arange(16.0)
@@ -163,13 +163,13 @@ def test_scattering_is_what_its_definition_says() -> None:
 def test_pixels_and_fourier_are_what_their_definitions_say() -> None:
     x = records(IMAGES)[:20]
     blurred = x @ gaussian(np.arange(14.0), np.arange(14.0), 0.5)
-    phi = built("pixels", IMAGES)
+    phi = build_map("pixels", IMAGES)
     assert isinstance(phi, Pixels)
     u = normalize_rows(blurred)
     expected = u - phi.centre
     np.testing.assert_allclose(phi(x), expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=0.01)
     near = np.random.default_rng(0).uniform(-0.5, 0.5, (30, TABLE.width))
-    waves = built("fourier", TABLE)(near)
+    waves = build_map("fourier", TABLE)(near)
     distance = np.linalg.norm(near[:, None] - near, axis=2)
     kernel = np.exp(-(distance**2) / (2.0 * TABLE.width * 0.5**2))  # what products of random features come near to
     assert np.abs(waves @ waves.T - kernel).max() < 0.15
@@ -177,9 +177,9 @@ def test_pixels_and_fourier_are_what_their_definitions_say() -> None:
 
 @pytest.mark.parametrize("side", [4, 5, 8, 20])
 def test_images_of_any_size_have_a_map(side: int) -> None:
-    raw = Raw(side * side, (side, side))
+    raw = InputShape(side * side, (side, side))
     for name in ("scattering", "pixels"):
-        found = built(name, raw)(strokes(side)[:3])
+        found = build_map(name, raw)(strokes(side)[:3])
         assert found.shape == (3, width_of(name, raw))
         np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0)
 
@@ -192,7 +192,7 @@ def test_the_strokes_are_the_same_everywhere() -> None:
 
 
 def test_maps_of_images_are_refused_for_what_is_none() -> None:
-    with pytest.raises(InputError, match=r"features is scattering.*records are no images: use none, fourier, unit"):
+    with pytest.raises(InputError, match=r"features is scattering.*records are not images: use none, fourier, unit"):
         load(DataOptions("table.csv", schema="s.toml", features="scattering"))
     with pytest.raises(InputError, match="records are images of 14 x 28 pixels"):
         check_map("pixels", (14, 28))

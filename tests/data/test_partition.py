@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taciturn.data.dataset_source import DataOptions
-from taciturn.data.partition import Index, by_column, dirichlet, in_order, shuffled, split
+from taciturn.data.partition import Index, dirichlet, in_order, partition_by_name, partition_records, shuffled
 from taciturn.errors import InputError
 from taciturn.types import Classes, Range
 
@@ -48,7 +48,7 @@ def test_dirichlet_is_a_partition_that_its_seed_fixes(values: list[int], agents:
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=2), min_size=1, max_size=30))
 def test_by_column_gives_each_value_its_records(values: list[str]) -> None:
     names = list(dict.fromkeys(values))
-    agents = by_column(names, np.array([names.index(value) for value in values]))
+    agents = partition_by_name(names, np.array([names.index(value) for value in values]))
     assert list(agents.names) == sorted(set(values))
     assert_partition(agents.records, len(values), len(agents.names))
     for name, block in zip(agents.names, agents.records, strict=True):
@@ -101,7 +101,7 @@ def test_dirichlet_gives_up_with_advice() -> None:
 
 @pytest.mark.parametrize("name", ["in-order", "shuffled", "dirichlet"])
 def test_split_names_the_agents(name: str) -> None:
-    agents = split(DataOptions(agents=3, partition=name), np.arange(30) % 2, Classes(("a", "b")))
+    agents = partition_records(DataOptions(agents=3, partition=name), np.arange(30) % 2, Classes(("a", "b")))
     assert agents.names == ("agent-1", "agent-2", "agent-3")
     assert_partition(agents.records, 30, 3)
 
@@ -109,8 +109,8 @@ def test_split_names_the_agents(name: str) -> None:
 def test_split_refuses_what_it_cannot_do() -> None:
     labels = np.arange(4)
     with pytest.raises(InputError, match=r"^no partition 'dirichet' \(did you mean 'dirichlet'\?\): there are column"):
-        split(DataOptions(partition="dirichet"), labels, Classes(("a",)))
-    with pytest.raises(InputError, match=r"^partition 'column' needs records that name their agent"):
-        split(DataOptions(partition="column"), labels, Classes(("a",)))
-    with pytest.raises(InputError, match=r"^partition 'dirichlet' needs classes: the label is a number"):
-        split(DataOptions(partition="dirichlet", agents=2), labels, Range(0, 5))
+        partition_records(DataOptions(partition="dirichet"), labels, Classes(("a",)))
+    with pytest.raises(InputError, match=r"^partition 'column' needs a column that names each record's agent"):
+        partition_records(DataOptions(partition="column"), labels, Classes(("a",)))
+    with pytest.raises(InputError, match=r"^partition 'dirichlet' needs classes, but the label is a number"):
+        partition_records(DataOptions(partition="dirichlet", agents=2), labels, Range(0, 5))

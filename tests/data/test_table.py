@@ -55,7 +55,7 @@ def test_agents_by_column(folder: Path, partition: str) -> None:
 
 def test_a_table_that_names_its_agents_is_not_dealt_out_to_others(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA + AGENT)
-    with pytest.raises(InputError, match=r"^partition shuffled would deal records to others: the table names its"):
+    with pytest.raises(InputError, match=r"^partition is shuffled, but the table names its agents"):
         read(folder, partition="shuffled")
     with pytest.raises(InputError, match=r"^agents is 4, but the table names 2 agents of its own$"):
         read(folder, agents=4)
@@ -73,7 +73,7 @@ def test_agents_by_file(folder: Path, partition: str) -> None:
 
 
 def test_column_needs_a_column(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"^partition 'column' needs records that name their agent"):
+    with pytest.raises(InputError, match=r"^partition 'column' needs a column that names each record's agent"):
         read(folder, partition="column")
 
 
@@ -155,7 +155,7 @@ def test_a_class_without_a_training_record(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA.replace('["yes", "no"]', '["yes", "no", "perhaps"]'))
     dataset = read(folder)
     assert [shard.y.shape[1] for shard in dataset.train] == [3, 3]
-    with pytest.raises(InputError, match=r"^class 'perhaps' has no training record: take it out of the schema, add"):
+    with pytest.raises(InputError, match=r"^class 'perhaps' has no training record: remove it from the schema, add"):
         refuse_unseen_classes(dataset)
 
 
@@ -201,9 +201,9 @@ def test_about_a_share_of_the_records_is_held_out(folder: Path, share: float) ->
 def test_holding_out_leaves_every_agent_something(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA + AGENT)
     write(folder / "t.csv", ROWS)
-    with pytest.raises(InputError, match=r"^test-share is 0.999: it holds out every record of agent 'a'"):
+    with pytest.raises(InputError, match=r"^test-share is 0.999, which holds out every record of agent 'a'"):
         read(folder, test_share=0.999)
-    with pytest.raises(InputError, match=r"^test-share is 1e-09: it holds out no record at all; use a larger one$"):
+    with pytest.raises(InputError, match=r"^test-share is 1e-09, which holds out no record at all"):
         read(folder, test_share=1e-9)
 
 

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from taciturn.data import DataOptions, load
-from taciturn.data.partition import split
+from taciturn.data.partition import partition_records
 from taciturn.errors import InputError
 from taciturn.types import Classes, Dataset, Shard
 
@@ -141,7 +141,7 @@ def test_the_partition_is_over_units_by_their_first_rows_labels() -> None:
     people = [f"p{i // 3}" for i in range(60)]
     options: dict[str, Any] = {"agents": 3, "partition": "dirichlet", "partition_key": 5}
     first_labels = np.arange(0, 60, 3) % 2
-    units = split(DataOptions(**options), first_labels, Classes(("a", "b"))).records
+    units = partition_records(DataOptions(**options), first_labels, Classes(("a", "b"))).records
     dataset = read(enumerate(people), 3, **options)
     assert [rows(shard) for shard in dataset.train] == [
         [row for unit in block.tolist() for row in range(3 * unit, 3 * unit + 3)] for block in units
@@ -167,7 +167,7 @@ def test_there_must_be_a_unit_for_each_agent() -> None:
 
 
 def test_shares_that_hold_out_all_or_none() -> None:
-    with pytest.raises(InputError, match=r"^test-share is 0\.99: it holds out every unit of agent 'agent-1'; use a"):
+    with pytest.raises(InputError, match=r"^test-share is 0\.99, which holds out every unit of agent 'agent-1'"):
         read(enumerate("AB"), 1, agents=1, test_share=0.99)
-    with pytest.raises(InputError, match=r"^test-share is 0\.001: it holds out no unit at all; use a larger one$"):
+    with pytest.raises(InputError, match=r"^test-share is 0\.001, which holds out no unit at all"):
         read(enumerate("AB"), 1, agents=1, test_share=0.001)

@@ -1,4 +1,4 @@
-"""The grid of a frontier: which methods run where, what was given by hand, what is refused."""
+"""The grid of a frontier: which methods fit which trust model, manual hyperparameters, invalid requests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from taciturn.algorithms import ALGORITHMS
 from taciturn.errors import InputError
 from taciturn.experiments.grid import (
-    USUAL,
-    by_hand,
+    DEFAULT_METHODS,
+    compatible_methods,
+    describe_exclusions,
+    excluded_methods,
     frontier_grid,
-    grid_again,
-    left_out,
-    left_out_words,
-    methods,
-    reason_against,
+    incompatibility,
+    manual_hyperparameters,
+    restore_frontier_grid,
 )
 from taciturn.settings import resolve
 from tests.experiments.test_grid import CLINICS, TABLE
@@ -31,22 +31,22 @@ def test_a_method_runs_exactly_where_a_run_with_it_would_not_be_refused() -> Non
             try:
                 resolve({"algorithm": name, "trust": trust})
             except InputError:
-                assert reason_against(name, trust), (name, trust)
+                assert incompatibility(name, trust), (name, trust)
             else:
-                assert not reason_against(name, trust), (name, trust)
-    assert all(bool(reason_against(name, "agents")) == ALGORITHMS[name].central for name in certified)
+                assert not incompatibility(name, trust), (name, trust)
+    assert all(bool(incompatibility(name, "agents")) == ALGORITHMS[name].central for name in certified)
 
 
 def test_what_is_asked_for_and_does_not_fit_is_left_out_with_its_reason() -> None:
     asked = ("objp", "dpgd", "erm-outp")
-    assert [methods(asked, trust) for trust in TRUSTS] == [["objp", "dpgd"], ["dpgd"], ["dpgd", "erm-outp"]]
-    assert [methods((), trust) for trust in TRUSTS] == [list(USUAL[trust]) for trust in TRUSTS]
-    words = left_out_words(left_out(TRUSTS, asked))
-    assert [line.partition(": ")[2].partition(":")[0] for line in words] == [
+    assert [compatible_methods(asked, trust) for trust in TRUSTS] == [["objp", "dpgd"], ["dpgd"], ["dpgd", "erm-outp"]]
+    assert [compatible_methods((), trust) for trust in TRUSTS] == [list(DEFAULT_METHODS[trust]) for trust in TRUSTS]
+    words = describe_exclusions(excluded_methods(TRUSTS, asked))
+    assert [line.partition(":")[0] for line in words] == [
         "erm-outp under agents and secure-sum",
         "objp under secure-sum and server",
     ]
-    assert not left_out(TRUSTS, ())
+    assert not excluded_methods(TRUSTS, ())
 
 
 def test_a_folder_for_each_map_and_trust_model_with_all_budgets_and_seeds() -> None:
@@ -61,35 +61,35 @@ def test_a_folder_for_each_map_and_trust_model_with_all_budgets_and_seeds() -> N
     assert all(point.settings.total_epsilon == (0.5, 1.0, 3.0, 8.0) and point.runs == 24 for point in grid.points)
 
 
-def test_what_is_written_down_makes_the_same_grid_again() -> None:
+def test_what_is_written_down_makes_the_same_restore_frontier_grid() -> None:
     asked = {**CLINICS, "colluders": 2, "algorithm": "dpgd,objp", "total_epsilon": "3,1", "seeds": 2}
     for given in (asked, {**asked, "algorithm": ()}):
         grid = frontier_grid({}, given)
-        written = grid.document()
-        again = grid_again(written)
+        written = grid.request()
+        again = restore_frontier_grid(written)
         assert grid.over["total_epsilon"] == (1.0, 3.0)
-        assert again == grid and again.document() == written
+        assert again == grid and again.request() == written
         assert [point.settings.colluders for point in grid.points] == [1, 2, 1]  # it belongs to one trust model
 
 
 def test_what_was_given_by_hand_is_neither_a_default_nor_the_data_sets_own() -> None:
     given = {**CLINICS, "clip": 2.0, "beta": 1e-3, "delta": 1e-5, "trust": "agents"}
     settings = frontier_grid({}, given).points[0].settings
-    assert by_hand(settings) == {"beta": 1e-3, "rounds": 3, "clip": 2.0}
-    assert by_hand(frontier_grid({}, {"data": "mnist14"}).points[0].settings) == {}
+    assert manual_hyperparameters(settings) == {"beta": 1e-3, "rounds": 3, "clip": 2.0}
+    assert manual_hyperparameters(frontier_grid({}, {"data": "mnist14"}).points[0].settings) == {}
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"mode": "paper"}, "mode is paper, which has no total epsilon"),
+        ({"mode": "paper"}, "mode is paper"),
         ({"trust": "agent"}, r"no trust 'agent' \(did you mean 'agents'\?\): there are agents, secure-sum, server"),
         ({"trust": "agents,agents"}, "trust names agents twice"),
         ({"features": "wavelets"}, "wavelets"),
         ({"total_epsilon": "0"}, "total-epsilon is 0: it must be above 0"),
         ({"algorithm": "objp", "trust": "secure-sum"}, "no algorithm is left: objp under secure-sum: noise on the sum"),
         ({"colluders": 2, "trust": "agents"}, "colluders is 2, but trust is agents: it belongs to --trust secure-sum"),
-        ({"test_share": 0.0}, "a frontier is made of test errors, and this table has no test records: give --test-sh"),
+        ({"test_share": 0.0}, "--test-share"),
         ({"noise": "hardened", "trust": "agents", "seeds": 3}, "hardened noise has no seeds"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Laws of a frontier: one lowest point for each trust model and budget, as measured; what one agent sends."""
+"""Laws of a frontier: one lowest point for each trust model and budget, as measured; the bytes of one agent."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from taciturn.experiments.experiment_figures import frontier_figure
 from taciturn.experiments.frontier_results import (
-    HEADINGS,
-    TERMINAL,
+    TERMINAL_COLUMNS,
     FrontierPoint,
-    again,
-    explained,
-    marked,
-    of_one_agent,
-    rises,
-    table,
+    bytes_per_agent,
+    error_increases,
+    frontier_table,
+    mark_lowest,
+    retrain_commands,
+    table_notes,
 )
 from taciturn.reporting.intervals import interval
 
@@ -51,7 +50,7 @@ POINTS = st.lists(
 @settings(max_examples=50)
 @given(POINTS)
 def test_one_point_of_a_trust_model_and_budget_is_lowest_and_none_is_below_it(points: list[FrontierPoint]) -> None:
-    found = marked(points)
+    found = mark_lowest(points)
     assert sorted(one.errors for one in found) == sorted(one.errors for one in points)  # measured, not smoothed
     for trust, epsilon in {(one.trust, one.epsilon) for one in points}:
         there = [one for one in found if (one.trust, one.epsilon) == (trust, epsilon)]
@@ -63,19 +62,18 @@ def test_one_point_of_a_trust_model_and_budget_is_lowest_and_none_is_below_it(po
 
 def test_of_two_that_are_alike_the_cheaper_is_lowest() -> None:
     dear, cheap = point([0.1], algorithm="objp"), point([0.1], algorithm="dpgd", bytes_up=100)
-    assert [one.algorithm for one in marked([dear, cheap]) if one.lowest] == ["dpgd"]
+    assert [one.algorithm for one in mark_lowest([dear, cheap]) if one.lowest] == ["dpgd"]
 
 
 def test_a_larger_budget_that_came_out_worse_is_said() -> None:
     worse = [point([0.2], epsilon=0.5), point([0.1], epsilon=1.0), point([0.15], epsilon=3.0)]
     other = [point([0.05], epsilon=0.5, trust="server"), point([0.04], epsilon=3.0, trust="server")]
-    found = marked([*worse, *other])
-    assert [(a.epsilon, b.epsilon) for a, b in rises(found)] == [(1.0, 3.0)]
-    words = list(explained(found, regression=False))
-    assert words[1:-1] == ["agents: total epsilon 3 came out worse than 1 (15.00 %, 10.00 %); it is shown as measured"]
-    assert "marks go by the test records" in words[-1]
-    assert list(again(found, Path("f"), None)) == ["agents", "server"]
-    assert again(found, Path("a b"), None)["agents"] == (
+    found = mark_lowest([*worse, *other])
+    assert [(a.epsilon, b.epsilon) for a, b in error_increases(found)] == [(1.0, 3.0)]
+    words = list(table_notes(found, regression=False))
+    assert len(words) == 3 and "agents: total epsilon 3" in words[1] and "(15.00 %, 10.00 %)" in words[1]
+    assert list(retrain_commands(found, Path("f"), None)) == ["agents", "server"]
+    assert retrain_commands(found, Path("a b"), None)["agents"] == (
         "taciturn run 'a b/runs/1-a/config.toml' --algorithm objp --total-epsilon 0.5"
     )
 
@@ -85,23 +83,22 @@ def test_a_larger_budget_that_came_out_worse_is_said() -> None:
     [("objp", 3 * 4 * 88, 3 * 4 * 88, (4 * 88, 4 * 88)), ("erm-objp", 900, 88, (300, 88))],
 )
 def test_what_one_agent_of_three_sends_and_receives(algorithm: str, up: int, down: int, one: tuple[int, int]) -> None:
-    assert of_one_agent(algorithm, 3, up, down) == one
+    assert bytes_per_agent(algorithm, 3, up, down) == one
 
 
 def test_the_table_says_everything_and_the_terminals_leaves_out_what_all_share() -> None:
-    found = marked([point([0.1, 0.2]), point([0.3, 0.4], trust="server", epsilon=math.inf, spent=math.inf)])
-    headings, rows = table(found, regression=False)
-    assert headings == HEADINGS and len(rows[0]) == len(HEADINGS)
+    found = mark_lowest([point([0.1, 0.2]), point([0.3, 0.4], trust="server", epsilon=math.inf, spent=math.inf)])
+    headings, rows = frontier_table(found, regression=False)
     row = dict(zip(headings, rows[0], strict=True))
     assert (row["test error"], row[""], row["lowest"], row["highest"]) == ("15.00 ± 63.53 %", "*", "10.00 %", "20.00 %")
     assert rows[1][3] == "no noise"
-    short = table(found, regression=False, shown=TERMINAL)
-    assert "features" not in short.headings and "rounds" in short.headings
-    assert "features" in table([*found, point([0.1], features="unit")], False, TERMINAL).headings
+    short, _ = frontier_table(found, regression=False, columns=TERMINAL_COLUMNS)
+    assert "features" not in short and "rounds" in short
+    assert "features" in frontier_table([*found, point([0.1], features="unit")], False, TERMINAL_COLUMNS)[0]
 
 
 def test_the_picture_has_a_panel_for_each_map_and_fills_the_frontier() -> None:
-    points = marked(
+    points = mark_lowest(
         point([error, error + 0.01], features=name, trust=trust, epsilon=epsilon)
         for name, low in (("none", 0.5), ("unit", 0.02))
         for trust in TRUSTS
@@ -113,7 +110,7 @@ def test_the_picture_has_a_panel_for_each_map_and_fills_the_frontier() -> None:
     assert [text.get_text() for text in drawn.axes[0].get_xticklabels()] == ["0.5", "8", "no noise"]
     filled = [_filled(axes) for axes in drawn.axes]
     assert filled == [0, 6]
-    assert drawn.texts and "for the owner of the records alone" in drawn.texts[0].get_text()
+    assert drawn.texts and "for the owner of the records only" in drawn.texts[0].get_text()
     names = {text.get_text() for axes in drawn.axes for text in axes.texts}
     assert names == {"objp, agents", "objp, server"}
 

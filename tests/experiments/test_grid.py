@@ -1,4 +1,4 @@
-"""The grid: what shares a run folder, what is refused, and that a sweep folder says all of it."""
+"""Grids of sweeps: which runs share a folder, invalid requests, and that the request restores the grid."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.experiments.cost import cost_of
-from taciturn.experiments.grid import Grid, make_grid
-from taciturn.experiments.runner import compared
+from taciturn.experiments.cost import estimate_cost
+from taciturn.experiments.grid import Grid, sweep_grid
+from taciturn.experiments.runner import choose_comparison
 from tests.cli.helpers import EXAMPLE
 
 TABLE = {"data": str(EXAMPLE / "records.csv"), "schema": str(EXAMPLE / "schema.toml")}
@@ -25,7 +25,7 @@ CLINICS: dict[str, Any] = {
 
 
 def grid(over: dict[str, Any], **more: Any) -> Grid:
-    return make_grid({}, {**CLINICS, **more}, over)
+    return sweep_grid({}, {**CLINICS, **more}, over)
 
 
 def test_only_what_cannot_be_batched_makes_points() -> None:
@@ -44,9 +44,9 @@ def test_only_what_cannot_be_batched_makes_points() -> None:
 
 def test_what_is_written_down_makes_the_same_grid_again() -> None:
     found = grid({"algorithm": "objp,objpm", "clip": [0.5, 1.0], "partition": "shuffled,dirichlet"}, seeds=2)
-    written = found.document()
-    again = make_grid({}, written["settings"], written["over"])
-    assert again == found and again.document() == written
+    written = found.request()
+    again = sweep_grid({}, written["settings"], written["over"])
+    assert again == found and again.request() == written
     assert written["settings"]["delta"] == 1e-6 and "clip" not in written["settings"]  # complete, each thing once
 
 
@@ -55,9 +55,9 @@ def test_what_is_written_down_makes_the_same_grid_again() -> None:
     [
         ({}, {}, "nothing is swept"),
         ({"clap": [1]}, {}, r"no setting 'clap' \(did you mean 'clip'"),
-        ({"seeds": [1, 2]}, {}, "seeds cannot be swept: give --seeds"),
+        ({"seeds": [1, 2]}, {}, "seeds cannot be swept"),
         ({"out": ["a"]}, {}, "out cannot be swept"),
-        ({"clip": [1, 2]}, {"clip": 1.0}, "clip is swept and given as well"),
+        ({"clip": [1, 2]}, {"clip": 1.0}, "clip is both swept and given"),
         ({"clip": "1,1"}, {}, "clip names 1.0 twice"),
         ({"clip": "1,-1"}, {}, "clip is -1: it must be above 0"),
         ({"clip": ""}, {}, "clip is : it must be a number|clip is '': it must be a number"),
@@ -71,24 +71,26 @@ def test_refusals(over: dict[str, Any], more: dict[str, Any], words: str) -> Non
         grid(over, **more)
 
 
-def test_what_is_compared() -> None:
+def test_what_is_choose_comparison() -> None:
     both = grid({"algorithm": "objp,objpm", "clip": [1, 2], "total_epsilon": "1,3"})
-    assert compared(both, []) == ("algorithm",)
-    assert compared(both, ["total-epsilon", "clip"]) == ("epsilon", "clip")
-    assert compared(grid({"clip": [1, 2]}), []) == ("clip",)
-    with pytest.raises(InputError, match="compare is rho, which has one value or none: there are algorithm, clip, eps"):
-        compared(both, ["rho"])
+    assert choose_comparison(both, []) == ("algorithm",)
+    assert choose_comparison(both, ["total-epsilon", "clip"]) == ("epsilon", "clip")
+    assert choose_comparison(grid({"clip": [1, 2]}), []) == ("clip",)
+    with pytest.raises(InputError, match=r"rho.*algorithm, clip, eps"):
+        choose_comparison(both, ["rho"])
 
 
 def test_the_cost_of_all_points_is_said_for_the_same_records_and_neighbours() -> None:
     one, two = grid({"clip": [1.0]}, total_epsilon=2), grid({"clip": [1.0, 2.0]}, total_epsilon=2, seeds=2)
-    alone, together = cost_of(one), cost_of(two)
+    alone, together = estimate_cost(one), estimate_cost(two)
     assert alone.spending[0].epsilon == pytest.approx(2.0, rel=1e-3) and alone.rounds == (3,)
     assert 2.0 * 2.0 < together.spending[0].epsilon < 4 * 2.0 and together.spending[0].runs == 4
     assert "All 4 runs together would spend epsilon" in together.sentences()[0]
     assert "This is a simulation" in together.sentences()[0]
-    apart = cost_of(grid({"adjacency": "add-remove,replace-one"}, total_epsilon="2,inf"))
+    apart = estimate_cost(grid({"adjacency": "add-remove,replace-one"}, total_epsilon="2,inf"))
     assert [one.without_noise for one in apart.spending] == [1, 1]  # sums over both would hold for neither
     assert "no finite epsilon (1 of them" in apart.sentences()[0]
-    paper = make_grid({}, {**TABLE, "test_share": 0.25, "mode": "paper", "rounds": 7}, {"algorithm": "objp,objpm"})
-    assert cost_of(paper).rounds == (14,) and re.search("no end-to-end guarantee", cost_of(paper).sentences()[0])
+    paper = sweep_grid({}, {**TABLE, "test_share": 0.25, "mode": "paper", "rounds": 7}, {"algorithm": "objp,objpm"})
+    assert estimate_cost(paper).rounds == (14,) and re.search(
+        "no end-to-end guarantee", estimate_cost(paper).sentences()[0]
+    )

@@ -1,4 +1,4 @@
-"""Laws of the intervals: scipy's own, what pairing takes away, what one seed and no noise mean."""
+"""Laws of the intervals: they are scipy's, pairing removes what seeds share, and runs without noise are exact."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp, ttest_rel
 
-from taciturn.experiments.statistics import Comparison, comparisons, repeated_unit, summaries
-from taciturn.experiments.sweep_results import notes, verdict
+from taciturn.experiments.run_rows import RunRow
+from taciturn.experiments.statistics import Comparison, compare_values, mean_errors, repeated_unit
+from taciturn.experiments.sweep_results import describe_comparison, interval_notes
 from taciturn.reporting.intervals import interval
 
 ERRORS = st.lists(st.tuples(*[st.floats(0.01, 0.9)] * 2), min_size=3, max_size=8)
 
 
-def rows(errors: dict[Any, list[float]], setting: str = "algorithm", **more: Any) -> list[dict[str, Any]]:
-    return [
-        {"algorithm": "objp", "epsilon": 1.0, "seed": seed, **more, setting: value, "test_error": error}
-        for value, found in errors.items()
-        for seed, error in enumerate(found, 1)
-    ]
+def rows(errors: dict[Any, list[float]], setting: str = "algorithm", **more: Any) -> list[RunRow]:
+    found = []
+    for value, runs in errors.items():
+        known = {"algorithm": "objp", "epsilon": 1.0, **more, setting: value}
+        algorithm, epsilon = known.pop("algorithm"), known.pop("epsilon")
+        found += [
+            RunRow("1", 0, known, algorithm, epsilon, seed, test_error=error) for seed, error in enumerate(runs, 1)
+        ]
+    return found
 
 
 def compare(errors: dict[Any, list[float]], **more: Any) -> list[Comparison]:
-    return comparisons(rows(errors, **more), ["algorithm", "epsilon"], ["algorithm"], "seed")
+    return compare_values(rows(errors, **more), ["algorithm", "epsilon"], ["algorithm"], "seed")
 
 
 @given(ERRORS)
@@ -61,7 +65,7 @@ def test_all_intervals_together_are_bonferronis() -> None:
     low, high = ttest_rel(b, a).confidence_interval(1.0 - 0.05 / 3)
     assert (found[0].simultaneous.low, found[0].simultaneous.high) == pytest.approx((low, high))
     assert found[0].comparisons == 3
-    assert "hold for all of them at once" in notes(found, [4], "seed", hardened=False)[-1]
+    assert "Bonferroni" in interval_notes(found, [4], "seed", hardened=False)[-1]
 
 
 def test_ninety_five_percent_means_that() -> None:
@@ -73,39 +77,41 @@ def test_ninety_five_percent_means_that() -> None:
     assert (found[0].low, found[0].high) == pytest.approx(tuple(reference))
 
 
-def test_verdicts_in_words() -> None:
+def test_comparisons_in_words() -> None:
     apart = compare({"objp": [0.112, 0.115, 0.11], "objpm": [0.1, 0.102, 0.099]})
-    assert verdict(apart[0], regression=False) == "objpm is lower than objp by 1.20 points (0.95 to 1.45), 3 seeds"
-    alike = compare({"objp": [0.11, 0.12, 0.1], "objpm": [0.1, 0.13, 0.11]})
-    assert verdict(alike[0], regression=False).startswith("no difference can be told: objpm minus objp is +0.33 points")
-    one = compare({"objp": [2.0], "objpm": [1.5]})
-    assert one[0].difference.low is None and not one[0].told_apart
     assert (
-        verdict(one[0], regression=True)
-        == "objpm was lower than objp by 0.5 RMSE with one seed, which tells nothing of others"
+        describe_comparison(apart[0], regression=False)
+        == "objpm is lower than objp by 1.20 points (0.95 to 1.45), 3 seeds"
     )
-    assert "--seeds 5" in notes(one, [1], "seed", hardened=False)[0]
-    assert "--seed 1 --seeds 5 simulates" in notes(one, [1], "seed", hardened=True)[0]
-    by_clip = comparisons(rows({0.5: [0.2, 0.21], 1.0: [0.1, 0.11]}, "clip"), ["clip"], ["clip"], "seed")
-    assert verdict(by_clip[0], regression=False).startswith("clip 1 is lower than clip 0.5 by 10.00 points")
+    alike = compare({"objp": [0.11, 0.12, 0.1], "objpm": [0.1, 0.13, 0.11]})
+    assert describe_comparison(alike[0], regression=False).startswith(
+        "no significant difference: objpm minus objp is +0.33 points"
+    )
+    one = compare({"objp": [2.0], "objpm": [1.5]})
+    assert one[0].difference.low is None and not one[0].significant
+    assert "objpm was lower than objp by 0.5 RMSE with one seed" in describe_comparison(one[0], regression=True)
+    assert "--seeds 5" in interval_notes(one, [1], "seed", hardened=False)[0]
+    assert "--seed 1 --seeds 5 simulates" in interval_notes(one, [1], "seed", hardened=True)[0]
+    by_clip = compare_values(rows({0.5: [0.2, 0.21], 1.0: [0.1, 0.11]}, "clip"), ["clip"], ["clip"], "seed")
+    assert describe_comparison(by_clip[0], regression=False).startswith("clip 1 is lower than clip 0.5 by 10.00 points")
     many = compare({"a": [0.1, 0.11, 0.12], "b": [0.11, 0.13, 0.132], "c": [0.1, 0.12, 0.11], "d": [0.1, 0.1, 0.12]})
-    assert many[0].told_apart and not many[0].among_all
-    assert verdict(many[0], regression=False).endswith("among 6 comparisons it may be chance")
+    assert many[0].significant and not many[0].significant_overall
+    assert describe_comparison(many[0], regression=False).endswith("among 6 comparisons it may be chance")
 
 
 def test_without_noise_no_seed_counts() -> None:
     quiet = compare({"objp": [0.12, 0.12, 0.12], "iadmm": [0.1]}, epsilon=math.inf)
     assert quiet[0].exact and quiet[0].comparisons == 0
     assert (
-        verdict(quiet[0], regression=False)
+        describe_comparison(quiet[0], regression=False)
         == "iadmm is lower than objp by 2.00 points; without noise no seed changes it"
     )
     budgets = [*rows({"objp": [0.2, 0.21, 0.23]}), *rows({"objp": [0.1] * 3}, epsilon=math.inf)]
-    found = comparisons(budgets, ["epsilon"], ["epsilon"], "seed")[0]
+    found = compare_values(budgets, ["epsilon"], ["epsilon"], "seed")[0]
     assert found.difference.n == 3 and not found.exact
     one_run = [*rows({"objp": [0.1]}, epsilon=math.inf), *rows({"objp": [0.2, 0.21, 0.23]})]
-    assert comparisons(one_run, ["epsilon"], ["epsilon"], "seed")[0].difference.n == 3
-    assert {at: one.n for at, one in summaries(budgets, ["epsilon"], "seed").items()} == {
+    assert compare_values(one_run, ["epsilon"], ["epsilon"], "seed")[0].difference.n == 3
+    assert {at: one.n for at, one in mean_errors(budgets, ["epsilon"], "seed").items()} == {
         (("epsilon", 1.0),): 3,
         (("epsilon", math.inf),): 1,
     }
@@ -114,7 +120,7 @@ def test_without_noise_no_seed_counts() -> None:
 def test_random_samples_make_seeds_count_without_noise() -> None:
     sampled = compare({"dpsgd": [0.12, 0.13, 0.11], "iadmm": [0.1]}, epsilon=math.inf)
     assert not sampled[0].exact and sampled[0].difference.n == 3
-    found = summaries(rows({"dpsgd": [0.12, 0.13, 0.11]}, epsilon=math.inf), ["algorithm"], "seed")
+    found = mean_errors(rows({"dpsgd": [0.12, 0.13, 0.11]}, epsilon=math.inf), ["algorithm"], "seed")
     assert [one.n for one in found.values()] == [3]
 
 
@@ -124,7 +130,7 @@ def test_where_partitions_are_repeated_their_seeds_are_averaged_first() -> None:
         row for p, e in errors.items() for row in rows({"objp": e, "objpm": [x + 0.1 * p for x in e]}, partition_key=p)
     ]
     assert repeated_unit(["clip", "partition_key"]) == "partition_key" and repeated_unit(["clip"]) == "seed"
-    means = summaries(found, ["algorithm"], "partition_key")
+    means = mean_errors(found, ["algorithm"], "partition_key")
     assert means[(("algorithm", "objp"),)] == pytest.approx(interval([0.15, 0.35, 0.4]))
-    paired = comparisons(found, ["algorithm"], ["algorithm"], "partition_key")[0].difference
+    paired = compare_values(found, ["algorithm"], ["algorithm"], "partition_key")[0].difference
     assert paired.mean == pytest.approx(0.2) and paired.n == 3

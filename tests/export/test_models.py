@@ -1,4 +1,4 @@
-"""Exported models predict what `taciturn predict` does: by hand from the table of coefficients, and in an ONNX runtime."""
+"""Exported models predict what `taciturn predict` does: from the table of coefficients, and in an ONNX runtime."""
 
 from __future__ import annotations
 

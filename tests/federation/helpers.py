@@ -38,6 +38,7 @@ from taciturn.federation.site_session import study_folder
 from taciturn.federation.terms import Terms, read_terms
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import ReleaseEntry
 from taciturn.types import Array, Shard
 from tests.data.helpers import schema_text
 
@@ -144,9 +145,9 @@ class Federation:
         """The study's run folder at a site."""
         return RunFolder.open(study_folder(self.site(site), experiment))
 
-    def released(self, site: str, experiment: str = EXPERIMENT) -> list[dict[str, Any]]:
+    def released(self, site: str, experiment: str = EXPERIMENT) -> list[ReleaseEntry]:
         """The release lines of the study's ledger at a site."""
-        return [row for row in self.folder(site, experiment).read_ledger() if row["kind"] == "release"]
+        return self.folder(site, experiment).read_ledger().releases
 
     def shards(self) -> list[Shard]:
         return [own_records(self.site(site), self.agreement) for site in self.terms.agents]

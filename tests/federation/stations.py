@@ -16,7 +16,7 @@ import pytest
 from taciturn.federation import vault
 from taciturn.federation.agreement import Prepared
 from taciturn.federation.confinement import launch
-from taciturn.federation.engine import Engine, Running
+from taciturn.federation.engine import Engine, EngineProcess
 from taciturn.federation.identity import Identity
 from taciturn.federation.kits import provision
 from taciturn.federation.link import pair
@@ -43,13 +43,13 @@ class Other(Engine):
 
     code: str = HANGS
 
-    def start(self, secrets: Mapping[str, Sequence[Path]]) -> Running:
+    def start(self, secrets: Mapping[str, Sequence[Path]]) -> EngineProcess:
         self.try_barriers(secrets).require()
         link, theirs = pair(self.limit)
         with theirs:
             command = [sys.executable, "-c", self.code, str(theirs.fileno())]
             process = launch(command, fds=[theirs.fileno()], log=self.log)
-        return Running(link, process)
+        return EngineProcess(link, process)
 
 
 def whole_federation(root: Path) -> tuple[Federation, Identity]:

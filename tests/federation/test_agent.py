@@ -14,9 +14,8 @@ from taciturn.federation import messages as wire
 from taciturn.federation.agent import SiteAgent
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Invitation, Ready, Refusal, RoundRequest
 from taciturn.federation.site_session import study_folder
-from taciturn.privacy.composition import FREE
+from taciturn.privacy.composition import ZERO_COST
 from taciturn.privacy.hash_chain import HashChain
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.reporting.statements import headline
 from tests.federation.helpers import (
     EXPERIMENT,
@@ -49,7 +48,7 @@ def nothing_but_a_refusal(federation: Federation, agent: SiteAgent) -> Iterator[
         names = [begun.id for begun in journal.experiments()]
         folders = sorted(study_folder(federation.site("north"), "").iterdir()) if names else []
         ledgers = [federation.folder("north", name).ledger.read_bytes() for name in names]
-        state = federation.account("north").state()["studies"]
+        state = federation.account("north").state().studies
         return names, [list(journal.answered(name)) for name in names], folders, ledgers, state
 
     journal = agent.journal
@@ -70,21 +69,21 @@ def test_rounds_are_answered_and_charged(federation: Federation, agent: SiteAgen
         ]
         assert rows[-1]["upload"] == wire.digest(wire.encode(found))
     assert closed(agent, federation, 4) == Closed(EXPERIMENT, "north")
-    totals = ledger_totals(federation.folder("north").read_ledger())
+    totals = federation.folder("north").read_ledger().totals
     assert totals["total_epsilon"] == pytest.approx(totals["planned_epsilon"])
-    assert federation.account("north").state()["used"]["gdp"] == pytest.approx(federation.agreement.plan.cost.gdp)
+    assert federation.account("north").state().used.gdp == pytest.approx(federation.agreement.plan.cost.gdp)
     assert federation.folder("north").finished
 
 
 def test_the_whole_plan_is_set_aside_before_the_first_round(federation: Federation, agent: SiteAgent) -> None:
     state = federation.account("north").state()
-    assert [study["study"] for study in state["studies"]] == [f"tiny/{EXPERIMENT}"]
-    assert state["used"]["gdp"] == pytest.approx(federation.agreement.plan.cost.gdp)
+    assert [study.study for study in state.studies] == [f"tiny/{EXPERIMENT}"]
+    assert state.used.gdp == pytest.approx(federation.agreement.plan.cost.gdp)
     answered(agent, question(federation, 1))
     closed(agent, federation, 1)
     state = federation.account("north").state()
-    assert state["used"]["gdp"] == pytest.approx(federation.agreement.plan.cost.gdp / 4)  # what was not spent goes back
-    assert "settled" in state["studies"][0]
+    assert state.used.gdp == pytest.approx(federation.agreement.plan.cost.gdp / 4)  # what was not spent goes back
+    assert state.studies[0].settled
 
 
 @pytest.mark.parametrize("seed", [7, None])
@@ -110,7 +109,7 @@ def test_an_answer_to_an_invitation_is_given_again(federation: Federation, agent
     answered(agent, question(federation, 1))
     for _ in range(2):
         assert invite(agent, federation) == Ready(EXPERIMENT, "north", "seeded", 1)
-    assert len(federation.account("north").state()["studies"]) == 1
+    assert len(federation.account("north").state().studies) == 1
     assert len(federation.released("north")) == 1
 
 
@@ -219,7 +218,7 @@ def test_a_study_that_has_ended_stays_so(federation: Federation, agent: SiteAgen
 
 def test_a_study_that_ended_before_it_began_costs_nothing(federation: Federation, agent: SiteAgent) -> None:
     assert isinstance(closed(agent, federation, 0), Closed)
-    assert federation.account("north").state()["used"]["gdp"] == 0.0
+    assert federation.account("north").state().used.gdp == 0.0
 
 
 def test_a_study_is_begun_under_the_terms_it_goes_on_with(federation: Federation, agent: SiteAgent) -> None:
@@ -245,13 +244,13 @@ def test_seeded_and_hardened_noise_do_not_mix(federation: Federation, seeds: tup
 def test_noise_from_a_seed_is_marked_wherever_the_promise_is_read(federation: Federation, agent: SiteAgent) -> None:
     answered(agent, question(federation, 1))
     ledger = federation.folder("north").read_ledger()
-    assert {"kind": "non_private", "agent": "north", "reason": "seeded"} in ledger
-    totals = ledger_totals(ledger)
+    assert {"kind": "non_private", "agent": "north", "reason": "seeded"} in map(dict, ledger)
+    totals = ledger.totals
     assert totals["non_private"] == "seeded"
     assert headline(totals).startswith("No guarantee (non_private: seeded)")
     begun = agent.journal.experiment(EXPERIMENT)
     assert begun is not None and begun.non_private == "seeded"
-    assert federation.account("north").state()["studies"][0]["non_private"] == "seeded"
+    assert federation.account("north").state().studies[0].non_private == "seeded"
 
 
 def test_hardened_noise_is_not(federation: Federation) -> None:
@@ -260,9 +259,9 @@ def test_hardened_noise_is_not(federation: Federation) -> None:
         with federation.agent(site, None) as agent:
             assert invite(agent, federation) == Ready(EXPERIMENT, site, "", 1)
             answers.append(answered(agent, question(federation, 1)).z)
-    totals = ledger_totals(federation.folder("north").read_ledger())
+    totals = federation.folder("north").read_ledger().totals
     assert totals["non_private"] is None and headline(totals).startswith("Every record is protected")
-    assert "non_private" not in federation.account("north").state()["studies"][0]
+    assert not federation.account("north").state().studies[0].non_private
     assert (answers[0] != answers[1]).any()
 
 
@@ -282,7 +281,7 @@ def test_under_a_reservation_that_was_given_back_nothing_is_answered(federation:
         invite(agent, federation)
         answered(agent, question(federation, 1))
     account = federation.account("north")
-    account.settle(account.state()["studies"][0]["reservation"], FREE)
+    account.settle(account.state().studies[0].reservation, ZERO_COST)
     with federation.agent("north") as agent:
         invite(agent, federation)
         assert isinstance(ask(agent, question(federation, 2)), Refusal)
@@ -340,4 +339,4 @@ def test_a_site_that_goes_from_one_study_to_another_keeps_them_apart(federation:
     assert isinstance(found, Answer) and len(federation.released("north", other)) == 1
     assert isinstance(invite(agent, federation), Ready)
     answered(agent, question(federation, 2))
-    assert len(federation.account("north").state()["studies"]) == 2
+    assert len(federation.account("north").state().studies) == 2

@@ -100,14 +100,14 @@ PROGRAM = """
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from taciturn.federation import wire
+from taciturn.federation import messages as wire
 from taciturn.federation.agent import SiteAgent
 from taciturn.federation.journal import Journal
 from taciturn.federation.messages import Answer
-from taciturn.privacy.budget import Hold
+from taciturn.privacy.budget import ReservationLock
 
-Hold.__init__ = lambda hold, reservation: setattr(hold, "_held", ExitStack())  # past the lock of the reservation
-Hold.note = lambda hold, folder: None
+ReservationLock.__init__ = lambda lock, reservation: ExitStack.__init__(lock)  # past the lock of the reservation
+ReservationLock.write_folder = lambda lock, folder: None
 path = Path(sys.argv[1])
 agent = SiteAgent(path, Journal.at(path.parent / "state" / "journal.sqlite"))  # and of the folder
 for line in sys.stdin:
@@ -276,7 +276,7 @@ def test_invitations_do_not_set_a_budget_aside_study_by_study(tmp_path: Path) ->
             assert "at most 1 at a time" in found.reason
         assert isinstance(invite(agent, federation), Ready)  # the study itself goes on
         answered(agent, question(federation, 1))
-    assert len(federation.account("north").state()["studies"]) == 1
+    assert len(federation.account("north").state().studies) == 1
     federation.change("north", {"accept": {"open_studies_max": 3}})
     with federation.agent("north") as agent:
         said = [invite(agent, federation, f"{n:032x}") for n in range(5)]
@@ -287,9 +287,9 @@ def test_a_study_that_never_had_a_round_is_given_back_by_its_site(tmp_path: Path
     federation = make_federation(tmp_path, only=["north"])
     with federation.agent("north") as agent:
         invite(agent, federation)
-    assert federation.account("north").state()["used"]["gdp"] > 0.0
+    assert federation.account("north").state().used.gdp > 0.0
     close_study(federation.file("north"), EXPERIMENT[:8])
-    assert federation.account("north").state()["used"]["gdp"] == 0.0
+    assert federation.account("north").state().used.gdp == 0.0
     with federation.agent("north") as agent:
         found = invite(agent, federation)
         assert isinstance(found, Refusal) and found.reason == "this study has ended here"
@@ -307,7 +307,7 @@ def test_a_study_that_a_crash_left_without_reservation_or_folder_can_be_closed(
         assert isinstance(invite(agent, federation), Refusal)
     assert site_status(federation.file("north"))["studies"][0]["spent_epsilon"] == 0.0
     close_study(federation.file("north"), EXPERIMENT[:8])
-    assert federation.account("north").state()["used"]["gdp"] == 0.0
+    assert federation.account("north").state().used.gdp == 0.0
     with federation.agent("north") as agent:
         assert isinstance(invite(agent, federation, "f" * 32), Ready)
 

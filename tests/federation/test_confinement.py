@@ -1,4 +1,4 @@
-"""A confined program reaches nothing but what it is given; each mechanism bites, shown by taking the others away."""
+"""A confined program reaches only what it is given; each mechanism is tested with the others switched off."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 
 import taciturn
 from taciturn.errors import InputError
-from taciturn.federation.confinement import Trial, holds, launch, seccomp
+from taciturn.federation.confinement import Trial, launch, seccomp, try_confinement
 from taciturn.federation.confinement.inside import MECHANISMS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces, Landlock and seccomp are Linux's")
@@ -31,13 +31,13 @@ NOBODY = 65534
 
 
 def others(*kept: str) -> set[str]:
-    """All mechanisms but those kept."""
+    """Return all mechanisms except those kept."""
     return set(MECHANISMS) - set(kept)
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[dict[str, list[Path]]]:
-    """What a site keeps to itself: two files, a folder, and a file that is not there yet; one of them is open."""
+    """Yield a site's secrets: two files, of which one is open, a folder, and a file that does not exist yet."""
     records, identity, journal = tmp_path / "records.csv", tmp_path / "identity.key", tmp_path / "journal"
     records.write_text("age,ill\n44,1\n")
     identity.write_text("secret")
@@ -58,18 +58,18 @@ def kept(trial: Trial) -> set[str]:
 
 
 def run(code: str, tmp_path: Path, **options: object) -> tuple[int, str]:
-    """Run Python code confined; its exit status and what it printed."""
+    """Run Python code confined; return its exit status and output."""
     log = tmp_path / "log"
     log.unlink(missing_ok=True)
     process = launch([sys.executable, "-c", code], log=log, **options)  # type: ignore[arg-type]
     return process.wait(30), log.read_text()
 
 
-# What holds
+# Barriers
 
 
 def test_every_barrier_holds(site: dict[str, list[Path]]) -> None:
-    trial = holds(site)
+    trial = try_confinement(site)
     assert not trial.missing
     assert [(each.name, each.through) for each in trial.barriers if not each.holds] == []
     assert set(site) | {"damage", "tracing", "signals", "buses", "code", "descriptors"} == set(trial.required)
@@ -88,8 +88,8 @@ ALONE = {
 
 @pytest.mark.parametrize("mechanism", [*ALONE, "none"])
 def test_each_mechanism_alone(mechanism: str, site: dict[str, list[Path]]) -> None:
-    """Exactly its own barriers hold, so every barrier falls where its mechanisms are taken away."""
-    trial = holds(site, _without=others(*mechanism.split()))
+    """Exactly its own barriers hold, so every barrier fails without its mechanisms."""
+    trial = try_confinement(site, _without=others(*mechanism.split()))
     expected = set().union(*(site if name == "secrets" else {name} for name in ALONE.get(mechanism, set())))
     uncertain = {"privileges", "tracing"} if mechanism != "none" else {"tracing"}  # Yama may forbid tracing everywhere
     uncertain |= set() if ROOT else {"code"}  # an installation that belongs to another user
@@ -100,19 +100,21 @@ def test_each_mechanism_alone(mechanism: str, site: dict[str, list[Path]]) -> No
             InputError, match=r"could open the records .*Choices: .*user namespaces.*Landlock.*virtual machine"
         ):
             trial.require()
-        assert not list(site["records"][0].parent.glob(".taciturn-trial-*"))  # what it could make was removed
+        assert not list(site["records"][0].parent.glob(".taciturn-trial-*"))  # the files that it created were removed
 
 
 @pytest.mark.skipif(not ROOT, reason="only root has privileges to lose")
 @pytest.mark.parametrize(("mechanisms", "held"), [(("privileges", "seccomp"), True), (("seccomp",), False)])
 def test_capabilities_are_dropped(mechanisms: tuple[str, ...], held: bool, site: dict[str, list[Path]]) -> None:
-    assert ("privileges" in kept(holds(site, _without=others(*mechanisms)))) is held
+    assert ("privileges" in kept(try_confinement(site, _without=others(*mechanisms)))) is held
 
 
 def test_namespaces_and_landlock_each_leave_a_socket_open_that_the_filter_closes(site: dict[str, list[Path]]) -> None:
     """A mount namespace hides sockets with a path, Landlock closes abstract ones: neither does both."""
     through = {
-        name: next(each.through for each in holds(site, _without=others(name)).barriers if each.name == "buses")
+        name: next(
+            each.through for each in try_confinement(site, _without=others(name)).barriers if each.name == "buses"
+        )
         for name in ("namespaces", "landlock")
     }
     assert through["namespaces"]
@@ -125,7 +127,7 @@ def test_namespaces_and_landlock_each_leave_a_socket_open_that_the_filter_closes
 
 
 def reachable_python() -> str | None:
-    """A Python that the user nobody can run; a tester's own often lies in root's home."""
+    """Return a Python that the user nobody can run; the one running the tests is often in root's home."""
     for python in (sys.executable, "/usr/bin/python3"):
         with contextlib.suppress(OSError, subprocess.CalledProcessError):
             code = "import sys; print(sys.version_info >= (3, 11))"
@@ -141,8 +143,8 @@ SCRIPT = """
 import json, sys, pathlib
 sys.path = [path for path in sys.path if path]
 {before}
-from taciturn.federation.confinement import holds
-trial = holds({{"records": [pathlib.Path({records!r})]}}, **{options!r})
+from taciturn.federation.confinement import try_confinement
+trial = try_confinement({{"records": [pathlib.Path({records!r})]}}, **{options!r})
 broken = [[each.name for each in group if not each.holds] for group in (trial.barriers, trial.broken)]
 print(json.dumps([dict(trial.missing), *broken]))
 """
@@ -151,7 +153,7 @@ print(json.dumps([dict(trial.missing), *broken]))
 def elsewhere(
     python: str, records: Path, before: str = "", as_user: int | None = None, **options: object
 ) -> tuple[dict[str, str], list[str], list[str]]:
-    """Run a trial in another process: mechanisms missing, barriers broken, those of them that are required."""
+    """Run a trial in another process; return missing mechanisms, broken barriers, and broken required barriers."""
     code = SCRIPT.format(before=before, records=str(records), options=options)
     who = {} if as_user is None else {"user": as_user, "group": as_user, "extra_groups": []}
     said = subprocess.run(
@@ -170,7 +172,7 @@ def elsewhere(
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that other users can reach, since pytest's own are private."""
+    """Yield a folder that other users can reach; those of pytest are private."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -181,7 +183,7 @@ needs_root = pytest.mark.skipif(not ROOT, reason="only root can become another u
 
 @needs_root
 def test_every_barrier_holds_without_privileges(open_folder: Path) -> None:
-    """The same as the user nobody, whose records nobody can read."""
+    """The user nobody runs the trial and owns the records."""
     python = reachable_python()
     if python is None:
         pytest.skip("no Python that nobody can run")
@@ -208,7 +210,7 @@ def test_a_shielded_process_cannot_be_traced_by_its_own_user(open_folder: Path) 
 
 @needs_root
 def test_another_user_alone_is_enough(open_folder: Path) -> None:
-    """As on macOS: files, processes and the user's bus are out of reach; what is open to all users is not."""
+    """As on macOS: files, processes and the user's bus are out of reach; sockets open to all users are not."""
     python = reachable_python()
     if python is None:
         pytest.skip("no Python that nobody can run")
@@ -223,7 +225,7 @@ def test_another_user_alone_is_enough(open_folder: Path) -> None:
 
 @needs_root
 def test_root_without_privileges_falls_back_to_the_rest(open_folder: Path) -> None:
-    """As in a container that forbids namespaces: what is left is named, tried, and enough."""
+    """As in a container that forbids namespaces: the other mechanisms suffice, and the trial names the missing one."""
     records = open_folder / "records.csv"
     records.write_text("1")
     before = "from taciturn.federation.confinement import kernel; kernel.drop_capabilities()"
@@ -248,13 +250,15 @@ for may_lack in (("namespaces",), ()):
 
 @needs_root
 def test_nothing_starts_with_less_than_was_tried() -> None:
-    """A mechanism that held when it was tried may fail later, by itself or because somebody used up what it needs."""
+    """A mechanism that worked in the trial may fail later, for example if its resources are exhausted."""
     said = subprocess.run(
         [sys.executable, "-c", LESS], check=True, env={"PYTHONPATH": SOURCES}, capture_output=True, text=True
     )
     first, second = said.stdout.splitlines()
     assert first == "0"
-    assert second.startswith("a program was not started, since it would be confined less than was tried: namespaces")
+    assert second.startswith(
+        "a program was not started because it would be less confined than in the trial: namespaces"
+    )
 
 
 @needs_root
@@ -281,7 +285,7 @@ def test_a_user_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_given_is_a_copy_that_can_only_be_read(tmp_path: Path) -> None:
-    """Even a file that the program's user could not read, since it is a copy."""
+    """It is a copy, so the program's user need not be able to read the original."""
     key = tmp_path / "client.key"
     key.write_text("secret")
     key.chmod(0o600)
@@ -341,7 +345,7 @@ print(found, sorted(os.environ))
 
 
 def test_ports(tmp_path: Path) -> None:
-    """It connects to the port it may connect to and listens on the one it may listen on; on no other."""
+    """It can connect to and listen on the permitted ports only."""
     with socket.create_server(("127.0.0.1", 0)) as mine, socket.create_server(("127.0.0.1", 0)) as foreign:
         with socket.create_server(("127.0.0.1", 0)) as free:
             listen = free.getsockname()[1]
@@ -406,19 +410,19 @@ def test_the_log_is_private_and_is_not_a_link(tmp_path: Path) -> None:
 def test_what_cannot_be_run(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
-    with pytest.raises(InputError, match="script is not a program that can be run"):
+    with pytest.raises(InputError, match="script is not an executable file"):
         launch([script], log=2)
     script.chmod(0o755)
     with pytest.raises(InputError, match="script is not a program for this machine"):
         launch([script], log=2)
 
 
-# How it lives and ends
+# Life cycle
 
 
 @contextlib.contextmanager
 def alive(code: str, **options: object) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], bytes]]]:
-    """A program that holds the write end of a pipe: the pipe closes when the last of its processes has ended."""
+    """Start a program that holds the write end of a pipe, which closes when the last of its processes has ended."""
     read, write = os.pipe()
     os.set_blocking(read, True)
     try:
@@ -474,7 +478,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_a_child_that_ran_away_ends_with_it(namespaces: bool) -> None:
-    """The pid namespace ends all of them; without it the child lives on."""
+    """The pid namespace ends all processes; without it the child survives."""
     with alive(FORK, _without=set() if namespaces else {"namespaces"}) as (process, rest):
         process.kill()
         process.wait()
@@ -484,7 +488,7 @@ def test_a_child_that_ran_away_ends_with_it(namespaces: bool) -> None:
 
 
 def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
-    """However that ends: nothing is left to do for it."""
+    """The launcher needs no code for this, so it also holds after SIGKILL."""
     code = """
 import sys, time
 from taciturn.federation.confinement import launch
@@ -575,7 +579,7 @@ def column() -> int:
 
 
 def test_system_calls_that_are_refused(tmp_path: Path) -> None:
-    """With arguments that harm nothing where the filter is absent; clone3 looks absent: the C library uses clone."""
+    """The arguments are harmless without the filter; clone3 must look absent, so that the C library uses clone."""
     harmless = {
         name: numbers[column()] for name, numbers in seccomp._REFUSED.items() if name not in ("vhangup", "reboot")
     }
@@ -625,7 +629,7 @@ def test_numbers_are_the_kernels(which: int, header: str) -> None:
 
 
 def answer(program: list[seccomp.Instruction], words: dict[int, int]) -> int:
-    """Run a filter as the kernel does, on the words that it shows to a filter."""
+    """Run a filter as the kernel does, on the words that the kernel passes to it."""
     at, loaded = 0, 0
     while True:
         code, yes, no, constant = program[at]
@@ -643,11 +647,11 @@ def answer(program: list[seccomp.Instruction], words: dict[int, int]) -> int:
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_filter_of_each_machine(machine: str) -> None:
-    """Run by hand, since no tester has both machines."""
+    """Interpret the filter in Python, so that both machines are tested on either."""
     allow, refuse, kill = seccomp._ALLOW[3], seccomp._REFUSE[3], seccomp._KILL_PROCESS[3]
     which = 0 if machine == "x86_64" else 1
     program = seccomp.program(machine, pid=77)
-    assert len(program) < 4096  # the kernel takes no longer ones
+    assert len(program) < 4096  # the kernel's limit
 
     def call(number: int | None, *arguments: int, architecture: int = seccomp._ARCHITECTURE[machine]) -> int:
         words = {16 + 8 * i: each & 0xFFFF_FFFF for i, each in enumerate(arguments)}
@@ -680,8 +684,8 @@ def test_the_filter_of_each_machine(machine: str) -> None:
 
 @pytest.mark.parametrize("without", [(), ("namespaces",)])
 def test_packages_are_found_wherever_they_are(tmp_path: Path, without: tuple[str, ...]) -> None:
-    """As where Taciturn is installed from a checkout: Python lists the folder, and reads the package in it alone."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:  # a confined program has a /tmp of its own
+    """As with an installation from a checkout: Python lists the folder and reads only the package in it."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:  # a confined program has a private /tmp
         folder = Path(name)
         folder.chmod(0o755)
         (folder / "ours").mkdir()

@@ -22,7 +22,6 @@ from taciturn.federation.local_cluster import participation, replay
 from taciturn.federation.messages import CloseRequest, Invitation, Question, RoundRequest
 from taciturn.federation.run_folder import federated
 from taciturn.federation.server_state import journal_w
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.reporting.report import write_report
 from taciturn.reporting.statements import DOUBTS, guarantee, headline
 from taciturn.runs.folder import read_lines
@@ -60,7 +59,7 @@ def test_reports_say_what_the_network_sees(tmp_path: Path) -> None:
         assert made.conduct(Local(agents, keep_open)) == FINISHED
     for folder in (made.folder, federation.folder("north", made.experiment)):
         ledger = folder.read_ledger()
-        assert DOUBTS["carried"] in guarantee(ledger, ledger_totals(ledger))["unprotected"]
+        assert DOUBTS["carried"] in guarantee(ledger.study, ledger.totals).unprotected
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_a_federation_is_the_study_in_one_process(tmp_path: Path, study: dict[st
     features = federation.run.read_model()["feature_names"]
     assert features[0] == {"unit": "unit_age", "fourier": "fourier_0"}.get(study.get("features", ""), "age")
     for ledger in (made.folder.read_ledger(), federation.folder("west", made.experiment).read_ledger()):
-        totals = ledger_totals(ledger)
+        totals = ledger.totals
         assert totals["total_epsilon"] == pytest.approx(totals["planned_epsilon"])
         assert {row["count"] for row in ledger if row["kind"] == "release"} == {study.get("local_updates", 1)}
 
@@ -334,7 +333,7 @@ def test_a_seeded_site_marks_the_whole_study(federation: Federation) -> None:
             study = federation.coordinator()
             for number, word in enumerate(words, 1):
                 assert study.conduct(Local(agents), stopping(study, number if word == STOPPED else 9)) == word
-    marks = [row for row in study.folder.read_ledger() if row["kind"] == "non_private"]
+    marks = [dict(row) for row in study.folder.read_ledger() if row.kind == "non_private"]
     assert marks == [{"kind": "non_private", "agent": "south", "reason": "seeded"}]
     privacy = study.folder.read_summary()["privacy"]
     assert privacy["non_private"] == "seeded" and headline(privacy).startswith("No guarantee")
@@ -347,7 +346,7 @@ def test_hardened_sites_keep_the_promise(federation: Federation) -> None:
         assert study.conduct(exchange) == FINISHED
     check_duals(federation, study)
     check_covered(federation, exchange, study.experiment)
-    totals = ledger_totals(study.folder.read_ledger())
+    totals = study.folder.read_ledger().totals
     assert totals["non_private"] is None and headline(totals).startswith("Every record is protected")
     assert totals["total_epsilon"] == pytest.approx(federation.agreement.plan.bound.epsilon)
 

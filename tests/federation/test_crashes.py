@@ -16,9 +16,8 @@ from taciturn.federation.journal import Journal
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Question, Ready
 from taciturn.federation.transcript import transcript
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.composition import together
+from taciturn.privacy.composition import total_cost
 from taciturn.privacy.hash_chain import HashChain
-from taciturn.privacy.ledger import ledger_totals
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -47,7 +46,7 @@ BOUNDARIES: dict[str, tuple[Any, str]] = {
     "journal.depart": (Journal, "depart_again"),
     "journal.close": (Journal, "close"),
     "ledger": (HashChain, "append"),
-    "head": (HashChain, "_keep_head"),
+    "head": (HashChain, "_write_heads"),
     "record_round": (at_work, "record_round"),
     "close_books": (at_work, "close_books"),
     "settle": (BudgetLedger, "settle"),
@@ -101,11 +100,11 @@ def check(federation: Federation, answers: list[bytes]) -> None:
     ledger = federation.folder("north").read_ledger()
     rows = [row for row in ledger if row["kind"] == "release"]
     assert [(row["first"], row["upload"]) for row in rows] == [(t, wire.digest(a)) for t, a in enumerate(answers, 1)]
-    totals = ledger_totals(ledger)
+    totals = ledger.totals
     assert totals["total_epsilon"] == pytest.approx(totals["planned_epsilon"])
-    studies = federation.account("north").state()["studies"]
-    assert len(studies) == 1 and "settled" in studies[0]
-    assert studies[0]["cost"] == pytest.approx(asdict(federation.agreement.plan.cost))
+    studies = federation.account("north").state().studies
+    assert len(studies) == 1 and studies[0].settled
+    assert asdict(studies[0].cost) == pytest.approx(asdict(federation.agreement.plan.cost))
     found = transcript(federation.site("north"))
     assert found.faults == []
     left = {line.departure.sha256 for line in found.lines}
@@ -181,7 +180,7 @@ def test_a_study_that_takes_all_of_a_budget_survives_a_crash_too(
 ) -> None:
     federation = make_federation(tmp_path, {"study": {"rounds": ROUNDS}}, epsilon=0.3)
     plan, account = federation.agreement.plan.cost, federation.account("north")
-    assert account.has_room(account.state(), plan) and not account.has_room(account.state(), together([plan, plan]))
+    assert account.state().fits(plan) and not account.state().fits(total_cost([plan, plan]))
     with monkeypatch.context() as patch:
         crash_at(patch, name, 1, False)
         answers = live(federation, rounds(federation))
@@ -214,7 +213,7 @@ def test_a_study_ends_whose_only_line_of_metrics_was_lost(tmp_path: Path, monkey
     with federation.agent("north") as agent:
         invite(agent, federation)
         assert isinstance(closed(agent, federation, 1), Closed)
-    assert "settled" in federation.account("north").state()["studies"][0]
+    assert federation.account("north").state().studies[0].settled
 
 
 def test_a_hardened_site_does_not_draw_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

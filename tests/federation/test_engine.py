@@ -1,4 +1,4 @@
-"""The engine's program: what it is given, and as whom it runs."""
+"""The engine's program: what it is given, and the user it runs as."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_kit_that_is_not_given_cannot_be_read(engine: Engine, tmp_path: Path) 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can choose another user")
 @pytest.mark.parametrize("user", ["", "daemon"])
 def test_it_runs_as_the_user_it_is_given(engine: Engine, tmp_path: Path, user: str) -> None:
-    """Root's engines run as nobody, unless another user is named; files that this user owns stay shut all the same."""
+    """Root's engines run as nobody unless another user is named; files of that user stay closed all the same."""
     table = tmp_path / "table.csv"
     table.write_text("age,ill\n41,yes\n")
     os.chown(table, pwd.getpwnam(user or "nobody").pw_uid, -1)

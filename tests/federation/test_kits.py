@@ -1,4 +1,4 @@
-"""A kit opens a connection and nothing else: anything more in it is refused, and a renewed one is the only one."""
+"""A kit permits a connection and nothing else: other files are refused, and only the latest kit is valid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taciturn.errors import InputError
+from taciturn.errors import InputError, TaciturnError
 from taciturn.federation.kits import (
     ADDRESS,
     CA,
@@ -19,8 +19,8 @@ from taciturn.federation.kits import (
     HUB,
     KEY,
     check_address,
-    issued,
     provision,
+    read_issued,
     read_kit,
 )
 from taciturn.federation.terms import read_terms
@@ -34,7 +34,7 @@ def kits(tmp_path: Path) -> Path:
 
 
 def code(kit: Path) -> None:
-    """What ran code at the start of NVFlare's client."""
+    """Add a file that would execute code when NVFlare's own client starts."""
     (kit / "log_config.json").write_text('{"handlers": {"x": {"()": "subprocess.check_output", "args": ["id"]}}}')
 
 
@@ -88,16 +88,16 @@ def no_address(kit: Path) -> None:
 
 
 HARM: list[tuple[Callable[[Path], None], str]] = [
-    (code, "has log_config.json, which no kit has"),
-    (folder, "has local, which no kit has"),
-    (link_to_a_secret, "not a plain file"),
-    (link_to_a_folder, "has startup, which no kit has"),
-    (pipe, "not a plain file"),
-    (hidden, "has .env, which no kit has"),
-    (module, "has sitecustomize.py, which no kit has"),
+    (code, "has log_config.json, which does not belong"),
+    (folder, "has local, which does not belong"),
+    (link_to_a_secret, "not a regular file"),
+    (link_to_a_folder, "has startup, which does not belong"),
+    (pipe, "not a regular file"),
+    (hidden, "has .env, which does not belong"),
+    (module, "has sitecustomize.py, which does not belong"),
     (other_key, "is not the key of"),
     (other_authority, "was not issued by the authority"),
-    (other_site, "is the kit of south, and not of north"),
+    (other_site, "kit of south, not of north"),
     (no_certificate, "is damaged"),
     (no_address, "is damaged"),
 ]
@@ -107,7 +107,7 @@ HARM: list[tuple[Callable[[Path], None], str]] = [
 def test_a_kit_is_four_files_of_its_owner_and_no_more(kits: Path, harm: Callable[[Path], None], said: str) -> None:
     assert read_kit(kits / "north", "north").owner == "north"
     harm(kits / "north")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(TaciturnError, match=said):
         read_kit(kits / "north", "north")
 
 
@@ -118,14 +118,17 @@ def test_kits_are_for_their_owners_alone(kits: Path) -> None:
 
 def test_a_kit_of_another_address_is_refused(kits: Path, tmp_path: Path) -> None:
     terms = read_terms(write_terms(tmp_path / "other", {"server": {"host": "elsewhere"}}))
-    with pytest.raises(InputError, match="a change of the address needs renewed kits"):
+    with pytest.raises(InputError, match="renewed kits"):
         check_address(read_kit(kits / "north"), terms)
 
 
 def test_only_the_last_kit_counts(kits: Path, tmp_path: Path) -> None:
-    before, kept = issued(kits), {name: (kits / name / CERTIFICATE).read_bytes() for name in ("north", "south", HUB)}
+    before, kept = (
+        read_issued(kits),
+        {name: (kits / name / CERTIFICATE).read_bytes() for name in ("north", "south", HUB)},
+    )
     provision(read_terms(tmp_path / "federation.toml"), kits, ["north"])
-    after = issued(kits)
+    after = read_issued(kits)
     assert after.pop("north") != before.pop("north") and after == before
     now = {name: (kits / name / CERTIFICATE).read_bytes() for name in kept}
     assert [name for name in kept if now[name] != kept[name]] == ["north"]

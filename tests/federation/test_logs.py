@@ -1,4 +1,4 @@
-"""Logs are rotated and private; an audit is one JSON object a line, in syslog; neither ever stops the work."""
+"""Logs are rotated and private; audit records are JSON lines in syslog; neither can stop the work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.federation.stations import CONNECTS, vault_with, whole_federation
 
 
 class Syslog:
-    """A syslog that keeps what it gets."""
+    """A syslog that stores what it receives."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class Syslog:
         self.socket.settimeout(5.0)
 
     def lines(self) -> list[dict[str, Any]]:
-        """All that came."""
+        """Return all records received so far."""
         found: list[dict[str, Any]] = []
         self.socket.setblocking(False)
         while True:
@@ -128,7 +128,7 @@ def test_an_audit_goes_to_no_network(where: object) -> None:
 
 
 def test_an_audit_that_nobody_takes_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no syslog takes them"), audited(f"syslog:{tmp_path / 'none'}", "north"):
+    with pytest.raises(InputError, match="no syslog listens"), audited(f"syslog:{tmp_path / 'none'}", "north"):
         pass
 
 
@@ -183,7 +183,7 @@ def test_start_connection_and_stop_have_audit_lines(
 
 
 def test_an_engines_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is long is put aside when an engine starts; within its life an engine can write 64 MB at most."""
+    """A long log is renamed when an engine starts; during its life an engine can write at most 64 MB."""
     log = tmp_path / "engine.log"
     monkeypatch.setattr(start, "_LOG_BYTES", 100)
     for name in ("first", "second", "third"):

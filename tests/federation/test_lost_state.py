@@ -34,7 +34,7 @@ def test_a_site_that_lost_its_state_does_not_begin_the_study_again(federation: F
         again = Invitation(EXPERIMENT, federation.terms.digest)
         assert "lost its journal" in refused(agent, again)
         assert "not at work here" in refused(agent, question(federation, 1))
-    assert len(federation.account("north").state()["studies"]) == 1
+    assert len(federation.account("north").state().studies) == 1
 
 
 def test_an_old_journal_is_noticed(federation: Federation, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from taciturn.dashboard.vitals import RunWatch, SiteWatch
+from taciturn.dashboard.monitoring import CoordinatorMonitor, SiteMonitor
 from taciturn.federation.local_cluster import LocalFederation, free_port, local_federation, start_taciturn
 from taciturn.federation.status import site_status
 from tests.federation.test_logs import Syslog
@@ -62,7 +62,7 @@ def test_people_can_see_how_it_is(tmp_path: Path) -> None:
         assert found["connected"] and found["running"] and found["pid"] == demo.agents["north"].pid
         assert found["last_heartbeat"] and found["last_answer"] and found["study_at_work"] == "local"
         assert found["budget_left"] == pytest.approx(7.0, abs=0.01)
-        assert SiteWatch(demo.site("north")).vitals().health["ok"]
+        assert SiteMonitor(demo.site("north")).report().health["ok"]
         address = f"127.0.0.1:{free_port()}"
         demo.agents["page"] = start_taciturn(
             demo.root / "page.txt", "federation", "serve", str(demo.run), "--listen", address
@@ -75,11 +75,11 @@ def test_people_can_see_how_it_is(tmp_path: Path) -> None:
         demo.agents["north"].send_signal(signal.SIGKILL)
         demo.agents["north"].wait()
         assert not site_status(demo.site("north"))["connected"], "at once: the lock goes with the process"
-        assert SiteWatch(demo.site("north")).vitals().health["reason"] == "the agent is not running"
-        until(demo, lambda: RunWatch(demo.run).vitals().health["sites_connected"] == 1)
+        assert SiteMonitor(demo.site("north")).report().health["reason"] == "the agent is not running"
+        until(demo, lambda: CoordinatorMonitor(demo.run).report().health["sites_connected"] == 1)
         demo.start_agent("north")
         until(demo, lambda: bool(site_status(demo.site("north"))["connected"]))
-        until(demo, lambda: RunWatch(demo.run).vitals().health["sites_connected"] == 2)
+        until(demo, lambda: CoordinatorMonitor(demo.run).report().health["sites_connected"] == 2)
     lines = syslog.lines()
     syslog.socket.close()
     assert [line["event"] for line in lines[:4]] == ["start", "connected", "invitation", "departure"]

@@ -39,7 +39,7 @@ from taciturn.federation.terms import read_terms
 from taciturn.federation.transcript import transcript
 from taciturn.privacy import budget as account
 from taciturn.privacy import hash_chain as chain
-from taciturn.privacy.budget import RESERVED
+from taciturn.privacy.budget_state import RESERVED
 from taciturn.runs.folder import read_lines
 from tests.core.disk import DATA, LOST, Disk
 from tests.federation import helpers
@@ -116,7 +116,7 @@ def go_on(federation: Federation, before: Left) -> None:
     """Everybody is started again, and the study is brought to its end."""
     for site, data in before.items():
         if answers(data):
-            assert federation.account(site).state()["studies"][0]["state"] != RESERVED, f"{site} could be given back"
+            assert federation.account(site).state().studies[0].state != RESERVED, f"{site} could be given back"
     with federation.agents(None) as agents:
         engine = Local(agents)
         coordinator = federation.coordinator()
@@ -136,9 +136,9 @@ def check(federation: Federation, left: Left) -> None:
             f"{site} sent what it did not charge"
         )
         assert [t for t, _ in charged] == list(range(1, ROUNDS + 1)), f"{site} charged {charged}"
-        (study,) = federation.account(site).state()["studies"]
-        assert coordinator.experiment in study["study"] and study["state"] == "settled"
-        assert study["cost"] == pytest.approx(asdict(federation.agreement.plan.cost), rel=1e-12)
+        (study,) = federation.account(site).state().studies
+        assert coordinator.experiment in study.study and study.state == "settled"
+        assert asdict(study.cost) == pytest.approx(asdict(federation.agreement.plan.cost), rel=1e-12)
         assert transcript(federation.site(site)).faults == []
         assert federation.folder(site, coordinator.experiment).read_metrics()
     expected = Counter((e["agent"], e["first"]) for e in coordinator.chain.read() if e["kind"] == "release")
@@ -222,7 +222,7 @@ def bring_to_its_end(federation: Federation, restart: bool) -> Left:
 
 def closed(federation: Federation) -> bool:
     """Whether all sites have settled the study."""
-    return all(federation.account(site).state()["studies"][0]["state"] == "settled" for site in SITES)
+    return all(federation.account(site).state().studies[0].state == "settled" for site in SITES)
 
 
 @pytest.mark.timeout(7200)  # with --all-states

@@ -43,7 +43,7 @@ def no_trace(federation: Federation) -> Iterator[SiteAgent]:
         (rounds,) = agent.journal._execute("select count(*) from rounds").fetchone()
         assert rounds == 0
     ledger = federation.site("north").ledger
-    assert not ledger.exists() or BudgetLedger.open(ledger).state()["studies"] == []
+    assert not ledger.exists() or BudgetLedger.open(ledger).state().studies == ()
     studies = federation.site("north").state / "studies"
     assert not studies.exists() or not list(studies.iterdir())
 
@@ -144,7 +144,7 @@ def test_what_other_studies_have_used_is_gone(federation: Federation) -> None:
     with federation.agent("north") as agent:
         found = invite(agent, federation)
         assert isinstance(found, Refusal) and "exhausted" in found.reason
-    assert [study["study"] for study in account.state()["studies"]] == ["another study"]
+    assert [study.study for study in account.state().studies] == ["another study"]
 
 
 SECRET = "8.15zz"
@@ -245,7 +245,7 @@ def test_the_name_of_a_study_is_no_way_out_of_its_folder(federation: Federation,
         found = ask(agent, Invitation(name.format(root=federation.root), federation.terms.digest))
         assert before <= _files(federation.root)
         assert isinstance(found, Refusal)
-    assert federation.account("north").state()["studies"] == []
+    assert federation.account("north").state().studies == ()
 
 
 def _files(folder: Path) -> set[Path]:

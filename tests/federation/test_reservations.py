@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from taciturn.errors import InputError, PrivacyViolation
 from taciturn.federation.messages import Closed, Ready
 from taciturn.federation.site_session import settle
-from taciturn.privacy.budget import is_held
-from taciturn.privacy.composition import StudyCost
+from taciturn.privacy.budget import is_reservation_held
+from taciturn.privacy.budget_state import StudyReservation
 from taciturn.privacy.signatures import own_key
 from taciturn.training.finish import signable
 from tests.federation.helpers import (
@@ -31,24 +30,23 @@ def federation(tmp_path: Path) -> Federation:
     return make_federation(tmp_path, only=["north"])
 
 
-def the_study(federation: Federation) -> dict[str, Any]:
-    (study,) = federation.account("north").state()["studies"]
-    found: dict[str, Any] = study
-    return found
+def the_study(federation: Federation) -> StudyReservation:
+    (study,) = federation.account("north").state().studies
+    return study
 
 
 def test_a_study_starts_with_its_first_round_and_not_before(federation: Federation) -> None:
     with federation.agent("north", None) as agent:
         assert isinstance(invite(agent, federation), Ready)
-        reservation = str(the_study(federation)["reservation"])
-        assert the_study(federation)["state"] == "reserved" and is_held(reservation)
+        reservation = the_study(federation).reservation
+        assert the_study(federation).state == "reserved" and is_reservation_held(reservation)
         with pytest.raises(InputError, match="held by a process"):
             federation.account("north").give_back(reservation)
         answered(agent, question(federation, 1))
-        assert the_study(federation)["state"] == "started"
+        assert the_study(federation).state == "started"
     del agent
-    assert not is_held(reservation)
-    with pytest.raises(InputError, match="has started, and cannot be given back"):
+    assert not is_reservation_held(reservation)
+    with pytest.raises(InputError, match="has started and cannot be given back"):
         federation.account("north").give_back(reservation)
 
 
@@ -56,8 +54,8 @@ def test_an_invitation_that_came_to_nothing_is_given_back(federation: Federation
     with federation.agent("north", None) as agent:
         invite(agent, federation)
     del agent
-    federation.account("north").give_back(str(the_study(federation)["reservation"]))
-    assert the_study(federation)["cost"]["gdp"] == 0.0
+    federation.account("north").give_back(the_study(federation).reservation)
+    assert the_study(federation).cost.gdp == 0.0
     with federation.agent("north", None) as agent:
         reply = invite(agent, federation)
         assert not isinstance(reply, Ready) and reply.reason == "this study has ended here"
@@ -76,7 +74,7 @@ def test_a_site_signs_its_ledger_when_it_closes_and_settles_once(federation: Fed
         settle(federation.site("north"), agent.journal, experiment, folder)  # as after a crash
         assert federation.account("north").state() == before
         folder.chain.append(federation.released("north"))  # a second folder's ledger ends otherwise
-        with pytest.raises(InputError, match="is settled already"):
+        with pytest.raises(InputError, match="already settled"):
             settle(federation.site("north"), agent.journal, experiment, folder)
 
 
@@ -90,14 +88,14 @@ def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Feder
         planned = next(entry for entry in folder.read_ledger() if entry["kind"] == "plan")
         count = sum(event["count"] for event in planned["events"])
         folder.chain.append([row | {"count": count, "upload": "f" * 64}])
-        reserved = StudyCost.read(the_study(federation)["cost"])
+        reserved = the_study(federation).cost
         assert "more than was set aside" in refused(agent, question(federation, 2))
         refused(agent, question(federation, 1))  # what it answered before does not leave again either
         experiment = agent.journal.experiment(EXPERIMENT)
         assert experiment is not None
         for _ in range(2):  # and after a crash again
-            with pytest.raises(PrivacyViolation, match="spent more than was set aside"):
+            with pytest.raises(PrivacyViolation, match="spent more than was reserved"):
                 settle(federation.site("north"), agent.journal, experiment, folder)
         study = the_study(federation)
-        assert study["state"] == "violated"
-        assert study["cost"]["gdp"] == pytest.approx(reserved.gdp * (count + 1) / count)
+        assert study.state == "violated"
+        assert study.cost.gdp == pytest.approx(reserved.gdp * (count + 1) / count)

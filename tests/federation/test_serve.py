@@ -18,8 +18,8 @@ from typing import Any, Self
 
 import pytest
 
-from taciturn.dashboard.station import bind_station
-from taciturn.dashboard.vitals import Metric, RunWatch, SiteWatch, exposition
+from taciturn.dashboard.monitor_server import bind_monitor
+from taciturn.dashboard.monitoring import CoordinatorMonitor, Metric, SiteMonitor, exposition
 from taciturn.errors import InputError
 from taciturn.federation.messages import digest
 from taciturn.federation.status import LOCK, STATUS, RunLife, SiteLife, shown
@@ -55,8 +55,8 @@ def busy(federation: Federation) -> Federation:
 
 
 def test_health_says_why_not(federation: Federation) -> None:
-    watch, state = SiteWatch(federation.file("north")), federation.site("north").state
-    assert watch.vitals().health["reason"] == "the agent is not running"
+    watch, state = SiteMonitor(federation.file("north")), federation.site("north").state
+    assert watch.report().health["reason"] == "the agent is not running"
     for life, reason in (
         (now(), ""),
         (SiteLife(), "not connected to the coordinator"),
@@ -64,15 +64,15 @@ def test_health_says_why_not(federation: Federation) -> None:
         (SiteLife(connected=1.0, heartbeat=time.time() - 60, question=time.time()), ""),  # it works on an answer
     ):
         with at_work(state, life):
-            found = watch.vitals()
+            found = watch.report()
         assert (found.health["ok"], found.health["reason"]) == (not reason, reason)
         assert f'taciturn_site_healthy{{site="north"}} {int(not reason)}' in found.metrics
-    assert watch.vitals().health["reason"] == "the agent is not running"
+    assert watch.report().health["reason"] == "the agent is not running"
 
 
 def test_metrics_are_prometheus_text_of_counts_and_budget(busy: Federation) -> None:
     with at_work(busy.site("north").state, now()):
-        text = SiteWatch(busy.file("north")).vitals().metrics
+        text = SiteMonitor(busy.file("north")).report().metrics
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert text.endswith("\n") and all(LINE.fullmatch(line) for line in lines), lines
     typed = re.findall(r"# TYPE (\w+) (gauge|counter)\n", text)
@@ -95,7 +95,7 @@ def test_monitors_hear_nothing_of_times_or_records(busy: Federation) -> None:
     found = []
     for life in (quick, slow):
         with at_work(busy.site("north").state, life):
-            vitals = SiteWatch(busy.file("north")).vitals()
+            vitals = SiteMonitor(busy.file("north")).report()
         found.append((vitals.health, vitals.metrics))
     assert found[0] == found[1]
     assert not any(word in found[0][1] for word in ("second", "time", "record_", "rows", "loss"))
@@ -103,46 +103,46 @@ def test_monitors_hear_nothing_of_times_or_records(busy: Federation) -> None:
 
 def test_the_page_has_what_left_with_its_event(busy: Federation) -> None:
     with at_work(busy.site("north").state, now()):
-        page = SiteWatch(busy.file("north")).vitals().page
-    rows = [row["cells"] for row in page["rows"]]
+        page = SiteMonitor(busy.file("north")).report().page
+    rows = [row.cells for row in page.rows]
     assert [row[1] for row in rows] == ["refusal", "answer", "answer", "ready"]
     assert [row[2] for row in rows] == ["–", "2", "1", "–"]
     uploads = {row["upload"]: row for row in busy.released("north")}
     assert {row[4] for row in rows[1:3]} == set(uploads)
     assert all("gaussian" in row[5] for row in rows[1:3]) and rows[0][5] == "–"
-    assert all(row["good"] for row in page["rows"]) and 0 < page["meter"]["share"] < 1
+    assert all(row.good for row in page.rows) and 0 < page.meter.share < 1
 
 
 def test_an_upload_without_an_event_is_marked(busy: Federation) -> None:
-    watch = SiteWatch(busy.file("north"))
-    watch.vitals()
+    watch = SiteMonitor(busy.file("north"))
+    watch.report()
     with busy.agent("north") as agent:
         agent.journal.depart("0" * 32, "answer", 9, b"made up")
         agent.journal.departed(digest(b"made up"), "left")
-    row = watch.vitals().page["rows"][0]
-    assert row["cells"][5] == "NOT IN THE LEDGER" and not row["good"]
+    row = watch.report().page.rows[0]
+    assert row.cells[5] == "NOT IN THE LEDGER" and not row.good
 
 
 def test_a_coordinators_vitals(federation: Federation) -> None:
     study = federation.coordinator()
-    watch, checkpoints = RunWatch(federation.run.path), federation.run.checkpoints
-    assert watch.vitals().health["reason"] == "the command is not running"
+    watch, checkpoints = CoordinatorMonitor(federation.run.path), federation.run.checkpoints
+    assert watch.report().health["reason"] == "the command is not running"
     life = RunLife(
         listening=time.time(), heartbeat=time.time(), wanted=3, quorum=2, round=2, rounds=4, bytes_up=1234567
     )
     with at_work(checkpoints, life, "lock"):
-        assert watch.vitals().health["reason"] == "0 sites are connected, and 2 must answer"
+        assert watch.report().health["reason"] == "0 sites are connected, and 2 must answer"
     life.sites = {"north": time.time(), "west": time.time()}
     with at_work(checkpoints, life, "lock"):
-        found = watch.vitals()
+        found = watch.report()
     state = {"running": True, "finished": False, "round": 2, "sites_connected": 2}
     assert found.health == {"ok": True, "role": "coordinator", "reason": "", **state}
     assert 'taciturn_coordinator_bytes_total{direction="up"} 1234567\n' in found.metrics
-    assert [row["cells"][0] for row in found.page["rows"]] == ["north", "west"]
+    assert [row.cells[0] for row in found.page.rows] == ["north", "west"]
     with federation.agents() as agents:
         conducted(study, Local(agents))
-    found = watch.vitals()
-    assert found.health["ok"] and found.health["finished"] and found.page["state"] == "the study has ended"
+    found = watch.report()
+    assert found.health["ok"] and found.health["finished"] and found.page.state == "the study has ended"
 
 
 def test_numbers_keep_their_digits() -> None:
@@ -153,7 +153,7 @@ def test_numbers_keep_their_digits() -> None:
 @pytest.mark.parametrize("listen", ["9464", ":9464", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:http"])
 def test_an_address_that_is_none_is_one_sentence(federation: Federation, listen: str) -> None:
     with pytest.raises(InputError, match=r"listen is .*127\.0\.0\.1:9464"):
-        bind_station(SiteWatch(federation.file("north")), listen, None)
+        bind_monitor(SiteMonitor(federation.file("north")), listen, None)
 
 
 class Served:
@@ -206,7 +206,7 @@ class Served:
         """The program that talks to visitors."""
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                if b"station_program" in path.read_bytes() and str(self.process.pid) in _ancestors(
+                if b"monitor_process" in path.read_bytes() and str(self.process.pid) in _ancestors(
                     int(path.parent.name)
                 ):
                     return int(path.parent.name)
@@ -232,7 +232,7 @@ def test_the_command_serves_to_those_who_may_ask(busy: Federation) -> None:
             served.until(lambda: served.ask("/health")[0] == 200)
             status, text = served.ask("/metrics")
             assert status == 200 and 'taciturn_site_connected{site="north"} 1' in text
-            for path in ("/", "/api/now", "/station.js", "/?token=wrong"):
+            for path in ("/", "/api/now", "/monitor.js", "/?token=wrong"):
                 assert served.ask(path)[0] == 401, path
             page = json.loads(served.ask("/api/now?token=sesame")[1])
             assert page["state"] == "connected to the coordinator" and len(page["rows"]) == 4
@@ -288,7 +288,7 @@ def test_the_page_in_a_browser_shows_what_leaves(busy: Federation) -> None:
             assert page.locator("#lines tr").first.locator("td").nth(2).inner_text() == "3"
             with at_work(busy.site("north").state, now()):
                 page.wait_for_selector("#state.good")
-            assert "of 3 used or set aside" in page.locator("#used").inner_text()
+            assert "of 3 used" in page.locator("#used").inner_text()
             browser.close()
         served.stop()
         assert complaints == []

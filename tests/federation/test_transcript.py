@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taciturn.cli.site_commands import transcript as show
-from taciturn.errors import InputError
+from taciturn.errors import InputError, LedgerTampered
 from taciturn.federation import departures
 from taciturn.federation import messages as wire
 from taciturn.federation.coordinator import FINISHED
@@ -93,7 +93,7 @@ def test_a_removed_line_of_the_ledger_is_found(federation: Federation, line: int
     lines = path.read_bytes().splitlines(keepends=True)
     del lines[line]
     path.write_bytes(b"".join(lines))
-    with pytest.raises(InputError, match=r"it was changed|tail was cut off|replaced or changed"):
+    with pytest.raises(LedgerTampered):
         told(federation)
 
 
@@ -163,5 +163,5 @@ def test_the_command_says_what_was_kept_back_and_how_often_the_rest_left(
     assert found.repeats == 3 and [line.kept_back for line in found.lines] == [False] * 7 + [True]
     show.callback(federation.file("north"), False)  # type: ignore[misc]
     said = capsys.readouterr().out
-    assert "answer, kept back" in said and "7 byte strings" in said and "left 3 times more" in said
+    assert "answer, kept back" in said and "7 messages" in said and "3 times" in said
     assert "the ledgers cover all of it" in said

@@ -1,4 +1,4 @@
-"""The units and container files: they parse, ask for what they must, and leave the confinement what it needs."""
+"""The units and container files: they parse, are restricted as required, and allow what the confinement needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HARDENED = {
 
 
 def settings(unit: Path) -> dict[str, list[str]]:
-    """Every setting of a unit with all its values: systemd adds them up."""
+    """Return every setting of a unit with all of its values, which systemd accumulates."""
     found: dict[str, list[str]] = {}
     for line in unit.read_text().splitlines():
         if line and not line.startswith(("#", "[")):
@@ -102,9 +102,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.byref(Program(len(code), raw))) == 0, ctypes.get_errno()
 from pathlib import Path
-from taciturn.federation.confinement import holds
+from taciturn.federation.confinement import try_confinement
 secret = Path(sys.argv[2])
-trial = holds({"records": [secret]})
+trial = try_confinement({"records": [secret]})
 print(sorted(trial.missing), [barrier.name for barrier in trial.broken])
 """
 
@@ -112,7 +112,7 @@ print(sorted(trial.missing), [barrier.name for barrier in trial.broken])
 @pytest.mark.skipif(ANALYZE is None or not HEADER.is_file(), reason="needs systemd-analyze and the kernel's headers")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_the_confinement_works_under_a_units_filter_of_system_calls(unit: Path, tmp_path: Path) -> None:
-    """The filter of the unit, as a real one, and all mechanisms of the confinement within it."""
+    """Apply the unit's filter as a real one, and all mechanisms of the confinement inside it."""
     numbers = dict(re.findall(r"#define __NR_(\w+) (\d+)", HEADER.read_text()))
     names: set[str] = set()
     for line in settings(unit)["SystemCallFilter"]:
@@ -132,7 +132,7 @@ def test_the_confinement_works_under_a_units_filter_of_system_calls(unit: Path, 
 
 
 def expanded(names: list[str]) -> set[str]:
-    """System calls by name, for names of sets, too."""
+    """Return system calls by name; a name may be that of a set."""
     found: set[str] = set()
     for name in names:
         if not name.startswith("@"):

@@ -8,7 +8,7 @@ from numpy.random import Generator, Philox
 
 from taciturn.kernels import library
 from taciturn.kernels import library as noise_module
-from taciturn.kernels.library import KINDS, fill
+from taciturn.kernels.library import KINDS, fill_noise
 from tests.random_problems import LEVELS
 
 pytestmark = pytest.mark.skipif(library.library() is None, reason="Taciturn was installed without a C compiler")
@@ -29,7 +29,7 @@ def test_it_draws_what_numpy_draws(kind: str, place: int, level: int, monkeypatc
     monkeypatch.setattr(noise_module, "level", lambda: level)
     seed, agent, count = KEYS[place]
     key, counter, out = np.array([seed, agent], np.uint64), np.array(count, np.uint64), np.zeros((300, 1000))
-    fill(out, kind, key, counter, 2.0)
+    fill_noise(out, kind, key, counter, 2.0)
     np.testing.assert_allclose(out.ravel(), 2.0 * expected(kind, key, counter, 300_000), rtol=3e-14)
     if kind == "gaussian":
         assert np.abs(out).max() > 2.0 * 3.6541528853610088  # some came from the tail
@@ -42,7 +42,7 @@ def test_it_is_written_in_place_between_the_others(kind: str, shape: tuple[int, 
     key, counter = np.array([3, 4], np.uint64), np.zeros(4, np.uint64)
     for dtype in (np.float32, np.float64):
         beside = np.full((rows, 3, columns), 7.0, dtype)
-        fill(beside[:, 1], kind, key, counter, 0.5)
+        fill_noise(beside[:, 1], kind, key, counter, 0.5)
         drawn = 0.5 * expected(kind, key, counter, rows * columns).reshape(shape)
         np.testing.assert_allclose(beside[:, 1], drawn, rtol=1e-6 if dtype == np.float32 else 3e-14)
         assert (beside[:, [0, 2]] == 7.0).all()
@@ -51,7 +51,7 @@ def test_it_is_written_in_place_between_the_others(kind: str, shape: tuple[int, 
 def test_without_the_library_numpy_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     key, counter = np.array([3, 4], np.uint64), np.zeros(4, np.uint64)
     with_it, without = np.zeros((2, 50, 4))
-    fill(with_it, "laplace", key, counter, 1.0)
+    fill_noise(with_it, "laplace", key, counter, 1.0)
     monkeypatch.setattr(noise_module, "library", lambda: None)
-    fill(without, "laplace", key, counter, 1.0)
+    fill_noise(without, "laplace", key, counter, 1.0)
     np.testing.assert_allclose(with_it, without, rtol=3e-14)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from taciturn.algorithms.noisy_gradient import WholeResiduals
 from taciturn.kernels import layout, library
 from taciturn.kernels import row_pass as rows
-from taciturn.kernels.layout import Dense, Sparse, lay_out
+from taciturn.kernels.layout import Dense, Sparse, choose_layout
 from taciturn.kernels.threads import threads
 from taciturn.objectives import LOSSES
 from taciturn.objectives import passes as passes_module
@@ -182,7 +182,7 @@ def test_a_sparse_layout_holds_the_same_numbers(values: int, dtype: str) -> None
     x = np.zeros((200, 300), dtype)
     places = rng.choice(x.size, max(values, 3000), replace=False)
     x.flat[places] = table[np.arange(len(places)) % values]
-    held = lay_out(x)
+    held = choose_layout(x)
     assert isinstance(held, Sparse)
     assert (held.code is None) == (values > layout.CODES)
     entries = held.value if held.code is None else held.value[held.code]
@@ -195,7 +195,7 @@ def test_a_sparse_layout_holds_the_same_numbers(values: int, dtype: str) -> None
 @pytest.mark.parametrize(("shape", "share"), [((20, 30), 0.5), ((2, layout.INDEXED + 1), 0.01)])
 def test_dense_or_very_wide_records_stay_as_they_are(shape: tuple[int, int], share: float) -> None:
     x = (np.random.default_rng(0).uniform(size=shape) < share).astype(np.float64)
-    held = lay_out(x)
+    held = choose_layout(x)
     assert isinstance(held, Dense)
     assert held.x is x
 

@@ -7,12 +7,12 @@ import threading
 import numpy as np
 import pytest
 
-from taciturn.kernels.threads import cores, side_by_side, threads
+from taciturn.kernels.threads import cores, parallel_map, threads
 
 
 def test_results_come_in_order() -> None:
     with threads(4):
-        assert list(side_by_side(lambda i: i * i, range(50))) == [i * i for i in range(50)]
+        assert list(parallel_map(lambda i: i * i, range(50))) == [i * i for i in range(50)]
 
 
 @pytest.mark.parametrize(("count", "items", "inner"), [(4, 2, 2), (4, 8, 1), (1, 3, 1), (8, 1, 8), (6, 4, 1)])
@@ -26,20 +26,20 @@ def test_threads_left_over_are_shared_out(count: int, items: int, inner: int) ->
             barrier.wait(timeout=60)  # fails unless `inner` of them are here at the same time
             return threading.current_thread().name
 
-        return len(set(side_by_side(waiting, range(inner))))
+        return len(set(parallel_map(waiting, range(inner))))
 
     with threads(count):
-        assert list(side_by_side(outer, range(items))) == [inner] * items
+        assert list(parallel_map(outer, range(items))) == [inner] * items
 
 
 def test_what_goes_wrong_in_a_thread_is_said() -> None:
     with threads(2), pytest.raises(ZeroDivisionError):
-        list(side_by_side(lambda i: 1 // i, range(3)))
+        list(parallel_map(lambda i: 1 // i, range(3)))
 
 
 def test_numpys_error_state_holds_in_the_threads() -> None:
     with threads(2), np.errstate(divide="raise"), pytest.raises(FloatingPointError):
-        list(side_by_side(lambda i: np.ones(3) / np.zeros(3), range(3)))
+        list(parallel_map(lambda i: np.ones(3) / np.zeros(3), range(3)))
 
 
 def test_openmp_s_variable_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:

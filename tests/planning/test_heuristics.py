@@ -17,8 +17,8 @@ from taciturn.algorithms.schedules import LevelEta
 from taciturn.data import Facts
 from taciturn.objectives import LOSSES
 from taciturn.planning.heuristics import (
-    FEWEST_ROUNDS,
-    MOST_ROUNDS,
+    MAX_ROUNDS,
+    MIN_ROUNDS,
     Hyperparameters,
     PlanRequest,
     agent_noise,
@@ -64,7 +64,7 @@ def test_proposals_are_sane_for_any_facts(
 ) -> None:
     facts = DIGITS._replace(features=features, outputs=outputs, agents=agents, total_records=records)
     made = proposal(epsilon, facts, loss, mechanism=mechanism)
-    assert FEWEST_ROUNDS <= made.rounds <= MOST_ROUNDS
+    assert MIN_ROUNDS <= made.rounds <= MAX_ROUNDS
     assert 0.0 < made.clip <= facts.bound and 0.0 < made.rho < math.inf and 0.0 < made.eta < math.inf
     assert made.verdict
     more = proposal(epsilon, facts._replace(total_records=4 * records), loss, mechanism=mechanism)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,13 @@ from taciturn import api
 from taciturn.algorithms import ALGORITHMS, base
 from taciturn.algorithms.hidden_updates import largest_eta
 from taciturn.algorithms.iadmm import DpIadmm
+from taciturn.algorithms.schedules import ExactStep
 from taciturn.cli.plan_command import NOISE_ON as ON_THE_TERMINAL
 from taciturn.errors import InputError, PrivacyViolation
+from taciturn.planning import heuristics, noise_plan, plan, tradeoffs
 from taciturn.planning.dry_run import dry_run_report
 from taciturn.planning.plan import StudyPlan, facts_for, plan_study
-from taciturn.planning.step_sizes import DETERMINANT_SHARE, OUTPUT_CARE, STEP_RULES
+from taciturn.planning.step_sizes import DETERMINANT_SHARE, OUTPUT_CONVEXITY, STEP_RULES
 from taciturn.planning.study import batches
 from taciturn.planning.tradeoffs import plan_facts, plan_report, planned_settings
 from taciturn.privacy.events import Objective, Sampled
@@ -43,7 +47,7 @@ def planned(name: str, **changes: Any) -> StudyPlan:
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 3.0])
-@pytest.mark.parametrize("name", [name for name in CERTIFIED if ALGORITHMS[name].contracts])
+@pytest.mark.parametrize("name", [name for name in CERTIFIED if ALGORITHMS[name].requires_contraction])
 def test_steps_that_must_contract_do(name: str, epsilon: float) -> None:
     made = planned(name, total_epsilon=epsilon)
     largest = largest_eta(name, made.problem, float(made.settings.record_bound), made.facts.largest)
@@ -85,7 +89,7 @@ def test_noise_on_a_solution_takes_more_convexity_than_noise_within() -> None:
     """At a budget where determinants do not matter."""
     inside, outside = (planned(name, total_epsilon=1000) for name in ("erm-objp", "erm-outp"))
     ratio = outside.parts[0].algorithm.rho(1)[0, 0] / inside.parts[0].algorithm.rho(1)[0, 0]
-    assert float(ratio) == pytest.approx(OUTPUT_CARE, rel=1e-6)
+    assert float(ratio) == pytest.approx(OUTPUT_CONVEXITY, rel=1e-6)
 
 
 def test_a_solution_may_go_any_way_that_its_noise_allows() -> None:
@@ -97,7 +101,13 @@ def test_a_solution_may_go_any_way_that_its_noise_allows() -> None:
 def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Path) -> None:
     run = taciturn.run(**CLINICS, algorithm="erm-outp,objp", rounds=4, test_share=0.25, out=str(tmp_path / "r"))
     central, own = run.runs
-    assert (central["rounds"], own["rounds"], rounds_done(run.runs), rounds_done([central])) == (1, 4, 4, None)
+    methods = run.folder.read_header().method_facts
+    assert (central["rounds"], own["rounds"], rounds_done(run.runs, methods), rounds_done([central], methods)) == (
+        1,
+        4,
+        4,
+        None,
+    )
     spent: Counter[tuple[int, str]] = Counter()
     for entry in run.folder.read_ledger():
         if entry["kind"] == "release":
@@ -116,7 +126,7 @@ def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Pa
     assert "one model together without showing each other a record" in result_sentences(run.summary)[0]
     assert (
         "one model together by giving all records to one curator"
-        in result_sentences(run.summary | {"runs": [central]})[0]
+        in result_sentences(replace(run.summary, runs=(central,)))[0]
     )
     with pytest.raises(InputError, match="erm-outp is a central reference: no agent sends anything but its records"):
         api.sent(run.path)
@@ -132,9 +142,9 @@ def test_a_curators_records_are_all_records_in_the_agents_order() -> None:
 
 
 class Two(SingleProcess):
-    """A team of two, as far as dealing out goes."""
+    """A group of two, as far as the partition goes."""
 
-    def parts(self, agents: int) -> list[range]:
+    def partition(self, agents: int) -> list[range]:
         return [range(1), range(1, agents)]
 
 
@@ -148,23 +158,23 @@ def test_plans_say_what_is_sent_and_what_noise_a_step_has() -> None:
         plan_report(resolve(CLINICS | {"algorithm": name, "rounds": 10, "local_updates": 3}))
         for name in ("objpm", "ceadmm")
     )
-    sent = [{(p.rounds, p.local_updates): p.bytes_up for p in view.paces} for view in (one, two)]
+    sent = [{(p.rounds, p.local_updates): p.bytes_up for p in view.rounds_options} for view in (one, two)]
     assert sent[1][10, 3] == 2 * sent[0][10, 3]
     alone, both = (dry_run_report(resolve(CLINICS | {"algorithm": names})) for names in ("objp", "objp,ceadmm"))
-    assert both["bytes_up"] == 2 * alone["bytes_up"] > 0
+    assert both.bytes_up == 2 * alone.bytes_up > 0
     sampled = plan_report(
         resolve(CLINICS | {"algorithm": "dpsgd", "rounds": 10, "sampling_rate": 0.25, "noise_multiplier": 8.0})
     )
     event = sampled.part.plans[0].event
     assert isinstance(event, Sampled) and event.rate == 0.25
     assert plan_facts(sampled)["noise"]["std"] == pytest.approx(event.scale / 0.25)
-    assert not sampled.paces
+    assert not sampled.rounds_options
     curator, agents = (plan_report(resolve(CLINICS | {"algorithm": name})) for name in ("erm-objp", "admm-objp"))
     assert curator.proposal.noise_to_signal < agents.proposal.noise_to_signal
 
 
 def test_every_name_a_method_may_say_is_known_where_it_is_read() -> None:
-    assert set(STEP_RULES) == set(base.PACES)
+    assert {ALGORITHMS[name].step_kind for name in ALGORITHMS} == set(STEP_RULES)
     assert set(guarantee.NOISE_ON) == set(ON_THE_TERMINAL) == set(base.NOISE_ON)
 
 
@@ -192,7 +202,7 @@ def test_refusals_and_allowances_of_plans() -> None:
         plan_report(resolve(CLINICS | {"algorithm": "objp,objpm"}))
     without_noise = planned("dp-fedavg", precision="float32", total_epsilon="inf")
     assert without_noise.parts[0].plans[0].multiplier == 0.0
-    assert dry_run_report(resolve(CLINICS | {"algorithm": "erm-objp"}))["bytes_up"] == 0
+    assert dry_run_report(resolve(CLINICS | {"algorithm": "erm-objp"})).bytes_up == 0
 
 
 def test_what_is_sent_without_an_event_stops_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -212,5 +222,35 @@ def test_a_plan_written_down_is_the_plan(name: str) -> None:
     assert other.plans[0].events == part.plans[0].events
     for t in (1, 3, 6):
         assert float(other.algorithm.rho(t)[0, 0]) == pytest.approx(float(part.algorithm.rho(t)[0, 0]), rel=1e-12)
-        if ALGORITHMS[name].pace not in ("exact", "central"):
+        if not issubclass(ALGORITHMS[name].step_kind, ExactStep):
             assert float(other.eta(t)[0, 0]) == pytest.approx(float(part.eta(t)[0, 0]), rel=1e-12)
+
+
+@pytest.mark.parametrize("changes", [{}, {"rounds": 20}, {"algorithm": "hidden"}, {"rho": 1.0, "eta": 1.0}])
+def test_a_plan_does_each_thing_once(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One batch with one budget: one check, one proposal, one calibration for its steps and one for its noise."""
+    calls: Counter[str] = Counter()
+    heuristics._release_scale.cache_clear()
+
+    def count(module: ModuleType, name: str) -> None:
+        real = getattr(module, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            calls[f"{module.__name__.rpartition('.')[2]}.{name}"] += 1
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, counted)
+
+    for module, name in (
+        (plan, "propose"), (tradeoffs, "propose"), (plan, "check_guarantee"), (plan, "check_contraction"),
+        (plan, "calibrate_noise"), (noise_plan, "calibrate"), (heuristics, "calibrate"),
+    ):  # fmt: skip
+        count(module, name)
+    plan_study(resolve(CLINICS | {"total_epsilon": 1.7} | changes))
+    assert set(calls.values()) == {1}
+    calls.clear()
+    heuristics._release_scale.cache_clear()
+    plan_report(resolve(CLINICS | {"total_epsilon": 1.7} | changes))
+    assert calls["plan.propose"] + calls["tradeoffs.propose"] == 1
+    assert calls["plan.check_guarantee"] == calls["plan.calibrate_noise"] == calls["noise_plan.calibrate"] == 1
+    assert calls["heuristics.calibrate"] == 1 + len(set(tradeoffs.BUDGETS) - {1.7})  # and one for each other budget

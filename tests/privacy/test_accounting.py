@@ -13,13 +13,13 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taciturn.errors import InputError
+from taciturn.errors import CorruptFile, InputError
 from taciturn.privacy.accountants import EXPLAINED, pure, tightest
 from taciturn.privacy.accountants.pld import pld, pld_epsilon
 from taciturn.privacy.accountants.zcdp import zcdp, zcdp_budget, zcdp_epsilon
 from taciturn.privacy.calibration import affordable_rounds, calibrate
 from taciturn.privacy.events import NON_PRIVATE, Discrete, Event, Hidden, Noise, Nominal, Objective, Sampled, event_of
-from taciturn.privacy.ledger import spent
+from taciturn.runs.ledger import privacy_loss
 
 DELTA = 1e-6
 TOTALS = (0.5, 1.0, 3.0, 8.0)
@@ -156,12 +156,12 @@ def test_affordable_rounds() -> None:
 
 
 def test_spent_at_several_deltas() -> None:
-    found = spent({Noise("laplace", 10.0, 1.0, 1.0): 4}, 1e-4)
+    found = privacy_loss({Noise("laplace", 10.0, 1.0, 1.0): 4}, 1e-4)
     assert found.pure == pytest.approx(0.4)
     assert list(found.by_delta) == [1e-4, 1e-5, 1e-6, 1e-7, 1e-9]
     assert sorted(found.by_delta.values()) == list(found.by_delta.values())
     assert found.bound.epsilon == found.by_delta[1e-4]
-    assert spent({Noise("gaussian", 10.0, 1.0, 1.0): 4}, 1e-4).pure is None
+    assert privacy_loss({Noise("gaussian", 10.0, 1.0, 1.0): 4}, 1e-4).pure is None
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_an_event_survives_the_ledger(event: Event) -> None:
     from taciturn.core.storage import to_json
 
     assert event_of(json.loads(to_json(dataclasses.asdict(event)))) == event
-    with pytest.raises(InputError, match="not complete"):
+    with pytest.raises(CorruptFile, match="lacks the field"):
         event_of({"mechanism": event.mechanism})
 
 

@@ -225,11 +225,11 @@ def steps(name: str, dtype: Any, updates: int, w: Array, agent: Agent, shards: l
     runs = w.shape[1]
     event = Noise("discrete-gaussian", 0.01, math.inf, 0.7 / (RECORDS + 1))
     epsilon = np.ones(runs, dtype)
-    recipe = AlgorithmConfig(
+    config = AlgorithmConfig(
         problem("softmax"), epsilon, Constant(RHO, epsilon), Constant(ETA, epsilon),
         release(runs, math.inf, event, dtype), local_updates=updates,
     )  # fmt: skip
-    algorithm = ALGORITHMS[name].build(recipe)
+    algorithm = ALGORITHMS[name].build(config)
     with np.errstate(all="ignore"):
         return [algorithm.agent_step(1, w, agent, one, SeededNoise((5,) * runs, 0, 1)).upload.z for one in shards]
 
@@ -274,10 +274,10 @@ def test_no_story_of_admissible_w_drives_the_state_out_of_range(name: str, dtype
     epsilon = np.ones(runs, dtype)
     event = Noise("discrete-gaussian", 0.01, math.inf, 0.7 / (RECORDS + 1))
     hard = release(runs, math.inf, event, dtype)
-    recipe = AlgorithmConfig(
+    config = AlgorithmConfig(
         problem("softmax"), epsilon, Constant(RHO, epsilon), Constant(ETA, epsilon), hard, local_updates=3
     )
-    algorithm, shard = ALGORITHMS[name].build(recipe), records(rng, RECORDS, 0.15, "softmax", dtype)
+    algorithm, shard = ALGORITHMS[name].build(config), records(rng, RECORDS, 0.15, "softmax", dtype)
     one = canary(rng, "softmax", dtype)
     agent = Agent(np.zeros((J, runs, K), dtype), np.zeros((J, runs, K), dtype))
     for t in range(1, 61):
@@ -288,7 +288,7 @@ def test_no_story_of_admissible_w_drives_the_state_out_of_range(name: str, dtype
         agent = step.agent
         assert all(np.isfinite(part).all() for part in (step.upload.z, agent.z, agent.lam))
     assert float(max(np.abs(agent.z).max(), np.abs(agent.lam).max())) < 2.0**48
-    bits = hard.bits(recipe.problem)
-    before, after = (hard.sum(recipe.problem, agent.z, each, bits) for each in (shard, joined(shard, one)))
-    np.testing.assert_array_equal(after - before, hard.sum(recipe.problem, agent.z, one, bits))
+    bits = hard.bits(config.problem)
+    before, after = (hard.sum(config.problem, agent.z, each, bits) for each in (shard, joined(shard, one)))
+    np.testing.assert_array_equal(after - before, hard.sum(config.problem, agent.z, one, bits))
     assert (lengths(after - before)[0] <= 0.7 * GRID * 2.0**bits).all()

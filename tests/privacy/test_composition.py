@@ -1,4 +1,4 @@
-"""Composition over studies: what one study may spend fits exactly, and the stop rule is fixed by the first."""
+"""Composition over studies: a study may use exactly what is left, and the first study fixes the stopping rule."""
 
 from __future__ import annotations
 
@@ -25,7 +25,16 @@ from taciturn.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_ep
 from taciturn.privacy.accountants.zcdp import ORDERS, zcdp_epsilon
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.calibration import calibrate
-from taciturn.privacy.composition import FREE, ROOMS, Filter, StudyCost, composed_epsilon, cost_of, largest, together
+from taciturn.privacy.composition import (
+    SLACK_SHARES,
+    ZERO_COST,
+    PrivacyFilter,
+    StudyCost,
+    composed_epsilon,
+    cost_of,
+    max_cost,
+    total_cost,
+)
 from taciturn.privacy.events import NON_PRIVATE, Discrete, Event, Hidden, Noise, Objective, Sampled
 from taciturn.settings import resolve
 
@@ -34,7 +43,7 @@ EPSILONS = (0.5, 1.0, 3.0, 8.0)
 
 
 def hardened(epsilon: float, unit: float = 1e8, delta: float = DELTA) -> StudyCost:
-    """A study of 300 hardened releases of 8,000 numbers with this total-epsilon."""
+    """Return the cost of 300 hardened releases of 8,000 numbers with this total-epsilon."""
 
     def events(scale: float) -> dict[Event, int]:
         return {Discrete(scale, 1.0, scale * unit, 8000): 300}
@@ -42,11 +51,11 @@ def hardened(epsilon: float, unit: float = 1e8, delta: float = DELTA) -> StudyCo
     return cost_of(events(calibrate(events, epsilon, delta)))
 
 
-def begun(total: float, *studies: StudyCost) -> tuple[Filter, StudyCost]:
-    """A ledger with these studies, each of which fits."""
-    rule, used = Filter.begin(total, DELTA, studies[0]), FREE
+def begun(total: float, *studies: StudyCost) -> tuple[PrivacyFilter, StudyCost]:
+    """Return the filter and the cost of these studies, each of which fits."""
+    rule, used = PrivacyFilter.begin(total, DELTA, studies[0]), ZERO_COST
     for study in studies:
-        used = together([used, study])
+        used = total_cost([used, study])
         assert rule.allows(used)
     return rule, used
 
@@ -54,13 +63,13 @@ def begun(total: float, *studies: StudyCost) -> tuple[Filter, StudyCost]:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("unit", [2e5, 1e8])
 def test_a_study_of_all_of_a_budget_fits_it(epsilon: float, unit: float) -> None:
-    """By zCDP it would need more than seven percent more."""
+    """zCDP would need over seven percent more."""
     study = hardened(epsilon, unit)
     rule, used = begun(epsilon, study)
     assert rule.accountant == "gdp"
     assert rule.epsilon(used) == pytest.approx(epsilon, rel=1e-5) and rule.epsilon(used) <= epsilon
     assert zcdp_epsilon(study.zcdp, DELTA) > 1.05 * epsilon
-    assert not rule.allows(together([used, hardened(0.01 * epsilon)]))
+    assert not rule.allows(total_cost([used, hardened(0.01 * epsilon)]))
     assert rule.next_epsilon(used) < 0.01 * epsilon
 
 
@@ -70,14 +79,14 @@ def test_two_studies_compose_as_gaussian_ones() -> None:
     alone = gdp_budget(0.7, NO_SLACK, DELTA)
     assert rule.epsilon(used) == pytest.approx(gdp_epsilon(2.0 * alone, NO_SLACK, DELTA), rel=1e-5)
     assert rule.epsilon(used) == pytest.approx(1.0162, abs=1e-3)  # 0.7 and 0.7 by the closed form
-    assert not Filter.begin(1.0, DELTA, study).allows(used)
+    assert not PrivacyFilter.begin(1.0, DELTA, study).allows(used)
 
 
 def test_what_is_said_to_fit_still_fits() -> None:
     rule, used = begun(3.0, hardened(1.0))
     left = rule.next_epsilon(used)
-    assert rule.allows(together([used, hardened(left * (1.0 - 1e-5))]))
-    assert not rule.allows(together([used, hardened(left * 1.001)]))
+    assert rule.allows(total_cost([used, hardened(left * (1.0 - 1e-5))]))
+    assert not rule.allows(total_cost([used, hardened(left * 1.001)]))
 
 
 def test_the_first_study_fixes_the_sum() -> None:
@@ -93,13 +102,15 @@ def test_the_first_study_fixes_the_sum() -> None:
 def test_slack_has_a_limit_of_its_own_that_the_first_study_fixes() -> None:
     study = hardened(0.5)
     rule, used = begun(2.0, study)
-    assert rule.room == study.slack + Slack(ROOMS[0] * 2.0, ROOMS[0] * 2.0, ROOMS[0] * DELTA)
+    assert rule.slack_limit == study.slack + Slack(
+        SLACK_SHARES[0] * 2.0, SLACK_SHARES[0] * 2.0, SLACK_SHARES[0] * DELTA
+    )
     for name in ("above", "below", "outside"):
-        most = getattr(rule.room, name)
-        assert rule.allows(together([used, StudyCost(**{name: 0.9 * most})]))
-        assert not rule.allows(together([used, StudyCost(**{name: 1.1 * most})]))
-    coarse = hardened(0.5, 100.0)  # integers so few that zCDP is the better bound
-    assert Filter.begin(2.0, DELTA, coarse).accountant == "zcdp"
+        most = getattr(rule.slack_limit, name)
+        assert rule.allows(total_cost([used, StudyCost(**{name: 0.9 * most})]))
+        assert not rule.allows(total_cost([used, StudyCost(**{name: 1.1 * most})]))
+    coarse = hardened(0.5, 100.0)  # so few integers that zCDP gives the better bound
+    assert PrivacyFilter.begin(2.0, DELTA, coarse).accountant == "zcdp"
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -108,18 +119,18 @@ def test_a_study_of_all_of_a_budget_that_ended_early_leaves_room_for_another_kin
     rule, _ = begun(epsilon, study)
     half = StudyCost(*(0.5 * part for part in asdict(study).values()))
     scale = math.sqrt(300.0 / (0.4 * study.gdp))
-    wider = cost_of({Discrete(scale, 1.0, 1e8 * scale, 125_984): 300})  # which has sixteen times the slack
+    wider = cost_of({Discrete(scale, 1.0, 1e8 * scale, 125_984): 300})  # sixteen times the slack
     assert wider.below > study.below
-    assert rule.allows(together([half, wider]))
+    assert rule.allows(total_cost([half, wider]))
 
 
 @pytest.mark.parametrize("first", EPSILONS)
 def test_the_limit_holds_where_all_of_the_slack_is_used(first: float) -> None:
-    """What the filter lets through is within the budget even if all the room for slack were taken."""
-    rule = Filter.begin(first, DELTA, hardened(first / 2.0))
-    most = gdp_budget(first, rule.room, DELTA)
-    assert rule.allows(StudyCost(most, most, *asdict(rule.room).values()))
-    assert gdp_epsilon(most, rule.room, DELTA) <= first
+    """What the filter allows stays within the budget even if all of the slack limit is used."""
+    rule = PrivacyFilter.begin(first, DELTA, hardened(first / 2.0))
+    most = gdp_budget(first, rule.slack_limit, DELTA)
+    assert rule.allows(StudyCost(most, most, *asdict(rule.slack_limit).values()))
+    assert gdp_epsilon(most, rule.slack_limit, DELTA) <= first
     assert not rule.allows(StudyCost(most * (1.0 + 1e-9), most))
 
 
@@ -144,13 +155,13 @@ def test_costs_of_events() -> None:
     assert gaussian.gdp == pytest.approx(0.04) and gaussian.zcdp == pytest.approx(0.02) and gaussian.slack == NO_SLACK
     for other in (NON_PRIVATE, Sampled(1.0, 1.0, 0.1), Objective(1.0, 1.0, 0.1, 2, "objective-gaussian")):
         assert not cost_of({laplace: 1, other: 1}).finite
-    assert cost_of({}) == together([]) == largest([]) == FREE
+    assert cost_of({}) == total_cost([]) == max_cost([]) == ZERO_COST
 
 
 def test_sums_and_largest_go_field_by_field() -> None:
     one, other = StudyCost(1.0, 2.0, 3.0, 4.0, 0.5), StudyCost(2.0, 1.0, 1.0, 9.0, 0.1)
-    assert together([one, other]) == StudyCost(3.0, 3.0, 4.0, 13.0, 0.6)
-    assert largest([one, other]) == StudyCost(2.0, 2.0, 3.0, 9.0, 0.5)
+    assert total_cost([one, other]) == StudyCost(3.0, 3.0, 4.0, 13.0, 0.6)
+    assert max_cost([one, other]) == StudyCost(2.0, 2.0, 3.0, 9.0, 0.5)
     assert StudyCost.read(json.loads(to_json(asdict(StudyCost(math.inf, 0.1))))) == StudyCost(math.inf, 0.1)
 
 
@@ -175,15 +186,15 @@ def test_what_is_not_a_number_fits_nowhere(part: str, tmp_path: Path) -> None:
     study = hardened(0.5)
     bad = replace(study, **{part: math.nan})
     assert not bad.finite
-    if part != "zcdp":  # which a filter of Gaussian DP does not look at
-        assert not Filter.begin(1.0, DELTA, study).allows(bad)
-    with pytest.raises(InputError, match="holds finite costs only"):
+    if part != "zcdp":  # a filter of Gaussian DP ignores it
+        assert not PrivacyFilter.begin(1.0, DELTA, study).allows(bad)
+    with pytest.raises(InputError, match="finite"):
         BudgetLedger.create(tmp_path / "l", "records", 1.0, DELTA).reserve("study", bad)
-    assert cost_of({Discrete(1.0, 1.0, 0.1, 5): 0}) == FREE
+    assert cost_of({Discrete(1.0, 1.0, 0.1, 5): 0}) == ZERO_COST
 
 
 def test_a_record_that_moves_to_another_agent_has_the_slack_of_two() -> None:
-    """With replace-one: of what is charged, mu^2 covers two agents' sums, each moved by half, and the slack both."""
+    """With replace-one, the charged mu^2 covers the sums of two agents, each changed by half, and the slack of both."""
     table = {"data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600}
     one, two = (
         plan_study(resolve({**table, "agents": 3, "adjacency": adjacency, "rounds": 5})).parts[0].plans[0].event
@@ -195,7 +206,7 @@ def test_a_record_that_moves_to_another_agent_has_the_slack_of_two() -> None:
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2, 0.9])
 def test_closed_forms_are_dp_accountings(delta: float) -> None:
-    """A second implementation of both; its solver of the first stops at 1e-12."""
+    """dp_accounting is a second implementation of both; its solver for gdp stops at 1e-12."""
     accountant = RdpAccountant(ORDERS)
     for mu in np.geomspace(1e-5, 100.0, 29):
         with np.errstate(divide="ignore"):

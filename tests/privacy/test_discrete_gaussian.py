@@ -13,7 +13,7 @@ import pytest
 from dp_accounting.gaussian_mechanism import get_epsilon_gaussian, get_sigma_gaussian
 from scipy.stats import norm
 
-from taciturn.algorithms.privacy_costs import RunTotal
+from taciturn.algorithms.privacy_costs import IntegerGrid
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.accountants.gdp import REACH, Slack, gdp, slack_of
 from taciturn.privacy.accountants.zcdp import zcdp
@@ -195,11 +195,11 @@ def test_a_delta_below_what_is_left_outside_needs_zcdp() -> None:
 def test_noise_is_that_of_the_closed_form(epsilon: float, coordinates: int, delta: float) -> None:
     """At most 1.0001 of it, with the integers that a hardened run of 60,000 records would take."""
     clip, records = 0.075, 60_000
-    whole = RunTotal(records, records, clip, coordinates)
+    grid = IntegerGrid(records, records, clip, coordinates)
     l2 = clip / records
 
     def events(multiplier: float) -> Counter[Event]:
-        return Counter({Discrete(multiplier * l2, l2, whole.sigma(multiplier * l2), coordinates): 300})
+        return Counter({Discrete(multiplier * l2, l2, grid.sigma(multiplier * l2), coordinates): 300})
 
     multiplier = calibrate(events, epsilon, delta)
     assert 1.0 <= multiplier / (get_sigma_gaussian(epsilon, delta) * math.sqrt(300.0)) <= 1.0001

@@ -1,17 +1,16 @@
-"""The ledger's chain: what was written cannot be changed, cut or put back unnoticed."""
+"""The hash chain: no line can be changed, removed or restored from a backup without detection."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from taciturn.core.storage import append_bytes
-from taciturn.errors import InputError
+from taciturn.errors import CorruptFile, LedgerTampered
 from taciturn.privacy import hash_chain as chain_module
 from taciturn.privacy.hash_chain import HashChain, HeadNotKept
 
@@ -34,7 +33,7 @@ def reopened(chain: HashChain) -> HashChain:
 def test_what_was_written_is_read(chain: HashChain) -> None:
     assert reopened(chain).read() == [*ROWS, {"agent": "west", "count": 5}]
     reopened(chain).append([{"agent": "east", "count": 1}])
-    chain.append([{"agent": "again", "count": 1}])  # whose own memory of the tip is old now
+    chain.append([{"agent": "again", "count": 1}])  # its cached tip is out of date
     assert [row["agent"] for row in chain.read()] == ["north", "south", "west", "east", "again"]
     chain.append([])
     assert len(chain.read()) == 5
@@ -45,9 +44,9 @@ def test_a_changed_line_is_found(chain: HashChain, line: int) -> None:
     lines = chain.path.read_text().splitlines()
     lines[line] = lines[line].replace('"count": ', '"count": 1')
     chain.path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match=r"changed|tampered"):
+    with pytest.raises(LedgerTampered, match=r"changed|tampered"):
         reopened(chain).read()
-    with pytest.raises(InputError, match=r"changed|tampered"):
+    with pytest.raises(LedgerTampered, match=r"changed|tampered"):
         reopened(chain).append(ROWS)
 
 
@@ -55,7 +54,7 @@ def test_a_line_put_in_or_taken_out_is_found(chain: HashChain) -> None:
     lines = chain.path.read_text().splitlines()
     for changed in (lines[1:], [lines[0], lines[2]], [lines[0], lines[0], *lines[1:]], [lines[1], lines[0], lines[2]]):
         chain.path.write_text("\n".join(changed) + "\n")
-        with pytest.raises(InputError, match="does not follow"):
+        with pytest.raises(LedgerTampered, match="does not follow"):
             reopened(chain).read()
 
 
@@ -64,10 +63,10 @@ def test_a_cut_tail_and_a_restored_backup_are_found(chain: HashChain) -> None:
     chain.append(ROWS)
     whole = chain.path.read_text()
     chain.path.write_text("".join(whole.splitlines(keepends=True)[:-1]))
-    with pytest.raises(InputError, match=r"has 3 lines, but .*ledger.head counts 5: its tail was cut off"):
+    with pytest.raises(LedgerTampered, match=r"has 3 lines, but .*ledger.head counts 5"):
         reopened(chain).read()
     chain.path.write_text(backup)
-    with pytest.raises(InputError, match="an old copy was put back"):
+    with pytest.raises(LedgerTampered, match="an old copy"):
         reopened(chain).append(ROWS)
     chain.path.write_text(whole)
     assert len(reopened(chain).read()) == 5
@@ -78,31 +77,31 @@ def test_another_ledger_of_the_same_length_is_found(chain: HashChain, tmp_path: 
     other.create()
     other.append([{"agent": "x", "count": 0}] * 3)
     chain.path.write_bytes(other.path.read_bytes())
-    with pytest.raises(InputError, match="is not the ledger that"):
+    with pytest.raises(LedgerTampered, match="is not the ledger that"):
         reopened(chain).read()
 
 
 def test_a_head_that_is_gone_or_damaged_is_said(chain: HashChain) -> None:
     head = chain.head.read_text()
     chain.head.unlink()
-    with pytest.raises(InputError, match="head is gone"):
+    with pytest.raises(CorruptFile, match=r"ledger\.head is missing"):
         reopened(chain).read()
     chain.head.write_text("no json")
-    with pytest.raises(InputError, match="is damaged"):
+    with pytest.raises(CorruptFile, match="is damaged"):
         reopened(chain).read()
     chain.head.write_text(head)
     chain.path.unlink()
-    with pytest.raises(InputError, match="is gone"):
+    with pytest.raises(CorruptFile, match="is missing"):
         reopened(chain).read()
 
 
 def test_a_crash_between_the_line_and_the_head_loses_nothing(chain: HashChain) -> None:
-    """The line is on the disk before the head: a crash in between leaves one line more than the head knows."""
+    """The line is on disk before the head: a crash in between leaves one line more than the head counts."""
     head = chain.head.read_text()
     chain.append([{"agent": "late", "count": 9}])
     chain.head.write_text(head)
     with chain.path.open("a") as file:
-        file.write('{"line": 5, "prev')  # and a crash in the middle of the next one leaves half of it
+        file.write('{"line": 5, "prev')  # a crash during the next append leaves half a line
     assert reopened(chain).read()[-1] == {"agent": "late", "count": 9}
     reopened(chain).append([{"agent": "next", "count": 1}])
     assert [row["agent"] for row in reopened(chain).read()] == ["north", "south", "west", "late", "next"]
@@ -110,7 +109,7 @@ def test_a_crash_between_the_line_and_the_head_loses_nothing(chain: HashChain) -
 
 
 def test_an_append_is_made_whole_or_not_at_all(chain: HashChain) -> None:
-    """A crash in the middle of three lines: the whole lines among them count no more than the half one."""
+    """After a crash in the middle of three lines, none of them counts, not even the complete ones."""
     before, head = chain.path.read_bytes(), chain.head.read_text()
     chain.append([{"agent": name, "count": 1} for name in "abc"])
     whole = chain.path.read_bytes()
@@ -133,29 +132,30 @@ def test_a_head_elsewhere_tells_copies_apart(tmp_path: Path) -> None:
     copy.path.write_bytes(one.path.read_bytes())
     copy.head.write_bytes(one.head.read_bytes())
     one.append(ROWS)
-    with pytest.raises(InputError, match="an old copy was put back"):
+    with pytest.raises(LedgerTampered, match="an old copy"):
         copy.append(ROWS)
     elsewhere.unlink()
-    assert len(copy.read()) == 2  # on another machine only the head beside it is known
+    assert len(copy.read()) == 2  # another machine has only the head beside the chain
 
 
 def test_a_reader_beside_a_writer_finds_nothing_cut(chain: HashChain, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process appends while this one has read the lines but is not done."""
-    hashes, asked = HashChain._hashes, iter([True])
+    """Another process appends after this one has read the lines: the new head must not count against them."""
+    content, calls = HashChain._content, iter([True])
 
-    def then_append(self: HashChain, lines: Iterable[bytes]) -> list[str]:
-        found = hashes(self, lines)
-        if next(asked, False):
+    def then_append(self: HashChain) -> bytes:
+        found = content(self)
+        if next(calls, False):
             chain.append([{"agent": "east", "count": 1}])
         return found
 
     reader = reopened(chain)
-    monkeypatch.setattr(HashChain, "_hashes", then_append)
+    monkeypatch.setattr(HashChain, "_content", then_append)
+    assert len(reader.read()) == 3
     assert len(reader.read()) == 4
 
 
 def apart(tmp_path: Path) -> tuple[HashChain, HashChain]:
-    """A chain with a head elsewhere, and a copy of it."""
+    """Return a chain with a head in the state folder, and a copy of it."""
     elsewhere = tmp_path / "state" / "id.json"
     one, copy = (HashChain(tmp_path / name, tmp_path / f"{name}.head", elsewhere) for name in "ab")
     one.create()
@@ -166,11 +166,11 @@ def apart(tmp_path: Path) -> tuple[HashChain, HashChain]:
 
 
 def test_who_slept_while_a_copy_went_on_is_refused_at_the_next_append(tmp_path: Path) -> None:
-    """Neither has touched the other's file, so sizes tell nothing: the head kept apart does."""
+    """Neither has changed the other's file, so only the head in the state folder shows it."""
     one, copy = apart(tmp_path)
     copy.append(ROWS)
     before = one.path.read_bytes()
-    with pytest.raises(InputError, match="an old copy was put back"):
+    with pytest.raises(LedgerTampered, match="an old copy"):
         one.append(ROWS)
     assert one.path.read_bytes() == before
     copy.append(ROWS)
@@ -180,30 +180,30 @@ def test_a_copy_of_the_same_length_is_told_by_its_hash(tmp_path: Path) -> None:
     one, copy = apart(tmp_path)
     one.append([{"agent": "north", "count": 1}])
     mine = copy.head.read_bytes()
-    assert copy.elsewhere is not None
-    copy.elsewhere.write_bytes(mine)  # the two raced: each saw the head of before
+    assert copy.state_head is not None
+    copy.state_head.write_bytes(mine)  # a race: both saw the earlier head
     copy.append([{"agent": "south", "count": 1}])
-    with pytest.raises(InputError, match="is not the ledger that"):
+    with pytest.raises(LedgerTampered, match="is not the ledger that"):
         one.append(ROWS)
 
 
 def test_a_second_writer_in_the_same_file_ends_the_first(tmp_path: Path) -> None:
     one, _ = apart(tmp_path)
-    HashChain(one.path, one.head, one.elsewhere).append(ROWS)
-    with pytest.raises(InputError, match="another process has added to"):
+    HashChain(one.path, one.head, one.state_head).append(ROWS)
+    with pytest.raises(LedgerTampered, match="another process"):
         one.append(ROWS)
 
 
 def test_without_the_head_kept_apart_nothing_is_added(tmp_path: Path) -> None:
     one, _ = apart(tmp_path)
-    assert one.elsewhere is not None
-    one.elsewhere.unlink()
-    with pytest.raises(InputError, match=r"id\.json is gone"):
+    assert one.state_head is not None
+    one.state_head.unlink()
+    with pytest.raises(CorruptFile, match=r"id\.json is missing"):
         one.append(ROWS)
 
 
 def test_a_line_whose_head_cannot_be_kept_is_in_the_chain_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk of the state folder is full: who looks before charging again charges once."""
+    """The disk of the state folder is full: a caller that reads the chain before it retries charges once."""
     one, _ = apart(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("taciturn.privacy.hash_chain.write_text", _full)
@@ -214,14 +214,14 @@ def test_a_line_whose_head_cannot_be_kept_is_in_the_chain_once(tmp_path: Path, m
             one.keep_head()
     one.keep_head()
     one.keep_head()
-    assert one.elsewhere is not None
-    assert json.loads(one.elsewhere.read_text())["lines"] == json.loads(one.head.read_text())["lines"] == 3
+    assert one.state_head is not None
+    assert json.loads(one.state_head.read_text())["lines"] == json.loads(one.head.read_text())["lines"] == 3
     one.append([{"round": 2}])
     assert [row["round"] for row in one.read() if "round" in row] == [1, 2]
 
 
 def test_a_line_that_cannot_be_written_is_not_in_the_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a flush fails nobody knows what is on the disk, so the lines are taken back and written again."""
+    """After a failed flush the content of the disk is unknown, so the lines are removed and can be written again."""
     one, _ = apart(tmp_path)
     for name in ("fsync", "pwrite"):
         with monkeypatch.context() as patch:
@@ -239,7 +239,7 @@ def _full(*given: object, **named: object) -> int:
 
 
 def test_appends_made_in_one_go_are_those_made_one_by_one(tmp_path: Path) -> None:
-    """So the file does not tell which of them were written together."""
+    """The file does not show which appends were written together."""
     groups = [ROWS, [{"agent": "west", "count": 5}], [], ROWS[:1]]
     together, alone = (HashChain(tmp_path / name, tmp_path / f"{name}.head") for name in "ab")
     for chain in (together, alone):
@@ -254,7 +254,7 @@ def test_appends_made_in_one_go_are_those_made_one_by_one(tmp_path: Path) -> Non
 def test_who_slept_in_the_middle_of_an_append_does_not_write_over_the_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The heads were looked at, then the process was paused, and a copy went on."""
+    """The process read the heads and was paused, and a copy continued meanwhile."""
     one, copy = apart(tmp_path)
     real, asked = append_bytes, iter([True])
 
@@ -264,8 +264,8 @@ def test_who_slept_in_the_middle_of_an_append_does_not_write_over_the_head(
             copy.append(ROWS[:1])
 
     monkeypatch.setattr(chain_module, "append_bytes", paused)
-    with pytest.raises(InputError, match="a copy of it has gone on"):
+    with pytest.raises(LedgerTampered, match="a copy of the ledger"):
         one.append(ROWS)
-    with pytest.raises(InputError, match=r"is not the ledger that|an old copy was put back"):
+    with pytest.raises(LedgerTampered, match=r"is not the ledger that|an old copy"):
         one.append(ROWS)
     copy.append(ROWS)

@@ -135,19 +135,19 @@ def test_l2_laplace_depends_on_its_key_alone_and_shares_no_numbers() -> None:
 @pytest.mark.parametrize("rate", [0.03, 0.7])
 def test_a_sample_has_every_record_by_itself(noise: NoiseSource, rate: float) -> None:
     """As many as the rate says, and pairs of records and of runs as often as independence says."""
-    sample = noise.chosen(0, rate, 40_000, LIKE)
+    sample = noise.poisson_sample(0, rate, 40_000, LIKE)
     assert sample.shape == (40_000, 2) and sample.dtype == np.bool_
     for flags, share in ((sample, rate), (sample[:, 0] & sample[:, 1], rate**2), (sample[1:] & sample[:-1], rate**2)):
         assert abs(flags.mean() - share) < 5.0 * math.sqrt(share * (1.0 - share) / flags.size)
 
 
 def test_a_sample_depends_on_its_key_alone() -> None:
-    together = SeededNoise((5, 6), 2, 3).chosen(4, 0.5, 9_999, LIKE)
-    alone = SeededNoise((6,), 2, 3).chosen(4, 0.5, 9_999, LIKE[:, :1])
+    together = SeededNoise((5, 6), 2, 3).poisson_sample(4, 0.5, 9_999, LIKE)
+    alone = SeededNoise((6,), 2, 3).poisson_sample(4, 0.5, 9_999, LIKE[:, :1])
     np.testing.assert_array_equal(together[:, 1:], alone)
     others = [SeededNoise((7,), 2, 3), SeededNoise((6,), 1, 3), SeededNoise((6,), 2, 4), SeededNoise((6,), 2, 3, (1,))]
-    drawn = [other.chosen(4, 0.5, 9_999, LIKE[:, :1]) for other in others]
-    drawn += [SeededNoise((6,), 2, 3).chosen(5, 0.5, 9_999, LIKE[:, :1])]
+    drawn = [other.poisson_sample(4, 0.5, 9_999, LIKE[:, :1]) for other in others]
+    drawn += [SeededNoise((6,), 2, 3).poisson_sample(5, 0.5, 9_999, LIKE[:, :1])]
     drawn += [getattr(SeededNoise((6,), 2, 3), kind)(4, ONE[:1], LIKE[:, :1])[:, 0] for kind in ("gaussian", "laplace")]
     for other in drawn:
         there = other.ravel()[:9_999]
@@ -172,7 +172,7 @@ class Words:
 def test_the_rate_is_rounded_down(rate: float, below: int) -> None:
     """Exactly the words below floor(rate 2^64) are in the sample."""
     words = sorted({0, max(below - 1, 0), min(below, 2**64 - 1), 2**64 - 1})
-    found = HardenedNoise(Words(*words)).chosen(0, rate, len(words), LIKE[:, :1])
+    found = HardenedNoise(Words(*words)).poisson_sample(0, rate, len(words), LIKE[:, :1])
     assert found[:, 0].tolist() == [word < below for word in words]
 
 
@@ -181,4 +181,4 @@ def test_what_noise_cannot_be_asked_for() -> None:
         SYSTEM_NOISE.l2_laplace(0, ONE, LIKE)
     for rate in (-0.1, 1.1, math.nan):
         with pytest.raises(InputError, match="sampling rate"):
-            SYSTEM_NOISE.chosen(0, rate, 3, LIKE)
+            SYSTEM_NOISE.poisson_sample(0, rate, 3, LIKE)

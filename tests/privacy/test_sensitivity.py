@@ -21,7 +21,7 @@ from taciturn.objectives.clipping import Clipping, GradientClipping, RecordScali
 from taciturn.objectives.passes import COMPILED, PLAIN, Passes
 from taciturn.privacy.events import NON_PRIVATE
 from taciturn.privacy.mechanisms import Calibrated
-from taciturn.privacy.sensitivity import ADJACENCIES, sensitivity
+from taciturn.privacy.sensitivity import ADJACENCIES, gradient_sensitivity
 from taciturn.types import GRID, Shard
 
 J, K = 5, 3
@@ -67,7 +67,7 @@ def test_clipped_gradients_move_by_no_more_than_stated(
     problem = make_problem(loss, 9)
     slack = rounding_slack(J, K, "float64")
     limit = GradientClipping(np.array([slack * l2]), np.array([slack * l1]))
-    stated = sensitivity(l1, l2, problem.records, adjacency, unit)
+    stated = gradient_sensitivity(l1, l2, problem.records, adjacency, unit)
     z = size * rng.normal(size=(J, 1, K))
     a, b = neighbours(base, first, second, adjacency)
     moved = problem.gradient(z, a, limit).value - problem.gradient(z, b, limit).value
@@ -86,7 +86,7 @@ def test_bounded_records_move_by_no_more_than_their_bound(seed: int, loss: str, 
     rng = np.random.default_rng(seed)
     base, first, second = (make_shard(rng, n, loss) for n in (4, 1, 1))
     problem = make_problem(loss, 9)
-    stated = sensitivity(math.inf, problem.loss.residual_bound * bound, problem.records, adjacency)
+    stated = gradient_sensitivity(math.inf, problem.loss.residual_bound * bound, problem.records, adjacency)
     z = 20.0 * rng.normal(size=(J, 1, K))
     a, b = neighbours(base, first, second, adjacency)
     limit = RecordScaling(bound)
@@ -104,7 +104,7 @@ def test_the_sensitivity_is_attained(adjacency: str) -> None:
     limit = GradientClipping(np.array([0.3]), np.array([math.inf]))
     a, b = neighbours(base, first, second, adjacency)
     moved = problem.gradient(z, a, limit).value - problem.gradient(z, b, limit).value
-    assert np.sqrt((moved**2).sum()) == pytest.approx(sensitivity(math.inf, 0.3, 9, adjacency).l2, rel=1e-9)
+    assert np.sqrt((moved**2).sum()) == pytest.approx(gradient_sensitivity(math.inf, 0.3, 9, adjacency).l2, rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
@@ -228,7 +228,7 @@ def test_integer_sums_are_the_clipped_gradient_to_the_grid() -> None:
     z, release = rng.normal(size=(J, 1, K)), hardened(0.5)
     bits = release.bits(problem)
     found = release.sum(problem, z, shard, bits) / (GRID * 2.0**bits * problem.records)
-    exact = problem.gradient(z, shard, release.limit).value - problem.shrinkage(z)
+    exact = problem.gradient(z, shard, release.clipping).value - problem.shrinkage(z)
     np.testing.assert_allclose(found, exact, atol=2.0**-bits + 1e-9)
     assert 0.999999 < BELOW < 1.0
 
@@ -244,4 +244,4 @@ def test_what_does_not_fit_the_integers_is_refused() -> None:
 
 def test_an_unknown_adjacency_is_refused() -> None:
     with pytest.raises(InputError, match="no adjacency 'swap'"):
-        sensitivity(1.0, 1.0, 10, "swap")
+        gradient_sensitivity(1.0, 1.0, 10, "swap")

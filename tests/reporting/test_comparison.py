@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,28 @@ import numpy as np
 import pytest
 
 from taciturn.algorithms import ALGORITHMS
+from taciturn.core.storage import to_json
 from taciturn.errors import InputError
 from taciturn.reporting.figures.style import save
 from taciturn.reporting.figures.summary_figures import MARKS, kind, ranking_figure
-from taciturn.reporting.ranking import HEADINGS, Ranked, cells, facts, promises, ranking, repeated
+from taciturn.reporting.ranking import HEADINGS, Ranked, cells, promises, ranking, seeds_range
 from taciturn.reporting.side_by_side import differences, errors_side_by_side, folder_names, other_test_records
 from taciturn.reporting.tables import markdown_table
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import RunLedger
+from taciturn.runs.records import (
+    AgentTotals,
+    DataDescription,
+    PrivacyTotals,
+    RegressionQuality,
+    RunResult,
+    RunSummary,
+    RunTotals,
+    StartRecord,
+    StudyHeader,
+    TargetDescription,
+)
+from taciturn.training.setup import _method_facts, _source_facts
 
 T_TWO = 4.302652729911275  # the 97.5 % quantile of Student's t with two degrees of freedom
 Errors = Mapping[tuple[str, float], Sequence[float | None]]
@@ -27,33 +43,57 @@ Errors = Mapping[tuple[str, float], Sequence[float | None]]
 def made(
     path: Path, errors: Errors, mode: str = "certified", own: bool = False, numbers: bool = False, **config: Any
 ) -> RunFolder:
-    """An ended run whose seeds 1, 2, ... had these errors, and spent 0.5, 0.6, ... of their epsilon."""
+    """A finished run whose seeds 1, 2, ... had these errors, and spent 0.5, 0.6, ... of their epsilon."""
     path.mkdir(parents=True)
-    runs: list[dict[str, Any]] = [
-        {
-            "algorithm": name, "epsilon": epsilon if math.isfinite(epsilon) else "inf", "seed": seed, "rounds": 7,
-            "bytes_up": 1500, "test_error": error, "private_test": own,
-        }
-        for (name, epsilon), found in errors.items() for seed, error in enumerate(found, 1)
-    ]  # fmt: skip
-    spent = [
-        "inf" if run["epsilon"] == "inf" or mode == "paper" else float(run["epsilon"]) * (0.4 + 0.1 * run["seed"])
-        for run in runs
+    quality = RegressionQuality(records=1, rmse=0.0, r2=None) if numbers else None
+    figures: dict[str, Any] = dict.fromkeys(("train_objective", "consensus_residual", "seconds"))
+    figures |= dict.fromkeys(("noise", "rho", "eta"), 0.0) | {"bytes_up": 1500, "bytes_down": 0, "rounds": 7}
+    runs = [
+        RunResult(
+            algorithm=name, epsilon=epsilon, seed=seed, test_error=error, private_test=own, quality=quality, **figures
+        )
+        for (name, epsilon), found in errors.items()
+        for seed, error in enumerate(found, 1)
     ]
-    privacy = [
-        {
-            "run": i,
-            "spent_epsilon": total,
-            "agents": [{"pure_epsilon": total if runs[i]["algorithm"] == "objp" else None}],
-        }
-        for i, total in enumerate(spent)
-    ]
-    summary = {"mode": mode, "runs": runs, "privacy": {"delta": 1e-6, "runs": privacy}}
-    start = {"data": {"target": {"low": 0.0, "high": 1.0} if numbers else {"classes": ["a", "b"]}}}
-    (path / "summary.json").write_text(json.dumps(summary))
-    (path / "start.json").write_text(json.dumps(start))
-    (path / "config.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items()))
+    target = TargetDescription(low=0.0, high=1.0) if numbers else TargetDescription(names=("a", "b"))
+    data = DataDescription(name="t", agents={"a": 1}, records=1, test_records=1, features=1, target=target)
+    summary = RunSummary(taciturn="0", mode=mode, privacy=_totals(runs, mode), data=data, runs=tuple(runs))
+    known = [name for name, _ in errors if name in ALGORITHMS]
+    header = StudyHeader(
+        taciturn="0",
+        mode=mode,
+        noise="seeded",
+        delta=1e-6,
+        methods={name: _method_facts(ALGORITHMS[name]) for name in known},
+        source=_source_facts(config.get("data", "t.csv")),
+    )
+    folder = RunFolder(path)
+    folder.summary.write_text(to_json(summary))
+    folder.start.write_text(to_json(StartRecord(config="", data=data)))
+    folder.ledger.write_text(to_json(header) + "\n")
+    folder.config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items()))
     return RunFolder.open(path)
+
+
+def _totals(runs: Sequence[RunResult], mode: str) -> PrivacyTotals:
+    totals = []
+    for i, run in enumerate(runs):
+        spent = math.inf if mode == "paper" else run.epsilon * (0.4 + 0.1 * (run.seed or 0))
+        pure = spent if run.algorithm == "objp" else None
+        agent = AgentTotals(agent="a", epsilon=spent, left=0.0, pure_epsilon=pure, by_delta={})
+        totals.append(
+            RunTotals(
+                run=i,
+                algorithm=run.algorithm,
+                total_epsilon=run.epsilon,
+                planned_epsilon=run.epsilon,
+                spent_epsilon=spent,
+                accountant="gdp",
+                agents=(agent,),
+            )
+        )
+    header = StudyHeader(taciturn="0", mode=mode, noise="seeded", delta=1e-6)
+    return replace(RunLedger((header,)).totals, runs=tuple(totals))
 
 
 def test_means_intervals_and_order_are_those_of_the_hand(tmp_path: Path) -> None:
@@ -73,7 +113,7 @@ def test_means_intervals_and_order_are_those_of_the_hand(tmp_path: Path) -> None
     words = [cells(row, regression=False)[2] for row in rows]
     sampled = f"11.00 ± {100 * half / 2:.2f} %"  # what is sampled differs between seeds without noise, too
     assert words == ["7.00 %", "9.00 %", sampled, f"12.00 ± {100 * half:.2f} %", "no test set"]
-    assert repeated(rows) == "3" and repeated(rows[:2]) == ""
+    assert seeds_range(rows) == "3" and seeds_range(rows[:2]) == ""
     assert cells(rows[3], regression=True)[2] == f"0.12 ± {half:.3g} RMSE"
 
 
@@ -89,9 +129,9 @@ def test_what_is_told_of_privacy_is_the_ledgers(tmp_path: Path) -> None:
     assert [row["method"] for row in table] == ["objp", "outp", "erm-outp (central)", "mine", "objp", "iadmm"]
     assert {row["sent up"] for row in table} == {"1.5 kB"} and {row["rounds"] for row in table} == {"7"}
     assert dict(promises(rows)) == {
-        **{name: ALGORITHMS[name].promise for name in ("objp", "outp", "erm-outp", "iadmm")}, "mine": "of a plugin",
+        **{name: ALGORITHMS[name].promise for name in ("objp", "outp", "erm-outp", "iadmm")}, "mine": "not recorded",
     }  # fmt: skip
-    assert [facts(row)["central"] for row in rows] == [False, False, True, False, False, False]
+    assert [row.to_json()["central"] for row in rows] == [False, False, True, False, False, False]
     nominal = ranking([made(tmp_path / "p", {("objp", 2.0): (0.1,)}, mode="paper")])[0]
     assert nominal.promise.startswith("none in total")
     private, central, paper, silent = MARKS

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from taciturn.reporting.figures.style import save
 from taciturn.reporting.narrative import result_sentences
 from taciturn.reporting.tables import format_bytes, group_rows
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import MetricsRow
 from tests.cli import helpers
 from tests.training.test_study import CLINICS
 
@@ -26,11 +29,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> taciturn.Run:
     return taciturn.run(**(CLINICS | {"epsilon": "1,inf", "algorithm": "objpm,outp", "seeds": 3, "out": str(out)}))
 
 
+def row(epsilon: float, seed: int, t: int, **measures: Any) -> MetricsRow:
+    names = ("test_error", "train_objective", "consensus_residual", "noise", "rho", "eta", "seconds")
+    figures: dict[str, Any] = dict.fromkeys((*names, "bytes_up", "bytes_down"), 0) | measures
+    return MetricsRow(run=seed, algorithm="objp", epsilon=epsilon, seed=seed, round=t, **figures)
+
+
 def test_curves_are_means_with_percentile_bands() -> None:
-    rows = [
-        {"algorithm": "objp", "epsilon": e, "seed": s, "round": t, "test_error": t * (s + 1.0)}
-        for e in (1.0, "inf") for s in range(11) for t in (1, 2)
-    ]  # fmt: skip
+    rows = [row(e, s, t, test_error=t * (s + 1.0)) for e in (1.0, math.inf) for s in range(11) for t in (1, 2)]
     found = curves(rows, "test_error")
     assert [curve.label for curve in found] == ["objp, ε = 1", "objp, no noise"]
     np.testing.assert_allclose(found[0].mean, [6, 12])
@@ -39,10 +45,7 @@ def test_curves_are_means_with_percentile_bands() -> None:
 
 
 def test_a_round_that_a_seed_lacks_is_the_mean_of_the_others() -> None:
-    rows = [
-        {"algorithm": "objp", "epsilon": 1.0, "seed": s, "round": t, "noise": float(s)}
-        for s in range(3) for t in range(1, 3 if s else 2)
-    ]  # fmt: skip
+    rows = [row(1.0, s, t, noise=float(s)) for s in range(3) for t in range(1, 3 if s else 2)]
     (curve,) = curves(rows, "noise")
     np.testing.assert_allclose(curve.mean, [1.0, 1.5])
     np.testing.assert_allclose(curve.low, [0.4, 1.2])
@@ -50,7 +53,7 @@ def test_a_round_that_a_seed_lacks_is_the_mean_of_the_others() -> None:
 
 
 def test_long_runs_are_thinned_and_keep_their_ends() -> None:
-    rows = [{"algorithm": "objp", "epsilon": 1, "seed": 0, "round": t, "noise": float(t)} for t in range(1, 20001)]
+    rows = [row(1.0, 0, t, noise=float(t)) for t in range(1, 20001)]
     curve = curves(rows, "noise")[0]
     assert len(curve.rounds) <= 800
     assert (curve.rounds[0], curve.rounds[-1]) == (1, 20000)

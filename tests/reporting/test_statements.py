@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +28,23 @@ def page(out: Path, **changes: Any) -> str:
     [
         ({}, ["Simulated: nobody is protected, because the noise comes from a known seed. With exact noise from the "
               "operating system the same run would protect every record with total epsilon 1 at delta 1e-06.",
-              "Nobody: this was a simulation.", "Neighbours (add-remove)", "Gaussian noise scaled to that amount"]),
+              "No one: this was a simulation.", "Neighbours (add-remove)", "Gaussian noise scaled to that amount"]),
         ({"noise": "hardened", "adjacency": "replace-one"},
          ["Every record is protected with total epsilon 1 at delta 1e-06.", "Neighbours (replace-one)",
           "discrete Gaussian noise", "of exact integers as docs/explanation/discrete-gaussian.md proves"]),
         ({"mechanism": "laplace"}, ["Laplace noise", "at δ = 0"]),
         ({"total_epsilon": "inf"}, ["No guarantee: the run was made without noise"]),
-        ({"total_epsilon": "1,inf"}, ["(the run without noise protects nobody)", "has no finite total epsilon"]),
-        ({"seeds": 2}, ["showing somebody the models of all 2 runs costs epsilon"]),
-        ({"algorithm": "hidden"}, ["every record is scaled to length", "hidden updates deserve"]),
-        ({"algorithm": "dp-fedavg"}, ["moves what is sent by a known amount", "everything that is sent is charged"]),
-        ({"algorithm": "objp,dpsgd"}, ["How (objp):", "How (dpsgd):", "what its randomness hides"]),
+        ({"total_epsilon": "1,inf"}, ["(the run without noise protects nobody)",
+                                        "the total epsilon for an observer of all 2 runs is infinite"]),
+        ({"seeds": 2}, ["the total epsilon for an observer of all 2 runs is"]),
+        ({"algorithm": "hidden"}, ["every record is scaled to length", "the bound for its hidden updates"]),
+        ({"algorithm": "dp-fedavg"}, ["changes what is sent by at most a known amount",
+                                      "everything that is sent is charged"]),
+        ({"algorithm": "objp,dpsgd"}, ["How (objp):", "How (dpsgd):", "amplified by its randomness"]),
         ({"algorithm": "objp,erm-outp"},
-         ["Against: the server, all other parties", "to whom every party gives its records (erm-outp)"]),
-        ({"algorithm": "erm-objp"}, ["Against: everybody who sees the model, but not the curator",
-                                     "(erm-objp: against all but the curator that holds every record)",
+         ["Against: the server, all other parties", "who receives every party's records (erm-outp)"]),
+        ({"algorithm": "erm-objp"}, ["Against: everyone who sees the model, but not the curator",
+                                     "(erm-objp: against all but the curator, who holds every record)",
                                      "by the curator, who holds all records", "Against the curator of erm-objp",
                                      "A central reference is not audited by itself"]),
         ({}, ["total_records 600 and records_max 600: declared by the parties, not counted", "The 3 parties",
@@ -60,15 +64,16 @@ def test_on_femnist_the_writer_is_not_protected(tmp_path: Path) -> None:
         tmp_path / "r", data="femnist", data_dir=str(tmp_path), schema="", total_records="auto", agents=10, rounds=1
     )
     assert "The writer: every party is one writer" in text
-    assert "the published data set's own sizes" in text.replace("&#39;", "'")
+    assert "the sizes of the published data set" in text
 
 
 def test_the_headline_is_made_of_the_ledger_alone(tmp_path: Path) -> None:
     run = taciturn.run(**(CLINICS | {"out": str(tmp_path / "r"), "noise": "hardened"}))
-    made = guarantee(run.folder.read_ledger(), run.summary["privacy"])
-    assert made["headline"] == headline(run.summary["privacy"])
-    assert made["good"]
-    assert set(made) == {"headline", "good", "protected", "runs", "together", "public", "unprotected"}
+    ledger = run.folder.read_ledger()
+    made = guarantee(ledger.study, run.summary.privacy)
+    assert run.summary.privacy == ledger.totals
+    assert made.headline == headline(run.summary.privacy)
+    assert made.good
 
 
 @pytest.mark.parametrize(
@@ -86,15 +91,15 @@ def test_epsilons_are_rounded_upwards(value: float, text: str) -> None:
     from taciturn.reporting.tables import format_epsilon
 
     assert format_epsilon(value) == text
-    assert format_epsilon("inf") == "infinite"
+    assert format_epsilon(math.inf) == "infinite"
     assert format_epsilon(None) == "–"
 
 
 def test_what_was_spent_beyond_the_budget_is_the_headline(tmp_path: Path) -> None:
     run = taciturn.run(**(CLINICS | {"out": str(tmp_path / "r")}))
-    totals = run.summary["privacy"]
-    over = totals | {"runs": [totals["runs"][0] | {"spent_epsilon": 3.3}]}
+    totals, study = run.summary.privacy, run.folder.read_ledger().study
+    over = replace(totals, runs=(replace(totals.runs[0], spent_epsilon=3.3),))
     words = "No guarantee as planned: the ledger adds up to epsilon 3.3, more than the budget 1"
     assert headline(over).startswith(words)
-    assert not guarantee(run.folder.read_ledger(), over | {"noise": "hardened"})["good"]
-    assert guarantee(run.folder.read_ledger(), totals | {"noise": "hardened"})["good"]
+    assert not guarantee(study, replace(over, noise="hardened")).good
+    assert guarantee(study, replace(totals, noise="hardened")).good

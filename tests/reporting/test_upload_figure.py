@@ -98,7 +98,7 @@ def test_a_table_by_the_names_of_its_features(run: taciturn.Run, tmp_path: Path)
     text = (tmp_path / "a.svg").read_text()
     assert "taciturn plot r --what sent</code>" in (run.folder.local / "report.html").read_text()
     assert "--what sent" not in run.folder.report.read_text()
-    said = ("What west sends in round 2 of 4", "Computed without noise: for the owner of the records alone")
+    said = ("What west sends in round 2 of 4", "Computed without noise: for the owner of the records")
     for words in (
         *said,
         "run's model to the byte",

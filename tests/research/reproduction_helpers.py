@@ -1,4 +1,4 @@
-"""A MNIST of a few records, in MNIST's own files."""
+"""A data set with a few records in MNIST's file format."""
 
 from __future__ import annotations
 

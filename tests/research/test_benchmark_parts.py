@@ -1,4 +1,4 @@
-"""The parts benchmarks are made of: clocks, the machine, floors, and the plain round."""
+"""The parts of benchmarks: timing, the machine, lower bounds, and the plain round."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from taciturn.research.bench.benchmark import Options, fastest, interleaved
+from taciturn.research.bench.benchmark import Options, fastest, time_interleaved
 from taciturn.research.bench.inputs import DENSITY, dense, sparse
 from taciturn.research.bench.machine import Machine, observed
-from taciturn.research.bench.measured_rounds import grid, held_bytes, plain_rounds, products, read
+from taciturn.research.bench.measured_rounds import grid, plain_rounds, products, read, stored_bytes
 from taciturn.research.bench.programs.growth import exponent
 from tests import plain
 
@@ -19,7 +19,7 @@ def test_candidates_take_turns() -> None:
     called: list[str] = []
     said: list[str] = []
     work = {name: (lambda name=name: called.append(name)) for name in "ab"}
-    timings = interleaved(work, Options(repeats=2, watch=said.append), burst=2, pause=0.0)
+    timings = time_interleaved(work, Options(repeats=2, watch=said.append), burst=2, pause=0.0)
     assert "".join(called) == "ab" + "aabb" * 2
     assert [timing.calls for timing in timings.values()] == [4, 4]
     assert all(0.0 <= timing.best <= timing.median for timing in timings.values())
@@ -72,8 +72,8 @@ def test_synthetic_records_are_as_dense_as_mnist() -> None:
     assert (given.x > 0).mean() == pytest.approx(DENSITY, abs=0.005)
     assert given.x.max() <= 1.0 and np.array_equal(np.rint(255 * given.x), 255 * given.x)
     assert given.shape == (10, 500, 784, 10)
-    assert 0 < held_bytes(given.shards) <= given.x.nbytes
-    assert held_bytes(dense(90, 8).shards) == 90 * 8 * 4
+    assert 0 < stored_bytes(given.shards) <= given.x.nbytes
+    assert stored_bytes(dense(90, 8).shards) == 90 * 8 * 4
 
 
 def test_floors_do_the_work_they_stand_for() -> None:

@@ -1,4 +1,4 @@
-"""Every benchmark runs, at a size for trying out, and gives what it promises."""
+"""Every benchmark runs at a small size and reports its numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUICK = bench.Options(small=True, repeats=1)
 
 @pytest.fixture(autouse=True)
 def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether somebody installed them or not: they take their time."""
+    """Pretend that the other libraries are not installed: they are slow."""
     monkeypatch.setattr("taciturn.research.bench.flower_program.installed", lambda: False)
     monkeypatch.setattr("taciturn.research.bench.peers.installed", lambda: False)
 

@@ -1,4 +1,4 @@
-"""A reproduction is computed, interrupted, gone on with and summarised."""
+"""A reproduction is computed, interrupted, continued and summarised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from taciturn.data import DataOptions, load
-from taciturn.errors import InputError
+from taciturn.errors import InputError, TrainingDiverged
 from taciturn.objectives.metrics import test_error as error_of
 from taciturn.privacy.noise import SeededNoise
 from taciturn.research.reproduction import (
@@ -153,7 +153,7 @@ def test_an_update_without_noise_stops_it(plan: ReproductionPlan, tmp_path: Path
 
 def test_a_folder_of_somebody_else_is_not_touched(plan: ReproductionPlan, data_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match="is no reproduction"):
+    with pytest.raises(InputError, match="is not a reproduction"):
         reproduce(plan, ReproductionFolder(tmp_path), data_dir=str(data_dir))
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -169,7 +169,7 @@ def test_a_model_that_is_not_finite_stops_it(
     plan: ReproductionPlan, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(DATA, "mnist", DATA["mnist"].__class__(math.nan, 5.0, 10000))
-    with pytest.raises(InputError, match="diverged by round 1"):
+    with pytest.raises(TrainingDiverged, match="diverged by round 1"):
         reproduce(plan, ReproductionFolder(tmp_path / "r"), data_dir=str(data_dir))
 
 

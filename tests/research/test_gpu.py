@@ -1,7 +1,4 @@
-"""The paper's methods all at once: kernels that agree with the pure steps, and the noise that a seed stands for.
-
-On a machine with CUDA the kernels run there, elsewhere in triton's interpreter.
-"""
+"""The paper's methods on a GPU: kernels agree with the pure steps, and noise agrees with numpy's for the same seed."""
 
 from __future__ import annotations
 
@@ -438,10 +435,10 @@ def dataset(parts: list[Shard], test: Shard | None) -> Dataset:
 def test_the_engine_says_when_epsilon_is_not_kept() -> None:
     parts = nothing_to_hide()
     engine = FusedEngine(dataset(parts, parts[0]), DEVICE, "float32")
-    (played,) = engine.play(made("objp", parts, [INF, 1.0]), (1, 2), 1, None)
+    (played,) = engine.compute_rounds(made("objp", parts, [INF, 1.0]), (1, 2), 1, None)
     with pytest.raises(InputError, match=r"by round 1 an agent's sensitivity was 0.*--mode paper"):
         played.check()
-    (played,) = engine.play(made("objp", parts, [INF, INF]), (1, 2), 1, None)
+    (played,) = engine.compute_rounds(made("objp", parts, [INF, INF]), (1, 2), 1, None)
     played.check()
 
 
@@ -449,7 +446,10 @@ def test_both_engines_measure_the_same() -> None:
     *parts, test = some(6, 3, (*SIZES, 50), np.float32)
     algorithm, data = made("objp", parts, [1.0, INF]), dataset(parts, test)
     engine = FusedEngine(data, DEVICE, "float32")
-    there, here = engine.play(algorithm, (1, 2), 3, None), PlainEngine(data).play(algorithm, (1, 2), 3, None)
+    there, here = (
+        engine.compute_rounds(algorithm, (1, 2), 3, None),
+        PlainEngine(data).compute_rounds(algorithm, (1, 2), 3, None),
+    )
     measured, saved = [], []
     for found, expected in zip(there, here, strict=True):
         assert found.t == expected.t
@@ -458,14 +458,14 @@ def test_both_engines_measure_the_same() -> None:
         saved.append({key: np.copy(values) for key, values in found.arrays().items()})
         np.testing.assert_allclose(measured[-1], expected.measure(), rtol=1e-5)
     assert np.min(measured[-1][0]) > 0.0
-    (resumed,) = engine.play(algorithm, (1, 2), 3, saved[1])
+    (resumed,) = engine.compute_rounds(algorithm, (1, 2), 3, saved[1])
     np.testing.assert_array_equal([to_numpy(values) for values in resumed.measure()], measured[-1])
     for unknown in (FusedEngine(replace(data, test=None), DEVICE, "float32"), PlainEngine(replace(data, test=None))):
         with pytest.raises(InputError, match="the data set has no test records"):
-            next(unknown.play(algorithm, (1, 2), 1, None)).measure()
+            next(unknown.compute_rounds(algorithm, (1, 2), 1, None)).measure()
 
 
-KNOWN = "the fused engine knows objp, objpm and outp in mode paper, with softmax, l2 and the set all"
+KNOWN = "supports objp, objpm and outp"
 
 
 def refused(algorithm: Algorithm, parts: list[Shard]) -> None:

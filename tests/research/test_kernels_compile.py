@@ -1,4 +1,4 @@
-"""The kernels are accepted by the compiler of a GPU, which is stricter than the interpreter; it needs no GPU."""
+"""The kernels compile for a GPU, whose compiler is stricter than the interpreter; this needs no GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's figures and its numbers beside ours, from summaries made by hand."""
+"""The paper's figures and the comparison with its numbers, from summaries written by hand."""
 
 from __future__ import annotations
 

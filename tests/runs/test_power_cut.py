@@ -15,16 +15,15 @@ from typing import Any
 import pytest
 
 from taciturn import api
-from taciturn.errors import InputError
+from taciturn.errors import TaciturnError
 from taciturn.planning.plan import StudyPlan, plan_study
 from taciturn.privacy import budget as account_module
-from taciturn.privacy.budget import RESERVED, BudgetLedger
-from taciturn.privacy.composition import StudyCost
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.budget_state import RESERVED
 from taciturn.reporting import report
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import Settings
 from taciturn.training import setup as begin
-from taciturn.training.finish import ledger_cost
 from taciturn.training.loop import Progress
 from taciturn.training.recorder import Recorder
 from tests.core.disk import Disk
@@ -47,7 +46,7 @@ Seen = tuple[frozenset[tuple[int, int]], bool]  # session and round of what was 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what takes time and is no matter of files: the same plan over and over, and reports."""
-    monkeypatch.setattr(begin, "outline", _outline)
+    monkeypatch.setattr(begin, "plan_study", _outline)
     for name in [name for name in vars(account_module) if name.endswith(("_budget", "_epsilon"))]:
         monkeypatch.setattr(account_module, name, _once(getattr(account_module, name)))
     monkeypatch.setattr(report, "render", lambda folder, local: f"a report {folder.read_summary(local)}")
@@ -118,21 +117,21 @@ class Place:
     def check(self, image_of: str, seen: Seen) -> None:
         """Go on from what is on the disk: all that was seen is charged once, and never more than was planned."""
         shown, ended = seen
-        reservations = BudgetLedger.open(self.ledger).state()["studies"]
+        reservations = BudgetLedger.open(self.ledger).state().studies
         assert len(reservations) <= 1
         if shown:
             assert shown <= set(self.charged()), f"seen and not charged after {image_of}"
-            assert reservations[0]["state"] != RESERVED, f"drawn and not started after {image_of}"
+            assert reservations[0].state != RESERVED, f"drawn and not started after {image_of}"
         try:
             api.resume(self.run.path)
-        except InputError as error:
+        except TaciturnError as error:
             assert not shown and not ended, f"{error} after {image_of}"  # it had not begun
             return
         charged = self.charged()
         assert shown <= set(charged) and set(charged.values()) == {1}, f"after {image_of}"
         assert len(charged) <= ROUNDS
         (study,) = BudgetLedger.open(self.ledger).state()["studies"]
-        assert "settled" in study and StudyCost.read(study["cost"]) == ledger_cost(self.run.read_ledger())
+        assert "settled" in study and StudyCost.read(study["cost"]) == self.run.read_ledger().cost()
         assert self.run.model.is_file() and self.run.report.is_file() and (self.run.local / "report.html").is_file()
         rounds = [row["round"] for row in self.run.read_metrics()]
         assert rounds == sorted(set(rounds)) and rounds[-1] == self.run.read_summary()["runs"][0]["rounds"]
@@ -183,7 +182,7 @@ MUTATIONS: dict[str, Callable[[Path], bool]] = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_without_its_fsyncs_it_would_fail(in_memory: Path, name: str) -> None:
     place, disk = recorded(in_memory, MUTATIONS[name])
-    with pytest.raises((AssertionError, InputError)):
+    with pytest.raises((AssertionError, TaciturnError)):
         go_through(place, disk)
 
 
@@ -218,6 +217,6 @@ def fails(place: Place, disk: Disk) -> bool:
         except OSError as error:
             assert error.errno == disk.error
             return True
-        except InputError:
+        except TaciturnError:
             return True
     return bool(disk.failed)

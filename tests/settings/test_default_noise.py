@@ -55,14 +55,12 @@ INEXACT = [name for name in ALGORITHMS if ALGORITHMS[name].noisy and not ALGORIT
 def test_private_records_get_noise_of_the_operating_system(given: dict[str, Any], noise: str, seed: int | str) -> None:
     settings = resolve(given)
     assert (settings.noise, settings.seed) == (noise, seed)
-    assert resolve(settings.written()) == settings
+    assert resolve(settings.to_dict()) == settings
 
 
 @pytest.mark.parametrize("name", INEXACT)
 def test_methods_without_exact_noise_are_for_simulations(name: str) -> None:
-    with pytest.raises(
-        InputError, match=f"{name} has no noise that is exact.* dpgd, .*--seed N makes .* protects nobody"
-    ):
+    with pytest.raises(InputError, match=f"{name} has no exact noise.* dpgd, .*--seed N makes .* protects nobody"):
         resolve(TABLE | {"algorithm": name})
     assert resolve(TABLE | {"algorithm": name, "seed": 3}).noise == "seeded"
     assert resolve({"data": "mnist14", "algorithm": name}).noise == "seeded"

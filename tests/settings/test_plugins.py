@@ -87,10 +87,10 @@ def test_a_foreign_run_folder_runs_no_code(tmp_path: Path, monkeypatch: pytest.M
     plugin(tmp_path, "fourth")
     taciturn.run(plugins=str(tmp_path / "fourth.py"), algorithm="fourth", out=tmp_path / "run", **SETTINGS)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # another user's machine
-    assert "was never used here" in helpers.refused("evaluate", tmp_path / "run", "mnist14")
+    assert "was never allowed" in helpers.refused("evaluate", tmp_path / "run", "mnist14")
     helpers.taciturn("show", tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
-    assert "was never used here" in helpers.taciturn("resume", tmp_path / "run", code=2).stderr
+    assert "was never allowed" in helpers.taciturn("resume", tmp_path / "run", code=2).stderr
     helpers.taciturn("algorithms", "--plugins", tmp_path / "fourth.py")
     helpers.taciturn("resume", tmp_path / "run")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from taciturn.errors import InputError, LedgerWarning
-from taciturn.privacy.budget import BudgetLedger, is_held
+from taciturn.privacy.budget import BudgetLedger, is_reservation_held
 from tests.sklearn.helpers import classifier, ledger, problem
 
 FIT = """
@@ -29,7 +29,7 @@ def test_a_fit_is_started_in_the_ledger_before_its_noise(tmp_path: Path) -> None
     classifier(ledger=account.path).fit(x, y)
     kinds = [json.loads(line)["kind"] for line in account.path.read_text().splitlines()]
     assert kinds[1:] == ["reserve", "started", "settle"]
-    assert not is_held(account.state()["studies"][0]["reservation"])
+    assert not is_reservation_held(account.state().studies[0].reservation)
 
 
 def test_a_killed_fit_keeps_its_whole_plan(tmp_path: Path) -> None:
@@ -38,14 +38,14 @@ def test_a_killed_fit_keeps_its_whole_plan(tmp_path: Path) -> None:
     while '"started"' not in account.path.read_text():
         assert process.poll() is None
         time.sleep(0.01)
-    (study,) = account.state()["studies"]
-    assert is_held(study["reservation"])
+    (study,) = account.state().studies
+    assert is_reservation_held(study.reservation)
     process.kill()
     process.wait()
-    assert not is_held(study["reservation"])
-    with pytest.raises(InputError, match="has started, and cannot be given back"):
-        account.give_back(study["reservation"])
-    assert account.state()["epsilon_used"] == pytest.approx(1.0, rel=1e-3)
+    assert not is_reservation_held(study.reservation)
+    with pytest.raises(InputError, match="has started"):
+        account.give_back(study.reservation)
+    assert account.state().epsilon_used == pytest.approx(1.0, rel=1e-3)
 
 
 def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
     order = np.random.default_rng(0).permutation(len(x))
     with pytest.raises(InputError, match="these records have a ledger already, records"):
         classifier(0.5, ledger=second.path).fit(x[order], y[order])
-    assert second.state()["epsilon_used"] == 0.0
+    assert second.state().epsilon_used == 0.0
     with pytest.warns(LedgerWarning, match="this run does not name it"):
         classifier(0.5).fit(x, y)
     classifier(0.5, ledger=further.path).fit(x, y)

@@ -1,4 +1,4 @@
-"""What test_ranks.py has torchrun start: some rounds of every method on two ranks, and what a team promises."""
+"""What test_ranks.py has torchrun start: some rounds of every method on two ranks, and the laws of a process group."""
 
 from __future__ import annotations
 
@@ -34,43 +34,43 @@ def counted(*args: Any, **more: Any) -> Any:
 dist.all_reduce = counted
 
 
-def play(team: ProcessGroup, name: str, mode: str, backend: str, dtype: str) -> Round:
+def play(group: ProcessGroup, name: str, mode: str, backend: str, dtype: str) -> Round:
     """The rounds, half of them after a checkpoint that was collected and dealt out."""
     whole = shards(4, SIZES, np.dtype(dtype).type)
-    blocks = team.parts(len(whole))
-    here = blocks[team.rank]
+    blocks = group.partition(len(whole))
+    here = blocks[group.rank]
     parts: Any = whole[here.start : here.stop]
     algorithm = made(name, mode, dtype)
     if backend == "torch":
         parts, algorithm = list(on_device(tuple(parts), "cpu")), on_device(algorithm, "cpu")
     begin = start(parts, len(SEEDS), "sums", agents=len(whole))
-    middle = _last(team, algorithm, parts, ROUNDS // 2, begin)
-    kept = team.collected(to_arrays(middle.state))
-    arrays = team.dealt(lambda: divided(joined(kept), blocks))
-    return _last(team, algorithm, parts, ROUNDS, from_arrays(arrays, begin))
+    middle = _last(group, algorithm, parts, ROUNDS // 2, begin)
+    kept = group.gather(to_arrays(middle.state))
+    arrays = group.scatter(lambda: divided(joined(kept), blocks))
+    return _last(group, algorithm, parts, ROUNDS, from_arrays(arrays, begin))
 
 
-def _last(team: ProcessGroup, algorithm: Any, parts: Any, rounds: int, state: Any) -> Round:
+def _last(group: ProcessGroup, algorithm: Any, parts: Any, rounds: int, state: Any) -> Round:
     before = calls["all_reduce"] - state.round
-    *_, last = simulate(algorithm, parts, lambda p, t: SeededNoise(SEEDS, p, t), rounds, state, team=team)
+    *_, last = simulate(algorithm, parts, lambda p, t: SeededNoise(SEEDS, p, t), rounds, state, group=group)
     assert calls["all_reduce"] - before == rounds, "one all-reduce a round"
     return last
 
 
-def promises(team: ProcessGroup) -> None:
-    """What is said in engine/team.py, where there are two."""
-    assert [list(block) for block in team.parts(5)] == [[0, 1], [2, 3, 4]]
-    assert (team.told(os.getpid) == os.getpid()) is team.leads
-    assert team.dealt(lambda: ["a", "b"]) == "ab"[team.rank]
-    assert team.collected(team.rank) == ([0, 1] if team.leads else [])
-    assert to_numpy(team.summed(np.array([1.0, team.rank]))).tolist() == [2.0, 1.0]
-    team.alike("the records", lambda: 1)
+def promises(group: ProcessGroup) -> None:
+    """What is said in engine/group.py, where there are two."""
+    assert [list(block) for block in group.partition(5)] == [[0, 1], [2, 3, 4]]
+    assert (group.broadcast(os.getpid) == os.getpid()) is group.is_main
+    assert group.scatter(lambda: ["a", "b"]) == "ab"[group.rank]
+    assert group.gather(group.rank) == ([0, 1] if group.is_main else [])
+    assert to_numpy(group.all_reduce(np.array([1.0, group.rank]))).tolist() == [2.0, 1.0]
+    group.require_equal("the records", lambda: 1)
     refusals: dict[str, Callable[[], Any]] = {
-        "the records of rank 1 are not those of rank 0": lambda: team.alike("the records", lambda: team.rank),
-        "rank 1: only here": lambda: team.together(lambda: _refuse("only here", team.rank == 1)),
-        "both": lambda: team.together(lambda: _refuse("both", True)),
-        "nobody": lambda: team.told(lambda: _refuse("nobody", True)),
-        "there are 2 ranks, but only 1 agent": lambda: team.parts(1),
+        "the records of rank 1 are not those of rank 0": lambda: group.require_equal("the records", lambda: group.rank),
+        "rank 1: only here": lambda: group.run_on_all(lambda: _refuse("only here", group.rank == 1)),
+        "both": lambda: group.run_on_all(lambda: _refuse("both", True)),
+        "nobody": lambda: group.broadcast(lambda: _refuse("nobody", True)),
+        "there are 2 ranks, but only 1 agent": lambda: group.partition(1),
     }
     for sentence, work in refusals.items():
         try:
@@ -81,17 +81,17 @@ def promises(team: ProcessGroup) -> None:
             raise AssertionError(sentence)
 
 
-def wishes(team: ProcessGroup) -> None:
+def requests(group: ProcessGroup) -> None:
     """What one rank wishes for, all heed, in the round it was raised in."""
-    asked = iter([Requests(), Requests(stop=team.rank == 1), Requests(save=team.leads)])
-    heeding = team.heeding(lambda: next(asked))
+    asked = iter([Requests(), Requests(stop=group.rank == 1), Requests(save=group.is_main)])
+    requesting = group.with_requests(lambda: next(asked))
     whole = shards(4, SIZES)
-    here = team.parts(len(whole))[team.rank]
+    here = group.partition(len(whole))[group.rank]
     parts = whole[here.start : here.stop]
     state = start(parts, len(SEEDS), "sums", agents=len(whole))
     algorithm = made("iadmm", "paper", "float64")
-    rounds = simulate(algorithm, parts, lambda p, t: SeededNoise(SEEDS, p, t), 3, state, team=heeding)
-    heard = [heeding.wishes() for _ in rounds]
+    rounds = simulate(algorithm, parts, lambda p, t: SeededNoise(SEEDS, p, t), 3, state, group=requesting)
+    heard = [requesting.requests() for _ in rounds]
     assert heard == [Requests(), Requests(stop=True), Requests(save=True)]
 
 
@@ -101,20 +101,20 @@ def _refuse(sentence: str, now: bool) -> None:
 
 
 def main(folder: Path) -> None:
-    with current_process_group() as team:
-        promises(team)
-        wishes(team)
+    with current_process_group() as group:
+        promises(group)
+        requests(group)
     found: dict[str, Any] = {}
-    with current_process_group() as team:  # a second time in one process
+    with current_process_group() as group:  # a second time in one process
         for case in CASES:
-            done = play(team, *case)
-            state = team.collected(to_arrays(done.state))
-            if team.leads:
+            done = play(group, *case)
+            state = group.gather(to_arrays(done.state))
+            if group.is_main:
                 key = "-".join(case)
                 figures = {"w": done.w, "residual": done.residual, "noise": done.noise, "eta": done.eta}
                 numbers = {name: to_numpy(value) for name, value in figures.items()} | joined(state)
                 found |= {f"{key}/{name}": value for name, value in numbers.items()}
-        if team.leads:
+        if group.is_main:
             np.savez(folder / "found.npz", **found)
 
 

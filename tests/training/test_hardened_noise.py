@@ -11,11 +11,11 @@ from benchmarks.hardened_noise import MOST, RESULTS, begun, planned
 
 import taciturn
 from taciturn.algorithms.noisy_gradient import HardenedGradient
-from taciturn.errors import InputError
+from taciturn.errors import BudgetExhausted
 from taciturn.planning.plan import StudyPlan, plan_study
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.events import Discrete, event_of
+from taciturn.privacy.events import Discrete
 from taciturn.settings import resolve
 from taciturn.types import GRID
 
@@ -73,9 +73,9 @@ def test_the_ledger_has_the_sigma_that_is_drawn(changes: dict[str, Any]) -> None
     made = study(**changes)
     plans = made.parts[0].plans
     assert [plan.event.sigma for plan in plans if isinstance(plan.event, Discrete)] == drawn(made)
-    for plan in plans:
+    for plan, label in zip(plans, made.parts[0].batch.labels(), strict=True):
         assert plan.event in plan.events and plan.bound == tightest(plan.events, plan.delta)
-        assert event_of(plan.entry()["events"][0]) == plan.event
+        assert plan.entry(label).events[0].event == plan.event
         assert isinstance(plan.event, Discrete) and plan.event.coordinates == made.facts.features * made.facts.outputs
 
 
@@ -93,8 +93,8 @@ def test_a_run_of_all_of_a_ledgers_budget_fits_it(tmp_path: Path) -> None:
     asked = CLINICS | {"ledger": str(account.path)}
     taciturn.run(total_epsilon=1.0, out=tmp_path / "r", **asked)
     state = account.state()
-    assert 0.9999 < state["epsilon_used"] <= 1.0
-    with pytest.raises(InputError, match="is exhausted"):
+    assert 0.9999 < state.epsilon_used <= 1.0
+    with pytest.raises(BudgetExhausted):
         taciturn.run(total_epsilon=0.01, out=tmp_path / "second", **asked)
 
 
@@ -103,7 +103,7 @@ def test_two_runs_compose_as_gaussian_ones_and_laplace_ones_beside_them_fit(tmp_
     asked = CLINICS | {"ledger": str(account.path)}
     for name in ("a", "b"):
         taciturn.run(total_epsilon=0.7, out=tmp_path / name, **asked)
-    assert account.state()["epsilon_used"] == pytest.approx(1.01617, rel=1e-4)
+    assert account.state().epsilon_used == pytest.approx(1.01617, rel=1e-4)
     taciturn.run(total_epsilon=0.1, mechanism="laplace", out=tmp_path / "c", **asked)
     state = account.state()
-    assert state["rule"]["accountant"] == "gdp" and 1.01618 < state["epsilon_used"] <= 1.1
+    assert state.rule is not None and state.rule.accountant == "gdp" and 1.01618 < state.epsilon_used <= 1.1

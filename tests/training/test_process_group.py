@@ -16,7 +16,7 @@ from taciturn.algorithms import ALGORITHMS, Algorithm
 from taciturn.core.arrays import to_numpy
 from taciturn.errors import InputError
 from taciturn.training.checkpoint import divided, joined, to_arrays
-from taciturn.training.process_group import SINGLE_PROCESS, rank_here
+from taciturn.training.process_group import SINGLE_PROCESS, current_rank
 from taciturn.training.torch_process_group import TorchProcessGroup, current_process_group
 from tests.cli.helpers import PATIENCE
 from tests.random_problems import build, problem, run, shards
@@ -44,7 +44,7 @@ def made(name: str, mode: str, dtype: str) -> Algorithm:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What two real processes came to; they check a team's promises on the way."""
+    """What two real processes came to; they check a group's promises on the way."""
     pytest.importorskip("torch")
     out = tmp_path_factory.mktemp("ranks")
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -74,45 +74,45 @@ def test_two_ranks_give_the_numbers_of_one_process(case: tuple[str, str, str, st
 def test_agents_are_dealt_out_evenly_and_in_order() -> None:
     for agents in range(1, 20):
         for size in range(1, agents + 1):
-            blocks = TorchProcessGroup(None, 0, size).parts(agents)
+            blocks = TorchProcessGroup(None, 0, size).partition(agents)
             assert [p for block in blocks for p in block] == list(range(agents))
             assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
     with pytest.raises(InputError, match="there are 4 ranks, but only 3 agents"):
-        TorchProcessGroup(None, 0, 4).parts(3)
+        TorchProcessGroup(None, 0, 4).partition(3)
 
 
 def test_every_rank_takes_its_own_gpu_and_its_share_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    team = TorchProcessGroup(None, 5, 8)
-    assert (team.device("cpu"), team.device("cuda")) == ("cpu", "cuda:1")
+    group = TorchProcessGroup(None, 5, 8)
+    assert (group.device("cpu"), group.device("cuda")) == ("cpu", "cuda:1")
     with pytest.raises(InputError, match="device is cuda:0, but every rank takes a GPU of its own: use --device cuda"):
-        team.device("cuda:0")
+        group.device("cuda:0")
     monkeypatch.setattr("taciturn.training.torch_process_group.cores", lambda: 10)
     monkeypatch.setenv("OMP_NUM_THREADS", "10")
-    assert team.cores() == 10
+    assert group.cores() == 10
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert team.cores() == 2
+    assert group.cores() == 2
 
 
 def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    with current_process_group() as team:
-        assert team is SINGLE_PROCESS
+    with current_process_group() as group:
+        assert group is SINGLE_PROCESS
     monkeypatch.setenv("RANK", "3")
-    assert rank_here() == 0  # another launcher's variable alone says nothing
+    assert current_rank() == 0  # another launcher's variable alone says nothing
     for name, value in (("WORLD_SIZE", "4"), ("MASTER_ADDR", "localhost"), ("MASTER_PORT", "29500")):
         monkeypatch.setitem(os.environ, name, value)
-    assert rank_here() == 3
+    assert current_rank() == 3
 
 
 def test_a_state_is_divided_and_joined() -> None:
     parts = shards(4, SIZES)
     whole = to_arrays(run(made("objpm", "paper", "float64"), parts, SEEDS, 3, "sums").state)
-    blocks = TorchProcessGroup(None, 0, 2).parts(len(parts))
+    blocks = TorchProcessGroup(None, 0, 2).partition(len(parts))
     divided_up = divided(whole, blocks)
     assert [len(part["agents_z"]) for part in divided_up] == [2, 3]
     again = joined(divided_up)
     assert again.keys() == whole.keys()
     assert all(np.array_equal(again[name], whole[name]) for name in whole)
     with pytest.raises(InputError, match="shapes differ"):
-        divided(whole, TorchProcessGroup(None, 0, 2).parts(len(parts) + 1))
+        divided(whole, TorchProcessGroup(None, 0, 2).partition(len(parts) + 1))

@@ -15,6 +15,7 @@ import taciturn
 from taciturn import api
 from taciturn.algorithms.gradient_descent import DpGd
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import ReleaseEntry
 from taciturn.training.loop import Interrupted, Progress
 from taciturn.training.recorder import ENTRIES, Recorder
 from tests.cli.helpers import EXAMPLE
@@ -139,9 +140,9 @@ def test_a_killed_fresh_run_loses_only_rounds_that_nobody_saw(tmp_path: Path, mo
     assert taciturn.resume(folder.path).runs[0]["rounds"] == 45
 
 
-def of_one_agent(folder: RunFolder) -> list[dict[str, Any]]:
-    rows = [row for row in folder.read_ledger() if row["kind"] == "release"]
-    return [row for row in rows if row["agent"] == rows[0]["agent"]]
+def of_one_agent(folder: RunFolder) -> list[ReleaseEntry]:
+    rows = folder.read_ledger().releases
+    return [row for row in rows if row.agent == rows[0].agent]
 
 
 @pytest.mark.parametrize("noise", ["seeded", "hardened"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import taciturn
 from taciturn.data import load
-from taciturn.errors import InputError
+from taciturn.errors import InputError, TaciturnError
 from taciturn.planning.paper_mode import fill_in
 from taciturn.settings import resolve
 
@@ -113,7 +114,7 @@ def test_regression_on_a_table(tmp_path: Path) -> None:
 def test_a_method_without_noise_has_one_run_and_no_budget(tmp_path: Path) -> None:
     run = train(tmp_path / "r", algorithm="iadmm,objp", epsilon="0.5,5", seeds=2)
     assert [(entry["algorithm"], entry["epsilon"], entry["seed"]) for entry in run.runs] == [
-        ("iadmm", "inf", 1), ("objp", 0.5, 1), ("objp", 0.5, 2), ("objp", 5.0, 1), ("objp", 5.0, 2),
+        ("iadmm", math.inf, 1), ("objp", 0.5, 1), ("objp", 0.5, 2), ("objp", 5.0, 1), ("objp", 5.0, 2),
     ]  # fmt: skip
     assert {e["run"] for e in run.folder.read_ledger() if e["kind"] == "release"} == set(range(5))
 
@@ -154,7 +155,7 @@ def test_auto_uses_public_facts_alone() -> None:
     ],
 )
 def test_impossible_combinations_stop(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(TaciturnError, match=sentence):
         train(tmp_path / "r", **changes)
 
 

@@ -44,7 +44,7 @@ PROBLEMS = [("softmax", "l2", "all"), ("hinge", "l1", "box"), ("squared", "l2", 
 def made(name: str, mode: str, of: Any, dtype: Any = np.float64) -> Algorithm:
     """The method as its mode has it: the paper's release, or a certified one with both bounds of a clip."""
     changes: dict[str, Any] = {"closing": mode == "certified", "dtype": dtype, "eta": 0.3}
-    if mode == "certified" and not ALGORITHMS[name].bounded:
+    if mode == "certified" and not ALGORITHMS[name].scales_records:
         events = [Noise("laplace", 0.01 / e, 1.0, 1.0) if math.isfinite(e) else NON_PRIVATE for e in BUDGETS]
         limit = GradientClipping(np.array([0.3, 0.5, 9.0], dtype), np.array([0.4, math.inf, math.inf], dtype))
         changes["release"] = CertifiedGradient(limit, Calibrated("laplace", tuple(events)))

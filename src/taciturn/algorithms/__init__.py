@@ -1,4 +1,4 @@
-"""How it is learned: one file for each method, all of them pure steps over explicit state."""
+"""Learning algorithms: one module for each family, all of them pure steps over explicit state."""
 
 from taciturn.algorithms.base import ALGORITHMS, Agent, Algorithm, AlgorithmConfig, AlgorithmSpec, Step, Upload
 

@@ -1,4 +1,4 @@
-"""The theorems' outputs: averages of the iterates over all rounds."""
+"""The outputs of the convergence theorems: averages of the iterates over all rounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from taciturn.types import Array
 class Averages(NamedTuple):
     """w^(T) and z^(T), plain and t-weighted.
 
-    Theorem 1 averages z^{t,e+1}, which is what was sent; theorems 2 and 3 average z^{t,e}, one local update earlier.
+    Theorem 1 averages z^{t,e+1}, the iterates that were sent; theorems 2 and 3 average z^{t,e}, one local update
+    earlier.
     """
 
     w_plain: Array  # [J, R, K]  (1/T) sum_t w^{t+1}
@@ -24,7 +25,7 @@ class Averages(NamedTuple):
 
 
 def no_averages(zero: Array, agents: int) -> Averages:
-    """Before the first round, of the shape and precision of `zero` [J, R, K]."""
+    """Return the averages before the first round, in the shape [J, R, K] and precision of `zero`."""
     z = namespace(zero).zeros((agents, *zero.shape), dtype=zero.dtype, device=zero.device)
     return Averages(zero, zero, z, z, z)
 
@@ -38,9 +39,28 @@ def average(
     new: Sequence[Agent],
     updates: int,
 ) -> Averages:
-    """The averages after round t; a running mean moves by 1/t (plain) or 2/(t+1) (t-weighted) of the way.
+    """Return the averages after round t; a running mean moves by 1/t (plain) or 2/(t+1) (t-weighted) of the distance.
 
     (1/E) sum_e z^{t,e} = (1/E) sum_e z^{t,e+1} + (z^{t,1} - z^{t,E+1}) / E.
+
+    Parameters
+    ----------
+    t : int
+        The round, from 1.
+    before : Averages
+        After round t - 1.
+    w : Array, [J, R, K]
+        The common model.
+    uploads : sequence of Upload, [P]
+        The uploads of the round.
+    old, new : sequence of Agent, [P]
+        The agents before and after the round.
+    updates : int
+        E.
+
+    Returns
+    -------
+    Averages
     """
     xp = namespace(w)
     sent = xp.stack([upload.z for upload in uploads])

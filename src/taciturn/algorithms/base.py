@@ -1,59 +1,108 @@
-"""The protocol of an algorithm: pure server and agent steps over explicit state."""
+"""The interface of an algorithm: pure server and agent steps over explicit state, and its registration."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from taciturn.algorithms.noisy_gradient import NoisyGradient
 from taciturn.algorithms.privacy_costs import PrivacyCost, per_update_cost
-from taciturn.algorithms.schedules import Schedule
+from taciturn.algorithms.schedules import LinearisedStep, Schedule, StepKind
 from taciturn.algorithms.server import Received, Server
 from taciturn.core.registry import Registry
 from taciturn.errors import unknown_name
 from taciturn.objectives import Problem
 from taciturn.objectives.clipping import NO_CLIPPING, Clipping
 from taciturn.privacy.events import BatchEvent
-from taciturn.privacy.mechanisms import MECHANISMS, SILENT, OutputNoise
+from taciturn.privacy.mechanisms import MECHANISMS, NO_NOISE, OutputNoise
 from taciturn.privacy.noise import NoiseSource
 from taciturn.types import Array, Shard
 
 S = TypeVar("S", bound=Server)
 NOISE_ON = ("gradients", "hidden", "uploads", "samples", "objectives")
-PACES = ("falling", "explicit", "constant", "eager", "plain", "exact", "central")
-USUAL = {
+DEFAULT_GUARANTEES = {
     "certified": "approximate, in total; pure as well with --mechanism laplace",
     "paper": "nominal per update in mode paper",
 }
 
 
 class Agent(NamedTuple):
-    """What an agent keeps between rounds; it never leaves."""
+    """The state that an agent keeps between rounds. It never leaves the agent.
 
-    z: Array  # [J, R, K]  the last local iterate, z^{t,E+1}
-    lam: Array  # [J, R, K]  its own copy of the dual
+    Parameters
+    ----------
+    z : Array, [J, R, K]
+        The last local iterate, z^{t,E+1}.
+    lam : Array, [J, R, K]
+        The agent's copy of its dual.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> zero = np.zeros((4, 2, 3))  # J = 4 features, R = 2 runs, K = 3 outputs
+    >>> Agent(z=zero, lam=zero).z.shape
+    (4, 2, 3)
+    """
+
+    z: Array
+    lam: Array
 
 
 class Upload(NamedTuple):
-    """All that ever leaves an agent; a method that sends more has an upload type of its own, which says so."""
+    """Everything that leaves an agent. A method that sends more declares its own NamedTuple with a field z.
 
-    z: Array  # [J, R, K]  z^{t+1}
+    Parameters
+    ----------
+    z : Array, [J, R, K]
+        z^{t+1}.
+
+    Examples
+    --------
+    >>> Upload._fields
+    ('z',)
+    """
+
+    z: Array
 
 
 class Step(NamedTuple):
-    """What one agent's round comes to."""
+    """The result of one agent's round.
+
+    Parameters
+    ----------
+    agent : Agent
+        The agent's new state.
+    upload : Upload
+        Or the method's own NamedTuple of arrays [J, R, K].
+    events : tuple of BatchEvent
+        One event for each noise draw.
+    noise : Array, [R]
+        Mean |xi| in numpy: a diagnostic that stays with the agent.
+    eta : Array, [R, 1]
+        The proximity used: a diagnostic that stays with the agent.
+
+    Examples
+    --------
+    >>> Step._fields
+    ('agent', 'upload', 'events', 'noise', 'eta')
+    """
 
     agent: Agent
-    upload: Any  # Upload, or the method's own NamedTuple of arrays [J, R, K], of which z is one
-    events: tuple[BatchEvent, ...]  # one for each noise draw
-    noise: Array  # [R]  mean |xi|, in numpy, and
-    eta: Array  # [R, 1]  the proximity used: diagnostics that stay with the agent
+    upload: Any
+    events: tuple[BatchEvent, ...]
+    noise: Array
+    eta: Array
 
 
 class Algorithm(Protocol):
-    """One round t is: send, every agent's step, receive. Nothing here prints, times, writes or draws by itself."""
+    """A method. Round t is `server_send`, the `agent_step` of every agent, `server_receive`.
+
+    The steps are pure functions of their arguments: they do not print, write, measure time or draw noise by themselves.
+    docs/howto/add-an-algorithm.md shows a complete one.
+    """
 
     @property
     def rho(self) -> Schedule:
@@ -62,123 +111,279 @@ class Algorithm(Protocol):
 
     @property
     def iterates_sent(self) -> int:
-        """How many local iterates an upload is the mean of: E, or 1 where the last one is sent."""
+        """The number of local iterates that an upload averages: E, or 1 if the last one is sent."""
         ...
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
-        """The w that goes to every agent, [J, R, K]."""
+        """Return the server's state, and the model w that goes to every agent, [J, R, K]."""
         ...
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """What agent p does with w."""
+        """Return the result of one agent's round.
+
+        Parameters
+        ----------
+        t : int
+            The round, from 1.
+        w : Array, [J, R, K]
+            The model that the server sent.
+        agent : Agent
+            The agent's state.
+        shard : Shard
+            The agent's records.
+        noise : NoiseSource
+            The agent's randomness in this round.
+
+        Returns
+        -------
+        Step
+        """
         ...
 
     def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
-        """The server's state after agents answered."""
+        """Return the server's state after the agents' uploads."""
         ...
 
     def model(self, t: int, w: Array, server: Server) -> Array:
-        """The parameters this round stands for when it is evaluated."""
+        """Return the parameters that are evaluated after round t, [J, R, K]."""
         ...
 
 
 class AdmmServer:
-    """The server of Algorithm 1, lines 4-9; the methods that differ only at the agent inherit it."""
+    """The server of Algorithm 1, lines 4-9. Methods that differ only at the agent inherit from it.
+
+    Attributes
+    ----------
+    rho : Schedule
+        The penalty of every round.
+    iterates_sent : int
+        See `Algorithm`.
+    closing : bool
+        Whether the model of a round is line 5 of the next round, after the uploads. The paper evaluates the w that was
+        sent (False); certified mode evaluates after the uploads (True).
+
+    Examples
+    --------
+    >>> AdmmServer.closing, AdmmServer.iterates_sent
+    (False, 1)
+    """
 
     rho: Schedule
     iterates_sent: int = 1
-    closing: bool = False  # whether the model of a round is line 5 once more, after its uploads
+    closing: bool = False
+
+    @classmethod
+    def from_config(cls, config: AlgorithmConfig, **values: Any) -> Self:
+        """Build the method from those fields of the configuration that its dataclass declares.
+
+        Parameters
+        ----------
+        config : AlgorithmConfig
+            The configuration.
+        **values
+            Fields with other values than the configuration's, or that it does not have.
+        """
+        method: Any = cls
+        declared = {field.name for field in dataclasses.fields(method)}
+        known = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name in declared}
+        return cls(**known | values)
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
-        """Lines 5 and 6."""
+        """Return w^{t+1} (lines 5 and 6)."""
         return server, server.consensus(self.rho(t))
 
+    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
+        """Return the result of one agent's round; every method has its own."""
+        raise NotImplementedError
+
     def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
-        """Lines 7 and 8."""
-        return server.take(received).dual(self.rho(t), w, received.uploads.keys())
+        """Store the uploads and update the duals (lines 7 and 8)."""
+        return server.receive(received).update_duals(self.rho(t), w, received.uploads.keys())
 
     def model(self, t: int, w: Array, server: Server) -> Array:
-        """w^{t+1} of line 5, as the paper evaluates it; closing: line 5 of the next round, after the uploads."""
+        """Return w^{t+1} as it was sent, or with `closing` line 5 of the next round."""
         return server.consensus(self.rho(t + 1)) if self.closing else w
 
 
 class AveragingServer(AdmmServer):
-    """A server without duals: they stay 0, so that w is the mean of what was sent."""
+    """A server without duals: w is the mean of the uploads, because every dual stays 0.
+
+    Examples
+    --------
+    >>> issubclass(AveragingServer, AdmmServer)
+    True
+    """
 
     def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
-        """Line 7 alone."""
-        return server.take(received)
+        """Store the uploads (line 7)."""
+        return server.receive(received)
 
 
 @dataclass(frozen=True, eq=False)
 class AlgorithmConfig:
-    """Everything a method may be built from; each takes what it needs."""
+    """Everything that a method may be built from; each takes the fields that it declares.
+
+    Parameters
+    ----------
+    problem : Problem
+        The learning problem.
+    epsilon : Array, [R]
+        The nominal budget of one local update; in certified mode the total budget.
+    rho, eta : Schedule
+        Penalty and proximity of every round.
+    release : NoisyGradient
+        Computes noisy gradients.
+    noise : OutputNoise
+        For methods that add noise to something else than a gradient.
+    clipping : Clipping
+        The bound on what one record can contribute.
+    sensitivity : float
+        Delta: the L2 sensitivity of an agent's clipped gradient; public.
+    trace : float
+        The most that one unit changes the trace of the Hessian of an agent's objective.
+    rank : int
+        K times the records in which neighbours differ.
+    sampling : float
+        q: the probability of a record to be in an update's sample.
+    closing : bool
+        See `AdmmServer`.
+    local_updates : int
+        E.
+    delta : float
+        The delta of (epsilon, delta).
+    tolerance : float
+        Of subproblem solvers.
+    radius, radius_scale : str, float
+        The trust region of objt.
+    outp_noise : str
+        The noise level of outp in mode paper.
+    record_bound : float
+        A public bound on ||x||_2.
+
+    Examples
+    --------
+    >>> [field.name for field in dataclasses.fields(AlgorithmConfig)][:5]
+    ['problem', 'epsilon', 'rho', 'eta', 'release']
+    """
 
     problem: Problem
-    epsilon: Array  # [R]  nominal, per local update; in certified mode in total
+    epsilon: Array
     rho: Schedule
     eta: Schedule
-    release: NoisyGradient  # what a noisy gradient is
-    noise: OutputNoise = SILENT  # for what is perturbed in another way than by a release
-    limit: Clipping = NO_CLIPPING  # on what one record can do
-    moved: float = math.inf  # how far one unit moves an agent's gradient at most, in L2; public
-    trace: float = math.inf  # how far it moves the trace of the Hessian of an agent's objective
-    rank: int = 1  # K, times the records in which neighbours differ
-    sampling: float = 1.0  # q, the probability with which a record is in an update's sample
+    release: NoisyGradient
+    noise: OutputNoise = NO_NOISE
+    clipping: Clipping = NO_CLIPPING
+    sensitivity: float = math.inf
+    trace: float = math.inf
+    rank: int = 1
+    sampling: float = 1.0
     closing: bool = False
-    local_updates: int = 1  # E
+    local_updates: int = 1
     delta: float = 1e-6
     tolerance: float = 1e-8
     radius: str = "constant"
     radius_scale: float = 1.0
     outp_noise: str = "published"
-    record_bound: float = 1.0  # public bound on ||x||_2
+    record_bound: float = 1.0
 
 
 @dataclass(frozen=True)
 class AlgorithmSpec:
-    """An algorithm by name: what it is, its equation, how to build it."""
+    """The registration of an algorithm: what it is, its equation, and how to build it.
+
+    Parameters
+    ----------
+    summary, equation : str
+        One line each, for `taciturn algorithms`.
+    build : callable
+        Builds the algorithm from an `AlgorithmConfig`, e.g. the `from_config` of its class.
+    local_updates : int, optional
+        The method's default E, if it takes several local updates.
+    sampling : float, optional
+        The method's default q, if its updates may use random samples of the records.
+    noisy : bool
+        Whether the method adds noise, so that epsilon has a meaning.
+    modes : tuple of str
+        The modes in which the cost of its noise is known.
+    backends : tuple of str
+        The array libraries on which its steps run.
+    guarantee : str
+        The guarantee in one line, if it is not the default of its modes.
+    reference : str
+        The publication.
+    privacy_cost : PrivacyCost
+        The events of its rounds as a function of the noise.
+    noise_on : str
+        One of `NOISE_ON`: what the noise is added to.
+    scales_records : bool
+        Whether whole records are scaled to a bound, rather than their gradients clipped.
+    requires_contraction : bool
+        Whether the guarantee needs eta L <= 2.
+    step_kind : type
+        The `StepKind` by which the planner sets rho and eta.
+    hardened : bool
+        Whether its noise has an exact form in integers.
+    mechanisms : tuple of str
+        The noise distributions that its guarantee covers.
+    central : bool
+        Whether a trusted curator holds all records: a reference, not a federation.
+    rounds : int, optional
+        The method's fixed number of rounds.
+    upload : type
+        The NamedTuple that an agent sends.
+    allows_aggregate_noise : bool
+        Whether noise on the sum over all agents is enough: gradients are taken at w, and uploads are linear in them.
+
+    Raises
+    ------
+    InputError
+        If `noise_on` is unknown.
+
+    Examples
+    --------
+    >>> ALGORITHMS["objp"].promise
+    'approximate, in total; pure as well with --mechanism laplace; nominal per update in mode paper'
+    """
 
     summary: str
     equation: str
     build: Callable[[AlgorithmConfig], Algorithm]
-    local_updates: int | None = None  # its own E, for a method that takes several local updates
-    sampling: float | None = None  # its own q, for a method whose updates may see random samples of the records
-    noisy: bool = True  # whether epsilon means anything to it
-    modes: tuple[str, ...] = ("paper",)  # the modes that know what its noise is worth
-    backends: tuple[str, ...] = ("numpy", "torch")  # the array libraries its steps run on
-    guarantee: str = ""  # what it promises in one line (see promise), where that is not the usual
-    reference: str = ""  # where it was published
-    charge: PrivacyCost = per_update_cost  # what its rounds cost, as the noise grows
-    noise_on: str = "gradients"  # one of NOISE_ON: what its noise is added to
-    bounded: bool = False  # whether whole records are scaled to a bound, rather than their gradients clipped
-    contracts: bool = False  # whether its guarantee needs eta L <= 2
-    pace: str = "falling"  # one of PACES: how the planner paces it
-    hardened: bool = True  # whether its noise has an exact form in integers
-    mechanisms: tuple[str, ...] = MECHANISMS  # the noise it may take
-    central: bool = False  # whether a trusted curator holds all records: a reference, not a federation
-    rounds: int | None = None  # its own number of rounds, where that is not for the settings to say
+    local_updates: int | None = None
+    sampling: float | None = None
+    noisy: bool = True
+    modes: tuple[str, ...] = ("paper",)
+    backends: tuple[str, ...] = ("numpy", "torch")
+    guarantee: str = ""
+    reference: str = ""
+    privacy_cost: PrivacyCost = per_update_cost
+    noise_on: str = "gradients"
+    scales_records: bool = False
+    requires_contraction: bool = False
+    step_kind: type[StepKind] = LinearisedStep
+    hardened: bool = True
+    mechanisms: tuple[str, ...] = MECHANISMS
+    central: bool = False
+    rounds: int | None = None
     upload: type = Upload
-    summed: bool = False  # whether gradients are at w and uploads linear in the noisy ones: noise on the sum is enough
+    allows_aggregate_noise: bool = False
 
     def __post_init__(self) -> None:
-        """A name that nobody knows would fail only in the middle of a plan."""
+        """Check the names; a wrong one would fail only in the middle of a plan."""
         if self.noise_on not in NOISE_ON:
             raise unknown_name("noise_on", self.noise_on, NOISE_ON)
-        if self.pace not in PACES:
-            raise unknown_name("pace", self.pace, PACES)
 
     @property
     def promise(self) -> str:
-        """What certified mode promises of it."""
+        """The guarantee in one line."""
         if not self.noisy:
             return "none: there is no noise"
-        parts = [words for mode, words in USUAL.items() if mode in self.modes]
-        return self.guarantee or "; ".join(parts)
+        return self.guarantee or "; ".join(
+            DEFAULT_GUARANTEES[mode] for mode in DEFAULT_GUARANTEES if mode in self.modes
+        )
 
     @property
     def federated(self) -> bool:
-        """Whether sites can run it over a network: exact noise, and z alone in what they send."""
+        """Whether sites can run the method over a network: its noise is exact, and it sends z alone."""
         return self.noisy and self.hardened and self.upload is Upload
 
 

@@ -1,4 +1,4 @@
-"""Communication-efficient ADMM (Zhou and Li): primal and dual move several times a round, and both are sent."""
+"""Communication-efficient ADMM (Zhou and Li): z and the dual change several times a round, and both are sent."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taciturn.algorithms.base import ALGORITHMS, AdmmServer, Agent, AlgorithmConfig, AlgorithmSpec, S, Step
+from taciturn.algorithms.base import ALGORITHMS, AdmmServer, Agent, AlgorithmSpec, S, Step
 from taciturn.algorithms.noisy_gradient import NoisyGradient
-from taciturn.algorithms.schedules import Schedule
+from taciturn.algorithms.schedules import PrimalDualSteps, Schedule
 from taciturn.algorithms.server import Received
 from taciturn.algorithms.steps import dual_step, linearised_step
 from taciturn.objectives import Problem
@@ -19,7 +19,7 @@ from taciturn.types import Array, Shard
 
 
 class PrimalDual(NamedTuple):
-    """All that leaves an agent: both are made of the round's noisy gradients, whose events cover the two."""
+    """Everything that leaves an agent. Both fields depend on the records only through the round's noisy gradients."""
 
     z: Array  # [J, R, K]
     lam: Array  # [J, R, K]
@@ -27,7 +27,7 @@ class PrimalDual(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CommunicationEfficientAdmm(AdmmServer):
-    """Inexact ADMM whose E local updates move z and lambda each time; the server cannot know lambda, so it is sent."""
+    """Inexact ADMM with E local updates of z and lambda; the server cannot compute lambda, so it is sent."""
 
     problem: Problem
     rho: Schedule
@@ -37,7 +37,7 @@ class CommunicationEfficientAdmm(AdmmServer):
     closing: bool = False
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """{eq. ADMM-2-Prox -> eq. ADMM-3} E times with the same w."""
+        """Repeat {eq. ADMM-2-Prox -> eq. ADMM-3} E times with the same w."""
         rho, eta, z, lam = self.rho(t), self.eta(t), agent.z, agent.lam
         events: list[BatchEvent] = []
         magnitude = np.zeros(z.shape[1])
@@ -50,24 +50,19 @@ class CommunicationEfficientAdmm(AdmmServer):
         return Step(Agent(z, lam), PrimalDual(z, lam), tuple(events), magnitude, eta)
 
     def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
-        """z and lambda as they were sent."""
-        return server.take(received).take_dual(received)
-
-
-def _build(recipe: AlgorithmConfig) -> CommunicationEfficientAdmm:
-    r = recipe
-    return CommunicationEfficientAdmm(r.problem, r.rho, r.eta, r.release, r.local_updates, r.closing)
+        """Store z and lambda as they were sent."""
+        return server.receive(received).receive_duals(received)
 
 
 ALGORITHMS.register("ceadmm")(
     AlgorithmSpec(
         "inexact ADMM with several local updates of z and of the dual a round; sends both",
         "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  λ⁺ = λ + ρ(w − z⁺),  E times; z and λ are sent",
-        _build,
-        5,
+        CommunicationEfficientAdmm.from_config,
+        local_updates=5,
         modes=("certified", "paper"),
         reference="Zhou and Li 2021 (arXiv 2110.15318), with the noise of the release",
-        pace="eager",
+        step_kind=PrimalDualSteps,
         upload=PrimalDual,
     )
 )

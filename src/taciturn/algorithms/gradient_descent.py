@@ -10,7 +10,7 @@ import numpy as np
 from taciturn.algorithms.base import ALGORITHMS, Agent, AlgorithmConfig, AlgorithmSpec, AveragingServer, Step, Upload
 from taciturn.algorithms.noisy_gradient import NoisyGradient
 from taciturn.algorithms.privacy_costs import PublicParameters
-from taciturn.algorithms.schedules import Schedule
+from taciturn.algorithms.schedules import GradientStep, Schedule
 from taciturn.core.arrays import in_precision_of, to_numpy
 from taciturn.errors import InputError
 from taciturn.objectives import Problem
@@ -24,7 +24,7 @@ from taciturn.types import Array, Shard
 
 @dataclass(frozen=True, eq=False)
 class DpGd(AveragingServer):
-    """w⁺ = w - (eta/P) sum_p (f'_p(w) + xi_p): nothing that an agent keeps enters its next step."""
+    """w⁺ = w - (eta/P) sum_p (f'_p(w) + xi_p): an agent's next step does not depend on its state."""
 
     problem: Problem
     rho: Schedule
@@ -33,26 +33,22 @@ class DpGd(AveragingServer):
     closing: bool = False
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """z = Proj_W(w - eta (g + xi))."""
+        """Compute z = Proj_W(w - eta (g + xi))."""
         eta = self.eta(t)
         noisy, event, size = self.release(0, self.problem, w, shard, noise)
         z = self.problem.feasible.project(w - eta * noisy)
         return Step(Agent(z, agent.lam), Upload(z), (event,), size, eta)
 
 
-def _build(recipe: AlgorithmConfig) -> DpGd:
-    return DpGd(recipe.problem, recipe.rho, recipe.eta, recipe.release, recipe.closing)
-
-
 ALGORITHMS.register("dpgd")(
     AlgorithmSpec(
         "noisy gradient descent: one step from the common model at every agent, and the mean goes round",
         "z = Proj_W(w − η (f'(w) + ξ));  w⁺ = mean of z",
-        _build,
+        DpGd.from_config,
         modes=("certified",),
         reference="Bassily, Smith and Thakurta, FOCS 2014, with all records in every step",
-        pace="explicit",
-        summed=True,
+        step_kind=GradientStep,
+        allows_aggregate_noise=True,
     )
 )
 
@@ -67,43 +63,43 @@ class DpSgd(AveragingServer):
     problem: Problem
     rho: Schedule
     eta: Schedule
-    limit: GradientClipping
+    clipping: GradientClipping
     noise: OutputNoise
-    moved: float  # how far one record moves the sum over a sample, in units of 1/I
+    sensitivity: float  # of the sum over a sample, in units of 1/I, to one record
     sampling: float  # q
     closing: bool = False
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """z = Proj_W(w - eta (g + xi)), g the mean of the sample's clipped gradients, scaled to all records."""
+        """Compute z = Proj_W(w - eta (g + xi)), g being the sample's clipped gradient scaled to all records."""
         eta, q = self.eta(t), self.sampling
-        g = sampled_gradient(self.problem, w, shard, noise.chosen(0, q, len(shard.x), w), q, self._limit)
-        moved = np.full(w.shape[1], self.moved)
-        xi = self.noise.xi(0, moved / q, w, noise)
+        sample = noise.poisson_sample(0, q, len(shard.x), w)
+        g = sampled_gradient(self.problem, w, shard, sample, q, self._clipping)
+        delta = np.full(w.shape[1], self.sensitivity)
+        xi = self.noise.xi(0, delta / q, w, noise)
         z = self.problem.feasible.project(w - eta * in_precision_of(g + xi, w))
-        size = self.noise.magnitude(moved / q, w[:, 0].size)
-        return Step(Agent(z, agent.lam), Upload(z), (self.event(moved),), size, eta)
+        size = self.noise.magnitude(delta / q, w[:, 0].size)
+        return Step(Agent(z, agent.lam), Upload(z), (self.event(delta),), size, eta)
 
-    def event(self, moved: Array) -> BatchEvent:
-        """The sum over the sample with its noise, of every run."""
-        scales = to_numpy(self.noise.scale(moved))
+    def event(self, sensitivity: Array) -> BatchEvent:
+        """Return the events of the noisy sum over the sample, for sensitivities [R]."""
+        scales = to_numpy(self.noise.scale(sensitivity))
         return BatchEvent(
-            tuple(Sampled(float(s), self.moved, self.sampling) if s > 0.0 else NON_PRIVATE for s in scales)
+            tuple(Sampled(float(s), self.sensitivity, self.sampling) if s > 0.0 else NON_PRIVATE for s in scales)
         )
 
-    def _limit(self, run: int) -> GradientClipping:
-        return GradientClipping(self.limit.l2[run : run + 1], self.limit.l1[run : run + 1])
+    def _clipping(self, run: int) -> GradientClipping:
+        return GradientClipping(self.clipping.l2[run : run + 1], self.clipping.l1[run : run + 1])
 
 
-def _charge(public: PublicParameters, multiplier: float, rounds: int) -> Counter[Event]:
-    l2 = public.moved.l2
+def _per_sample_cost(public: PublicParameters, multiplier: float, rounds: int) -> Counter[Event]:
+    l2 = public.sensitivity.l2
     return Counter({Sampled(multiplier * l2, l2, public.sampling): rounds})
 
 
-def _build_dpsgd(recipe: AlgorithmConfig) -> DpSgd:
-    r = recipe
-    if not isinstance(r.limit, GradientClipping):
-        raise InputError("dpsgd needs --mode certified: it clips the gradient of every record")
-    return DpSgd(r.problem, r.rho, r.eta, r.limit, r.noise, r.moved, r.sampling, r.closing)
+def _build_dpsgd(config: AlgorithmConfig) -> DpSgd:
+    if not isinstance(config.clipping, GradientClipping):
+        raise InputError("dpsgd needs --mode certified, because it clips the gradient of every record")
+    return DpSgd.from_config(config)
 
 
 ALGORITHMS.register("dpsgd")(
@@ -115,11 +111,11 @@ ALGORITHMS.register("dpsgd")(
         modes=("certified",),
         guarantee="approximate, in total, with the amplification of Poisson sampling",
         reference="Abadi et al., CCS 2016",
-        charge=_charge,
+        privacy_cost=_per_sample_cost,
+        noise_on="samples",
+        step_kind=GradientStep,
         hardened=False,
         mechanisms=("gaussian",),
-        noise_on="samples",
-        pace="explicit",
-        summed=True,
+        allows_aggregate_noise=True,
     )
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from taciturn.algorithms.base import ALGORITHMS, AdmmServer, Agent, AlgorithmConfig, AlgorithmSpec, Step, Upload
 from taciturn.algorithms.noisy_gradient import NoisyGradient
-from taciturn.algorithms.schedules import Schedule
+from taciturn.algorithms.schedules import NoiseFreeStep, Schedule
 from taciturn.algorithms.steps import dual_step, linearised_step
 from taciturn.core.arrays import namespace
 from taciturn.errors import InputError, unknown_name
@@ -29,7 +29,7 @@ class Iadmm(AdmmServer):
     closing: bool = False
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """One step on f_p linearised at z^t, and the dual."""
+        """Take one step on f_p linearised at z^t, and update the dual."""
         rho, eta = self.rho(t), self.eta(t)
         g = self.problem.gradient(agent.z, shard).value
         z = linearised_step(self.problem.feasible, rho, eta, w, agent.lam, agent.z, g)
@@ -38,26 +38,22 @@ class Iadmm(AdmmServer):
         return Step(Agent(z, lam), Upload(z), (non_private(runs),), np.zeros(runs), eta)
 
 
-def _build(recipe: AlgorithmConfig) -> Iadmm:
-    return Iadmm(recipe.problem, recipe.rho, recipe.eta, recipe.closing)
-
-
 ALGORITHMS.register("iadmm")(
     AlgorithmSpec(
         "inexact ADMM: one gradient step on each agent's subproblem a round, no noise",
         "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η))",
-        _build,
+        Iadmm.from_config,
         noisy=False,
         modes=("certified", "paper"),
-        pace="plain",
         reference="Huang et al., IEEE TIFS 2020; in the paper eq. ADMM-2-Prox",
+        step_kind=NoiseFreeStep,
     )
 )
 
 
 @dataclass(frozen=True, eq=False)
 class DpIadmm(AdmmServer):
-    """Inexact ADMM with E noisy local updates, of which the average is sent."""
+    """Algorithm 1: inexact ADMM with E noisy local updates, whose average is sent."""
 
     problem: Problem
     rho: Schedule
@@ -68,11 +64,11 @@ class DpIadmm(AdmmServer):
 
     @property
     def iterates_sent(self) -> int:  # type: ignore[override]
-        """E: the average of all."""
+        """E: all local iterates are averaged."""
         return self.local_updates
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """Lines 15-23."""
+        """Run lines 15-23."""
         rho, eta, z = self.rho(t), self.eta(t), agent.z  # line 16: z^{t,1} = z^{t-1,E+1}
         total = namespace(z).zeros_like(z)
         events: list[BatchEvent] = []
@@ -88,11 +84,6 @@ class DpIadmm(AdmmServer):
         return Step(Agent(z, lam), Upload(out), tuple(events), magnitude, eta)  # line 22 sends the upload
 
 
-def _build_dp_iadmm(recipe: AlgorithmConfig) -> DpIadmm:
-    r = recipe
-    return DpIadmm(r.problem, r.rho, r.eta, r.release, r.local_updates, r.closing)
-
-
 _EQUATION = "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  E times; their mean is sent"
 _MODES = ("certified", "paper")
 _PAPER = "Ryu and Kim, the paper, Algorithm 1"
@@ -101,8 +92,8 @@ ALGORITHMS.register("objp")(
     AlgorithmSpec(
         "the paper's method with one noisy local update a round (DP-IADMM, Algorithm 1, E = 1)",
         _EQUATION,
-        _build_dp_iadmm,
-        1,
+        DpIadmm.from_config,
+        local_updates=1,
         modes=_MODES,
         reference=_PAPER,
     )
@@ -111,8 +102,8 @@ ALGORITHMS.register("objpm")(
     AlgorithmSpec(
         "the paper's method with several noisy local updates a round (DP-IADMM, Algorithm 1, E = 10)",
         _EQUATION,
-        _build_dp_iadmm,
-        10,
+        DpIadmm.from_config,
+        local_updates=10,
         modes=_MODES,
         reference=_PAPER,
     )
@@ -121,7 +112,7 @@ ALGORITHMS.register("objpm")(
 
 @dataclass(frozen=True, eq=False)
 class IadmmAtW(AdmmServer):
-    """Inexact ADMM whose z and dual are linear in the noisy gradients, with the same factors at every agent."""
+    """Inexact ADMM with gradients at w: z and lambda are linear in them, with the same factors at every agent."""
 
     problem: Problem
     rho: Schedule
@@ -130,7 +121,7 @@ class IadmmAtW(AdmmServer):
     closing: bool = False
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """Lines 15-23 with E = 1 and f'_p(w) in the place of f'_p(z)."""
+        """Run lines 15-23 with E = 1 and f'_p(w) instead of f'_p(z)."""
         rho, eta = self.rho(t), self.eta(t)
         noisy, event, size = self.release(0, self.problem, w, shard, noise)
         z = linearised_step(self.problem.feasible, rho, eta, w, agent.lam, agent.z, noisy)
@@ -138,18 +129,14 @@ class IadmmAtW(AdmmServer):
         return Step(Agent(z, lam), Upload(z), (event,), size, eta)
 
 
-def _build_objw(recipe: AlgorithmConfig) -> IadmmAtW:
-    return IadmmAtW(recipe.problem, recipe.rho, recipe.eta, recipe.release, recipe.closing)
-
-
 ALGORITHMS.register("objw")(
     AlgorithmSpec(
         "objp with the gradient taken at the common model, so that noise on a secure sum is enough",
         "z⁺ = Proj_W((ρw + λ − f'(w) − ξ + z/η) / (ρ + 1/η))",
-        _build_objw,
+        IadmmAtW.from_config,
         modes=("certified",),
         reference="Taciturn's own, of Algorithm 1 of the paper",
-        summed=True,
+        allows_aggregate_noise=True,
     )
 )
 
@@ -159,36 +146,35 @@ RADII = ("constant", "decreasing")
 
 @dataclass(frozen=True, eq=False)
 class TrustRegion(AdmmServer):
-    """Objective perturbation without a proximal term, z kept within an infinity-norm ball around the last iterate."""
+    """Objective perturbation without a proximal term; z stays in an infinity-norm ball around the last iterate."""
 
     problem: Problem
     rho: Schedule
     release: NoisyGradient
-    radius: str  # constant: a, as coded; decreasing: a / t^2, as its text says
+    radius: str  # constant: a, as in the published code; decreasing: a / t^2, as in its text
     radius_scale: float  # a
     closing: bool = False
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """z = clip((rho w + lambda - g - xi) / rho, z - d, z + d), and the dual."""
+        """Compute z = clip((rho w + lambda - g - xi) / rho, z - d, z + d), and update the dual."""
         xp, rho, d = namespace(w), self.rho(t), self.radius_at(t)
         noisy, event, size = self.release(0, self.problem, agent.z, shard, noise)
         z: Array = xp.clip((rho * w + agent.lam - noisy) / rho, agent.z - d, agent.z + d)
-        z = self.problem.feasible.project(z)  # exact for a box, which meets the trust region in a box
+        z = self.problem.feasible.project(z)  # exact for a box, whose intersection with the trust region is a box
         lam = dual_step(agent.lam, rho, w, z)
         return Step(Agent(z, lam), Upload(z), (event,), size, xp.full_like(rho, d))
 
     def radius_at(self, t: int) -> float:
-        """The radius d of round t."""
+        """Return the radius d of round t."""
         return self.radius_scale if self.radius == "constant" else self.radius_scale / t**2
 
 
-def _build_objt(recipe: AlgorithmConfig) -> TrustRegion:
-    if recipe.radius not in RADII:
-        raise unknown_name("radius", recipe.radius, RADII)
-    if isinstance(recipe.problem.feasible, L2Ball):
-        raise InputError("objt knows the sets all and box: its step onto an l2-ball has no closed form")
-    r = recipe
-    return TrustRegion(r.problem, r.rho, r.release, r.radius, r.radius_scale, r.closing)
+def _build_objt(config: AlgorithmConfig) -> TrustRegion:
+    if config.radius not in RADII:
+        raise unknown_name("radius", config.radius, RADII)
+    if isinstance(config.problem.feasible, L2Ball):
+        raise InputError("objt supports the sets all and box; its step onto an l2-ball has no closed form")
+    return TrustRegion.from_config(config)
 
 
 ALGORITHMS.register("objt")(

@@ -1,4 +1,4 @@
-"""The baseline: linearised ADMM with output perturbation (Huang et al.), certified, and as published code runs it."""
+"""The baseline: linearised ADMM with output perturbation (Huang et al.), certified, and as published."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from taciturn.algorithms.base import ALGORITHMS, Agent, AlgorithmConfig, AlgorithmSpec, S, Step, Upload
+from taciturn.algorithms.base import ALGORITHMS, AdmmServer, Agent, AlgorithmConfig, AlgorithmSpec, S, Step, Upload
 from taciturn.algorithms.noisy_gradient import PaperGradient
 from taciturn.algorithms.privacy_costs import PublicParameters, per_upload_cost
 from taciturn.algorithms.schedules import Schedule
@@ -29,33 +29,30 @@ class OutpConstants(NamedTuple):
     c3: Any  # smoothness of the agent's mean loss
 
 
-class PrimalFirst:
-    """z moves first, then w, then lambda.
+class PrimalFirst(AdmmServer):
+    """ADMM in the order z, w, lambda.
 
-    The server's w and dual therefore come from the uploads of the round before: what is sent in round t closes
-    round t - 1, and the model of a round is line 5 after its uploads.
+    The server computes w and the duals from the uploads of the previous round: sending in round t completes round
+    t - 1, and the model of a round is line 5 after its uploads.
     """
 
-    rho: Schedule
-    iterates_sent: int = 1
-
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
-        """w from the last uploads, then every dual."""
+        """Return w from the last uploads, and update every dual."""
         w = server.consensus(self.rho(t - 1))
-        return server.dual(self.rho(t - 1), w), w
+        return server.update_duals(self.rho(t - 1), w), w
 
     def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
-        """The uploads wait for the next w."""
-        return server.take(received)
+        """Store the uploads for the next w."""
+        return server.receive(received)
 
     def model(self, t: int, w: Array, server: Server) -> Array:
-        """w after the uploads of round t."""
+        """Return w after the uploads of round t."""
         return server.consensus(self.rho(t))
 
 
 @dataclass(frozen=True, eq=False)
 class OutputPerturbation(PrimalFirst):
-    """A linearised step on the agent's mean loss, and Gaussian noise on its result, as published."""
+    """A linearised step on the agent's mean loss, with Gaussian noise on its result, as published."""
 
     problem: Problem
     rho: Schedule
@@ -63,7 +60,7 @@ class OutputPerturbation(PrimalFirst):
     constants: Callable[[Any], OutpConstants]  # of I_p
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """The dual that w closes, the step, the noise on z itself."""
+        """Update the dual with w, take the step, and add noise to z."""
         lam = dual_step(agent.lam, self.rho(t - 1), w, agent.z)
         records = len(shard.x)
         rho, eta = self.rho(t), self.eta(t, records)[:, None]
@@ -75,9 +72,9 @@ class OutputPerturbation(PrimalFirst):
         return Step(Agent(z + xi, lam), Upload(z + xi), (event,), size, eta)
 
     def eta(self, t: int, records: Any) -> Array:
-        """1/eta = c3 + 4 c1 sqrt(JK t ln(1.25/delta)) / (I_p epsilon c_w), c_w = sqrt(4 JK), so that JK cancels.
+        """Return 1/eta = c3 + 4 c1 sqrt(JK t ln(1.25/delta)) / (I_p epsilon c_w), c_w = sqrt(4 JK), inverted.
 
-        [R] for an agent of I_p records; [P, R] for those of several agents, [P, 1].
+        [R] for an agent of I_p records; [P, R] for several agents, whose I_p are [P, 1]. JK cancels.
         """
         c1, c3 = self.constants(records)
         growth = 2.0 * c1 * math.sqrt(t * math.log(1.25 / self.mechanism.delta)) / records
@@ -85,51 +82,59 @@ class OutputPerturbation(PrimalFirst):
         return eta
 
     def sensitivity(self, records: Any, rho: Array, eta: Array) -> Array:
-        """2 c1 / (I_p (rho + 1/eta)): one record replaced; [R], or [P, R] as for eta."""
+        """Return 2 c1 / (I_p (rho + 1/eta)) for one replaced record; [R], or [P, R] as for eta."""
         sensitivity: Array = 2.0 * self.constants(records).c1 / (records * (rho + 1.0 / eta))
         return sensitivity
 
 
 @dataclass(frozen=True, eq=False)
 class CertifiedOutput(PrimalFirst):
-    """The same step on f_p with clipped gradients; noise scaled to what one unit can do to z from a public z."""
+    """The same step on f_p with clipped gradients, and noise scaled to the sensitivity of z, from a public z."""
 
     problem: Problem
     rho: Schedule
     eta: Schedule
-    limit: Clipping
+    clipping: Clipping
     noise: OutputNoise
-    moved: float  # how far one unit moves f'_p
+    sensitivity: float  # Delta, of f'_p
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """The dual that w closes, the step, the noise on z itself."""
+        """Update the dual with w, take the step, and add noise to z."""
         lam = dual_step(agent.lam, self.rho(t - 1), w, agent.z)
         rho, eta = self.rho(t), self.eta(t)
-        g = self.problem.gradient(agent.z, shard, self.limit).value
+        g = self.problem.gradient(agent.z, shard, self.clipping).value
         z = linearised_step(self.problem.feasible, rho, eta, w, lam, agent.z, g)
-        length = self.moved / (to_numpy(rho) + 1.0 / to_numpy(eta))[:, 0]
-        xi, event = self.noise.draw(0, length, z, noise)
-        size = self.noise.magnitude(length, z[:, 0].size)
+        delta = step_sensitivity(self.sensitivity, to_numpy(rho), to_numpy(eta))[:, 0]
+        xi, event = self.noise.draw(0, delta, z, noise)
+        size = self.noise.magnitude(delta, z[:, 0].size)
         return Step(Agent(z + xi, lam), Upload(z + xi), (event,), size, eta)
 
 
-def _moved(public: PublicParameters, t: int) -> float:
-    return public.moved.l2 / (public.rho(t) + 1.0 / public.eta(t))
+def step_sensitivity(sensitivity: float, rho: Any, eta: Any) -> Any:
+    """Return Delta / (rho + 1/eta), the L2 sensitivity of a linearised step whose gradient has the sensitivity Delta.
+
+    >>> step_sensitivity(1.0, 2.0, 0.5)
+    0.25
+    """
+    return sensitivity / (rho + 1.0 / eta)
+
+
+def _upload_sensitivity(public: PublicParameters, t: int) -> float:
+    return float(step_sensitivity(public.sensitivity.l2, public.rho(t), public.eta(t)))
 
 
 NOISE_LEVELS = ("published", "published-formula", "calibrated")
 
 
-def _build(recipe: AlgorithmConfig) -> OutputPerturbation | CertifiedOutput:
-    if not isinstance(recipe.release, PaperGradient):
-        r = recipe
-        return CertifiedOutput(r.problem, r.rho, r.eta, r.limit, r.noise, r.moved)
-    level, loss, bound = recipe.outp_noise, recipe.problem.loss, recipe.record_bound
+def _build(config: AlgorithmConfig) -> OutputPerturbation | CertifiedOutput:
+    if not isinstance(config.release, PaperGradient):
+        return CertifiedOutput.from_config(config)
+    level, loss, bound = config.outp_noise, config.problem.loss, config.record_bound
     if level not in NOISE_LEVELS:
         raise unknown_name("outp-noise", level, NOISE_LEVELS)
     if level == "calibrated" and not math.isfinite(loss.residual_bound * loss.curvature):
-        raise InputError("outp-noise calibrated needs a loss with bounded gradient and curvature: there is softmax")
-    mechanism = GaussianClassic(recipe.epsilon, recipe.delta, squared=level == "published")
+        raise InputError("outp-noise calibrated needs a loss with bounded gradient and curvature: softmax")
+    mechanism = GaussianClassic(config.epsilon, config.delta, squared=level == "published")
 
     def published(records: Any) -> OutpConstants:
         return OutpConstants(c1=records, c3=records / 4.0)
@@ -138,7 +143,7 @@ def _build(recipe: AlgorithmConfig) -> OutputPerturbation | CertifiedOutput:
         return OutpConstants(c1=loss.residual_bound * bound, c3=loss.curvature * bound**2)
 
     constants = calibrated if level == "calibrated" else published
-    return OutputPerturbation(recipe.problem, recipe.rho, mechanism, constants)
+    return OutputPerturbation(config.problem, config.rho, mechanism, constants)
 
 
 ALGORITHMS.register("outp")(
@@ -149,7 +154,7 @@ ALGORITHMS.register("outp")(
         modes=("certified", "paper"),
         guarantee="approximate, in total; pure as well with --mechanism laplace; nominal per round in mode paper",
         reference="Huang et al., IEEE TIFS 2020, Algorithm 3; mode paper as its code runs it",
-        charge=per_upload_cost(_moved),
+        privacy_cost=per_upload_cost(_upload_sensitivity),
         noise_on="uploads",
         hardened=False,
     )

@@ -1,4 +1,4 @@
-"""What the rounds of a run cost, as its noise grows: from public numbers alone, before a record is read."""
+"""The privacy cost of a run's rounds as a function of its noise, from public numbers alone."""
 
 from __future__ import annotations
 
@@ -7,81 +7,149 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from taciturn.algorithms.noisy_gradient import MOST_BITS, fraction_bits
+from taciturn.algorithms.noisy_gradient import MAX_BITS, fraction_bits
 from taciturn.privacy.events import Discrete, Event, Noise
 from taciturn.privacy.sensitivity import Sensitivity
 from taciturn.types import GRID
 
 
-class RunTotal(NamedTuple):
-    """What decides the whole numbers that a hardened release adds up: all of it is public."""
+class IntegerGrid(NamedTuple):
+    """The public numbers that determine the integers in which a hardened release is summed.
 
-    total_records: int  # I
+    Parameters
+    ----------
+    total_records : int
+        I.
+    records_max : int
+        The most records of one agent.
+    clip : float
+        The L2 clip of a gradient.
+    coordinates : int
+        J K; twice that for replace-one.
+    max_bits : int
+        The most bits of a residual's fraction.
+    """
+
+    total_records: int
     records_max: int
     clip: float
-    coordinates: int  # J K, and twice that for replace-one
-    most_bits: int = MOST_BITS
+    coordinates: int
+    max_bits: int = MAX_BITS
 
     def bits(self, scale: float) -> int:
-        """The bits of a residual's fraction, where noise has this scale in the gradient's unit."""
-        return min(self.most_bits, fraction_bits(self.records_max, self.clip, self.total_records, scale))
+        """Return the bits of a residual's fraction if the noise has this scale in the gradient's unit."""
+        return min(self.max_bits, fraction_bits(self.records_max, self.clip, self.total_records, scale))
 
     def sigma(self, scale: float) -> float:
-        """The scale in whole numbers."""
+        """Return the scale in units of the integers."""
         return scale * (self.total_records * GRID * 2.0 ** self.bits(scale))
 
 
 class PublicParameters(NamedTuple):
-    """All that the cost of one run depends on; the multiplier of its noise is counted in units of `moved.l2`."""
+    """Everything that the privacy cost of one run depends on, apart from the noise multiplier.
 
-    mechanism: str  # of the noise: gaussian or laplace, or their discrete forms
-    moved: Sensitivity  # how far one unit moves the gradient of an agent's objective
-    updates: int  # E
-    rho: Callable[[int], float]  # of round t
+    Parameters
+    ----------
+    mechanism : str
+        "gaussian", "laplace", or their discrete forms.
+    sensitivity : Sensitivity
+        Of an agent's clipped gradient; the noise multiplier is relative to its l2.
+    updates : int
+        E.
+    rho, eta : callable
+        Penalty and proximity of round t.
+    convexity : float
+        alpha: every agent's objective is alpha-strongly convex.
+    trace : float
+        The most that one unit changes the trace of an agent's Hessian.
+    rank : int
+        K times the records in which neighbours differ.
+    sampling : float
+        q.
+    tolerance : float
+        Of subproblem solvers.
+    grid : IntegerGrid, optional
+        For hardened noise.
+    """
+
+    mechanism: str
+    sensitivity: Sensitivity
+    updates: int
+    rho: Callable[[int], float]
     eta: Callable[[int], float]
-    convexity: float = 0.0  # alpha: every agent's objective is alpha-strongly convex
-    trace: float = math.inf  # how far one unit moves the trace of an agent's Hessian
-    rank: int = 1  # K, times the records in which neighbours differ
-    sampling: float = 1.0  # q
-    tolerance: float = 0.0  # of solvers
-    whole: RunTotal | None = None  # of hardened noise
+    convexity: float = 0.0
+    trace: float = math.inf
+    rank: int = 1
+    sampling: float = 1.0
+    tolerance: float = 0.0
+    grid: IntegerGrid | None = None
 
 
 PrivacyCost: TypeAlias = Callable[[PublicParameters, float, int], Counter[Event]]
-"""(what is public, the multiplier of the noise, n) -> the events of the first n rounds at one agent."""
+"""(public parameters, noise multiplier, n) -> the events of the first n rounds at one agent."""
 
 
 def per_update_cost(public: PublicParameters, multiplier: float, rounds: int) -> Counter[Event]:
-    """Every local update releases a gradient, and is charged as if it were seen."""
+    """Return the events of a method whose every local update releases a gradient.
+
+    Parameters
+    ----------
+    public : PublicParameters
+        The public parameters of the run.
+    multiplier : float
+        The noise scale in units of the L2 sensitivity.
+    rounds : int
+        The number of rounds n.
+
+    Returns
+    -------
+    Counter of Event
+
+    Examples
+    --------
+    >>> public = PublicParameters("gaussian", Sensitivity(math.inf, 0.5), 10, lambda t: 1.0, lambda t: 1.0)
+    >>> per_update_cost(public, 4.0, rounds=3)
+    Counter({Noise(mechanism='gaussian', scale=2.0, l1=inf, l2=0.5): 30})
+    """
     return Counter({gradient_event(public, multiplier): rounds * public.updates})
 
 
 def gradient_event(public: PublicParameters, multiplier: float) -> Noise | Discrete:
-    """The event of a gradient with noise of so many times what one unit moves it."""
-    l1, l2 = public.moved
+    """Return the event of one gradient with noise of `multiplier` times its L2 sensitivity."""
+    l1, l2 = public.sensitivity
     scale = multiplier * l2
     if public.mechanism != Discrete.mechanism:
         return Noise(public.mechanism, scale, l1, l2)
-    if public.whole is None:
-        raise TypeError("discrete Gaussian noise is for sums of whole numbers")
-    return Discrete(scale, l2, public.whole.sigma(scale), public.whole.coordinates)
+    if public.grid is None:
+        raise TypeError("discrete Gaussian noise needs the integer grid of a hardened release")
+    return Discrete(scale, l2, public.grid.sigma(scale), public.grid.coordinates)
 
 
-def per_upload_cost(moved: Callable[[PublicParameters, int], float]) -> PrivacyCost:
-    """Every upload gets noise of its own: `moved` says how far one unit moves that of round t, in L2."""
+def per_upload_cost(sensitivity: Callable[[PublicParameters, int], float]) -> PrivacyCost:
+    """Return the cost of a method that adds noise to every upload.
 
-    def charge(public: PublicParameters, multiplier: float, rounds: int) -> Counter[Event]:
-        lengths = (moved(public, t) for t in range(1, rounds + 1))
-        return Counter(upload_event(public.mechanism, multiplier, length) for length in lengths)
+    Parameters
+    ----------
+    sensitivity : callable
+        Maps (public parameters, t) to the L2 sensitivity of the upload of round t.
 
-    return charge
+    Returns
+    -------
+    PrivacyCost
+    """
+
+    def cost(public: PublicParameters, multiplier: float, rounds: int) -> Counter[Event]:
+        sensitivities = (sensitivity(public, t) for t in range(1, rounds + 1))
+        return Counter(upload_event(public.mechanism, multiplier, l2) for l2 in sensitivities)
+
+    return cost
 
 
-def upload_event(mechanism: str, multiplier: float, moved: float) -> Noise:
-    """The event of an upload that one unit moves by so much, with noise of so many times that."""
-    return Noise(BY_LENGTH[mechanism], multiplier * moved, math.inf, moved)
+def upload_event(mechanism: str, multiplier: float, sensitivity: float) -> Noise:
+    """Return the event of an upload of this L2 sensitivity with noise of `multiplier` times it."""
+    return Noise(L2_MECHANISMS[mechanism], multiplier * sensitivity, math.inf, sensitivity)
 
 
-BY_LENGTH = {"gaussian": "gaussian", "laplace": "l2-laplace"}
-"""The noise of the two mechanisms where only the length of a change is bounded: what was published as Laplace noise
-then has density exp(-||xi||_2 / scale)."""
+L2_MECHANISMS = {"gaussian": "gaussian", "laplace": "l2-laplace"}
+"""The noise of each mechanism where only the L2 sensitivity is bounded. Noise that was published as Laplace then has
+density ~ exp(-||xi||_2 / scale)."""

@@ -1,4 +1,4 @@
-"""Penalties rho^t and proximities eta^t as values: call one with t and it gives a number for every run."""
+"""Schedules of the penalty rho^t and the proximity eta^t, and the kinds of steps that they enter."""
 
 from __future__ import annotations
 
@@ -8,29 +8,43 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from taciturn.core.arrays import namespace, spread
+from taciturn.core.arrays import broadcast_like, namespace
 from taciturn.types import Array
 
-FALLS = 60  # last rounds, over which a level eta falls
+FALLING_ROUNDS = 60  # last rounds, over which a level eta falls
 
 Schedule: TypeAlias = Callable[[int], Array]
-"""t -> [R, 1], ready to stand before [J, R, K]."""
+"""t -> a number for every run, [R, 1], which broadcasts against [J, R, K]."""
 
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """The same number in every round, for all runs or for each its own."""
+    """The same number in every round, for all runs or for each run.
 
-    value: float | Sequence[float]  # or [R]
-    epsilon: Array  # [R]
+    Parameters
+    ----------
+    value : float or sequence of float, [R]
+        The number of all runs, or of each run.
+    epsilon : Array, [R]
+        Gives the number of runs and the precision, here and in every other schedule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Constant(0.5, np.ones(2))(7).tolist()
+    [[0.5], [0.5]]
+    """
+
+    value: float | Sequence[float]
+    epsilon: Array
 
     def __call__(self, t: int) -> Array:
-        """The constant, for every run."""
+        """Return the constant of every run, [R, 1]."""
         return self._values
 
     @cached_property
     def _values(self) -> Array:
-        return spread(self.value, self.epsilon)[:, None]
+        return broadcast_like(self.value, self.epsilon)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +59,7 @@ class DynamicRho:
     cap: float = 1e9
 
     def __call__(self, t: int) -> Array:
-        """The penalty of every run."""
+        """Return the penalty of every run, [R, 1]."""
         steps = t // self.tc
         grown = self.c1 * self.growth**steps if steps * math.log(self.growth) < 700.0 else math.inf
         rho: Array = namespace(self.epsilon).clip(grown + self.c2 / self.epsilon, None, self.cap)
@@ -61,7 +75,7 @@ class SmoothEta:
     scale: float = 1.0  # a
 
     def __call__(self, t: int) -> Array:
-        """The proximity of every run."""
+        """Return the proximity of every run, [R, 1]."""
         return (self.scale / (self.smoothness + math.sqrt(t) / self.epsilon))[:, None]
 
 
@@ -73,22 +87,25 @@ class NonsmoothEta:
     scale: float = 1.0  # a
 
     def __call__(self, t: int) -> Array:
-        """The proximity of every run."""
+        """Return the proximity of every run, [R, 1]."""
         eta: Array = namespace(self.epsilon).full_like(self.epsilon, self.scale / math.sqrt(t))
         return eta[:, None]
 
 
 def falling_share(rounds: int) -> float:
-    """s: the share of the rounds over which a level eta falls; where there are few rounds and steps are long, all."""
-    return min(1.0, FALLS / rounds)
+    """Return s, the share of the rounds over which a level eta falls; 1 if there are few rounds.
+
+    >>> falling_share(300), falling_share(20)
+    (0.2, 1.0)
+    """
+    return min(1.0, FALLING_ROUNDS / rounds)
 
 
 @dataclass(frozen=True, eq=False)
 class LevelEta:
-    """eta^t = a min(1, (1 - (t - 1) / T) / s): a, and over the last 60 rounds, a share s of all, down to nearly 0.
+    """eta^t = a min(1, (1 - (t - 1) / T) / s): constant, then falling linearly to nearly 0 over the last 60 rounds.
 
-    For a path of a given length steps that are all alike collect the least noise (Cauchy and Schwarz); the fall at the
-    end calms what swings.
+    For a path of a given length, equal steps collect the least noise (Cauchy-Schwarz); the fall damps oscillations.
     """
 
     epsilon: Array  # [R]
@@ -96,13 +113,13 @@ class LevelEta:
     scale: float | Sequence[float] = 1.0  # a, or [R]
 
     def __call__(self, t: int) -> Array:
-        """The proximity of every run."""
+        """Return the proximity of every run, [R, 1]."""
         left = 1.0 - (min(t, self.rounds) - 1) / self.rounds
         return self._first * min(1.0, left / falling_share(self.rounds))
 
     @cached_property
     def _first(self) -> Array:
-        return spread(self.scale, self.epsilon)[:, None]
+        return broadcast_like(self.scale, self.epsilon)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,19 +131,54 @@ class StrongEta:
     scale: float = 1.0  # a
 
     def __call__(self, t: int) -> Array:
-        """The proximity of every run."""
-        eta = 2.0 * self.scale / (self.strong_convexity * (t + 2))
-        found: Array = namespace(self.epsilon).full_like(self.epsilon, eta)
-        return found[:, None]
+        """Return the proximity of every run, [R, 1]."""
+        value = 2.0 * self.scale / (self.strong_convexity * (t + 2))
+        eta: Array = namespace(self.epsilon).full_like(self.epsilon, value)
+        return eta[:, None]
 
 
 @dataclass(frozen=True, eq=False)
-class Beside:
-    """Schedules of several groups of runs, side by side."""
+class ConcatenatedSchedule:
+    """The schedules of several groups of runs, concatenated."""
 
-    groups: tuple[Schedule, ...]  # each for its own runs
+    groups: tuple[Schedule, ...]
 
     def __call__(self, t: int) -> Array:
-        """The numbers of all runs, group after group."""
+        """Return the numbers of all runs, group after group, [R, 1]."""
         parts = [group(t) for group in self.groups]
         return parts[0] if len(parts) == 1 else namespace(parts[0]).concatenate(parts)
+
+
+class StepKind:
+    """How rho and eta enter a method's step. The planner chooses its rule for both by this type.
+
+    `planning.step_sizes.STEP_RULES` has the rule of every subclass.
+    """
+
+
+class LinearisedStep(StepKind):
+    """z moves by g / (rho + 1/eta), as in Algorithm 1."""
+
+
+class GradientStep(StepKind):
+    """z moves by eta g from the common model."""
+
+
+class HiddenSteps(StepKind):
+    """Linearised steps with a constant eta, whose cost falls with rho eta."""
+
+
+class PrimalDualSteps(StepKind):
+    """Linearised steps, each followed by a dual step."""
+
+
+class NoiseFreeStep(StepKind):
+    """A step without noise."""
+
+
+class ExactStep(StepKind):
+    """A subproblem that is solved: z moves by g / rho, and eta has no meaning."""
+
+
+class CentralSolution(ExactStep):
+    """The one solution of a curator."""

@@ -1,4 +1,4 @@
-"""What the server keeps: everything, or only the sums that line 5 needs."""
+"""The server's state: z and lambda of every agent, or only the sums that line 5 needs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,25 @@ from taciturn.types import Array
 
 
 class Received(NamedTuple):
-    """What came from the agents in one round; an upload is a NamedTuple of arrays [J, R, K], of which z is one."""
+    """The uploads of one round; an upload is a NamedTuple of arrays [J, R, K] with a field z.
 
-    uploads: Mapping[int, Any]  # by number, of the agents that are worked at in this process
-    total: Any  # an upload whose fields are sums over all agents that answered, wherever they are, in double precision
-    answered: int  # how many those are
+    Parameters
+    ----------
+    uploads : mapping of int to upload
+        By agent, of the agents that this process simulates.
+    total : upload
+        The sums of its fields over all agents that answered in any process, in double precision.
+    answered : int
+        The number of these agents.
+    """
+
+    uploads: Mapping[int, Any]
+    total: Any
+    answered: int
 
     @classmethod
     def of(cls, uploads: Mapping[int, Any]) -> Self:
-        """From agents that are all here, added up in their order."""
+        """Return the uploads of agents that are all in this process, summed in their order."""
         first, *others = uploads.values()
         fields = zip(*others, strict=True) if others else ((),) * len(first)
         total = [sum(more, start=double(one)) for one, more in zip(first, fields, strict=True)]
@@ -28,105 +38,144 @@ class Received(NamedTuple):
 
 
 class Server(Protocol):
-    """The server's copy of the state."""
+    """The server's state."""
 
     @property
     def agents(self) -> int:
-        """P, the agents it is the server of."""
+        """P, the number of agents."""
         ...
 
     def consensus(self, rho: Array) -> Array:
-        """Line 5: the global w from what the server holds."""
+        """Return w (line 5), [J, R, K]."""
         ...
 
-    def take(self, received: Received) -> Self:
-        """Line 7: the new z of the agents that answered."""
+    def receive(self, received: Received) -> Self:
+        """Store the new z of the agents that answered (line 7)."""
         ...
 
-    def dual(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
-        """Line 8: the dual of every agent that answered, from what it sent; None: all of them."""
+    def update_duals(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
+        """Update the dual of every agent that answered (line 8); None means all agents."""
         ...
 
-    def take_dual(self, received: Received) -> Self:
-        """The new dual of the agents that answered, where they send it."""
+    def receive_duals(self, received: Received) -> Self:
+        """Store the duals of the agents that answered, for methods that send them."""
         ...
 
 
 class FullState(NamedTuple):
-    """z_p and lambda_p of every agent."""
+    """z_p and lambda_p of every agent. Agents may miss rounds.
 
-    z: Array  # [P, J, R, K]
-    lam: Array  # [P, J, R, K]
+    Parameters
+    ----------
+    z, lam : Array, [P, J, R, K]
+        Iterates and duals.
+    """
+
+    z: Array
+    lam: Array
 
     @property
     def agents(self) -> int:
-        """P."""
+        """P, the number of agents."""
         return len(self.z)
 
     def consensus(self, rho: Array) -> Array:
-        """Line 5."""
+        """Return w (line 5)."""
         return consensus(rho, self.z.sum(axis=0), self.lam.sum(axis=0), len(self.z))
 
-    def take(self, received: Received) -> Self:
-        """Line 7; whoever is missing is not guessed."""
-        return self._replace(z=_put_in(self.z, {p: upload.z for p, upload in received.uploads.items()}))
+    def receive(self, received: Received) -> Self:
+        """Store the new z (line 7); an agent that did not answer keeps its old z."""
+        return self._replace(z=_replaced(self.z, {p: upload.z for p, upload in received.uploads.items()}))
 
-    def dual(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
-        """Line 8; the duals of the others stay as they were on both sides."""
-        moved = dual_step(self.lam, rho, w, self.z)
+    def update_duals(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
+        """Update the duals (line 8); those of agents that did not answer stay, at the server and at the agent."""
+        lam = dual_step(self.lam, rho, w, self.z)
         if answered is not None and len(answered) < len(self.lam):
-            kept = [new if p in answered else old for p, (new, old) in enumerate(zip(moved, self.lam, strict=True))]
-            moved = namespace(moved).stack(kept)
-        return self._replace(lam=moved)
+            lam = _replaced(self.lam, {p: lam[p] for p in answered})
+        return self._replace(lam=lam)
 
-    def take_dual(self, received: Received) -> Self:
-        """As it was sent."""
-        return self._replace(lam=_put_in(self.lam, {p: upload.lam for p, upload in received.uploads.items()}))
+    def receive_duals(self, received: Received) -> Self:
+        """Store the duals that were sent."""
+        return self._replace(lam=_replaced(self.lam, {p: upload.lam for p, upload in received.uploads.items()}))
 
 
 class SumsState(NamedTuple):
     """sum_p z_p and sum_p lambda_p: memory O(JK) instead of O(PJK), for full participation only.
 
-    They are in double precision, whatever the agents compute in: a sum of duals is small beside its terms, and what is
-    rounded off it in one round is never seen again by the agents, whose own duals it then no longer is the sum of.
+    The sums are in double precision: a sum of duals is small compared with its terms, and an error that is rounded into
+    it once would stay, because the agents keep their own duals.
+
+    Parameters
+    ----------
+    z, lam : Array, [J, R, K]
+        Iterates and duals.
+    agents : int
+        P.
     """
 
-    z: Array  # [J, R, K]
-    lam: Array  # [J, R, K]
+    z: Array
+    lam: Array
     agents: int
 
     def consensus(self, rho: Array) -> Array:
-        """Line 5."""
+        """Return w (line 5)."""
         return in_precision_of(consensus(rho, self.z, self.lam, self.agents), rho)
 
-    def take(self, received: Received) -> Self:
-        """Line 7, added up."""
+    def receive(self, received: Received) -> Self:
+        """Store the sum of all z (line 7).
+
+        Raises
+        ------
+        InputError
+            If an agent did not answer.
+        """
         if received.answered < self.agents:
             raise InputError(
-                f"only {received.answered} of {self.agents} agents answered: sums need all, use server full"
+                f"only {received.answered} of {self.agents} agents answered; server sums needs all, use server full"
             )
         return self._replace(z=received.total.z)
 
-    def dual(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
-        """Line 8, added up: sum lambda + rho (P w - sum z)."""
+    def update_duals(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
+        """Update the sum of the duals (line 8): sum lambda + rho (P w - sum z)."""
         return self._replace(lam=dual_step(self.lam, rho, self.agents * double(w), self.z))
 
-    def take_dual(self, received: Received) -> Self:
-        """As they were sent, added up."""
+    def receive_duals(self, received: Received) -> Self:
+        """Store the sum of the duals that were sent."""
         return self._replace(lam=received.total.lam)
 
 
-def _put_in(held: Array, new: Mapping[int, Array]) -> Array:
-    """What is held of every agent, [P, J, R, K], with the new values of some."""
-    found: Array = namespace(held).stack([new.get(p, old) for p, old in enumerate(held)])
-    return found
+def _replaced(values: Array, new: Mapping[int, Array]) -> Array:
+    """Return the values of all agents, [P, J, R, K], with the new ones of some."""
+    stacked: Array = namespace(values).stack([new.get(p, old) for p, old in enumerate(values)])
+    return stacked
 
 
 SERVERS = ("full", "sums")
 
 
 def new_server(kind: str, zero: Array, agents: int) -> FullState | SumsState:
-    """A server before the first round, with z = lambda = 0 of the shape and precision of `zero` [J, R, K]."""
+    """Return the server's state before the first round, z = lambda = 0.
+
+    Parameters
+    ----------
+    kind : str
+        One of `SERVERS`.
+    zero : Array, [J, R, K]
+        Gives shape and precision.
+    agents : int
+        P.
+
+    Raises
+    ------
+    InputError
+        If the kind is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> new_server("sums", np.zeros((4, 1, 3), np.float32), 5).z.dtype
+    dtype('float64')
+    """
     match kind:
         case "full":
             zeros = namespace(zero).stack([zero] * agents)

@@ -1,4 +1,4 @@
-"""Privacy audits: a game against the code that makes releases, and the epsilon that winning it proves."""
+"""Privacy audits: a distinguishing game against the releasing code, and the epsilon that winning it proves."""
 
 from taciturn.audit.auditor import Audit, audit, audit_games
 from taciturn.audit.games import Claim, Game, games

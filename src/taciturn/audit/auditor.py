@@ -1,29 +1,45 @@
-"""An audit: many releases in every game, an attack for each, the largest epsilon that is proved."""
+"""An audit: many releases in every game, an attack for each, and the largest epsilon that is proved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from taciturn.audit.epsilon_bound import Attack, Counts, TradeoffCurve, choose, curves, epsilon_lower, judge
+from taciturn.audit.epsilon_bound import Attack, AttackCounts, TradeoffCurve, choose, curves, epsilon_lower, judge
 from taciturn.audit.games import Claim, Game, games
-from taciturn.audit.scores import KnownRelease, block_noise, known, release, scores_for
+from taciturn.audit.scores import block_noise, known, release, scores_for
 from taciturn.errors import InputError
 from taciturn.privacy.noise import NoiseSource
 from taciturn.types import Array
 
 CHUNK = 20_000  # releases at a time
-FEWEST = 100
+MIN_RELEASES = 100
 LARGEST_SEED = 2**62
-Watch: TypeAlias = Callable[[int, int], None]
-"""(releases made, releases in all)"""
+AuditProgress: TypeAlias = Callable[[int, int], None]
+"""(releases made, releases in total)"""
 
 
 class AuditFinding(NamedTuple):
-    """What one game showed."""
+    """The result of one game.
+
+    Parameters
+    ----------
+    game : str
+        The name of its scene.
+    c, rho, eta : float
+        Its step sizes; see `Game`.
+    epsilon_lower : float
+        The bound that the attack proves.
+    attack : Attack
+        The attack.
+    counts : AttackCounts
+        How often each event happened.
+    curves : tuple of TradeoffCurve
+        For either null.
+    """
 
     game: str
     c: float
@@ -31,45 +47,52 @@ class AuditFinding(NamedTuple):
     eta: float
     epsilon_lower: float
     attack: Attack
-    counts: Counts
+    counts: AttackCounts
     curves: tuple[TradeoffCurve, TradeoffCurve]
 
     def entry(self) -> dict[str, Any]:
-        """Its part of the summary."""
-        return {
-            "game": self.game,
-            "c": self.c,
-            "rho": self.rho,
-            "eta": self.eta,
-            "epsilon_lower": self.epsilon_lower,
-            "score": self.attack.score,
-            **self.counts._asdict(),
-        }
+        """Return the finding as a JSON object."""
+        numbers = {name: getattr(self, name) for name in ("game", "c", "rho", "eta", "epsilon_lower")}
+        return {**numbers, "score": self.attack.score, **self.counts._asdict()}
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What is claimed, and what is proved."""
+    """What is claimed, and what is proved.
+
+    Parameters
+    ----------
+    claim : Claim
+        With all defaults filled in.
+    releases : int
+        Of each data set, in every game.
+    confidence : float
+        That epsilon is at least `epsilon_lower`, over all games.
+    seed : int or None
+        The seed of the noise; None uses the operating system.
+    findings : tuple of AuditFinding
+        One for each game.
+    """
 
     claim: Claim
-    releases: int  # of each data set, in every game
-    confidence: float  # that epsilon is at least epsilon_lower, over all games
+    releases: int
+    confidence: float
     seed: int | None
     findings: tuple[AuditFinding, ...]
 
     @property
     def strongest(self) -> AuditFinding:
-        """The game that proves most."""
+        """The game with the largest bound."""
         return max(self.findings, key=lambda finding: finding.epsilon_lower)
 
     @property
     def epsilon_lower(self) -> float:
-        """No smaller epsilon is true of these releases, with the confidence."""
+        """The largest bound: with the audit's confidence, the releases have no smaller epsilon."""
         return self.strongest.epsilon_lower
 
     @property
     def provable(self) -> float:
-        """What attacks without a mistake would prove: the most that so many releases can show."""
+        """The bound of an attack without a mistake: the most that this number of releases can prove."""
         trials, alpha = self.strongest.counts.trials, (1.0 - self.confidence) / len(self.findings)
         return float(epsilon_lower(np.array(float(trials)), np.array(0.0), trials, self.claim.delta, alpha))
 
@@ -79,25 +102,18 @@ class Audit:
         return self.epsilon_lower > self.claim.epsilon
 
     def summary(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        claim = self.claim
+        """Return the audit as a JSON object."""
+        claim = asdict(self.claim)
+        for name in ("epsilon", "colluders"):
+            claim.pop(name)
         return {
             "epsilon_lower": self.epsilon_lower,
-            "claim": claim.epsilon,
+            "claim": self.claim.epsilon,
             "confidence": self.confidence,
             "exceeded": self.exceeded,
             "provable": self.provable,
-            "mode": claim.mode,
-            "algorithm": claim.algorithm,
-            "mechanism": claim.mechanism,
-            "adjacency": claim.adjacency,
-            "local_updates": claim.local_updates,
-            "sampling_rate": claim.sampling_rate,
-            "delta": claim.delta,
-            "noise": claim.noise,
-            "trust": claim.trust,
-            "agents": claim.agents,
-            "honest": claim.honest,
+            **claim,
+            "honest": self.claim.honest,
             "releases": self.releases,
             "seed": self.seed,
             **self.strongest.counts._asdict(),
@@ -111,9 +127,37 @@ def audit(
     releases: int = 200_000,
     confidence: float = 0.999,
     seed: int | None = None,
-    watch: Watch | None = None,
+    watch: AuditProgress | None = None,
 ) -> Audit:
-    """Put a claim to the test against the code that `taciturn run` uses."""
+    """Test a claim against the code that `taciturn run` uses.
+
+    Parameters
+    ----------
+    claim : Claim
+        The claim under audit.
+    releases : int, default 200000
+        Of each data set, in every game.
+    confidence : float, default 0.999
+        From 0.5 to 1.
+    seed : int, optional
+        The seed of the noise; None uses the operating system.
+    watch : callable, optional
+        Called with (releases made, releases in total).
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, or the claim cannot be audited.
+
+    Examples
+    --------
+    >>> audit(Claim(epsilon=1.0), releases=1000, seed=1).exceeded
+    False
+    """
     return audit_games(claim, games(claim), releases=releases, confidence=confidence, seed=seed, watch=watch)
 
 
@@ -124,29 +168,32 @@ def audit_games(
     releases: int,
     confidence: float,
     seed: int | None = None,
-    watch: Watch | None = None,
+    watch: AuditProgress | None = None,
 ) -> Audit:
-    """The same with games of one's own; the doubt is shared among them, so that the best of them may be taken."""
-    if releases < FEWEST:
-        raise InputError(f"releases is {releases}: it must be at least {FEWEST}")
+    """Test a claim with the given games; see `audit`. The games share the allowed error probability."""
+    if releases < MIN_RELEASES:
+        raise InputError(f"releases is {releases}; it must be at least {MIN_RELEASES}")
     if not 0.5 <= confidence < 1.0:
-        raise InputError(f"confidence is {confidence:g}: it must be at least 0.5 and below 1")
+        raise InputError(f"confidence is {confidence:g}; it must be at least 0.5 and below 1")
     if seed is not None and not 0 <= seed <= LARGEST_SEED:
-        raise InputError(f"seed is {seed}: it must be a whole number from 0 to 2^62")
-    noise = block_noise(seed)
-    total = 2 * releases * len(played)
-    findings = []
-    for i, game in enumerate(played):
-        step = _step(watch, 2 * releases * i, total)
-        findings.append(_finding(game, claim, noise, releases, (1.0 - confidence) / len(played), step))
-    return Audit(claim.filled(), releases, confidence, seed, tuple(findings))
+        raise InputError(f"seed is {seed}; it must be an integer from 0 to 2^62")
+    noise, alpha = block_noise(seed), (1.0 - confidence) / len(played)
+    total, done = 2 * releases * len(played), 0
+
+    def report(made: int) -> None:
+        nonlocal done
+        done += made
+        if watch is not None:
+            watch(done, total)
+
+    findings = tuple(_play(game, claim, noise, releases, alpha, report) for game in played)
+    return Audit(claim.filled(), releases, confidence, seed, findings)
 
 
-def _finding(
-    game: Game, claim: Claim, noise: NoiseSource, releases: int, alpha: float, step: Callable[[int], None]
+def _play(
+    game: Game, claim: Claim, noise: NoiseSource, releases: int, alpha: float, report: Callable[[int], None]
 ) -> AuditFinding:
-    told = known(game)
-    first, second = (play(game, told, arm, noise, releases, step) for arm in (0, 1))
+    first, second = _scores(game, noise, releases, report)
     half = releases // 2
     attack = choose(_part(first, slice(half)), _part(second, slice(half)), claim.delta, alpha)
     rest = _part(first, slice(half, None)), _part(second, slice(half, None))
@@ -159,31 +206,18 @@ def _finding(
     )
 
 
-def play(
-    game: Game, told: KnownRelease, arm: int, noise: NoiseSource, releases: int, step: Callable[[int], None]
-) -> dict[str, Array]:
-    """The scores of many releases from one of the data sets, by name, [releases] each."""
-    scores = scores_for(game)
-    parts: dict[str, list[Array]] = {name: [] for name in scores}
-    for began in range(0, releases, CHUNK):
-        z = release(game, arm, min(CHUNK, releases - began), noise)
-        for name, score in scores.items():
-            parts[name].append(score(z, told))
-        step(z.shape[1])
-    return {name: np.concatenate(found) for name, found in parts.items()}
+def _scores(game: Game, noise: NoiseSource, releases: int, report: Callable[[int], None]) -> Iterator[dict[str, Array]]:
+    """Yield the scores of many releases from each of the data sets, by name, [releases] each."""
+    knowledge, scores = known(game), scores_for(game)
+    for arm in (0, 1):
+        parts: dict[str, list[Array]] = {name: [] for name in scores}
+        for start in range(0, releases, CHUNK):
+            z = release(game, arm, min(CHUNK, releases - start), noise)
+            for name, score in scores.items():
+                parts[name].append(score(z, knowledge))
+            report(z.shape[1])
+        yield {name: np.concatenate(values) for name, values in parts.items()}
 
 
 def _part(scores: Mapping[str, Array], which: slice) -> dict[str, Array]:
     return {name: values[which] for name, values in scores.items()}
-
-
-def _step(watch: Watch | None, done: int, total: int) -> Callable[[int], None]:
-    """Adds up what was made, and tells whoever watches."""
-
-    def step(made: int) -> None:
-        nonlocal done
-        done += made
-        if watch is not None:
-            watch(done, total)
-
-    return step

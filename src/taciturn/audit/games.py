@@ -1,4 +1,4 @@
-"""The distinguishing game: neighbouring data sets, and the algorithm that a run would use, in the adversary's favourite state."""
+"""The distinguishing game: two neighbouring data sets, and a run's algorithm in the adversary's favourite state."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from taciturn.algorithms import ALGORITHMS, Algorithm
-from taciturn.algorithms.noisy_gradient import PaperGradient
-from taciturn.algorithms.privacy_costs import BY_LENGTH
-from taciturn.audit.minimisers import hastened
+from taciturn.algorithms.privacy_costs import L2_MECHANISMS
+from taciturn.audit.minimisers import with_batched_solver
 from taciturn.data import Facts
 from taciturn.errors import InputError, unknown_name
-from taciturn.planning.noise_plan import calibrate_noise
-from taciturn.planning.step_sizes import StepSizes, eta_schedule, rho_schedule
-from taciturn.planning.study import batches, build_algorithm, build_problem, sampling_rate
-from taciturn.privacy.mechanisms import LaplaceDataDependent
+from taciturn.planning.paper_mode import paper_part
+from taciturn.planning.plan import plan_batch
+from taciturn.planning.study import batches, build_problem, sampling_rate
 from taciturn.privacy.sensitivity import ADJACENCIES
 from taciturn.privacy.trust import AGENTS, SECURE_SUM
 from taciturn.settings import Settings, resolve
@@ -27,15 +25,25 @@ from taciturn.types import Array, Shard
 
 
 class Scene(NamedTuple):
-    """Two data sets an agent may hold, and the model it is sent, which is its own iterate too."""
+    """Two data sets that an agent may hold, and the model that it receives, which is also its own iterate.
+
+    Parameters
+    ----------
+    name : str
+        The name of the algorithm.
+    w : Array, [J, K]
+        The common model.
+    arms : tuple of Shard
+        The two neighbouring data sets.
+    """
 
     name: str
-    w: Array  # [J, K]
+    w: Array
     arms: tuple[Shard, Shard]
 
     @property
     def facts(self) -> Facts:
-        """What is public about it."""
+        """The public facts about the data sets."""
         features, outputs = self.w.shape
         return FACTS._replace(features=features, outputs=outputs)
 
@@ -46,7 +54,7 @@ FACTS = Facts(
     outputs=3,
     classes=True,
     agents=1,
-    total_records=1000,  # so that one release hardly moves a score, and the canary's gradient stays what it is
+    total_records=1000,  # so that one release hardly moves a score, and the canary's gradient stays the same
     records_max=3,
     unit="record",
     max_records=1,
@@ -54,20 +62,20 @@ FACTS = Facts(
     test="none",
 )
 
-LOUD = (-10.0, 10.0, 0.0)  # the scores of a record of class 0 that is taken for class 1: ||h - y||_2 = sqrt(2)
-EVEN = (0.0, 0.0, -20.0)  # torn between classes 0 and 1: with either label, residuals are opposite
-QUIET = (3.0, -3.0, -3.0)  # a record of class 0 that is recognised: its gradient is small
+LOUD = (-10.0, 10.0, 0.0)  # the scores of a record of class 0 that is classified as 1: ||h - y||_2 = sqrt(2)
+EVEN = (0.0, 0.0, -20.0)  # undecided between classes 0 and 1: with either label, residuals are opposite
+QUIET = (3.0, -3.0, -3.0)  # a record of class 0 that is classified correctly: its gradient is small
 OUTVOTING = tuple(30.0 * score for score in LOUD)  # so that a record almost opposite to a loud one is loud too
-ALMOST = 0.995  # how nearly
+ALMOST = 0.995  # how nearly opposite
 
 SceneRecords: TypeAlias = Sequence[tuple[Sequence[float], int]]
-"""Features and label of each."""
+"""Features and label of each record."""
 
 
 def gradient_scenes(adjacency: str, clipped: bool, paper: bool) -> list[Scene]:
-    """For noise on gradients: 3 features, 3 classes.
+    """Return the scenes for noise on gradients, with 3 features and 3 classes.
 
-    Mode paper reads the scale of its noise off the records: there are scenes where only the canary is loud.
+    Mode paper computes the scale of its noise from the records, so it has scenes in which only the canary is loud.
     """
     canary, bystander, guard = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
     others, first, kinds = ((bystander, 0),), (canary, 0), 2 if paper else 1
@@ -82,7 +90,7 @@ def gradient_scenes(adjacency: str, clipped: bool, paper: bool) -> list[Scene]:
 
 
 def upload_scenes(adjacency: str, clipped: bool) -> list[Scene]:
-    """For noise on what is sent: few dimensions, in which Laplace noise of the Euclidean norm hides least."""
+    """Return the scenes for noise on uploads: few dimensions, in which l2-laplace noise hides least."""
     if adjacency == "add-remove":
         return [_narrow("present or not", [LOUD], [], [((1.0,), 0)])]
     if clipped:
@@ -92,7 +100,7 @@ def upload_scenes(adjacency: str, clipped: bool) -> list[Scene]:
 
 
 def curved_scene() -> Scene:
-    """Where the canary bends the objective most: both classes are as likely."""
+    """Return the scene in which the canary changes the objective's curvature most: both classes are equally likely."""
     return _narrow("curved or not", [EVEN], [], [((1.0,), 0)])
 
 
@@ -102,7 +110,7 @@ def _wide(name: str, scores: Sequence[float], others: SceneRecords, first: Scene
 
 
 def _narrow(name: str, scores: Sequence[Sequence[float]], first: SceneRecords, second: SceneRecords) -> Scene:
-    """Two classes, and nobody else."""
+    """Return a scene of two classes and no other records."""
     w = np.array(scores)[:, :2]
     return Scene(name, w, (_shard(first, w), _shard(second, w)))
 
@@ -117,42 +125,79 @@ AUDITED = (
     "objp", "objpm", "objt", "objw", "hidden", "ceadmm", "outp", "dpgd", "dp-fedavg", "dp-fedprox", "dpsgd",
     "admm-outp", "admm-objp",
 )  # fmt: skip
-CLIP = 0.1  # far below any canary's gradient, so that clipping always binds
-GRADIENTS = ("gradients", "hidden")  # where noise is drawn for every local update
-HONEST = 2  # agents behind a sum, where nobody says how many there are beside those that collude
-CURVED = 2.5  # over epsilon and I: the rho at which two fifths of a claim go into the determinant
+CLIP = 0.1  # far below any canary's gradient, so that clipping always has an effect
+GRADIENTS = ("gradients", "hidden")  # noise that is drawn for every local update
+HONEST = 2  # the default number of honest agents behind a sum
+CURVED = 2.5  # over epsilon and I: the rho at which two fifths of a claim are spent on the determinant
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What is claimed of one round of one agent; in mode paper epsilon is that of one local update."""
+    """A privacy claim about one round of one agent.
+
+    Parameters
+    ----------
+    mode : str
+        "certified", or "paper", where epsilon is that of one local update.
+    algorithm : str
+        One of `AUDITED`; by default objp for one local update and objpm for more.
+    mechanism : str
+        By default gaussian; in mode paper laplace, its only one.
+    adjacency : str
+        A key of `ADJACENCIES`.
+    local_updates : int, optional
+        E; by default the algorithm's, else 1.
+    sampling_rate : float, optional
+        q; by default the algorithm's, else 1.
+    epsilon, delta : float
+        The claim.
+    noise : str
+        "seeded" or "hardened".
+    trust : str
+        "agents", "secure-sum" or "server".
+    colluders : int
+        Of secure-sum.
+    agents : int, optional
+        P, if a release is their sum; by default `HONEST` beside the colluders.
+
+    Examples
+    --------
+    >>> Claim(local_updates=3).filled().algorithm
+    'objpm'
+    """
 
     mode: str = "certified"
-    algorithm: str = ""  # objp for one local update, objpm for more
-    mechanism: str = ""  # gaussian; in mode paper laplace, its only one
+    algorithm: str = ""
+    mechanism: str = ""
     adjacency: str = "add-remove"
-    local_updates: int | None = None  # E; the algorithm's own, 1 where none is named
-    sampling_rate: float | None = None  # q; the algorithm's own, 1 where it takes no samples
+    local_updates: int | None = None
+    sampling_rate: float | None = None
     epsilon: float = 1.0
     delta: float = 1e-6
     noise: str = "seeded"
     trust: str = AGENTS
-    colluders: int = COLLUDERS  # of secure-sum
-    agents: int | None = None  # P, where a release is their sum; by default HONEST beside the colluders
+    colluders: int = COLLUDERS
+    agents: int | None = None
 
     def filled(self) -> Claim:
-        """With nothing left open."""
+        """Return the claim with all defaults filled in.
+
+        Raises
+        ------
+        InputError
+            If the algorithm cannot be audited, or a field contradicts another.
+        """
         if self.algorithm in ALGORITHMS and ALGORITHMS[self.algorithm].central:
             twin = self.algorithm.replace("erm", "admm")
-            raise InputError(f"{self.algorithm} has no game of its own: its one step is {twin}'s, which can be audited")
+            raise InputError(f"{self.algorithm} has no game of its own; its one step is that of {twin}, audit that")
         if self.algorithm and self.algorithm not in AUDITED:
             raise unknown_name("algorithm", self.algorithm, AUDITED)
-        own = (ALGORITHMS[self.algorithm].local_updates if self.algorithm else None) or 1
-        updates = own if self.local_updates is None else self.local_updates
+        default = (ALGORITHMS[self.algorithm].local_updates if self.algorithm else None) or 1
+        updates = default if self.local_updates is None else self.local_updates
         algorithm = self.algorithm or ("objpm" if updates > 1 else "objp")
         mechanism = self.mechanism or ("laplace" if self.mode == "paper" else "gaussian")
         if self.sampling_rate is not None and not takes_samples(algorithm):
-            raise InputError(f"sampling-rate is given, but {algorithm} takes no samples: dpsgd does")
+            raise InputError(f"sampling-rate is given, but {algorithm} takes no samples; dpsgd does")
         rate = sampling_rate(Settings(), algorithm) if self.sampling_rate is None else self.sampling_rate
         filled = replace(self, algorithm=algorithm, mechanism=mechanism, local_updates=updates, sampling_rate=rate)
         return replace(filled, agents=self._agents)
@@ -160,79 +205,104 @@ class Claim:
     @property
     def _agents(self) -> int:
         if self.trust == AGENTS and self.agents not in (None, 1):
-            raise InputError(f"agents is {self.agents}, but with trust agents every upload is a release by itself")
+            raise InputError(f"agents is {self.agents}, but with trust agents every upload is a release; omit it")
         if self.agents is not None and self.agents < 1:
-            raise InputError(f"agents is {self.agents}: it must be at least 1")
-        known = self.colluders if self.trust == SECURE_SUM else 0
-        return self.agents or (1 if self.trust == AGENTS else HONEST + known)
+            raise InputError(f"agents is {self.agents}; it must be at least 1")
+        return self.agents or (1 if self.trust == AGENTS else HONEST + self._known_agents)
+
+    @property
+    def _known_agents(self) -> int:
+        """The agents whose noise the adversary knows."""
+        return self.colluders if self.trust == SECURE_SUM else 0
 
     @property
     def honest(self) -> int:
-        """How many agents' noise the adversary does not know."""
-        agents = self._agents
-        return agents - self.colluders if self.trust == SECURE_SUM else agents
+        """The number of agents whose noise the adversary does not know."""
+        return self._agents - self._known_agents
 
     @property
     def noise_on(self) -> str:
-        """What the noise is added to."""
+        """What the noise is added to; see `AlgorithmSpec`."""
         return ALGORITHMS[self.algorithm].noise_on
 
 
 def takes_samples(algorithm: str) -> bool:
-    """Whether what it promises hangs on random samples of the records."""
+    """Return whether an audited algorithm's guarantee depends on random samples of the records."""
     return algorithm in AUDITED and ALGORITHMS[algorithm].noise_on == "samples"
 
 
 class Game(NamedTuple):
-    """A scene with the algorithm that plays it."""
+    """A scene with the algorithm that plays it.
+
+    Parameters
+    ----------
+    scene : Scene
+        The data sets and the model.
+    c : float
+        The share of an iterate that the next one keeps.
+    rho, eta : float
+        Penalty and proximity.
+    algorithm : Algorithm
+        The name of the algorithm.
+    kind : str
+        The noise: "gaussian", "laplace" or "l2-laplace".
+    honest : int
+        The agents whose uploads a release sums.
+    """
 
     scene: Scene
-    c: float  # the share of an iterate that the next one keeps
+    c: float
     rho: float
     eta: float
     algorithm: Algorithm
-    kind: str  # of the noise: gaussian, laplace or l2-laplace
-    honest: int = 1  # agents whose uploads a release is the sum of
+    kind: str
+    honest: int = 1
 
 
 def games(claim: Claim) -> list[Game]:
-    """Every game the claim is put to; the strongest attack counts."""
+    """Return every game for a claim; the strongest attack counts.
+
+    Parameters
+    ----------
+    claim : Claim
+        The claim under audit.
+
+    Returns
+    -------
+    list of Game
+
+    Raises
+    ------
+    InputError
+        If the claim cannot be audited.
+    """
     claim = claim.filled()
-    kind = claim.mechanism if claim.noise_on in GRADIENTS else BY_LENGTH[claim.mechanism]
-    return [
-        Game(scene, c, *steps(c), hastened(build(claim, _facts(claim, scene), *steps(c))), kind, claim.honest)
-        for scene, c in _scenes(claim)
-    ]
+    kind = claim.mechanism if claim.noise_on in GRADIENTS else L2_MECHANISMS[claim.mechanism]
+    found = []
+    for scene, c in _scenes(claim):
+        rho, eta = 1.0 / c - 1.0, 1.0  # so that c = 1 / (1 + rho eta)
+        algorithm = with_batched_solver(_build(claim, scene.facts._replace(agents=claim.agents or 1), rho, eta))
+        found.append(Game(scene, c, rho, eta, algorithm, kind, claim.honest))
+    return found
 
 
-def _facts(claim: Claim, scene: Scene) -> Facts:
-    return scene.facts._replace(agents=claim.agents or 1)
-
-
-def steps(c: float) -> tuple[float, float]:
-    """rho and eta with which an iterate keeps the share c = 1 / (1 + rho eta) of the one before."""
-    return 1.0 / c - 1.0, 1.0
-
-
-def build(claim: Claim, facts: Facts, rho: float, eta: float) -> Algorithm:
-    """The algorithm of `taciturn run` with these settings, made for one run."""
+def _build(claim: Claim, facts: Facts, rho: float, eta: float) -> Algorithm:
+    """Build the algorithm that `taciturn run` would use with these settings, for one run."""
     settings = _settings(claim, rho, eta)
     (batch,) = batches(settings)
     problem = build_problem(settings, facts.name, facts.classes, facts.total_records, facts.agents)
-    pace = StepSizes(rho_schedule(settings, batch.epsilon), eta_schedule(settings, batch.epsilon))
     if claim.mode == "paper":
-        return build_algorithm(settings, problem, batch, *pace, PaperGradient(LaplaceDataDependent(batch.epsilon)))
-    protection = calibrate_noise(settings, facts, problem, batch, pace)
-    return build_algorithm(settings, problem, batch, *pace, protection.release, **protection.cover)
+        return paper_part(settings, problem, batch).algorithm
+    return plan_batch(settings, facts, problem, batch).algorithm
 
 
 def _settings(claim: Claim, rho: float, eta: float) -> Settings:
     if not 0.0 < claim.epsilon < math.inf:
-        raise InputError(f"claim is {claim.epsilon:g}: it must be above 0 and finite")
+        raise InputError(f"claim is {claim.epsilon:g}; it must be positive and finite")
     common: dict[str, Any] = {
         "mode": claim.mode, "algorithm": claim.algorithm, "delta": claim.delta,
         "loss": "softmax", "regulariser": "l2", "beta": 0.0, "rounds": 1, "rho": rho, "eta": eta, "record_bound": 1.0,
-        "radius_scale": 1e9,  # objt: a trust region that never binds
+        "radius_scale": 1e9,  # objt: a trust region without effect
     }  # fmt: skip
     if ALGORITHMS[claim.algorithm].local_updates or claim.local_updates != 1:
         common["local_updates"] = claim.local_updates
@@ -241,10 +311,10 @@ def _settings(claim: Claim, rho: float, eta: float) -> Settings:
     if claim.mode == "paper":
         if claim.noise_on == "uploads":
             raise InputError(
-                f"{claim.algorithm} is audited in mode certified alone: its paper's noise is not Laplace's"
+                f"{claim.algorithm} can be audited in mode certified only; its noise in mode paper is not Laplace"
             )
         if (claim.mechanism, claim.noise) != ("laplace", "seeded"):
-            raise InputError(f"{claim.noise} {claim.mechanism} noise needs mode certified: paper has seeded laplace")
+            raise InputError(f"{claim.noise} {claim.mechanism} noise needs mode certified; paper has seeded laplace")
         return resolve(common, {"epsilon": claim.epsilon})
     certified: dict[str, Any] = {
         "mechanism": claim.mechanism, "adjacency": claim.adjacency, "noise": claim.noise, "clip": CLIP,
@@ -255,26 +325,26 @@ def _settings(claim: Claim, rho: float, eta: float) -> Settings:
 
 
 def _scenes(claim: Claim) -> list[tuple[Scene, float]]:
-    """Scenes, each with the c that are tried in it."""
+    """Return scenes, each with every c that is tried in it."""
     if claim.adjacency not in ADJACENCIES:
         raise unknown_name("adjacency", claim.adjacency, ADJACENCIES)
-    clipped = not ALGORITHMS[claim.algorithm].bounded
+    clipped = not ALGORITHMS[claim.algorithm].scales_records
     if claim.noise_on in GRADIENTS:
         scenes = gradient_scenes(claim.adjacency, clipped, claim.mode == "paper")
     else:
         scenes = upload_scenes(claim.adjacency, clipped)
-    played = [(scene, c) for scene in scenes for c in _shares(claim)]
+    played = [(scene, c) for scene in scenes for c in _contractions(claim)]
     if claim.noise_on == "objectives" and claim.adjacency == "add-remove":
         rho = CURVED / (claim.epsilon * scenes[0].facts.total_records)
         played.append((curved_scene(), 1.0 / (1.0 + rho)))
     return played
 
 
-def _shares(claim: Claim) -> Sequence[float]:
-    """The c that are tried.
+def _contractions(claim: Claim) -> Sequence[float]:
+    """Return the values of c that are tried.
 
-    A mean of E iterates tells most when c is small, for then it is the mean of E independent releases of one gradient;
-    a last iterate tells of the earlier ones by c. For one update, and for steps from w, c means nothing.
+    A mean of E iterates reveals most if c is small, for it is then the mean of E independent releases of one gradient;
+    a last iterate reveals the earlier ones through c. For one update, and for steps from w, c has no effect.
     """
     if claim.local_updates == 1 or claim.algorithm == "dp-fedavg":
         return (0.5,)

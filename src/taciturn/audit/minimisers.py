@@ -1,4 +1,4 @@
-"""Minimisers of many runs at once: solved with less work, and the exact likelihood of perturbed ones."""
+"""Minimisers of many runs at once: faster solvers, and the exact likelihood of perturbed minimisers."""
 
 from __future__ import annotations
 
@@ -8,72 +8,69 @@ import numpy as np
 
 from taciturn.algorithms import Algorithm
 from taciturn.algorithms.admm import AdmmObjp, AdmmOutp
-from taciturn.algorithms.subproblem import Solver, bounded
+from taciturn.algorithms.subproblem import Solver, scale_records
 from taciturn.types import Array, Shard
 
-NEWTON = 20  # steps, before the solver itself takes over
+NEWTON_STEPS = 20  # before the general solver takes over
 
 
-class Alike(Solver):
-    """Runs that all have the same subproblem: it is solved once."""
-
-    def __call__(self, rho: Array, w: Array, lam: Array, start: Array, shard: Shard) -> Array:
-        """The one solution, for every run."""
-        one = super().__call__(rho[:1], w[:, :1], lam[:, :1], start[:, :1], shard)
-        return np.repeat(one, w.shape[1], axis=1)
-
-
-class AllAtOnce(Solver):
-    """Newton's method in all runs at once, to the same tolerance; what it does not reach is left to the solver."""
+class SharedSolver(Solver):
+    """Solves one subproblem for all runs, which must have the same."""
 
     def __call__(self, rho: Array, w: Array, lam: Array, start: Array, shard: Shard) -> Array:
-        """The solutions."""
-        z, own, penalty = start, bounded(shard, self.limit), float(rho[0, 0])
-        for _ in range(NEWTON):
-            slope = self.problem.gradient(z, own).value + rho * (z - w) - lam
+        """Return the solution, repeated for every run, [J, R, K]."""
+        solution = super().__call__(rho[:1], w[:, :1], lam[:, :1], start[:, :1], shard)
+        return np.repeat(solution, w.shape[1], axis=1)
+
+
+class NewtonSolver(Solver):
+    """Newton's method for all runs at once, to the same tolerance; the general solver takes the runs that it misses."""
+
+    def __call__(self, rho: Array, w: Array, lam: Array, start: Array, shard: Shard) -> Array:
+        """Return the solutions of all runs, [J, R, K]."""
+        z, scaled, penalty = start, scale_records(shard, self.clipping), float(rho[0, 0])
+        for _ in range(NEWTON_STEPS):
+            slope = self.problem.gradient(z, scaled).value + rho * (z - w) - lam
             far = np.sqrt((slope**2).sum(axis=(0, 2))) > self.tolerance
             if not far.any():
                 return z
-            step = np.linalg.solve(hessian(self, penalty, z, own), _flat(slope)[..., None])[..., 0]
+            flat = slope.swapaxes(0, 1).reshape(w.shape[1], -1, 1)  # [R, J K, 1]
+            step = np.linalg.solve(hessian(self, penalty, z, scaled), flat)
             z = z - step.reshape(w.shape[1], len(w), -1).swapaxes(0, 1)
         z[:, far] = super().__call__(rho[far], w[:, far], lam[:, far], start[:, far], shard)
         return z
 
 
-def hastened(algorithm: Algorithm) -> Algorithm:
-    """The algorithm with a solver for many runs that differ in their noise alone."""
+def with_batched_solver(algorithm: Algorithm) -> Algorithm:
+    """Return the algorithm with a solver for many runs that differ only in their noise."""
     match algorithm:
         case AdmmOutp(solver=solver):
-            return replace(algorithm, solver=Alike(solver.problem, solver.tolerance, solver.limit))
+            return replace(algorithm, solver=SharedSolver(solver.problem, solver.tolerance, solver.clipping))
         case AdmmObjp(perturbed=perturbed):
-            solver = AllAtOnce(perturbed.solver.problem, perturbed.solver.tolerance, perturbed.solver.limit)
-            return replace(algorithm, perturbed=replace(perturbed, solver=solver))
+            solver = perturbed.solver
+            newton = NewtonSolver(solver.problem, solver.tolerance, solver.clipping)
+            return replace(algorithm, perturbed=replace(perturbed, solver=newton))
     return algorithm
 
 
 def log_density(algorithm: AdmmObjp, w: Array, shard: Shard, scale: float, z: Array) -> Array:
-    """ln of the density of perturbed minimisers, up to a constant, of every run: ln p(b) + ln det H at z."""
+    """Return ln p(b) + ln det H at z: the log-density of perturbed minimisers up to a constant, of every run, [R]."""
     perturbed, rho = algorithm.perturbed, float(algorithm.rho(1)[0, 0])
-    own = bounded(shard, perturbed.solver.limit)
-    b = -perturbed.solver.problem.gradient(z, own).value - rho * (z - w)  # which has z for its minimiser
+    scaled = scale_records(shard, perturbed.solver.clipping)
+    b = -perturbed.solver.problem.gradient(z, scaled).value - rho * (z - w)  # the b whose minimiser is z
     square = (b**2).sum(axis=(0, 2)) / scale**2
     noise = -square / 2.0 if perturbed.noise.kind == "gaussian" else -np.sqrt(square)
-    density: Array = noise + np.linalg.slogdet(hessian(perturbed.solver, rho, z, own))[1]
+    density: Array = noise + np.linalg.slogdet(hessian(perturbed.solver, rho, z, scaled))[1]
     return density
 
 
 def hessian(solver: Solver, rho: float, z: Array, shard: Shard) -> Array:
-    """Of the subproblem of the softmax loss at z [J, R, K]: [R, J K, J K]."""
-    of, runs, size = solver.problem, z.shape[1], len(z) * z.shape[2]
-    h = of.loss.probabilities(np.einsum("ij,jrk->irk", shard.x, z))
+    """Return the Hessian of the subproblem of the softmax loss at z [J, R, K]: [R, J K, J K]."""
+    problem, runs, size = solver.problem, z.shape[1], len(z) * z.shape[2]
+    h = problem.loss.probabilities(np.einsum("ij,jrk->irk", shard.x, z))
     if h is None:
-        raise TypeError("only a loss with probabilities is audited")
-    curved = h[..., None] * (np.eye(z.shape[2]) - h[..., None, :])
-    bent = np.einsum("ij,il,irkm->rjklm", shard.x, shard.x, curved, optimize=True) / of.records
-    found: Array = bent.reshape(runs, size, size) + (rho + of.strong_convexity) * np.eye(size)
-    return found
-
-
-def _flat(z: Array) -> Array:
-    """[J, R, K] -> [R, J K]."""
-    return z.swapaxes(0, 1).reshape(z.shape[1], -1)
+        raise TypeError("only a loss with probabilities can be audited")
+    curvature = h[..., None] * (np.eye(z.shape[2]) - h[..., None, :])
+    of_loss = np.einsum("ij,il,irkm->rjklm", shard.x, shard.x, curvature, optimize=True) / problem.records
+    total: Array = of_loss.reshape(runs, size, size) + (rho + problem.strong_convexity) * np.eye(size)
+    return total

@@ -1,4 +1,4 @@
-"""Noise sources of an audit: one that fills many releases at once, and one that only listens."""
+"""What an adversary sees and knows in a game, and the scores by which it tells the two data sets apart."""
 
 from __future__ import annotations
 
@@ -22,33 +22,41 @@ from taciturn.types import Array, Shard
 
 
 class BlockNoise:
-    """Independent noise for every run of a block [J, R, K], from one stream; two calls never give the same draw."""
+    """A noise source that fills blocks [J, R, K] of independent runs from one stream; no two draws are equal.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+        For floating-point noise and samples.
+    entropy : Entropy
+        For discrete noise.
+    """
 
     def __init__(self, generator: Generator, entropy: Entropy) -> None:
         self._generator, self._entropy = generator, entropy
 
     def laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """scale * standard Laplace."""
+        """Draw scale * standard Laplace."""
         return self._scaled(scale, self._generator.laplace(size=like.shape), like)
 
     def gaussian(self, update: int, std: Array, like: Array) -> Array:
-        """std * standard normal."""
+        """Draw std * standard normal."""
         return self._scaled(std, self._generator.standard_normal(size=like.shape), like)
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
-        """Exact samples of the one scale that all runs of an audit have."""
+        """Draw exact samples of the one scale that all runs of an audit have."""
         (only,) = np.unique(scale)
         return SAMPLERS[mechanism](float(only), like.size, self._entropy).reshape(like.shape)
 
     def l2_laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """A uniform direction times a length of the Gamma(J K, scale) distribution."""
+        """Draw a uniform direction times a length from the Gamma(J K, scale) distribution."""
         features, runs, classes = like.shape
-        towards = self._generator.standard_normal(size=like.shape)
-        length = self._generator.standard_gamma(features * classes, runs) / np.sqrt((towards**2).sum(axis=(0, 2)))
-        return self._scaled(scale, length[:, None] * towards, like)
+        direction = self._generator.standard_normal(size=like.shape)
+        length = self._generator.standard_gamma(features * classes, runs) / np.sqrt((direction**2).sum(axis=(0, 2)))
+        return self._scaled(scale, length[:, None] * direction, like)
 
-    def chosen(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
-        """Every record by itself."""
+    def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
+        """Select every record independently."""
         return self._generator.random((records, like.shape[1])) < rate
 
     @staticmethod
@@ -58,60 +66,75 @@ class BlockNoise:
 
 
 def block_noise(seed: int | None) -> BlockNoise:
-    """From a seed, or from the operating system."""
+    """Return noise from a seed, or from the operating system if it is None."""
     return BlockNoise(default_rng(seed), SystemEntropy() if seed is None else SeededEntropy(seed))
 
 
 class RecordingNoise:
-    """No noise at all, with the scales that were asked for: what the adversary works out in advance."""
+    """A noise source without noise that records the requested scales, for what the adversary computes in advance."""
 
     def __init__(self) -> None:
         self.scales: list[float] = []
 
     def laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Zeros."""
+        """Record the scale, and return zeros."""
         self.scales.append(float(scale[0]))
         return np.zeros_like(like)
 
     gaussian = l2_laplace = laplace
 
-    def chosen(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
-        """All records: the adversary takes the one it looks for to be in the sample."""
-        return np.ones((records, like.shape[1]), np.bool_)
-
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
-        """Zeros."""
+        """Record the scale, and return zeros."""
         self.scales.append(float(scale[0]))
         return np.zeros(like.shape, np.int64)
 
+    def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
+        """Select all records: the adversary assumes that the canary is in the sample."""
+        return np.ones((records, like.shape[1]), np.bool_)
 
-PILOT, PILOT_SEED = 2000, 2**62 + 1  # releases that the adversary makes at home, with a seed that no audit has
+
+PILOT, PILOT_SEED = 2000, 2**62 + 1  # releases that the adversary makes in advance, with a seed that no audit has
 
 
 class Arm(NamedTuple):
-    """What the adversary knows of one data set before it sees a release."""
+    """What the adversary knows about one data set before it sees a release."""
 
     mean: Array  # [F J, 1, K]  the release without noise
-    scale: float  # of the first update's noise, in any unit that is the same for both
+    scale: float  # of the first update's noise, in the same unit for both data sets
 
 
 class KnownRelease(NamedTuple):
-    """What the adversary knows of both."""
+    """What the adversary knows about both data sets."""
 
     first: Arm
     second: Arm
-    towards: Array  # [F J, 1, K]  the direction in which a release tells most
+    towards: Array  # [F J, 1, K]  the direction in which a release differs most
 
 
 Score: TypeAlias = Callable[[Array, KnownRelease], Array]
-"""(releases [F J, R, K], what is known) -> [R]"""
+"""(releases [F J, R, K], the adversary's knowledge) -> [R]"""
 
 
 def release(game: Game, arm: int, runs: int, noise: NoiseSource) -> Array:
-    """What is seen of `runs` independent rounds from the same state, by the real step: an upload, or a sum of several.
+    """Return what the adversary sees of many independent rounds from the same state: an upload, or a sum of several.
 
-    [F J, R, K], all F fields of the upload one below the other. The records of all agents but the first are known,
-    and what they add to a sum is taken off again: as well, they have none.
+    The other agents behind a sum have no records: the adversary knows those they have, and could subtract their part.
+
+    Parameters
+    ----------
+    game : Game
+        The game.
+    arm : int
+        0 or 1: which data set.
+    runs : int
+        R, the number of releases.
+    noise : NoiseSource
+        The randomness.
+
+    Returns
+    -------
+    Array, [F J, R, K]
+        The F fields of the upload, concatenated.
     """
     w = np.repeat(game.scene.w[:, None, :], runs, axis=1)
     algorithm = for_runs(game.algorithm, runs) if isinstance(game.algorithm, DpSgd | AdmmObjp) else game.algorithm
@@ -123,7 +146,7 @@ def release(game: Game, arm: int, runs: int, noise: NoiseSource) -> Array:
 
 
 def for_runs(algorithm: Algorithm, runs: int) -> Algorithm:
-    """The algorithm of one run for many, where one does not broadcast."""
+    """Return the algorithm of one run for many runs, by repeating its arrays [1]."""
 
     def repeated(value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -138,62 +161,48 @@ def for_runs(algorithm: Algorithm, runs: int) -> Algorithm:
 
 
 def known(game: Game) -> KnownRelease:
-    """Both data sets as the adversary knows them."""
+    """Return what the adversary knows about both data sets."""
     first, second = RecordingNoise(), RecordingNoise()
     means = release(game, 0, 1, first), release(game, 1, 1, second)
-    apart = means[1] - means[0]
-    return KnownRelease(
-        Arm(means[0], first.scales[0]), Arm(means[1], second.scales[0]), _whitened(game, means[0], apart)
-    )
+    towards = _whitened(game, means[0], means[1] - means[0])
+    return KnownRelease(Arm(means[0], first.scales[0]), Arm(means[1], second.scales[0]), towards)
 
 
-def _whitened(game: Game, mean: Array, apart: Array) -> Array:
-    """The means' difference; where several fields share their noise, multiplied by its inverse covariance."""
-    fields = len(apart) // len(game.scene.w)
+def _whitened(game: Game, mean: Array, difference: Array) -> Array:
+    """Return the difference of the means; if several fields share their noise, times its inverse covariance."""
+    fields = len(difference) // len(game.scene.w)
     if fields == 1:
-        return apart
-    pilot = release(game, 0, PILOT, block_noise(PILOT_SEED)) - mean
-    own = pilot.reshape(fields, -1)
-    inverse = np.linalg.pinv(own @ own.T / own.shape[1], rcond=1e-9, hermitian=True)
-    towards: Array = (inverse @ apart.reshape(fields, -1)).reshape(apart.shape)
+        return difference
+    pilot = (release(game, 0, PILOT, block_noise(PILOT_SEED)) - mean).reshape(fields, -1)
+    inverse = np.linalg.pinv(pilot @ pilot.T / pilot.shape[1], rcond=1e-9, hermitian=True)
+    towards: Array = (inverse @ difference.reshape(fields, -1)).reshape(difference.shape)
     return towards
 
 
 def likelihood_laplace(z: Array, known: KnownRelease) -> Array:
-    """||z - m0||_1 / b0 - ||z - m1||_1 / b1: the log-likelihood ratio of one update with Laplace noise."""
-    first, second = known.first, known.second
-    return _far1(z, first) / first.scale - _far1(z, second) / second.scale
+    """Return ||z - m0||_1 / b0 - ||z - m1||_1 / b1: the log-likelihood ratio of one update with Laplace noise."""
+    return _l1(z, known.first) / known.first.scale - _l1(z, known.second) / known.second.scale
 
 
 def likelihood_l2_laplace(z: Array, known: KnownRelease) -> Array:
-    """||z - m0||_2 / b0 - ||z - m1||_2 / b1: the same for Laplace noise of the Euclidean norm."""
+    """Return ||z - m0||_2 / b0 - ||z - m1||_2 / b1: the same for Laplace noise of the Euclidean norm."""
     first, second = known.first, known.second
-    return np.sqrt(_far2(z, first)) / first.scale - np.sqrt(_far2(z, second)) / second.scale
+    return np.sqrt(_l2_squared(z, first)) / first.scale - np.sqrt(_l2_squared(z, second)) / second.scale
 
 
 def likelihood_gaussian(z: Array, known: KnownRelease) -> Array:
-    """||z - m0||_2^2 / b0^2 - ||z - m1||_2^2 / b1^2: the same for Gaussian noise.
+    """Return ||z - m0||_2^2 / b0^2 - ||z - m1||_2^2 / b1^2: the same for Gaussian noise.
 
-    Where the canary is in the sample with probability q, the ratio is ln(1 - q + q e^l), which grows with this l.
+    If the canary is in the sample with probability q, the ratio is ln(1 - q + q e^l), which grows with this l.
     """
     first, second = known.first, known.second
-    return _far2(z, first) / first.scale**2 - _far2(z, second) / second.scale**2
+    return _l2_squared(z, first) / first.scale**2 - _l2_squared(z, second) / second.scale**2
 
 
 def projection(z: Array, known: KnownRelease) -> Array:
-    """<z - m0, towards>: for many updates, whose noise adds up to almost a Gaussian."""
+    """Return <z - m0, towards>, for many updates, whose noise adds up to almost a Gaussian."""
     along: Array = ((z - known.first.mean) * known.towards).sum(axis=(0, 2))
     return along
-
-
-def far_from_first(z: Array, known: KnownRelease) -> Array:
-    """||z - m0||_1, which sees the scale of the noise where the data sets differ in that."""
-    return _far1(z, known.first)
-
-
-def far_from_second(z: Array, known: KnownRelease) -> Array:
-    """||z - m1||_1, negative: near is the second."""
-    return -_far1(z, known.second)
 
 
 LIKELIHOODS: Mapping[str, Score] = {
@@ -204,18 +213,19 @@ LIKELIHOODS: Mapping[str, Score] = {
 
 
 def scores_for(game: Game) -> Mapping[str, Score]:
-    """The scores that an attack may be built on, by name."""
-    exact = minimiser_likelihood(game.algorithm, game) if isinstance(game.algorithm, AdmmObjp) else None
+    """Return the scores that an attack may use, by name; distances detect a different scale of the noise."""
+    algorithm = game.algorithm
+    exact = minimiser_likelihood(algorithm, game) if isinstance(algorithm, AdmmObjp) else LIKELIHOODS[game.kind]
     return {
-        "likelihood": exact or LIKELIHOODS[game.kind],
+        "likelihood": exact,
         "projection": projection,
-        "distance from the first": far_from_first,
-        "distance from the second": far_from_second,
+        "distance from the first": lambda z, known: _l1(z, known.first),
+        "distance from the second": lambda z, known: -_l1(z, known.second),
     }
 
 
 def minimiser_likelihood(algorithm: AdmmObjp, game: Game) -> Score:
-    """The log-likelihood ratio of a perturbed minimiser; the noise that hides the solver's error is not worth it."""
+    """Return the log-likelihood ratio of perturbed minimisers, without the noise that hides the solver's error."""
 
     def likelihood(z: Array, known: KnownRelease) -> Array:
         w, scales = game.scene.w[:, None, :], (known.first.scale, known.second.scale)
@@ -226,11 +236,11 @@ def minimiser_likelihood(algorithm: AdmmObjp, game: Game) -> Score:
     return likelihood
 
 
-def _far1(z: Array, arm: Arm) -> Array:
-    far: Array = np.abs(z - arm.mean).sum(axis=(0, 2))
-    return far
+def _l1(z: Array, arm: Arm) -> Array:
+    distance: Array = np.abs(z - arm.mean).sum(axis=(0, 2))
+    return distance
 
 
-def _far2(z: Array, arm: Arm) -> Array:
-    far: Array = ((z - arm.mean) ** 2).sum(axis=(0, 2))
-    return far
+def _l2_squared(z: Array, arm: Arm) -> Array:
+    distance: Array = ((z - arm.mean) ** 2).sum(axis=(0, 2))
+    return distance

@@ -1,4 +1,4 @@
-"""The picture of an audit: which errors the attack makes, and which ones the claim forces on every attack."""
+"""The figure of an audit: the errors of the attack, and the errors that the claim forces on every attack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ NAMES = ("null: the first data set", "null: the second data set")
 
 
 def allowed(false_positive: Array, epsilon: float, delta: float) -> Array:
-    """The smallest false negative rate under (epsilon, delta): max(0, 1 - d - e^eps a, e^-eps (1 - d - a))."""
+    """Return the smallest false negative rate under (epsilon, delta): max(0, 1 - d - e^eps a, e^-eps (1 - d - a)).
+
+    >>> allowed(np.array([0.0, 0.25, 1.0]), 0.0, 0.0).tolist()
+    [1.0, 0.75, 0.0]
+    """
     steep = 1.0 - delta - math.exp(epsilon) * false_positive
     flat = math.exp(-epsilon) * (1.0 - delta - false_positive)
     rate: Array = np.maximum(np.maximum(steep, flat), 0.0)
@@ -25,7 +29,7 @@ def allowed(false_positive: Array, epsilon: float, delta: float) -> Array:
 
 
 def tradeoff(audit: Audit) -> Figure:
-    """False negatives against false positives of the strongest attack, above what the claim allows."""
+    """Draw false negatives against false positives of the strongest attack, and the bound that the claim implies."""
     with rc_context(STYLE):
         drawn = Figure(figsize=(5.4, 5.8), layout="constrained")
         axes = drawn.subplots()

@@ -1,9 +1,11 @@
-"""The command line: thin, over the same functions Python has."""
+"""The command line: commands that call the functions of the Python package and print what they return."""
 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
+import platform
 import sys
 import time
 import warnings
@@ -14,64 +16,72 @@ import rich_click as click
 from taciturn.cli.audit_command import audit
 from taciturn.cli.catalog_commands import algorithms, completion, config, doctor
 from taciturn.cli.data_commands import data
+from taciturn.cli.experiment_commands import frontier, sweep
 from taciturn.cli.federation_commands import federation
 from taciturn.cli.inspect_commands import compare, dashboard, plot, report, show
 from taciturn.cli.ledger_commands import ledger
 from taciturn.cli.model_commands import evaluate, export, predict
-from taciturn.cli.options import NearestGroup
-from taciturn.cli.output import stderr, stdout
+from taciturn.cli.options import SuggestingGroup
+from taciturn.cli.output import configure_logging, note, stderr, stdout
 from taciturn.cli.plan_command import plan
 from taciturn.cli.progress_display import StatusLine
 from taciturn.cli.run_commands import resume, train
 from taciturn.cli.signature_commands import countersign, key, machine, request, sign, verify
-from taciturn.cli.sweep_commands import frontier, sweep
 from taciturn.errors import LedgerWarning, PrivacyViolation, TaciturnError
 from taciturn.progress import subscribe
-from taciturn.training.process_group import rank_here
+from taciturn.training.process_group import current_rank
 from taciturn.version import VERSION
 
-WRONG, VIOLATION = 2, 3  # exit codes: what was given or asked for is wrong; more was released than any plan covers
-LAST_WORDS = 1.0  # seconds: torchrun ends all ranks when one ends badly, and the first has to say why
+ERROR, VIOLATION = 2, 3  # exit codes
+RANK_DELAY = 1.0  # seconds: torchrun ends all ranks when one fails, and the first needs time to print why
 
 click.rich_click.SHOW_ARGUMENTS = True
 click.rich_click.MAX_WIDTH = 110
 
+_log = logging.getLogger(__name__)
 
-@click.group(cls=NearestGroup, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(cls=SuggestingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="taciturn")
-def cli() -> None:
-    """Train one model among parties that never show each other their data.
+@click.option(
+    "-v", "--verbose", count=True, help="log what happens to stderr; -vv adds debugging output and tracebacks"
+)
+def cli(verbose: int) -> None:
+    """Train one model on the data of several parties that do not share their records.
 
     \b
     Examples:
-      taciturn run                         train on embedded data, with a total epsilon of 1
-      taciturn plan --total-epsilon 3      what a budget buys, before it is spent
-      taciturn run --total-epsilon 3       train within it
+      taciturn run                         train on embedded data with a total epsilon of 1
+      taciturn plan --total-epsilon 3      show what a budget buys before spending it
+      taciturn run --total-epsilon 3       train with it
+      taciturn -v run                      train and log every step to stderr
       taciturn dashboard                   watch runs in a browser
-      taciturn ledger runs/a               what a run spent
-      taciturn federation demo             sites on their own, over a network
-      taciturn doctor                      what is installed, and where data lies
+      taciturn ledger runs/a               show what a run spent
+      taciturn federation demo             train over a network, all on this machine
+      taciturn doctor                      check the installation
 
     \b
     Exit codes:
-      0    done
-      1    the answer is no: a claim is refuted, something must be mended, a ledger is not at its end
-      2    something given is wrong, or cannot be done; a sentence says what
-      3    privacy violation: all stops, and nothing of the run may be shown
+      0    success
+      1    the check failed: a claim is refuted, the installation is broken, a ledger is not complete
+      2    an input is wrong or the command failed; one sentence on stderr says why
+      3    privacy violation: nothing of the run may be published
       130  stopped by Ctrl-C or a signal
     """
+    configure_logging(verbose)
+    _log.info("Taciturn %s, Python %s: %s", VERSION, platform.python_version(), " ".join(sys.argv[1:]))
 
 
-RESEARCH = importlib.import_module("taciturn.research.commands")  # by name: no module of the core imports research
+RESEARCH = importlib.import_module("taciturn.research.commands")  # by name: the package must not import research
 COMMANDS: dict[str, tuple[click.Command, ...]] = {
     "Train": (plan, frontier, train, resume, sweep),
-    "Look at runs": (show, compare, plot, report, dashboard),
+    "Inspect runs": (show, compare, plot, report, dashboard),
     "Privacy": (ledger, audit),
     "Use a model": (predict, evaluate, export),
     "Train over a network": (federation,),
     "Data and settings": (data, algorithms, config),
     "Research": RESEARCH.COMMANDS,
-    "This installation": (doctor, completion),
+    "Installation": (doctor, completion),
 }
 for commands in COMMANDS.values():
     for command in commands:
@@ -86,63 +96,65 @@ click.rich_click.COMMAND_GROUPS = {
 
 
 def run() -> None:
-    """Run a command; what the user got wrong ends with one sentence and exit code 2, a privacy violation with 3."""
-    stdout.quiet = stderr.quiet = rank_here() > 0  # of the ranks of a run, the first speaks
-    warnings.showwarning = _warned
+    """Run the command in `sys.argv` and exit.
+
+    An error that the user can act on is printed as one sentence and exits with code 2, a privacy violation with 3.
+    With -vv the traceback is printed, too.
+    """
+    stdout.quiet = stderr.quiet = rank_here() > 0  # only the first rank of a distributed run prints
+    warnings.showwarning = _show_ledger_warning
     try:
         with subscribe(StatusLine(stderr)):
             outcome = cli(prog_name="taciturn", standalone_mode=False)
-        _leave(outcome if isinstance(outcome, int) else 0)
+        _exit(outcome if isinstance(outcome, int) else 0)
     except click.ClickException as error:
-        _fail(f"{_one_line(error.format_message())}; see '{_help_of(error)}'", everywhere=True)
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "taciturn"
+        _fail(f"{_one_line(error.format_message())}; see '{path} --help'", error, collective=True)
     except TaciturnError as error:
-        _fail(str(error), everywhere=error.collective)
+        _fail(str(error), error, collective=error.collective)
     except PrivacyViolation as violation:
-        _fail(f"privacy violation: {violation}", everywhere=True, code=VIOLATION)
+        _fail(f"privacy violation: {violation}", violation, collective=True, code=VIOLATION)
     except (KeyboardInterrupt, click.Abort):
-        stderr.print("stopped")
-        _leave(130)
+        note("stopped")
+        _exit(130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's last flush is quiet
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter's last flush must not fail
         sys.exit(141)
     except MemoryError as error:
-        _fail(f"out of memory ({error}): use --precision float32, fewer --seeds or --no-averages")
+        _fail(f"out of memory ({error}); use --precision float32, fewer --seeds or --no-averages", error)
     except OSError as error:
-        _fail(f"cannot read or write{f' {error.filename}' if error.filename else ''}: {error.strerror or error}")
+        place = f" {error.filename}" if error.filename else ""
+        _fail(f"cannot read or write{place}: {error.strerror or error}", error)
 
 
 _show_warning = warnings.showwarning
 
 
-def _warned(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-    """A warning that is meant for users, as a sentence of ours; the others as usual."""
+def _show_ledger_warning(message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any) -> None:
+    """Print a ledger warning as one sentence; show other warnings as usual."""
     if issubclass(category, LedgerWarning):
-        stderr.print(f"note: {message}", soft_wrap=True, highlight=False)
+        note(f"note: {message}")
     else:
-        _show_warning(message, category, *place, **more)
+        _show_warning(message, category, *args, **kwargs)
 
 
 def _one_line(message: str) -> str:
-    """Click's message as part of one of our sentences."""
+    """Return click's message as a part of a sentence."""
     text = " ".join(message.split()).rstrip(".")
     return text[:1].lower() + text[1:]
 
 
-def _help_of(error: click.ClickException) -> str:
-    context = getattr(error, "ctx", None)
-    return f"{context.command_path if context else 'taciturn'} --help"
-
-
-def _fail(sentence: str, everywhere: bool = False, code: int = WRONG) -> None:
-    """Say it and end; a rank of a run says only what the first does not."""
+def _fail(sentence: str, error: BaseException, collective: bool = False, code: int = ERROR) -> None:
+    """Print an error and exit; of an error that all ranks raise, only the first rank prints it."""
+    _log.debug("the command failed", exc_info=error)
     rank = rank_here()
-    if rank == 0 or not everywhere:
+    if rank == 0 or not collective:
         click.echo(f"error: rank {rank}: {sentence}" if rank else f"error: {sentence}", err=True)
-    _leave(code)
+    _exit(code)
 
 
-def _leave(code: int) -> None:
-    """End with this exit code."""
+def _exit(code: int) -> None:
     if code and rank_here() > 0:
-        time.sleep(LAST_WORDS)
+        time.sleep(RANK_DELAY)
     sys.exit(code)

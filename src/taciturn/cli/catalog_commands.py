@@ -14,57 +14,55 @@ from click.shell_completion import get_completion_class
 from rich.markup import escape
 
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
-from taciturn.cli.options import NearestGroup
-from taciturn.cli.output import print_json, stdout
+from taciturn.cli.options import SuggestingGroup
+from taciturn.cli.output import JSON, PATH, check_new, print_json, say
 from taciturn.core.storage import write_text
+from taciturn.diagnostics import PARTS, DiagnosticFinding, check_installation, is_healthy
 from taciturn.errors import InputError, unknown_name
-from taciturn.settings.resolve import allow, load_plugins
+from taciturn.settings.resolve import allow_plugins, load_plugins
 from taciturn.settings.settings import FIELDS
+
+MARKS = {"good": "[green]✓[/]", "absent": "[dim]–[/]", "bad": "[red]✗[/]"}
+SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command()
-@click.option("--plugins", multiple=True, metavar="FILE", help="a Python file that adds some of your own")
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@click.option("--plugins", multiple=True, metavar="FILE", help="a Python file that registers more algorithms")
+@JSON
 def algorithms(plugins: tuple[str, ...], as_json: bool) -> None:
-    """The algorithms there are: what each is, its equation, what privacy it promises, and where it comes from.
+    """List the algorithms: what each does, its equation, its privacy guarantee and its reference.
 
     \b
     Examples:
       taciturn algorithms
       taciturn algorithms --plugins mine.py
     """
-    allow(plugins)
+    allow_plugins({"plugins": plugins})
     load_plugins(plugins)
-    methods = {name: ALGORITHMS[name] for name in ALGORITHMS}
+    specs = {name: ALGORITHMS[name] for name in ALGORITHMS}
     if as_json:
-        print_json({name: _words(method) for name, method in methods.items()})
+        print_json({name: _describe(spec) for name, spec in specs.items()})
         return
-    wide = max(map(len, methods)) + 2
-    for name, method in methods.items():
-        lines = [line for line in _words(method).values() if line]
-        stdout.print(f"[bold]{name:{wide}}[/]" + f"\n{' ' * wide}".join(lines), highlight=False, soft_wrap=True)
+    width = max(map(len, specs)) + 2
+    for name, spec in specs.items():
+        lines = f"\n{' ' * width}".join(line for line in _describe(spec).values() if line)
+        say(f"[bold]{name:{width}}[/]{lines}", markup=True)
 
 
-def _words(method: AlgorithmSpec) -> dict[str, str]:
-    """What a method is, its equation, its promise and where it comes from."""
-    promise = f"privacy: {method.promise}" + (" (central reference)" if method.central else "")
-    return {
-        "summary": method.summary,
-        "equation": method.equation,
-        "guarantee": promise,
-        "reference": method.reference,
-    }
+def _describe(spec: AlgorithmSpec) -> dict[str, str]:
+    guarantee = f"privacy: {spec.promise}" + (" (central reference)" if spec.central else "")
+    return {"summary": spec.summary, "equation": spec.equation, "guarantee": guarantee, "reference": spec.reference}
 
 
-@click.group(cls=NearestGroup)
+@click.group(cls=SuggestingGroup)
 def config() -> None:
-    """Config files."""
+    """Write config files."""
 
 
 @config.command()
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=PATH)
 def init(file: Path | None) -> None:
-    """Write a commented config file with every setting (to stdout if no FILE is named).
+    """Write a commented config file with every setting, to stdout if no FILE is given.
 
     \b
     Examples:
@@ -73,75 +71,64 @@ def init(file: Path | None) -> None:
     if file is None:
         click.echo(commented_config(), nl=False)
         return
-    if file.exists():
-        raise InputError(f"{file} exists: choose another name")
+    check_new(file)
     write_text(file, commented_config())
-    stdout.print(
-        f"{file}: remove the # before what you change, then 'taciturn run {file}'", soft_wrap=True, highlight=False
-    )
+    say(f"{file}: uncomment the settings that you change, then run 'taciturn run {file}'")
 
 
 def commented_config() -> str:
-    """Every setting with its explanation and default, commented out: the data set's preset speaks until one is set."""
-    parts = ["# Settings of a Taciturn run. Remove the # before the ones you want to change.\n"]
+    """Return a config file with every setting, its explanation and its default, all commented out.
+
+    A setting takes effect when its line is uncommented; until then the data set's preset applies.
+    """
+    parts = ["# Settings of a Taciturn run. Uncomment the ones you want to change.\n"]
     for group, entries in groupby(FIELDS.values(), key=lambda entry: entry.metadata["group"]):
         parts.append(f"\n# ---- {group} ----\n")
-        parts += [f"\n# {entry.metadata['help']}\n# {_line(entry)}" for entry in entries]
+        parts += [f"\n# {entry.metadata['help']}\n# {_default_line(entry)}" for entry in entries]
     return "".join(parts)
 
 
-def _line(entry: dataclasses.Field[Any]) -> str:
+def _default_line(entry: dataclasses.Field[Any]) -> str:
     return tomli_w.dumps({entry.name: list(entry.default) if isinstance(entry.default, tuple) else entry.default})
 
 
-MARKS = {"good": "[green]✓[/]", "absent": "[dim]–[/]", "bad": "[red]✗[/]"}
-SHELLS = {  # where each reads a user's own file when it starts
-    "bash": "~/.bashrc",
-    "zsh": "~/.zshrc",
-    "fish": "~/.config/fish/completions/taciturn.fish",
-}
-
-
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@JSON
 def doctor(as_json: bool) -> int:
-    """What is installed, which devices and extras there are, and where data lies.
+    """Check the installation: version, devices, optional packages, data sets and writable folders.
 
-    The exit code is 1 if something must be mended.
+    The exit code is 1 if something must be fixed.
 
     \b
     Examples:
       taciturn doctor
       taciturn doctor --json
     """
-    from taciturn import diagnostics as examination
-
-    found = examination.examine()
-    good = all(one.state != "bad" for one in found)
+    found = check_installation()
+    healthy = is_healthy(found)
     if as_json:
-        print_json(examination.as_json(found))
-        return 0 if good else 1
-    for part in examination.PARTS:
-        stdout.print(f"[bold]{part}[/]")
-        for one in found:
-            if one.part == part:
-                _line_doctor(one)
-    stdout.print(
-        "\nall is well: try 'taciturn run'" if good else "\nmend what has a ✗, then ask again", highlight=False
-    )
-    return 0 if good else 1
+        print_json({"good": healthy, "findings": [finding._asdict() for finding in found]})
+        return 0 if healthy else 1
+    for part in PARTS:
+        say(f"[bold]{part}[/]", markup=True)
+        for finding in found:
+            if finding.part == part:
+                print_finding(finding)
+    say("\neverything works: try 'taciturn run'" if healthy else "\nfix the lines with a ✗, then run this again")
+    return 0 if healthy else 1
 
 
-def _line_doctor(one: tuple[str, str, str, str, str]) -> None:
-    _, name, state, words, advice = one
-    text = f"  {MARKS[state]} {name:12} {escape(words)}" + (f"; {escape(advice)}" if advice else "")
-    stdout.print(text, soft_wrap=True, highlight=False, markup=True)
+def print_finding(finding: DiagnosticFinding) -> None:
+    """Print one line of the doctor's report."""
+    advice = f"; {escape(finding.advice)}" if finding.advice else ""
+    say(f"  {MARKS[finding.state]} {finding.name:12} {escape(finding.words)}{advice}", markup=True)
 
 
 @click.command()
 @click.argument("shell", required=False)
-def completion(shell: str | None) -> None:
-    """Print the lines that teach SHELL (bash, zsh or fish) to complete taciturn's commands, options and choices.
+@click.pass_context
+def completion(context: click.Context, shell: str | None) -> None:
+    """Print a script that enables shell completion of commands, options and choices in SHELL (bash, zsh or fish).
 
     \b
     Examples:
@@ -150,15 +137,9 @@ def completion(shell: str | None) -> None:
       taciturn completion fish > ~/.config/fish/completions/taciturn.fish
     """
     chosen = shell or Path(os.environ.get("SHELL", "")).name
-    if chosen not in SHELLS:
-        raise (
-            unknown_name("shell", chosen, SHELLS)
-            if chosen
-            else InputError("which shell? taciturn completion bash, zsh or fish")
-        )
-    kind = get_completion_class(chosen)
-    from taciturn.cli import cli
-
+    if not chosen:
+        raise InputError(f"no shell is given and $SHELL is not set; choose one of {', '.join(SHELLS)}")
+    kind = get_completion_class(chosen) if chosen in SHELLS else None
     if kind is None:
         raise unknown_name("shell", chosen, SHELLS)
-    click.echo(kind(cli, {}, "taciturn", "_TACITURN_COMPLETE").source())
+    click.echo(kind(context.find_root().command, {}, "taciturn", "_TACITURN_COMPLETE").source())

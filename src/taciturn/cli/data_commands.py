@@ -1,4 +1,4 @@
-"""`taciturn data`: what data there is, and getting it into shape."""
+"""`taciturn data`: list, download and describe data sets, and draft the schema of a table."""
 
 from __future__ import annotations
 
@@ -8,73 +8,71 @@ from typing import Any
 import rich_click as click
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from taciturn.cli.options import NearestGroup
-from taciturn.cli.output import print_json, stderr, stdout
+from taciturn.cli.options import SuggestingGroup
+from taciturn.cli.output import JSON, PATH, check_new, note, print_fields, print_json, say, stderr
 from taciturn.core.storage import write_text
 from taciturn.data import SOURCES, data_folder, describe, draft_schema, load_unmapped, read_table
 from taciturn.data.feature_maps import MAPS, NONE
 from taciturn.errors import InputError
 from taciturn.settings import resolve
-from taciturn.settings.resolve import allow, load_plugins
+from taciturn.settings.resolve import allow_plugins, load_plugins
+
+MAX_COUNTS = 20  # entries of a mapping that are shown
 
 
-@click.group(cls=NearestGroup)
+@click.group(cls=SuggestingGroup)
 def data() -> None:
-    """Data sets and tables."""
+    """List, download and describe data sets and tables."""
 
 
 @data.command("list")
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@JSON
 def list_sources(as_json: bool) -> None:
-    """The data sets there are.
+    """List the data sets.
 
     \b
     Examples:
       taciturn data list
     """
-    found = [(name, SOURCES[name]) for name in SOURCES]
+    found = {name: SOURCES[name] for name in SOURCES}
     if as_json:
         facts = ("summary", "origin", "attribution")
-        print_json({name: {fact: getattr(source, fact) for fact in facts} for name, source in found})
+        print_json({name: {fact: getattr(source, fact) for fact in facts} for name, source in found.items()})
         return
-    for name, source in found:
-        stdout.print(f"[bold]{name:8}[/] {source.summary}", highlight=False, soft_wrap=True)
-        for word, fact in (("from", source.origin), ("by", source.attribution)):
-            stdout.print(f"         {word}: {fact}", highlight=False, soft_wrap=True)
+    for name, source in found.items():
+        print_fields({name: source.summary}, 8)
+        say(f"         from: {source.origin}")
+        say(f"         by: {source.attribution}")
 
 
 @data.command()
-@click.option("--plugins", multiple=True, metavar="FILE", help="a Python file that adds some of your own")
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@click.option("--plugins", multiple=True, metavar="FILE", help="a Python file that registers more feature maps")
+@JSON
 def maps(plugins: tuple[str, ...], as_json: bool) -> None:
-    """The public feature maps there are: what --features makes of every record by itself, before training.
+    """List the public feature maps, which --features applies to every record before training.
 
     \b
     Examples:
       taciturn data maps
       taciturn run --features pixels
     """
-    allow(plugins)
+    allow_plugins({"plugins": plugins})
     load_plugins(plugins)
     found = {NONE: "records as they are, features in [-1, 1]"}
     for name in MAPS:
         found[name] = MAPS[name].summary + ("; for square images" if MAPS[name].images else "")
     if as_json:
         print_json(found)
-        return
-    wide = max(map(len, found)) + 2
-    for name, summary in found.items():
-        stdout.print(f"[bold]{name:{wide}}[/]{summary}", highlight=False, soft_wrap=True)
+    else:
+        print_fields(found, max(map(len, found)) + 1)
 
 
 @data.command()
 @click.argument("name")
-@click.option(
-    "--data-dir", default="", help="folder to put it into [default: $TACITURN_DATA, else the user's cache folder]"
-)
-@click.option("--source", default="", help="a mirror of your own: a URL or a folder that holds the files")
+@click.option("--data-dir", default="", help="folder to write to [default: $TACITURN_DATA, else the user's cache]")
+@click.option("--source", default="", help="your own mirror: a URL or a folder that holds the files")
 def fetch(name: str, data_dir: str, source: str) -> None:
-    """Download a data set; a broken download goes on where it stopped.
+    """Download a data set; an interrupted download continues where it stopped.
 
     \b
     Examples:
@@ -83,7 +81,7 @@ def fetch(name: str, data_dir: str, source: str) -> None:
     """
     chosen = SOURCES[name]
     if chosen.fetch is None:
-        raise InputError(f"{name} is not fetched; it comes from: {chosen.origin}")
+        raise InputError(f"{name} cannot be fetched; its origin: {chosen.origin}")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr) as bars:
         tasks: dict[str, TaskID] = {}
@@ -95,18 +93,18 @@ def fetch(name: str, data_dir: str, source: str) -> None:
 
         files = chosen.fetch(data_folder(data_dir) / name, source, progress)
     for file in files:
-        stdout.print(str(file), soft_wrap=True, highlight=False)
+        say(str(file))
 
 
 @data.command()
 @click.argument("name")
 @click.option("--schema", default="", help="schema file of a table")
-@click.option("--data-dir", default="", help="folder the data sets lie in")
-@click.option("--agents", default=None, help="number of agents, where the data set leaves it open")
-@click.option("--partition", default=None, help="how records are dealt to agents")
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@click.option("--data-dir", default="", help="folder of the data sets")
+@click.option("--agents", default=None, help="number of agents, if the data set does not fix it")
+@click.option("--partition", default=None, help="how records are partitioned among agents")
+@JSON
 def info(name: str, as_json: bool, **given: Any) -> None:
-    """A data set or table in numbers: records, agents, features (before a feature map), classes.
+    """Describe a data set or table: records, agents, features (before a feature map) and classes.
 
     \b
     Examples:
@@ -119,26 +117,24 @@ def info(name: str, as_json: bool, **given: Any) -> None:
     if as_json:
         print_json(facts)
         return
-    for key, value in facts.items():
-        if value in ({}, []):
-            continue
-        stdout.print(f"[bold]{key.replace('_', ' '):13}[/] {_fact(value)}", highlight=False, soft_wrap=True)
+    shown = {key: value for key, value in facts.items() if value not in ({}, [])}
+    print_fields({key.replace("_", " "): _format_fact(value) for key, value in shown.items()}, 13)
 
 
-def _fact(value: object) -> str:
+def _format_fact(value: object) -> str:
     if isinstance(value, dict):
-        shown = [f"{key}: {count:,}" for key, count in list(value.items())[:20]]
-        return "  ".join(shown) + (f"  … {len(value)} in all" if len(value) > 20 else "")
+        shown = [f"{key}: {count:,}" for key, count in list(value.items())[:MAX_COUNTS]]
+        return "  ".join(shown) + (f"  … {len(value)} in all" if len(value) > MAX_COUNTS else "")
     if isinstance(value, list):
         return "\n              ".join(str(item) for item in value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 @data.command()
-@click.argument("table", type=click.Path(path_type=Path))
+@click.argument("table", type=PATH)
 @click.option("--label", required=True, help="the column to predict")
-@click.option("--agent", default="", help="the column that says whose record it is")
-@click.option("--out", type=click.Path(path_type=Path), help="the schema file to write; default: stdout")
+@click.option("--agent", default="", help="the column that names the agent of a record")
+@click.option("--out", type=PATH, help="the schema file to write; default: stdout")
 def schema(table: Path, label: str, agent: str, out: Path | None) -> None:
     """Draft the schema file of a table, for its owner to correct.
 
@@ -150,15 +146,12 @@ def schema(table: Path, label: str, agent: str, out: Path | None) -> None:
     if out is None:
         click.echo(text, nl=False)
         return
-    if out.exists():
-        raise InputError(f"{out} exists: choose another name")
+    check_new(out)
     write_text(out, text)
     for line in text.splitlines():
         if line.startswith("# column '") and "is left out" in line:
-            stderr.print(f"note: {line.removeprefix('# ')}", soft_wrap=True, highlight=False)
-    stderr.print(
-        f"{out}: bounds and categories were read off the data, which is not private; "
-        "replace them by what is known without looking.",
-        soft_wrap=True,
-        highlight=False,
+            note(f"note: {line.removeprefix('# ')}")
+    note(
+        f"{out}: bounds and categories were read from the data, which is not private; replace them by what is known "
+        "without looking at the data"
     )

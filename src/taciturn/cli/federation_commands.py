@@ -1,19 +1,18 @@
-"""`taciturn federation`: a study among sites on other machines. Here the coordinator's commands; `site` has the sites'."""
+"""`taciturn federation`: the coordinator's commands of a study over a network; `site` has those of a site."""
 
 from __future__ import annotations
 
 import importlib.util
 import signal
 from pathlib import Path
-from typing import Any
 
 import rich_click as click
 from click.exceptions import Exit
 
 from taciturn import api
-from taciturn.cli.options import NearestGroup
-from taciturn.cli.output import print_json, print_result, print_sentence, stderr, stdout
-from taciturn.cli.progress_display import FederationWatch
+from taciturn.cli.options import SuggestingGroup
+from taciturn.cli.output import JSON, PATH, check_new, note, print_fields, print_json, print_result, say, stderr
+from taciturn.cli.progress_display import FederationDisplay
 from taciturn.cli.site_commands import AUDIT, LOG, TOKEN, serve_vitals, site
 from taciturn.core.signals import stop_signals
 from taciturn.core.storage import write_text
@@ -21,22 +20,23 @@ from taciturn.errors import InputError, TaciturnError
 from taciturn.settings.rules import counts, integer, real
 
 IDENTITY = "coordinator.identity"
+TERMS = click.argument("terms", type=PATH)
 
 
-@click.group(cls=NearestGroup)
+@click.group(cls=SuggestingGroup)
 def federation() -> None:
-    """Train together over a network: one coordinator, an agent at every site.
+    """Train together over a network: one coordinator, and an agent at every site.
 
-    Nothing of a site's records leaves it but noisy parameters, sealed for the coordinator, and each site decides for
-    itself what it takes part in. What carries the messages is confined, and trusted with nothing
-    (docs/howto/deployment.md). The page docs/howto/federate-three-sites.md goes through all of it.
+    Only noisy parameters leave a site, encrypted for the coordinator, and each site decides which studies it joins. The
+    program that carries the messages is confined and not trusted (docs/howto/deployment.md). The page
+    docs/howto/federate-three-sites.md shows every step.
 
     \b
     Examples:
-      taciturn federation demo                               everything on this machine, crashes included
+      taciturn federation demo                               everything on this machine, including crashes
       taciturn federation init --schema schema.toml --sites north=250,south=200 --total-records 400
       taciturn federation enrol federation.toml north north.id
-      taciturn federation terms federation.toml              what the study is, and the hash to compare
+      taciturn federation terms federation.toml              the plan, and the hash that all parties compare
       taciturn federation provision federation.toml --out kits
       taciturn federation run federation.toml --kits kits
     """
@@ -46,18 +46,29 @@ federation.add_command(site)
 
 
 @federation.command()
-@click.argument("file", default="federation.toml", type=click.Path(path_type=Path))
-@click.option("--name", default="study", help="what the study is called")
+@click.argument("file", default="federation.toml", type=PATH)
+@click.option("--name", default="study", help="the name of the study")
 @click.option("--schema", default="", help="schema file of the sites' tables")
 @click.option("--data", default="", help="a published data set instead of tables (taciturn data list)")
-@click.option("--sites", required=True, metavar="NAME=N,...", help="the sites, each with the most records it may bring")
+@click.option("--sites", required=True, metavar="NAME=N,...", help="the sites, each with its maximum number of records")
 @click.option("--total-records", required=True, metavar="NUMBER", help="of all sites together, a round number")
 @click.option("--total-epsilon", default="1", metavar="NUMBER", help="what the study may spend [default: 1]")
-@click.option("--delta", default="1e-6", metavar="NUMBER", help="at this delta [default: 1e-6]")
-@click.option("--host", default="localhost", help="how the sites reach the coordinator [default: localhost]")
-@click.option("--port", default="8002", metavar="NUMBER", help="on this port [default: 8002]")
-def init(file: Path, name: str, schema: str, data: str, **given: Any) -> None:
-    """Write the terms of a study, for everybody to read.
+@click.option("--delta", default="1e-6", metavar="NUMBER", help="delta of the total [default: 1e-6]")
+@click.option("--host", default="localhost", help="the coordinator's address for the sites [default: localhost]")
+@click.option("--port", default="8002", metavar="NUMBER", help="the coordinator's port [default: 8002]")
+def init(
+    file: Path,
+    name: str,
+    schema: str,
+    data: str,
+    sites: str,
+    total_records: str,
+    total_epsilon: str,
+    delta: str,
+    host: str,
+    port: str,
+) -> None:
+    """Write the terms of a study, for all parties to read.
 
     \b
     Examples:
@@ -65,52 +76,43 @@ def init(file: Path, name: str, schema: str, data: str, **given: Any) -> None:
       taciturn federation init digits.toml --data mnist14 --sites a=20000,b=20000,c=20000 --total-records 60000
     """
     from taciturn.federation.drafts import draft_terms
+    from taciturn.federation.identity import Identity
     from taciturn.federation.terms import read_terms
 
-    if file.exists():
-        raise InputError(f"{file} exists: choose another name")
-    if not file.resolve().parent.is_dir():
+    check_new(file)
+    folder = file.resolve().parent
+    if not folder.is_dir():
         raise InputError(f"there is no folder {file.parent} to put {file.name} into")
     if bool(schema) == bool(data):
-        raise InputError("give either --schema, of the sites' tables, or --data, a published data set")
-    sites = counts("sites", given["sites"]) if "=" in given["sites"] else None
-    if not isinstance(sites, dict):
-        raise InputError(f"sites is {given['sites']}: it must name them, as in north=250,south=200")
-    text = draft_terms(
-        name,
-        schema,
-        data,
-        sites,
-        integer(1)("total-records", given["total_records"]),
-        real(0.0)("total-epsilon", given["total_epsilon"]),
-        real(0.0, 1.0)("delta", given["delta"]),
-        given["host"],
-        integer(1, 65535)("port", given["port"]),
-        _own_identity(file.resolve().parent / IDENTITY),
-        file.resolve().parent,
-    )
+        raise InputError("give either --schema for the sites' tables, or --data for a published data set")
+    most = counts("sites", sites) if "=" in sites else None
+    if not isinstance(most, dict):
+        raise InputError(f"--sites is {sites}; it must name the sites, as in north=250,south=200")
+    records, budget = integer(1)("total-records", total_records), real(0.0)("total-epsilon", total_epsilon)
+    delta_value, port_number = real(0.0, 1.0)("delta", delta), integer(1, 65535)("port", port)
+    own = folder / IDENTITY
+    public = (Identity.open(own) if own.exists() else Identity.create(own)).public
+    text = draft_terms(name, schema, data, most, records, budget, delta_value, host, port_number, str(public), folder)
     write_text(file, text)
     try:
         read_terms(file)
     except TaciturnError:
         file.unlink()
         raise
-    stdout.print(
-        f"{file}: read it; 'taciturn federation enrol' puts each site's identity into it, then "
-        f"'taciturn federation provision {file}' makes the kits",
-        soft_wrap=True,
-        highlight=False,
+    say(
+        f"{file}: read it; 'taciturn federation enrol' adds each site's identity, then "
+        f"'taciturn federation provision {file}' makes the kits"
     )
 
 
 @federation.command()
-@click.argument("terms", type=click.Path(path_type=Path))
+@TERMS
 @click.argument("site")
 @click.argument("identity")
 def enrol(terms: Path, site: str, identity: str) -> None:
-    """Put a site's IDENTITY into the terms: the line that 'taciturn federation site identity' printed, or a file with it.
+    """Add a site's IDENTITY to the terms: the line that 'taciturn federation site identity' prints, or a file with it.
 
-    Compare the fingerprint with the site by telephone: who can put another line here can answer in the site's name.
+    Compare the fingerprint with the site by telephone: an attacker who replaces the line can answer in the site's name.
 
     \b
     Examples:
@@ -131,59 +133,51 @@ def enrol(terms: Path, site: str, identity: str) -> None:
     except TaciturnError:
         write_text(terms, before)
         raise
-    stdout.print(f"{site}: fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
+    say(f"{site}: fingerprint {public.fingerprint}")
     left = [name for name in read.sites if name not in read.identities]
-    rest = (
-        f"still without an identity: {', '.join(left)}" if left else f"complete; their hash is {grouped(read.digest)}"
-    )
-    stdout.print(rest, soft_wrap=True, highlight=False)
+    say(f"still without an identity: {', '.join(left)}" if left else f"complete; the hash is {grouped(read.digest)}")
 
 
 @federation.command()
-@click.argument("terms", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@TERMS
+@JSON
 def terms(terms: Path, as_json: bool) -> None:
-    """Say what a study is: its plan, its parties, and the hash by which they know that they mean the same.
+    """Show a study's plan and parties, and the hash by which they check that they agree.
 
-    The plan is computed from the terms as coordinator and sites compute it. The hash is over all that they must have in
-    common, so it is final once every site is enrolled. 'taciturn federation site check' shows the site's own.
+    Coordinator and sites compute the plan from the terms in the same way. The hash covers everything that they must
+    agree on, so it is final once every site is enrolled. 'taciturn federation site check' shows the site's hash.
 
     \b
     Examples:
       taciturn federation terms federation.toml
     """
-    from taciturn.federation.agreement import (
-        grouped,
-        in_words,
-    )
+    from taciturn.federation.agreement import grouped, in_words
     from taciturn.federation.terms import read_terms
 
     found = in_words(read_terms(terms))
     if as_json:
         print_json(found)
         return
-    parties = {
-        name: (one["fingerprint"] or "no identity yet") + ("" if most is None else f"; at most {most:,} records")
-        for name, one in found.pop("parties").items()
-        for most in (one["records_max"],)
-    }
-    revoked, missing, digest = (found.pop(name) for name in ("revoked", "missing", "hash"))
-    found |= parties | ({"revoked": f"{len(revoked)} identities"} if revoked else {})
+    parties, revoked, missing, digest = (found.pop(name) for name in ("parties", "revoked", "missing", "hash"))
+    for name, party in parties.items():
+        limit = "" if party["records_max"] is None else f"; at most {party['records_max']:,} records"
+        found[name] = (party["fingerprint"] or "no identity yet") + limit
+    if revoked:
+        found["revoked"] = f"{len(revoked)} identities"
     found["hash"] = grouped(digest) or f"not final: no identity yet of {', '.join(missing) or 'the coordinator'}"
-    for name, value in found.items():
-        stdout.print(f"[bold]{name:14}[/] {value}", highlight=False, soft_wrap=True)
+    print_fields(found, 14)
 
 
 @federation.command()
-@click.argument("terms", type=click.Path(path_type=Path))
-@click.option("--out", default="kits", type=click.Path(path_type=Path), help="folder for the kits [default: kits]")
-@click.option("--renew", multiple=True, metavar="NAME", help="make this kit again: the old one is worth nothing then")
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@TERMS
+@click.option("--out", default="kits", type=PATH, help="folder for the kits [default: kits]")
+@click.option("--renew", multiple=True, metavar="NAME", help="make this kit again; the old one becomes invalid")
+@JSON
 def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> None:
     """Make a start-up kit for the server and every site.
 
-    A kit is a certificate, its key, the authority's certificate and an address. It lets its owner connect, and nothing
-    else. Run again, it adds the kits of new sites and leaves the others alone. The folder kits/authority signs
+    A kit contains a certificate, its key, the authority's certificate and an address. It only allows its owner to
+    connect. Run again, the command adds the kits of new sites and keeps the others. The folder kits/authority signs
     certificates: keep it, and keep it secret.
 
     \b
@@ -191,26 +185,26 @@ def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> 
       taciturn federation provision federation.toml --out kits
       taciturn federation provision federation.toml --out kits --renew north
     """
-    from taciturn.federation.kits import provision as make
+    from taciturn.federation.kits import provision as make_kits
     from taciturn.federation.terms import read_terms
 
-    made = make(read_terms(terms), out, renew)
+    kits = make_kits(read_terms(terms), out, renew)
     if as_json:
-        print_json({name: str(path) for name, path in made.items()})
+        print_json({name: str(path) for name, path in kits.items()})
         return
-    for name, path in made.items():
-        stdout.print(f"{name:14} {path}", soft_wrap=True, highlight=False)
+    for name, path in kits.items():
+        say(f"{name:14} {path}")
 
 
 @federation.command()
-@click.argument("terms", type=click.Path(path_type=Path))
-@click.option("--kits", default="kits", type=click.Path(path_type=Path), help="folder of the kits [default: kits]")
-@click.option("--out", type=click.Path(path_type=Path), help="the run folder [default: runs/federation-NAME]")
-@click.option("--identity", type=click.Path(path_type=Path), help="the coordinator's [default: beside the terms]")
-@click.option("--without", multiple=True, metavar="SITE", help="go on without this site for good; may be repeated")
+@TERMS
+@click.option("--kits", default="kits", type=PATH, help="folder of the kits [default: kits]")
+@click.option("--out", type=PATH, help="the run folder [default: runs/federation-NAME]")
+@click.option("--identity", type=PATH, help="the coordinator's identity [default: next to the terms]")
+@click.option("--without", multiple=True, metavar="SITE", help="exclude this site permanently; repeatable")
 @LOG
 @AUDIT
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+@JSON
 def run(
     terms: Path,
     kits: Path,
@@ -221,11 +215,11 @@ def run(
     audit: str,
     as_json: bool,
 ) -> None:
-    """Run a study: wait for the sites, train, and go on after whatever happens.
+    """Run a study: wait for the sites, train, and recover from failures.
 
-    The same command takes a study up again that was stopped (Ctrl-C) or killed, from its last round; no budget is
-    spent twice. A study that has ended is shown. A site that is left out is not asked again, and what it had sent no
-    longer counts.
+    The same command continues a study that was stopped (Ctrl-C) or killed, from its last round; no budget is spent
+    twice. For a finished study it shows the result. An excluded site is not asked again, and what it sent no longer
+    counts.
 
     \b
     Examples:
@@ -233,14 +227,10 @@ def run(
       taciturn federation run federation.toml --kits kits --out runs/second --json
       taciturn federation run federation.toml --kits kits --without west
     """
-    needs_engine()
+    check_engine()
     from taciturn.federation.conductor import conduct
     from taciturn.federation.coordinator import FINISHED
-    from taciturn.federation.logs import (
-        audited,
-        check_audit,
-        logged,
-    )
+    from taciturn.federation.logs import audited, check_audit, logged
     from taciturn.federation.run_folder import federated
     from taciturn.federation.terms import read_terms
 
@@ -248,14 +238,14 @@ def run(
     own = identity or terms.resolve().parent / IDENTITY
     place = out or Path("runs") / f"federation-{read.name}"
     with (
-        logged(log, print_sentence) as say,
-        audited(check_audit("--audit", audit), "coordinator") as note,
-        stop_signals(say) as stop,
-        FederationWatch(stderr, say, lines=log is not None) as watch,
+        logged(log, note) as log_line,
+        audited(check_audit("--audit", audit), "coordinator") as audit_line,
+        stop_signals(log_line) as stop,
+        FederationDisplay(stderr, log_line, lines=log is not None) as display,
     ):
-        folder, outcome = conduct(read, kits, own, place, say, stop, watch.line, without, note)
+        folder, outcome = conduct(read, kits, own, place, log_line, stop, display.show, without, audit_line)
     if outcome != FINISHED:
-        stderr.print("stopped: the same command goes on from here", soft_wrap=True, highlight=False)
+        note("stopped: the same command continues from here")
         raise Exit(130)
     finished = api.Run(folder)
     if as_json:
@@ -265,34 +255,32 @@ def run(
 
 
 @federation.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.option("--listen", default="127.0.0.1:9465", show_default=True, metavar="HOST:PORT", help="the address")
 @TOKEN
 def serve(run: Path, listen: str, token: str | None) -> None:
     """Serve the health of the command that works in a RUN folder, its metrics for Prometheus, and a live page.
 
-    /health and /metrics are for any program of this machine, the page for those who have the token. On an address that
-    is not loopback, everything needs the token, and nothing is encrypted. Ctrl-C ends it.
+    Any program on this machine can read /health and /metrics; the page needs the token. On an address that is not
+    loopback, everything needs the token, and nothing is encrypted. Ctrl-C stops it.
 
     \b
     Examples:
       taciturn federation serve runs/federation-study
       curl http://127.0.0.1:9465/metrics
     """
-    from taciturn.dashboard.vitals import RunWatch
+    from taciturn.dashboard.monitoring import CoordinatorMonitor
 
-    serve_vitals(RunWatch(run), listen, token)
+    serve_vitals(CoordinatorMonitor(run), listen, token)
 
 
 @federation.command()
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="keep everything in this folder [default: a temporary one]"
-)
-@click.option("--rounds", default="60", metavar="NUMBER", help="of the study [default: 60]")
-@click.option("--calm", is_flag=True, help="kill nobody")
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+@click.option("--out", type=PATH, help="keep all files in this folder [default: a temporary one]")
+@click.option("--rounds", default="60", metavar="NUMBER", help="rounds of the study [default: 60]")
+@click.option("--calm", is_flag=True, help="kill no process")
+@JSON
 def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
-    """A whole federation on this machine: one server, three sites, mutual TLS, a killed site and a killed server.
+    """Run a whole federation on this machine: a server and three sites with mutual TLS; a site and the server crash.
 
     The sites' noise comes from a seed, so that the result can be compared with a simulation, number by number.
 
@@ -301,28 +289,20 @@ def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
       taciturn federation demo
       taciturn federation demo --json --out demo
     """
-    needs_engine()
+    check_engine()
     from taciturn.federation.demo import run_demo
 
     count = integer(10, 1000)("rounds", rounds)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it, its processes end with it
-    with FederationWatch(stderr) as watch:
-        result = run_demo(out, count, calm, watch.say)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its child processes end with it
+    with FederationDisplay(stderr) as display:
+        result = run_demo(out, count, calm, display.say)
     if as_json:
         print_json(result)
-        return
-    for name, value in result.items():
-        stdout.print(f"[bold]{name.replace('_', ' '):24}[/] {value}", highlight=False, soft_wrap=True)
+    else:
+        print_fields({name.replace("_", " "): value for name, value in result.items()}, 24)
 
 
-def _own_identity(path: Path) -> str:
-    """The coordinator's public identity; its private half is made where there is none."""
-    from taciturn.federation.identity import Identity
-
-    return str((Identity.open(path) if path.exists() else Identity.create(path)).public)
-
-
-def needs_engine() -> None:
-    """Say what is missing where the extra is not installed."""
+def check_engine() -> None:
+    """Raise if the optional package that carries the messages is not installed."""
     if importlib.util.find_spec("nvflare") is None:
-        raise InputError("a federation needs NVFlare: pip install 'taciturn[federation]'")
+        raise InputError("a federation needs NVFlare; install it with: pip install 'taciturn[federation]'")

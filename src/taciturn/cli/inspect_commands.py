@@ -7,20 +7,28 @@ import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import rich_click as click
 
 from taciturn import api
-from taciturn.cli.output import print_json, print_result, print_table, stderr, stdout
-from taciturn.cli.progress_display import Watcher
-from taciturn.core.storage import make_folder, write_text
+from taciturn.cli.output import (
+    JSON,
+    PATH,
+    check_figure,
+    note,
+    owner_folder,
+    print_json,
+    print_result,
+    print_table,
+    save_figure,
+    say,
+    stderr,
+)
+from taciturn.cli.progress_display import TrainingDisplay
 from taciturn.data import source_for
-from taciturn.data.feature_maps import keeps_places
 from taciturn.errors import InputError
-from taciturn.progress import subscribe
 from taciturn.reporting.curves import full_label
-from taciturn.reporting.ranking import HEADINGS, WORDS, Ranked, cells, facts, promises, ranking, repeated
+from taciturn.reporting.ranking import HEADINGS, WORDS, Ranked, cells, promises, ranking
 from taciturn.reporting.report import write_report
 from taciturn.reporting.side_by_side import (
     differences,
@@ -31,96 +39,43 @@ from taciturn.reporting.side_by_side import (
 )
 from taciturn.reporting.statements import SIMULATED
 from taciturn.reporting.tables import format_error, format_setting, format_share, markdown_table
-from taciturn.runs.folder import LOCAL_ONLY, RunFolder
+from taciturn.runs.folder import RunFolder
 from taciturn.settings.rules import integer
 from taciturn.training.upload_replay import ReplayedUploads
 
-
-def draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path | None) -> Path:
-    """Make the run again and draw the upload; the picture lies in local-only unless the user names another place."""
-    from taciturn.reporting.figures.style import (
-        check_place,
-        save,
-    )
-    from taciturn.reporting.figures.summary_figures import (
-        Weights,
-        sent_figure,
-    )
-
-    if out is not None:
-        check_place(out)
-    watcher = Watcher(stderr)
-    try:
-        with subscribe(watcher.told):
-            found = api.sent(folder.path, run=run, agent=agent, round=t, watch=watcher)
-    finally:
-        watcher.close()
-    config = folder.read_config()
-    image = source_for(config["data"]).image if keeps_places(config["features"]) else None
-    weights = Weights(found.clean, found.noisy, found.model, found.features, found.classes)
-    title = f"What {found.agent} sends in round {found.round} of {found.last}"
-    path = out or own_place(folder) / "sent.png"
-    save(sent_figure(weights, image, title, caption(found)), path, private=True)
-    return path
-
-
-def caption(found: ReplayedUploads) -> str:
-    """What the picture is, what it is not, and for whom."""
-    before = "; the rounds before had theirs" if found.round > 1 else ""
-    silent = " This run has no noise." if (found.clean == found.noisy).all() else ""
-    return (
-        "Computed without noise: for the owner of the records alone. "
-        f"{full_label(found.label)}. Without noise means without that of this round{before}.{silent} " + _checked(found)
-    )
-
-
-def _checked(found: ReplayedUploads) -> str:
-    if found.differs is None:
-        return f"The run has not ended: w is the model of round {found.last}, made again."
-    if found.differs == 0.0:
-        return f"All {found.last} rounds were made again, and w is the run's model to the byte."
-    return f"All {found.last} rounds were made again; w differs from the run's model by at most {found.differs:.1g}."
-
-
-def own_place(folder: RunFolder) -> Path:
-    """The folder for the owner of the records alone; a run in mode paper gets one here."""
-    if not folder.local.is_dir():
-        make_folder(folder.local)
-        write_text(folder.local / "README.txt", LOCAL_ONLY)
-    return folder.local
-
-
-RUNS = click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+RUNS = click.argument("runs", nargs=-1, required=True, type=PATH)
+RANKING_COLUMNS = HEADINGS[:3] + HEADINGS[4:-1]  # 80 characters
+OWNERS_NOTE = "note: the test errors are computed from private records without noise: for the owner of the records only"
+DIFFERENT_TESTS = (
+    "note: these runs were not tested on the same records ({} differ), so part of the difference between their errors "
+    "is chance; train them with one --test file, or with the same --test-share and --partition-key"
+)
 
 
 @click.command()
 @RUNS
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object for each run, a line each")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object for each run folder, one a line")
 def show(runs: tuple[Path, ...], as_json: bool) -> None:
-    """What runs gave: one table for a run, with means over seeds; every single run for several folders.
+    """Show the results of runs: means over seeds for one run folder, every single run for several.
 
     \b
     Examples:
       taciturn show runs/20260101-120000-mnist14-objpm
       taciturn show runs/*
     """
-    opened = [RunFolder.open(path) for path in runs]
+    folders = [RunFolder.open(path) for path in runs]
     if as_json:
-        for folder in opened:
-            print_json(api.Run(folder).summary if folder.finished else _unfinished(folder))
-    elif len(opened) == 1 and opened[0].finished:
-        print_result(api.Run(opened[0]))
+        for folder in folders:
+            unfinished = {"run": str(folder.path), "finished": False, "rows": len(folder.read_metrics())}
+            print_json(api.Run(folder).summary if folder.finished else unfinished)
+    elif len(folders) == 1 and folders[0].finished:
+        print_result(api.Run(folders[0]))
     else:
-        print_table(
-            ("folder", "run", "test error", "round"), [row for folder in opened for row in _lines(folder)], left=2
-        )
+        rows = [row for folder in folders for row in _state_rows(folder)]
+        print_table(("folder", "run", "test error", "round"), rows, left=2)
 
 
-def _unfinished(folder: RunFolder) -> dict[str, object]:
-    return {"run": str(folder.path), "finished": False, "rows": len(folder.read_metrics())}
-
-
-def _lines(folder: RunFolder) -> list[tuple[str, str, str, str]]:
+def _state_rows(folder: RunFolder) -> list[tuple[str, str, str, str]]:
     name = folder.path.name
     if folder.finished:
         return [(name, full_label(e), format_error(e), str(e["rounds"])) for e in folder.read_summary()["runs"]]
@@ -136,23 +91,25 @@ def _lines(folder: RunFolder) -> list[tuple[str, str, str, str]]:
     type=click.Choice(["curves", "sent"]),
     default="curves",
     show_default=True,
-    help="curves against rounds, or what an agent sends in one round: weights with and without noise",
+    help="curves against rounds, or the weights that an agent sends in one round, with and without noise",
 )
 @click.option("--run-index", type=int, help="sent: which run of the folder; default: 0")
-@click.option("--agent", help="sent: who sends it; default: the first agent")
-@click.option("--round", "t", type=int, help="sent: in which round; default: 1")
+@click.option("--agent", help="sent: the agent; default: the first")
+@click.option("--round", "t", type=int, help="sent: the round; default: 1")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
-    help="the picture (.png, .svg, .pdf); default: curves.png in the run folder or its local-only, else in .; sent.png",
+    type=PATH,
+    help="figure to write (.png, .svg, .pdf); default: curves.png or sent.png in the run folder or its local-only "
+    "folder, or in the current folder for several runs",
 )
 def plot(
     runs: tuple[Path, ...], what: str, run_index: int | None, agent: str | None, t: int | None, out: Path | None
 ) -> None:
     """Draw test error, objective, residual and noise against rounds, or what an agent sends.
 
-    What an agent would send without noise is not in a run folder: the run is made again from its seeds and the
-    records, which takes at most as long as it took. The picture is for the owner of the records alone: local-only.
+    A run folder does not contain what an agent would send without noise. --what sent repeats the run from its seeds and
+    records, which takes at most as long as the run did. That figure is for the owner of the records only, and is
+    written to the local-only folder.
 
     \b
     Examples:
@@ -164,50 +121,65 @@ def plot(
     folders = [RunFolder.open(path) for path in runs]
     if what == "curves":
         if (run_index, agent, t) != (None, None, None):
-            raise InputError("--run-index, --agent and --round choose what an agent sends: they need --what sent")
-        path = _curves(folders, out)
+            raise InputError("--run-index, --agent and --round need --what sent")
+        path = _draw_curves(folders, out)
+    elif len(folders) > 1:
+        raise InputError(f"--what sent takes one run folder, but {len(folders)} are given")
     else:
-        path = _sent(folders, run_index or 0, agent, 1 if t is None else t, out)
-    stdout.print(str(path), soft_wrap=True, highlight=False)
+        path = _draw_sent(folders[0], run_index or 0, agent, 1 if t is None else t, out)
+    say(str(path))
 
 
-def _curves(folders: list[RunFolder], out: Path | None) -> Path:
-    path = out or _picture_place(folders)
-    from taciturn.reporting.figures.run_figure import (
-        figure,
-        owners_alone,
-    )
-    from taciturn.reporting.figures.style import (
-        check_place,
-        save,
-    )
+def _draw_curves(folders: list[RunFolder], out: Path | None) -> Path:
+    from taciturn.reporting.figures.run_figure import figure, owners_alone
 
-    check_place(path)
-    own = owners_alone(folders)
-    save(figure(folders), path, private=bool(own))
-    if out is not None and own:
-        words = (
-            f"note: {' and '.join(own)} were computed without noise: the picture is for the owner of the records alone"
-        )
-        stderr.print(words, soft_wrap=True, highlight=False)
+    default = Path("curves.png")
+    if len(folders) == 1:
+        default = (folders[0].local if folders[0].has_local else folders[0].path) / default
+    path = out or default
+    check_figure(path)
+    private = owners_alone(folders)
+    save_figure(figure(folders), path, private=bool(private))
+    if out is not None and private:
+        names = " and ".join(private)
+        note(f"note: {names} were computed without noise: the figure is for the owner of the records only")
     return path
 
 
-def _sent(folders: list[RunFolder], run_index: int, agent: str | None, t: int, out: Path | None) -> Path:
-    if len(folders) > 1:
-        raise InputError(f"what an agent sends is drawn of one run at a time, but {len(folders)} folders are named")
-    return draw_sent(folders[0], run_index, agent, t, out)
+def _draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path | None) -> Path:
+    """Repeat the run and draw an upload, in local-only unless the user names another file."""
+    from taciturn.reporting.figures.summary_figures import Weights, sent_figure
+
+    check_figure(out)
+    with TrainingDisplay(stderr) as display:
+        found = api.sent(folder.path, run=run, agent=agent, round=t, watch=display)
+    config = folder.read_config()
+    image = source_for(config["data"]).image if keeps_places(config["features"]) else None
+    weights = Weights(found.clean, found.noisy, found.model, found.features, found.classes)
+    title = f"What {found.agent} sends in round {found.round} of {found.last}"
+    path = out or owner_folder(folder) / "sent.png"
+    save_figure(sent_figure(weights, image, title, _caption(found)), path, private=True)
+    return path
 
 
-def _picture_place(folders: list[RunFolder]) -> Path:
-    """In the run folder; with figures that are local-only, in the folder for those."""
-    if len(folders) > 1:
-        return Path("curves.png")
-    return (folders[0].local if folders[0].has_local else folders[0].path) / "curves.png"
+def _caption(found: ReplayedUploads) -> str:
+    before = "; the rounds before had theirs" if found.round > 1 else ""
+    silent = " This run has no noise." if (found.clean == found.noisy).all() else ""
+    if found.differs is None:
+        check = f"The run has not finished: w is the model of round {found.last}, computed again."
+    elif found.differs == 0.0:
+        check = f"All {found.last} rounds were computed again, and w is identical to the run's model."
+    else:
+        limit = f"{found.differs:.1g}"
+        check = f"All {found.last} rounds were computed again; w differs from the run's model by at most {limit}."
+    return (
+        f"Computed without noise: for the owner of the records only. {full_label(found.label)}. Without noise means "
+        f"without that of this round{before}.{silent} {check}"
+    )
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 def report(run: Path) -> None:
     """Write report.html again from the run folder.
 
@@ -217,29 +189,20 @@ def report(run: Path) -> None:
     """
     folder = RunFolder.open(run)
     write_report(folder)
-    stdout.print(str(folder.report), soft_wrap=True, highlight=False)
-
-
-TERMINAL = HEADINGS[:3] + HEADINGS[4:-1]  # 80 columns
-NOTE = "the test errors were computed from private records without noise: this is for the owner of the records alone"
-
-OTHERS = (
-    "these runs were not tested on the same records ({} differ): part of the difference of their errors is chance. "
-    "Train them with one --test file, or with the same --test-share and --partition-key"
-)
+    say(str(folder.report))
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@RUNS
 @click.option("--ranked", is_flag=True, help="several runs: all their algorithms and budgets in one table, best first")
-@click.option("--out", type=click.Path(path_type=Path), help="draw all of them, best on top (.png, .svg, .pdf)")
-@click.option("--markdown", "as_markdown", is_flag=True, help="print tables for a Markdown page")
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+@click.option("--out", type=PATH, help="draw all of them, best on top (.png, .svg, .pdf)")
+@click.option("--markdown", "as_markdown", is_flag=True, help="print Markdown tables")
+@JSON
 def compare(runs: tuple[Path, ...], ranked: bool, out: Path | None, as_markdown: bool, as_json: bool) -> None:
-    """The algorithms and budgets of a run, best first; of several runs which settings differ, and how the errors do.
+    """Rank the algorithms and budgets of a run; for several runs, show which settings and errors differ.
 
-    Means are over seeds, with Student-t intervals of 95 %. They tell what other seeds would give; whether a difference
-    of two is more than chance, 'taciturn sweep' says. A note says where runs were tested on different records.
+    Means are over seeds, with Student-t intervals of 95 %. They say what other seeds would give; 'taciturn sweep' says
+    whether a difference is significant. A note says if runs were tested on different records.
 
     \b
     Examples:
@@ -249,43 +212,37 @@ def compare(runs: tuple[Path, ...], ranked: bool, out: Path | None, as_markdown:
       taciturn compare runs/a runs/b runs/c --ranked
     """
     if as_markdown and as_json:
-        raise InputError("--markdown and --json are two forms of the same tables: choose one")
+        raise InputError("--markdown and --json cannot be combined; choose one")
     folders = [RunFolder.open(path) for path in runs]
     rows, regression = ranking(folders), predicts_numbers(folders)
+    private, different = any(row.own for row in rows), other_test_records(folders)
     if out is not None:
-        _draw(rows, regression, out)
+        from taciturn.reporting.figures.summary_figures import ranking_figure
+
+        save_figure(ranking_figure(rows, regression), out, private)
     if as_json:
-        print_json(_document(folders, rows, out))
+        print_json(
+            {
+                "runs": folder_names(folders),
+                "settings": differences(folders),
+                "test_error": errors_side_by_side(folders),
+                "ranking": [facts(row) for row in rows],
+                "other_test_records": different,
+                "local_only": private,
+                "picture": None if out is None else str(out),
+            }
+        )
         return
     if len(folders) == 1 or ranked:
         _print_ranking(rows, regression, as_markdown)
     else:
         _print_side_by_side(folders, regression, as_markdown)
     if out is not None and not as_markdown:
-        stdout.print(f"\npicture  {out}", soft_wrap=True, highlight=False)
-    if differ := other_test_records(folders):
-        stderr.print(f"note: {OTHERS.format(', '.join(differ))}", soft_wrap=True, highlight=False)
-    if any(row.own for row in rows):
-        stderr.print(f"note: {NOTE}", soft_wrap=True, highlight=False)
-
-
-def _document(folders: Sequence[RunFolder], rows: Sequence[Ranked], out: Path | None) -> dict[str, Any]:
-    return {
-        "runs": folder_names(folders),
-        "settings": differences(folders),
-        "test_error": errors_side_by_side(folders),
-        "ranking": [facts(row) for row in rows],
-        "other_test_records": other_test_records(folders),
-        "local_only": any(row.own for row in rows),
-        "picture": None if out is None else str(out),
-    }
-
-
-def _draw(rows: Sequence[Ranked], regression: bool, out: Path) -> None:
-    from taciturn.reporting.figures.style import save
-    from taciturn.reporting.figures.summary_figures import ranking_figure
-
-    save(ranking_figure(rows, regression), out, private=any(row.own for row in rows))
+        say(f"\nfigure  {out}")
+    if different:
+        note(DIFFERENT_TESTS.format(", ".join(different)))
+    if private:
+        note(OWNERS_NOTE)
 
 
 def _print_ranking(rows: Sequence[Ranked], regression: bool, as_markdown: bool) -> None:
@@ -293,49 +250,51 @@ def _print_ranking(rows: Sequence[Ranked], regression: bool, as_markdown: bool) 
     if as_markdown:
         click.echo(markdown_table(HEADINGS, table, WORDS))
         return
-    shown = [HEADINGS.index(name) for name in TERMINAL]
-    print_table(TERMINAL, [[line[i] for i in shown] for line in table])
+    shown = [HEADINGS.index(name) for name in RANKING_COLUMNS]
+    print_table(RANKING_COLUMNS, [[line[i] for i in shown] for line in table])
     seeds = repeated(rows)
-    words = f"mean of {seeds} seeds ± half its 95 % interval (Student t)" if seeds else "one run gives no interval"
-    stdout.print(f"test error: {words}\n", soft_wrap=True, highlight=False)
+    meaning = f"mean of {seeds} seeds ± half its 95 % interval (Student t)" if seeds else "one run gives no interval"
+    say(f"test error: {meaning}\n")
     if any(row.simulated for row in rows):
-        stdout.print(f"{SIMULATED}\n", soft_wrap=True, highlight=False)
-    lines = promises(rows)
-    wide = max(len(name) for name, _ in lines) + 2
-    for name, words in lines:
-        stdout.print(f"{name:{wide}}{words}", soft_wrap=True, highlight=False)
+        say(f"{SIMULATED}\n")
+    guarantees = promises(rows)
+    width = max(len(name) for name, _ in guarantees) + 2
+    for name, words in guarantees:
+        say(f"{name:{width}}{words}")
 
 
 def _print_side_by_side(folders: Sequence[RunFolder], regression: bool, as_markdown: bool) -> None:
     names, settings = folder_names(folders), differences(folders)
     found = [(key.replace("_", "-"), *map(format_setting, values)) for key, values in settings.items()]
     if found:
-        _print(("setting", *names), found, as_markdown, wrap=True)
+        _print_either(("setting", *names), found, as_markdown, wrap=True)
     else:
-        stdout.print("the settings are the same")
-    stdout.print()
+        say("the settings are the same")
+    say()
     errors, headings = errors_side_by_side(folders), ("test error, mean over seeds", *names)
 
     def shown(value: float | None, sign: str = "") -> str:
         return "" if value is None else format_share(value, regression, sign)
 
     table = [(label, *map(shown, values)) for label, values in errors.items()]
-    differ = [_difference(found) for found in errors.values()]
-    if any(value is not None for value in differ):
+    changes = [_difference(values) for values in errors.values()]
+    if any(value is not None for value in changes):
         headings = (*headings, "difference")
-        table = [(*row, shown(value, "+")) for row, value in zip(table, differ, strict=True)]
-    _print(headings, table, as_markdown)
+        table = [(*row, shown(value, "+")) for row, value in zip(table, changes, strict=True)]
+    _print_either(headings, table, as_markdown)
 
 
-def _difference(found: Sequence[float | None]) -> float | None:
-    """Of two errors that are known, how much larger the second is."""
-    match found:
+def _difference(errors: Sequence[float | None]) -> float | None:
+    """Return the second of two known errors minus the first, and None for anything else."""
+    match errors:
         case [float(first), float(second)]:
             return second - first
     return None
 
 
-def _print(headings: Sequence[str], rows: Sequence[Sequence[str]], as_markdown: bool, wrap: bool = False) -> None:
+def _print_either(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], as_markdown: bool, wrap: bool = False
+) -> None:
     if as_markdown:
         click.echo(markdown_table(headings, rows, headings[:1]))
     else:
@@ -343,23 +302,19 @@ def _print(headings: Sequence[str], rows: Sequence[Sequence[str]], as_markdown: 
 
 
 @click.command()
-@click.argument("runs", default="runs", type=click.Path(path_type=Path))
-@click.option("--port", metavar="NUMBER", help="where to listen [default: 8321, or a free one where that is taken]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen at")
-@click.option("--open/--no-open", "opened", default=None, help="open a browser [default: where there is a display]")
-@click.option(
-    "--token", metavar="TEXT", help="ask visitors for this [default: a random one if the host is not loopback]"
-)
-@click.option(
-    "--with-local", is_flag=True, help="show what was computed without noise on a host that is not loopback too"
-)
+@click.argument("runs", default="runs", type=PATH)
+@click.option("--port", metavar="NUMBER", help="port to listen on [default: 8321, or a free one if that is taken]")
+@click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
+@click.option("--open/--no-open", "opened", default=None, help="open a browser [default: if there is a display]")
+@click.option("--token", metavar="TEXT", help="token that visitors need [default: random if the host is not loopback]")
+@click.option("--with-local", is_flag=True, help="show figures without noise even if the host is not loopback")
 def dashboard(
     runs: Path, port: str | None, host: str, opened: bool | None, token: str | None, with_local: bool
 ) -> None:
-    """Show the runs in a folder on a page in the browser: curves while they grow, budgets, settings, ledgers.
+    """Show the runs in a folder in the browser: live curves, budgets, settings and ledgers.
 
-    RUNS is a folder that holds run folders at any depth, or a run folder. Nothing is written there, and nothing is
-    asked of any other machine. Ctrl-C ends it.
+    RUNS is a run folder, or a folder that contains run folders at any depth. The dashboard writes nothing and contacts
+    no other machine. Ctrl-C stops it.
 
     \b
     Examples:
@@ -369,18 +324,17 @@ def dashboard(
     """
     from taciturn.dashboard.serve import bind
 
-    made = bind(runs, host, None if port is None else integer(0, 65535)("port", port), token, with_local)
-    if made.token:
-        stderr.print("note: what the browser and this machine tell each other is not encrypted", soft_wrap=True)
-    stdout.print(f"{made.address}  (Ctrl-C ends it)", soft_wrap=True, highlight=False)
+    server = bind(runs, host, None if port is None else integer(0, 65535)("port", port), token, with_local)
+    if server.token:
+        note("note: the connection between the browser and this machine is not encrypted")
+    say(f"{server.address}  (Ctrl-C stops it)")
     sys.stdout.flush()
     if opened or (opened is None and _has_display()):
-        webbrowser.open(made.address)
-    made.serve()
-    stderr.print("stopped")
+        webbrowser.open(server.address)
+    server.serve()
+    note("stopped")
 
 
 def _has_display() -> bool:
-    """Whether somebody sits at this machine."""
-    shown = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    return shown and sys.stdout.isatty()
+    display = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return display and sys.stdout.isatty()

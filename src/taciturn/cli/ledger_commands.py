@@ -1,4 +1,4 @@
-"""`taciturn ledger`: what was spent, in a run or over all studies of a data set."""
+"""`taciturn ledger`: what a run spent, or all studies on a data set, and moving a ledger between machines."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import rich_click as click
 
-from taciturn.cli.output import print_json, print_table, stdout
+from taciturn.cli.output import JSON, PATH, print_json, print_table, say
 from taciturn.errors import InputError, missing_file, unknown_name
 from taciturn.privacy.accountants import EXPLAINED
 from taciturn.privacy.budget import OPEN, RESERVED, STARTED, VIOLATED, BudgetLedger, folder_of, is_held
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.privacy.ledger_transfer import read_request
 from taciturn.privacy.sensitivity import ADJACENCIES
 from taciturn.privacy.signatures import read_public_key
@@ -23,25 +22,22 @@ from taciturn.settings.rules import one_of, real
 
 SHOWN_DELTAS = (1e-5, 1e-7, 1e-9)
 NOT_VERIFIED = (
-    "not verified: the chain shows damage, and anybody can compute such a chain; without a key nothing says whose "
-    "lines these are ('taciturn ledger verify {path} --key KEY.pub')"
+    "not verified: the hash chain detects damage, but anyone can compute such a chain; without a key nothing shows who "
+    "wrote these lines ('taciturn ledger verify {path} --key KEY.pub')"
 )
 LOST = (
-    "taken over from a lost machine without a hand-over: what was set aside or spent after this copy was made is not "
+    "taken over from a lost machine without a hand-over: what was reserved or spent after this copy was made is not "
     "known, and another copy may be in use"
 )
-COUNTED = {"gdp": "mu^2", "zcdp": "zCDP"}
-ADDED = {
-    "gdp": "added up as Gaussian DP: two budgets cost less than their sum",
-    "zcdp": "added up as zCDP: two budgets cost less than their sum",
-}
+COST_NAMES = {"gdp": "mu^2", "zcdp": "zCDP"}
+ADDED_AS = {"gdp": "Gaussian DP", "zcdp": "zCDP"}
 
 
 class PathGroup(click.RichGroup):
-    """A group whose command may be left out: a path in its place is shown."""
+    """A group whose default command is `show`: a path in place of a command is shown."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `show` before anything that is not a command's name."""
+        """Insert `show` before anything that is not the name of a command."""
         if args and args[0] not in self.commands and not {"-h", "--help"} & set(args):
             args = ["show", *args]
         return super().parse_args(ctx, args)
@@ -49,7 +45,7 @@ class PathGroup(click.RichGroup):
 
 @click.group(cls=PathGroup)
 def ledger() -> None:
-    """What was spent and what is left: of a run, or of a data set over all its studies.
+    """Show what is spent and what is left, of a run or of a data set over all its studies.
 
     \b
     Examples:
@@ -64,12 +60,12 @@ def ledger() -> None:
 
 
 @ledger.command()
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@click.argument("path", type=PATH)
+@JSON
 def show(path: Path, as_json: bool) -> None:
-    """Add up the ledger of a run folder, or a ledger over studies, and list its reservations with their state.
+    """Add up the ledger of a run folder or of a data set, and list its reservations with their state.
 
-    Damage is found and said. Forgery is not, for anybody can compute such a chain: `taciturn ledger verify` finds it.
+    Damage is detected. Forgery is not, because anyone can compute a valid chain; 'taciturn ledger verify' detects it.
 
     \b
     Examples:
@@ -78,38 +74,38 @@ def show(path: Path, as_json: bool) -> None:
     """
     if path.is_file():
         state = BudgetLedger.open(path).state()
-        studies = [s | {"held": is_held(s["reservation"]), "folder": _known_folder(s)} for s in state["studies"]]
         if as_json:
-            print_json(state | {"studies": studies, "verified": False})
+            studies = [
+                s.to_json() | {"held": is_reservation_held(s.reservation), "folder": _known_folder(s)}
+                for s in state.studies
+            ]
+            print_json(state.to_json() | {"studies": studies, "verified": False})
             return
-        account_words(path, state)
+        print_budget(state)
         _print_reservations(path, studies, state["rule"]["accountant"] if state["rule"] else "gdp")
-        _say(NOT_VERIFIED.format(path=path))
-        return
-    if not path.exists():
-        raise missing_file("run folder or ledger", path)
-    totals = ledger_totals(RunFolder.open(path).read_ledger())
-    if as_json:
-        print_json({"run": str(path), **totals, "verified": False})
-        return
-    print_totals(totals)
-    _say(NOT_VERIFIED.format(path=path))
+    else:
+        totals = ledger_totals(open_run_folder(path).read_ledger())
+        if as_json:
+            print_json({"run": str(path), **totals, "verified": False})
+            return
+        print_totals(totals)
+    say(NOT_VERIFIED.format(path=path))
 
 
 @ledger.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option("--total-epsilon", required=True, metavar="NUMBER", help="what all studies together may spend")
-@click.option("--delta", default="1e-6", metavar="NUMBER", help="at this delta [default: 1e-6]")
+@click.option("--delta", default="1e-6", metavar="NUMBER", help="delta of the total [default: 1e-6]")
 @click.option("--adjacency", default="add-remove", metavar="VALUE", help="of all its studies [default: add-remove]")
 @click.option("--unit", default="record", metavar="TEXT", help="record, or a schema's unit column [default: record]")
-@click.option("--data", "name", default="", metavar="TEXT", help="what the ledger is of, for its readers")
-@click.option("--further", is_flag=True, help="for records that have a ledger already: what both allow adds up")
+@click.option("--data", "name", default="", metavar="TEXT", help="a name of the data, for readers of the ledger")
+@click.option("--further", is_flag=True, help="allow a second ledger for the same records: their totals add up")
 def init(file: Path, total_epsilon: str, delta: str, adjacency: str, unit: str, name: str, further: bool) -> None:
-    """Begin the ledger of a data set over all studies; every run that names it reserves its whole plan there.
+    """Create the ledger of a data set over all studies; every run that names it reserves its whole plan there.
 
-    This machine remembers, by a keyed digest that never leaves it, which records have which ledger. A second ledger for
-    the same table is refused, unless it was begun with --further; sorting the rows changes nothing. It is there for
-    mistakes: one edited row evades it.
+    This machine remembers which records have which ledger, by a keyed digest that never leaves it. A second ledger for
+    the same table is refused unless it was created with --further; the order of the rows does not matter. The check
+    prevents mistakes, not attacks: one edited row evades it.
 
     \b
     Examples:
@@ -119,73 +115,74 @@ def init(file: Path, total_epsilon: str, delta: str, adjacency: str, unit: str, 
     budget = real(0.0)("total-epsilon", total_epsilon)
     relation = one_of("adjacency", lambda: ADJACENCIES)("adjacency", adjacency)
     BudgetLedger.create(file, name or file.stem, budget, real(0.0, 1.0)("delta", delta), relation, unit, further)
-    stdout.print(f"{file}: use it with 'taciturn run --ledger {file}'", soft_wrap=True, highlight=False)
+    say(f"{file}: use it with 'taciturn run --ledger {file}'")
 
 
 @ledger.command("give-back")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.argument("reservation", required=False)
 @click.option("--all", "every", is_flag=True, help="every reservation that never started and that no process holds")
 def give_back(file: Path, reservation: str | None, every: bool) -> None:
-    """Give back what was set aside for a run that never started, as one that was killed while it read its records.
+    """Give back what was reserved for a run that never started, such as one that was killed while reading records.
 
-    A reservation has started once noise may have been drawn: it is in the ledger before the first draw. What started is
-    never given back; 'taciturn resume' of its folder goes on with it and settles it, else its whole plan stays spent. The
-    first digits of RESERVATION are enough.
+    A reservation has started once noise may have been drawn; the ledger records that before the first draw. A started
+    reservation is never given back: 'taciturn resume' of its folder continues and settles it, and until then its whole
+    plan stays spent. The first digits of RESERVATION are enough.
 
     \b
     Examples:
       taciturn ledger give-back patients.ledger 3f9a2c
       taciturn ledger give-back patients.ledger --all
     """
-    account = BudgetLedger.open(file)
-    studies = account.state()["studies"]
+    budget = BudgetLedger.open(file)
+    studies = budget.state()["studies"]
     if every == (reservation is not None):
-        raise InputError("give the first digits of one reservation, or --all: 'taciturn ledger FILE' lists them")
-    chosen = [s for s in studies if s["state"] == RESERVED and not is_held(s["reservation"])]
-    if reservation is not None:
+        raise InputError("give the first digits of one reservation, or --all; 'taciturn ledger FILE' lists them")
+    if reservation is None:
+        chosen = [s for s in studies if s["state"] == RESERVED and not is_held(s["reservation"])]
+    else:
         chosen = [s for s in studies if s["reservation"].startswith(reservation)]
         if len(chosen) != 1:
-            raise unknown_name("reservation", reservation, [s["reservation"][:12] for s in studies])
+            raise unknown_name("reservation", reservation, [s.reservation[:12] for s in studies])
     for study in chosen:
-        account.give_back(study["reservation"])
-        _say(f"given back: {study['reservation'][:12]}, set aside for {_study(study['study'])}")
+        budget.give_back(study["reservation"])
+        say(f"given back: {study['reservation'][:12]}, reserved for {_study_name(study['study'])}")
     if not chosen:
-        _say("nothing to give back: every reservation has started, has ended, or is held by a process")
+        say("nothing to give back: every reservation has started, has ended, or is held by a process")
 
 
 @ledger.command("hand-over")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--to", "to", type=click.Path(path_type=Path), required=True, metavar="REQUEST", help="its new machine's")
+@click.argument("file", type=PATH)
+@click.option("--to", type=PATH, required=True, metavar="REQUEST", help="the request of the new machine")
 def hand_over(file: Path, to: Path) -> None:
-    """Close a ledger on this machine for another one to go on with; only the machine that asked for it can adopt it.
+    """Close a ledger on this machine so that the machine that requested it can adopt it.
 
-    REQUEST is what 'taciturn ledger request --out REQUEST' writes on the new machine. Then copy FILE there, and adopt it.
-    Runs that have started and not ended stay at their whole plan: they cannot go on after this.
+    REQUEST is the file that 'taciturn ledger request --out REQUEST' writes on the new machine. Afterwards copy FILE
+    there and adopt it. Runs that have started and not ended stay charged with their whole plan and cannot continue.
 
     \b
     Examples:
       taciturn ledger hand-over patients.ledger --to new-machine.request
     """
-    account, request = BudgetLedger.open(file), read_request(to)
-    left = [s for s in account.state()["studies"] if s["state"] == STARTED]
-    account.hand_over(request)
-    for study in left:
-        _say(f"{_study(study['study'])} has started and not ended: its whole plan stays spent, and it cannot go on")
-    _say(f"{file}: closed here; copy it to machine {request.machine}, and 'taciturn ledger adopt' it there")
+    budget, request = BudgetLedger.open(file), read_request(to)
+    unfinished = [s for s in budget.state()["studies"] if s["state"] == STARTED]
+    budget.hand_over(request)
+    for study in unfinished:
+        say(f"{_study_name(study['study'])} has started and not ended: its whole plan stays spent; it cannot continue")
+    say(f"{file}: closed here; copy it to machine {request.machine}, and run 'taciturn ledger adopt' there")
 
 
 @ledger.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--key", type=click.Path(path_type=Path), metavar="KEY.pub", help="demand that this key handed it over")
-@click.option("--lost-machine", is_flag=True, help="there is no hand-over, for the machine it was on is lost")
+@click.argument("file", type=PATH)
+@click.option("--key", type=PATH, metavar="KEY.pub", help="require that this key handed it over")
+@click.option("--lost-machine", is_flag=True, help="adopt without a hand-over, because the old machine is lost")
 def adopt(file: Path, key: Path | None, lost_machine: bool) -> None:
-    """Go on with a ledger that another machine handed over to this one.
+    """Continue a ledger that another machine handed over to this one.
 
-    It is a move, in three steps: 'taciturn ledger request' here, 'taciturn ledger hand-over' on the old machine, this. A copy
-    from before the hand-over is refused, so is a second adoption, and so is any other machine, also one with a copy of
-    this machine's keys or of its whole state folder. --lost-machine takes a copy as it is. What was spent after the
-    copy was made is not known then, and another copy may be in use; the ledger says so from then on.
+    A move has three steps: 'taciturn ledger request' here, 'taciturn ledger hand-over' on the old machine, then this
+    command. It refuses a copy from before the hand-over, a second adoption, and any other machine, even one with a copy
+    of this machine's keys or of its whole state folder. --lost-machine accepts a copy as it is: what was spent after
+    the copy was made is then not known, and another copy may be in use. The ledger says so from then on.
 
     \b
     Examples:
@@ -195,108 +192,111 @@ def adopt(file: Path, key: Path | None, lost_machine: bool) -> None:
       taciturn ledger adopt patients.ledger --lost-machine
     """
     BudgetLedger.adopt(file, lost_machine, read_public_key(key).id if key else "")
-    _say(f"{file}: it goes on here, and its head is kept on this machine from now on")
+    say(f"{file}: adopted; this machine keeps its head from now on")
     if lost_machine:
-        _say(f"WARNING: {LOST}")
+        say(f"WARNING: {LOST}")
+
+
+def open_run_folder(path: Path) -> RunFolder:
+    """Return the run folder of a ledger.
+
+    Raises
+    ------
+    InputError
+        If the path does not exist or is not a run folder.
+    """
+    if not path.exists():
+        raise missing_file("run folder or ledger", path)
+    return RunFolder.open(path)
 
 
 def print_totals(totals: Mapping[str, Any]) -> None:
-    """The totals of a run's ledger."""
+    """Print the totals of a run's ledger, as `ledger_totals` returns them."""
+    runs = totals["runs"]
     if not totals["events"]:
-        raise InputError("nothing was released yet: the ledger holds the plan alone")
-    stdout.print(PAPER_HEADLINE if totals["mode"] == "paper" else headline(totals), soft_wrap=True, highlight=False)
+        raise InputError("nothing was released yet: the ledger contains only the plan")
+    say(PAPER_HEADLINE if totals["mode"] == "paper" else headline(totals))
     headings = ("run", "agents", "spent", "left", *(f"δ {delta:g}" for delta in SHOWN_DELTAS), "δ 0")
-    named = len({run["algorithm"] for run in totals["runs"]}) > 1
-    print_table(headings, [row for run in totals["runs"] for row in _rows(run, named)], left=2)
-    bounds = dict.fromkeys(run["accountant"] for run in totals["runs"])
-    names = "; ".join(EXPLAINED[bound] for bound in bounds)
-    stdout.print(f"epsilon spent and left at δ {totals['delta']:g}, and spent at other δ, by {names}", soft_wrap=True)
-    if len(totals["runs"]) > 1:
-        together = format_epsilon(totals["all_runs_epsilon"])
-        stdout.print(f"all {len(totals['runs'])} runs shown to the same eyes: ε {together}", soft_wrap=True)
+    several = len({run["algorithm"] for run in runs}) > 1
+    print_table(headings, [row for run in runs for row in _agent_rows(run, several)], left=2)
+    accountants = dict.fromkeys(run["accountant"] for run in runs)
+    names = "; ".join(EXPLAINED[name] for name in accountants)
+    say(f"epsilon spent and left at δ {totals['delta']:g}, and spent at other δ, by {names}")
+    if len(runs) > 1:
+        total = format_epsilon(totals["all_runs_epsilon"])
+        say(f"total ε for an observer who sees all {len(runs)} runs: {total}")
 
 
-def _rows(run: Mapping[str, Any], named: bool) -> list[tuple[str, ...]]:
-    """One row for all agents that spent the same; `named`: with the run's method."""
-    label = f"{run['run']} {run['algorithm']}" if named else str(run["run"])
+def _agent_rows(run: Mapping[str, Any], several: bool) -> list[tuple[str, ...]]:
+    """Return one row for all agents that spent the same; `several` adds the run's algorithm."""
+    label = f"{run['run']} {run['algorithm']}" if several else str(run["run"])
     groups: dict[tuple[str, ...], list[str]] = {}
     for agent in run["agents"]:
         others = (agent["by_delta"][f"{delta:g}"] for delta in SHOWN_DELTAS)
         figures = (agent["epsilon"], agent["left"], *others, agent["pure_epsilon"])
-        groups.setdefault(tuple(format_epsilon(figure) for figure in figures), []).append(agent["agent"])
-    return [(label, _names(names), *figures) for figures, names in groups.items()]
+        groups.setdefault(tuple(map(format_epsilon, figures)), []).append(agent["agent"])
+    return [(label, _shorten(names), *figures) for figures, names in groups.items()]
 
 
-def _names(names: list[str]) -> str:
+def _shorten(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} … {names[-1]} ({len(names)})"
 
 
-def _study(name: str) -> str:
-    """A study's name; of a federation's experiment the beginning."""
+def _study_name(name: str) -> str:
+    """Return a study's name, with the first digits of a federation's experiment."""
     first, slash, experiment = name.partition("/")
     return f"{first}{slash}{experiment[:8]}"
 
 
-def account_words(path: Path, state: Mapping[str, Any]) -> None:
-    """The totals of a ledger over studies, and what must be known about it."""
-    _say(
-        f"{state['data']}: epsilon {format_epsilon(state['epsilon_used'])} of {state['total_epsilon']:g} used or set "
-        f"aside at delta {state['delta']:g}; one more study of up to {state['epsilon_next']:.4g} fits "
-        f"({ADDED[state['rule']['accountant']] if state['rule'] else 'no study yet'})"
+def print_budget(state: Mapping[str, Any]) -> None:
+    """Print the totals of a data set's ledger, and warnings about it."""
+    rule = "no study yet"
+    if state["rule"]:
+        rule = f"added up as {ADDED_AS[state['rule']['accountant']]}: two budgets together cost less than their sum"
+    say(
+        f"{state['data']}: epsilon {format_epsilon(state['epsilon_used'])} of {state['total_epsilon']:g} used or "
+        f"reserved at delta {state['delta']:g}; one more study of up to {state['epsilon_next']:.4g} fits ({rule})"
     )
     if state["further"]:
-        _say("begun as a further ledger: the same records may have spent in another one too, and what both say adds up")
+        say("created with --further: the same records may have another ledger, and the totals of both add up")
     if state["handed_over"]:
-        _say(f"handed over to key {state['handed_over']}: it goes on there, and this is what it was")
+        say(f"handed over to key {state['handed_over']}: it continues there, and this copy is closed")
     for when in state["adopted"]:
-        _say(f"adopted on {when}" + (f": WARNING: {LOST}" if when in state["lost_machines"] else ", handed over"))
+        say(f"adopted on {when}" + (f": WARNING: {LOST}" if when in state["lost_machines"] else " after a hand-over"))
     for study in state["studies"]:
+        name = _study_name(study["study"])
         if study["state"] == VIOLATED:
-            _say(
-                f"WARNING: {_study(study['study'])} ({study['reservation'][:12]}) is violated: it spent more than was "
-                "set aside for it, or released what its plan does not cover; all that it spent is counted, and its "
-                "whole plan at least"
+            say(
+                f"WARNING: {name} ({study['reservation'][:12]}) is violated: it spent more than was reserved, or "
+                "released what its plan does not cover; everything it spent is counted, and at least its whole plan"
             )
         if "non_private" in study:
-            _say(
-                f"{_study(study['study'])} is non_private: {study['non_private']}; its noise protected nobody, "
-                "and its cost here is nominal"
-            )
+            say(f"{name} is non_private: {study['non_private']}; its noise protected no one, and its cost is nominal")
 
 
-def _print_reservations(path: Path, studies: Sequence[Mapping[str, Any]], by: str) -> None:
-    """The studies with their states; `by` names the cost that is added up."""
-    rows = [
-        (
-            _study(s["study"]),
-            s["reservation"][:12],
-            s["state"],
-            s["time"][:16],
-            s.get("settled", "")[:16],
-            f"{s['cost'][by]:.4g}",
-        )
-        for s in studies
-    ]
-    if rows:
-        print_table(("study", "reservation", "state", "begun", "ended", COUNTED[by]), rows, left=5)
+def _print_reservations(path: Path, studies: Sequence[Mapping[str, Any]], accountant: str) -> None:
+    """Print studies with their states and costs, and what can be done about unfinished ones."""
+    rows = []
     for s in studies:
-        name = f"{_study(s['study'])} ({s['reservation'][:12]})"
+        times = s["time"][:16], s.get("settled", "")[:16]
+        rows.append(
+            (_study_name(s["study"]), s["reservation"][:12], s["state"], *times, f"{s['cost'][accountant]:.4g}")
+        )
+    if rows:
+        print_table(("study", "reservation", "state", "begun", "ended", COST_NAMES[accountant]), rows, left=5)
+    for s in studies:
+        short = s["reservation"][:12]
+        name = f"{_study_name(s['study'])} ({short})"
         if s["held"] and s["state"] in OPEN:
-            _say(f"{name}: a process works under it now")
+            say(f"{name}: a process is working under it now")
         elif s["state"] == RESERVED:
-            _say(f"{name} never started: 'taciturn ledger give-back {path} {s['reservation'][:12]}' gives it back")
+            say(f"{name} never started: 'taciturn ledger give-back {path} {short}' gives it back")
         elif s["state"] == STARTED:
-            known = (
-                f"'taciturn resume {s['folder']}' goes on with it" if s["folder"] else "no folder of it is known here"
-            )
-            _say(f"{name} has started and not ended: {known}, and until it has ended its whole plan counts")
+            resume = f"'taciturn resume {s['folder']}' continues it" if s["folder"] else "its folder is not known here"
+            say(f"{name} has started and not ended: {resume}; until it ends, its whole plan counts")
 
 
 def _known_folder(study: Mapping[str, Any]) -> str:
-    """Where a study's run folder is, if it is still there."""
+    """Return the path of a study's run folder, or an empty string if it no longer exists."""
     folder = folder_of(study["reservation"])
     return folder if folder and Path(folder).is_dir() else ""
-
-
-def _say(sentence: str) -> None:
-    stdout.print(sentence, soft_wrap=True, highlight=False)

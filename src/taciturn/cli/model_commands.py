@@ -9,26 +9,24 @@ from pathlib import Path
 
 import rich_click as click
 
-from taciturn.cli.output import print_json, print_table, stderr, stdout
+from taciturn.cli.output import JSON, PATH, check_new, note, print_fields, print_json, print_table, say, stderr
 from taciturn.core.storage import write_text
 from taciturn.errors import InputError
 from taciturn.export import TARGETS, ExportRequest
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.model import Model, read_model
 from taciturn.runs.model import evaluate as evaluate_model
-from taciturn.runs.model import predict as predict_with
+from taciturn.runs.model import predict as predict_rows
 
-WHICH = click.option(
-    "--run-index", default=0, show_default=True, help="which run of the folder, where there are several"
-)
+RUN_INDEX = click.option("--run-index", default=0, show_default=True, help="which run of the folder, if it has several")
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("table", type=click.Path(path_type=Path))
-@WHICH
+@click.argument("run", type=PATH)
+@click.argument("table", type=PATH)
+@RUN_INDEX
 @click.option("--keep", multiple=True, metavar="COLUMN", help="a column of the table to copy beside the predictions")
-@click.option("--out", type=click.Path(path_type=Path), help="CSV file to write; default: stdout")
+@click.option("--out", type=PATH, help="CSV file to write; default: stdout")
 def predict(run: Path, table: Path, run_index: int, keep: tuple[str, ...], out: Path | None) -> None:
     """Predict every row of a TABLE (.csv or .parquet) with the model of RUN, in the table's order.
 
@@ -36,9 +34,8 @@ def predict(run: Path, table: Path, run_index: int, keep: tuple[str, ...], out: 
     Examples:
       taciturn predict runs/a new_patients.csv --keep patient --out predictions.csv
     """
-    if out is not None and out.exists():
-        raise InputError(f"{out} exists: choose another name")
-    rows = list(predict_with(_model(run, run_index), table, keep))
+    check_new(out)
+    rows = list(predict_rows(_open_model(run, run_index), table, keep))
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -47,71 +44,66 @@ def predict(run: Path, table: Path, run_index: int, keep: tuple[str, ...], out: 
         click.echo(text.getvalue(), nl=False)
     else:
         write_text(out, text.getvalue())
-        stderr.print(f"{len(rows):,} predictions in {out}", soft_wrap=True, highlight=False)
+        note(f"{len(rows):,} predictions in {out}")
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.argument("data")
-@WHICH
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@RUN_INDEX
+@JSON
 def evaluate(run: Path, data: str, run_index: int, as_json: bool) -> None:
-    """Assess the model of RUN on DATA: a labelled table (all of it), or a data set's test records.
+    """Evaluate the model of RUN on DATA: all rows of a labelled table, or a data set's test records.
 
     \b
     Examples:
       taciturn evaluate runs/a mnist14
       taciturn evaluate runs/a labelled_patients.csv
     """
-    quality = evaluate_model(_model(run, run_index), data)
+    quality = evaluate_model(_open_model(run, run_index), data)
     if as_json:
         print_json(quality)
         return
-    for key, value in quality.items():
-        if value is not None and key not in {"recall", "confusion"}:
-            shown = f"{100.0 * value:.2f} %" if key == "error" else f"{value:,}" if key == "records" else f"{value:.6g}"
-            stdout.print(f"[bold]{key:9}[/] {shown}", highlight=False)
+    formats = {"error": "{:.2%}", "records": "{:,}"}
+    figures = {name: value for name, value in quality.items() if name not in {"recall", "confusion"}}
+    shown = {name: formats.get(name, "{:.6g}").format(v) for name, v in figures.items() if v is not None}
+    print_fields({name: text.replace("%", " %") for name, text in shown.items()}, 9)
     if "confusion" in quality:
-        stdout.print(
-            "\nrows: the true class and how much of it was found; columns: what was predicted", highlight=False
-        )
+        say("\nrows: the true class and the share of it that was found; columns: the predicted class")
         rows = [
-            (name, _share(share), *map(str, counts))
-            for (name, share), counts in zip(quality["recall"].items(), quality["confusion"], strict=True)
+            (name, _format_recall(recall), *map(str, counts))
+            for (name, recall), counts in zip(quality["recall"].items(), quality["confusion"], strict=True)
         ]
         print_table(("true", "found", *quality["recall"]), rows)
 
 
-def _model(run: Path, index: int) -> Model:
-    """The model, with a word on which one it is where the folder has several."""
+def _open_model(run: Path, index: int) -> Model:
+    """Return the model, and print which one it is if the folder has several."""
     folder = RunFolder.open(run)
     model = read_model(folder, index)
     count = len(folder.read_summary()["runs"])
     if count > 1:
-        words = f"using run {index} of {count}: {model.label} (--run-index chooses)"
-        stderr.print(words, soft_wrap=True, highlight=False)
+        note(f"using run {index} of {count}: {model.label} (--run-index chooses another)")
     return model
 
 
-def _share(recall: float | None) -> str:
+def _format_recall(recall: float | None) -> str:
     return "none" if recall is None or math.isnan(recall) else f"{100.0 * recall:.1f} %"
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--to", "target", required=True, metavar="csv|onnx|mlflow|tensorboard", help="what to export for")
-@click.option("--out", type=click.Path(path_type=Path), help="file or folder to write; default: in the run folder")
+@click.argument("run", type=PATH)
+@click.option("--to", "target", required=True, metavar="csv|onnx|mlflow|tensorboard", help="what to export to")
+@click.option("--out", type=PATH, help="file or folder to write; default: in the run folder")
 @click.option(
     "--run-index", type=int, help="which run of the folder; default: all of them for metrics, the first for a model"
 )
 @click.option(
     "--with-local",
     is_flag=True,
-    help="take along metrics computed from private records without noise: the owner's only",
+    help="include metrics computed from private records without noise, for their owner only",
 )
-@click.option(
-    "--tracking-uri", default="", help="mlflow: where; default: $MLFLOW_TRACKING_URI, else sqlite:///mlflow.db"
-)
+@click.option("--tracking-uri", default="", help="mlflow: default: $MLFLOW_TRACKING_URI, else sqlite:///mlflow.db")
 @click.option("--experiment", default="", help="mlflow: the experiment's name; default: taciturn")
 def export(
     run: Path,
@@ -122,10 +114,10 @@ def export(
     tracking_uri: str,
     experiment: str,
 ) -> None:
-    """Hand a run to another program: its model, or its metrics by round.
+    """Export a run's model, or its metrics by round, for another program.
 
     \b
-    csv          coefficients, in the table's own units too: a model one can apply by hand
+    csv          coefficients, also in the table's units: a model that can be applied by hand
     onnx         the model with its encoding, for any ONNX runtime (pip install 'taciturn[onnx]')
     mlflow       settings, metrics, tags and files (pip install 'taciturn[mlflow]')
     tensorboard  metrics as event files (pip install 'taciturn[tensorboard]')
@@ -141,9 +133,9 @@ def export(
     given = {"out": out, "with_local": with_local, "tracking_uri": tracking_uri, "experiment": experiment}
     for name, value in given.items():
         if value and name not in chosen.takes:
-            raise InputError(f"{name.replace('_', '-')} means nothing to an export to {target}: leave it out")
+            raise InputError(f"--{name.replace('_', '-')} has no effect on an export to {target}; remove it")
     request = ExportRequest(RunFolder.open(run), out, run_index, with_local, tracking_uri, experiment)
     with stderr.status(f"exporting {run} to {target}"):
-        said = chosen.write(request)
-    for line in said:
-        stdout.print(line, soft_wrap=True, highlight=False)
+        lines = chosen.write(request)
+    for line in lines:
+        say(line)

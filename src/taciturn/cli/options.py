@@ -1,4 +1,4 @@
-"""Flags made from the table of settings, and command groups that suggest the nearest name."""
+"""Options generated from the table of settings, and command groups that suggest the nearest command."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from taciturn.settings.rules import choices_of, path
 from taciturn.settings.settings import FIELDS
 
 
-class NearestGroup(click.RichGroup):
-    """Like click's group, with our sentence for an unknown command."""
+class SuggestingGroup(click.RichGroup):
+    """A click group whose error for an unknown command suggests the nearest one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first word names."""
+        """Return the command that the first argument names."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise unknown_name("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
@@ -31,15 +31,22 @@ GROUPS = tuple(dict.fromkeys(entry.metadata["group"] for entry in FIELDS.values(
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def setting_flags(groups: Container[str], but: Container[str] = ()) -> Callable[[F], F]:
-    """A flag for every setting of some groups, `but` for those that a command has its own flags for.
+def setting_flags(groups: Container[str], exclude: Container[str] = ()) -> Callable[[F], F]:
+    """Return a decorator that adds an option for every setting of some groups.
 
-    One that is not given stays None, so that file and preset can speak.
+    An option that is not given stays None, so that a config file or preset can set it.
+
+    Parameters
+    ----------
+    groups : container of str
+        Groups of settings; see `GROUPS`.
+    exclude : container of str
+        Settings for which the command has its own options.
     """
 
     def decorate(function: F) -> F:
         for entry in reversed(FIELDS.values()):
-            if entry.metadata["group"] in groups and entry.name not in but:
+            if entry.metadata["group"] in groups and entry.name not in exclude:
                 function = _flag(entry)(function)
         return function
 
@@ -47,20 +54,20 @@ def setting_flags(groups: Container[str], but: Container[str] = ()) -> Callable[
 
 
 def list_flag(name: str, panel: str, help_text: str) -> Callable[[F], F]:
-    """A flag for several values of a setting, whatever a run takes of it."""
+    """Return an option for several values of a setting that has one value in a run."""
+    complete = _completion(FIELDS[name], many=True)
+    flag, metavar = f"--{name.replace('_', '-')}", "V1,V2,..."
     return click.option(
-        f"--{name.replace('_', '-')}",
-        name,
-        metavar="V1,V2,...",
-        multiple=True,
-        help=help_text,
-        panel=panel,
-        shell_complete=_completion(FIELDS[name], many=True),
+        flag, name, metavar=metavar, multiple=True, help=help_text, panel=panel, shell_complete=complete
     )
 
 
 def given_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that were given; a flag given several times means all of its values."""
+    """Return the settings that were given; the values of a repeated option are joined with commas.
+
+    >>> given_settings({"rounds": "3", "epsilon": ("1", "2,3"), "clip": None, "algorithm": ()})
+    {'rounds': '3', 'epsilon': '1,2,3'}
+    """
     joined = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in flags.items()}
     return {name: value for name, value in joined.items() if value is not None and flags[name] != ()}
 
@@ -70,24 +77,21 @@ def _flag(entry: dataclasses.Field[Any]) -> Callable[[F], F]:
     panel = f"{entry.metadata['group']} settings"
     if isinstance(entry.default, bool):
         return click.option(f"--{flag}/--no-{flag}", entry.name, default=None, help=help_text, panel=panel)
-    shown = ",".join(map(str, entry.default)) if isinstance(entry.default, tuple) else entry.default
-    default = f" [default: {shown}]" if shown != "" else ""
-    metavar = "NUMBER" if isinstance(shown, (int, float)) else "VALUE"
     many = isinstance(entry.default, tuple)
-    shell = _completion(entry, many)
+    default = ",".join(map(str, entry.default)) if isinstance(entry.default, tuple) else entry.default
     return click.option(
         f"--{flag}",
         entry.name,
-        metavar=metavar,
+        metavar="NUMBER" if isinstance(default, (int, float)) else "VALUE",
         multiple=many,
-        help=help_text + default,
+        help=help_text + (f" [default: {default}]" if default != "" else ""),
         panel=panel,
-        shell_complete=shell,
+        shell_complete=_completion(entry, many),
     )
 
 
 def _completion(entry: dataclasses.Field[Any], many: bool) -> Callable[[Any, Any, str], list[CompletionItem]]:
-    """What a shell offers for a setting: its names, of a list the last, and files where it takes a path."""
+    """Return the shell completion of a setting: its choices, or files where it takes a path."""
     rule = entry.metadata["rule"]
 
     def complete(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:

@@ -1,75 +1,149 @@
-"""How results reach the terminal: what was asked for on stdout, everything else on stderr."""
+"""Output of commands: results go to stdout, everything else to stderr. Also the options that commands share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import click
+import rich_click as click
 from rich.console import Console
+from rich.logging import RichHandler
+from rich.markup import escape
 from rich.table import Table
 
 from taciturn import api
 from taciturn.algorithms import ALGORITHMS
-from taciturn.core.storage import to_json
+from taciturn.core.storage import make_folder, to_json, write_text
 from taciturn.data.feature_maps import NONE
+from taciturn.errors import InputError
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
 from taciturn.reporting.tables import GROUP_HEADINGS, group_rows, has_seeds, result_table, rounds_done
+from taciturn.runs.folder import LOCAL_ONLY, RunFolder
 
-TERMINAL_HEADINGS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 columns
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULT_COLUMNS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 characters
+PATH = click.Path(path_type=Path)
+JSON_HELP = "print one JSON object, and nothing else, on stdout"
+JSON = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 
 stdout = Console()
 stderr = Console(stderr=True)
 
 
-def map_words(features_by: str) -> str:
-    """A word on the feature map behind the number of features."""
-    return "" if features_by == NONE else f" by map {features_by}"
+def configure_logging(verbosity: int) -> None:
+    """Send the package's log messages to stderr.
+
+    Parameters
+    ----------
+    verbosity : int
+        0 shows errors only, 1 (`-v`) adds information and warnings, 2 (`-vv`) adds debugging messages and tracebacks.
+    """
+    logger = logging.getLogger("taciturn")
+    logger.handlers = [RichHandler(console=stderr, show_path=False, log_time_format="%H:%M:%S")]
+    logger.setLevel((logging.ERROR, logging.INFO, logging.DEBUG)[min(verbosity, 2)])
+    logger.propagate = False
+
+
+def say(text: str = "", *, markup: bool = False) -> None:
+    """Print one line of the result on stdout."""
+    stdout.print(text, soft_wrap=True, highlight=False, markup=markup)
+
+
+def note(text: str) -> None:
+    """Print one line on stderr."""
+    stderr.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def print_fields(fields: Mapping[str, object], width: int) -> None:
+    """Print names and values, one pair a line; names are `width` characters wide."""
+    for name, value in fields.items():
+        say(f"[bold]{name:{width}}[/] {escape(str(value))}", markup=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON object."""
+    """Print a value as one JSON object."""
     click.echo(to_json(value))
 
 
-def print_sentence(sentence: str) -> None:
-    """A line on stderr, as it is."""
-    stderr.print(sentence, soft_wrap=True, highlight=False, markup=False)
-
-
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, wrap: bool = False) -> None:
-    """A table; the first columns are text, the others numbers; wrap: long values take several lines."""
+    """Print a table.
+
+    Parameters
+    ----------
+    headings : sequence of str
+        One for each column.
+    rows : sequence of sequences of str
+        The cells.
+    left : int
+        The number of columns, from the first, that hold text; the others hold numbers and are right-aligned.
+    wrap : bool
+        Whether long cells take several lines instead of being cut.
+    """
     table = Table(box=None, header_style="bold", pad_edge=False)
     for i, heading in enumerate(headings):
-        table.add_column(
-            heading, justify="left" if i < left else "right", no_wrap=not wrap, overflow="fold" if wrap else "ellipsis"
-        )
+        justify, overflow = "left" if i < left else "right", "fold" if wrap else "ellipsis"
+        table.add_column(heading, justify=justify, no_wrap=not wrap, overflow=overflow)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*row)
     stdout.print(table)
 
 
+def describe_map(name: str) -> str:
+    """Return the words about a feature map that follow the number of features."""
+    return "" if name == NONE else f" by map {name}"
+
+
 def print_result(run: api.Run) -> None:
-    """What a finished run gave, and where its report is."""
+    """Print the results of a finished run and where its report is."""
     if has_seeds(run.runs):
         print_table(GROUP_HEADINGS, group_rows(run.runs))
     else:
-        print_table(*result_table(run.runs, TERMINAL_HEADINGS), left=2)
-    stdout.print()
+        print_table(*result_table(run.runs, RESULT_COLUMNS), left=2)
+    say()
     names = list(dict.fromkeys(entry["algorithm"] for entry in run.runs))
-    wide = max(7, *map(len, names)) + 2
+    width = max(7, *map(len, names)) + 2
     for name in names:
-        words = ALGORITHMS[name].summary if name in ALGORITHMS else "of a plugin"
-        stdout.print(f"{name:{wide}}{words}", soft_wrap=True, highlight=False)
+        say(f"{name:{width}}{ALGORITHMS[name].summary if name in ALGORITHMS else 'from a plugin'}")
     privacy = PAPER_HEADLINE if run.summary["mode"] == "paper" else headline(run.summary["privacy"])
-    stdout.print(f"{'privacy':{wide}}{privacy}", soft_wrap=True, highlight=False)
+    say(f"{'privacy':{width}}{privacy}")
     planned, done = run.folder.read_config()["rounds"], rounds_done(run.runs)
     if done is not None and done < planned:
-        stdout.print(f"{'stopped':{wide}}after {done} of {planned} rounds: the budget allows no more", highlight=False)
-    stdout.print(f"{'report':{wide}}{run.folder.report}", soft_wrap=True, highlight=False)
+        say(f"{'stopped':{width}}after {done} of {planned} rounds: the budget allows no more")
+    say(f"{'report':{width}}{run.folder.report}")
     declared = run.folder.read_start(local=False)["data"].get("declared")
     if declared and not declared["published"] and run.folder.has_local:
-        words = "for the owner of the records alone: figures without noise, cells that do not fit the schema"
-        stdout.print(
-            f"{'':{wide}}{run.folder.local / run.folder.report.name} ({words})", soft_wrap=True, highlight=False
-        )
+        words = "for the owner of the records only: figures without noise, cells that do not fit the schema"
+        say(f"{'':{width}}{run.folder.local / run.folder.report.name} ({words})")
+
+
+def check_new(path: Path | None) -> None:
+    """Raise if a file that a command is about to write exists."""
+    if path is not None and path.exists():
+        raise InputError(f"{path} exists; choose another name")
+
+
+def check_figure(path: Path | None) -> None:
+    """Raise if a figure cannot be written to this path; matplotlib is imported only if there is one."""
+    if path is not None:
+        from taciturn.reporting.figures.style import check_place
+
+        check_place(path)
+
+
+def save_figure(figure: Figure, path: Path, private: bool = False) -> None:
+    """Write a figure to a .png, .svg or .pdf file; a private one is readable by its owner only."""
+    from taciturn.reporting.figures.style import save
+
+    save(figure, path, private)
+
+
+def owner_folder(folder: RunFolder) -> Path:
+    """Return the run's folder for the owner of the records, and create it for a run in mode paper."""
+    if not folder.local.is_dir():
+        make_folder(folder.local)
+        write_text(folder.local / "README.txt", LOCAL_ONLY)
+    return folder.local

@@ -1,4 +1,4 @@
-"""`taciturn plan`: what a budget buys, before anything is spent."""
+"""`taciturn plan`: show what a budget buys before anything is spent."""
 
 from __future__ import annotations
 
@@ -10,27 +10,35 @@ import tomli_w
 
 from taciturn import api
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
+from taciturn.algorithms.schedules import ExactStep
 from taciturn.cli.options import given_settings, setting_flags
-from taciturn.cli.output import map_words, print_json, print_table, stdout
+from taciturn.cli.output import JSON, PATH, check_new, describe_map, print_json, print_table, save_figure, say
 from taciturn.core.storage import write_text
-from taciturn.errors import InputError
 from taciturn.planning.plan import noise_meaning
 from taciturn.planning.tradeoffs import PlanReport, plan_facts, planned_settings
 from taciturn.privacy.trust import AGENTS
 from taciturn.reporting.tables import format_bytes, format_epsilon
 
+NOISE_ON = {
+    "gradients": "every update's gradient",
+    "hidden": "every update's gradient",
+    "uploads": "what is sent in the first round",
+    "samples": "every sample's gradient",
+    "objectives": "the gradient of the objective",
+}
+
 
 @click.command()
-@click.argument("config", required=False, type=click.Path(path_type=Path))
+@click.argument("config", required=False, type=PATH)
 @setting_flags(groups=("Data", "Problem", "Algorithm", "Privacy"))
-@click.option("--out", type=click.Path(path_type=Path), help="write a config file that 'taciturn run' takes")
-@click.option("--plot", type=click.Path(path_type=Path), help="draw the trade-offs (.png, .svg, .pdf)")
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@click.option("--out", type=PATH, help="write a config file for 'taciturn run'")
+@click.option("--plot", type=PATH, help="draw the trade-offs (.png, .svg, .pdf)")
+@JSON
 def plan(config: Path | None, out: Path | None, plot: Path | None, as_json: bool, **flags: Any) -> None:
     """Propose rounds, local updates, clip, rho and eta for a total budget, from public facts alone.
 
-    Nothing is spent and no private record is read. What you set yourself is kept; the rest is the planner's, and is
-    what 'taciturn run' takes by default.
+    Nothing is spent and no private record is read. Settings that you give are kept; the planner chooses the others, and
+    'taciturn run' uses the same values by default.
 
     \b
     Examples:
@@ -42,34 +50,34 @@ def plan(config: Path | None, out: Path | None, plot: Path | None, as_json: bool
     given = given_settings(flags)
     view = api.plan(config, **given)
     facts = plan_facts(view)
-    if out is not None and out.exists():
-        raise InputError(f"{out} exists: choose another name")
+    check_new(out)
     if plot is not None:
-        from taciturn.reporting.figures.style import save
         from taciturn.reporting.figures.summary_figures import plan_figure
 
-        save(plan_figure(facts), plot)
+        save_figure(plan_figure(facts), plot)
     if out is not None:
-        write_text(out, _config(view, config, given))
+        write_text(out, _config_text(view, config, given))
     if as_json:
         print_json(facts)
         return
     _print(view, facts)
     if out is not None:
-        stdout.print(f"\n{out}: run it with 'taciturn run {out}'", soft_wrap=True, highlight=False)
+        say(f"\n{out}: run it with 'taciturn run {out}'")
 
 
-def _config(view: PlanReport, config: Path | None, given: dict[str, Any]) -> str:
+def _config_text(view: PlanReport, config: Path | None, given: dict[str, Any]) -> str:
     names = {*given, *(api.read_config(config) if config else {})}
-    says = f"# Written by taciturn plan, from public facts alone.\n# A run of it has {noise_meaning(view.study.settings)}.\n"
-    return says + tomli_w.dumps(planned_settings(view, names))
+    meaning = noise_meaning(view.study.settings)
+    comment = f"# Written by taciturn plan, from public facts alone.\n# A run of it has {meaning}.\n"
+    return comment + tomli_w.dumps(planned_settings(view, names))
 
 
 def _print(view: PlanReport, facts: dict[str, Any]) -> None:
     public = view.study.facts
-    features = f"{public.features} features{map_words(public.features_by)}"
+    features = f"{public.features} features{describe_map(public.features_by)}"
     declared = "" if public.published else " (as declared)"
-    lines = [
+    accountant = "" if facts["accountant"] == "none" else f" by {facts['accountant']}"
+    for line in (
         f"{public.name}: {public.agents} agents, {public.total_records:,} records, {features}, "
         f"{public.outputs} outputs{declared}; protected: one {public.unit}",
         f"total epsilon {facts['total_epsilon']:g} at delta {facts['delta']:g}: {facts['algorithm']}, "
@@ -78,48 +86,37 @@ def _print(view: PlanReport, facts: dict[str, Any]) -> None:
         facts["noise"]["meaning"],
         f"trust: {facts['trust']}",
         f"noise to signal of the model {facts['noise_to_signal']:.2g}: {facts['verdict']}; "
-        f"the run will spend {format_epsilon(facts['planned_epsilon'])}"
-        f"{'' if facts['accountant'] == 'none' else ' by ' + facts['accountant']}",
-    ]
-    for line in lines:
-        stdout.print(line, soft_wrap=True, highlight=False)
-    stdout.print()
+        f"the run will spend {format_epsilon(facts['planned_epsilon'])}{accountant}",
+        "",
+    ):
+        say(line)
     budgets = [(_mark(b.chosen, f"{b.total_epsilon:g}"), f"{b.noise_to_signal:.2g}", b.verdict) for b in view.budgets]
     print_table(("total ε", "noise to signal", "what to expect"), budgets)
-    if not view.paces:
+    if not view.rounds_options:
         return
-    stdout.print()
+    say()
     paces = [
         (_mark(p.chosen, str(p.rounds)), str(p.local_updates), f"{p.noise_multiplier:.4g}", f"{p.agent_noise:.3g}",
          format_bytes(p.bytes_up))
-        for p in view.paces
+        for p in view.rounds_options
     ]  # fmt: skip
     print_table(("rounds", "local updates", "noise multiplier", "noise of an update", "sent by an agent"), paces)
-    stdout.print("▸ the plan; noise of an update: its norm over the largest its gradient can have", soft_wrap=True)
+    say("▸ the plan; noise of an update: its norm over the largest norm of its gradient")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number > 1)}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number > 1)}"
 
 
 def _noise(method: AlgorithmSpec, facts: dict[str, Any], trust: str) -> str:
-    """Limits, steps and noise in one line."""
+    """Describe clipping, step sizes and noise in one line."""
     limit = f"records scaled to {facts['record_bound']:.4g}" if method.bounded else f"clip {facts['clip']:.4g}"
     steps = f"rho {facts['rho']:.4g}"
-    if method.pace not in ("exact", "central"):
+    if not issubclass(method.step_kind, ExactStep):
         steps += f", eta {facts['eta']:.4g} to {facts['eta_last']:.3g}"
     summed = "" if trust == AGENTS or method.central else ", summed over all agents"
     place = f"{NOISE_ON[method.noise_on]}{summed}"
     return f"{limit}, {steps}; noise of standard deviation {facts['noise']['std']:.3g} on {place}"
-
-
-NOISE_ON = {
-    "gradients": "every update's gradient",
-    "hidden": "every update's gradient",
-    "uploads": "what is sent in the first round",
-    "samples": "every sample's gradient",
-    "objectives": "the gradient of what is minimised",
-}
 
 
 def _mark(chosen: bool, text: str) -> str:

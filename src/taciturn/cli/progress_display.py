@@ -1,11 +1,11 @@
-"""Progress displays: bars on a terminal, a line now and then in a log."""
+"""Progress displays: bars on a terminal, an occasional line in a log."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,25 +24,29 @@ from rich.progress import (
 )
 from rich.status import Status
 
-from taciturn.cli.output import stderr
-from taciturn.experiments.grid_folder import SweepFolder
-from taciturn.experiments.runner import SweepProgress
+from taciturn.cli.output import note, stderr
+from taciturn.experiments.experiment_folder import ExperimentFolder
+from taciturn.experiments.runner import ExperimentProgress
 from taciturn.progress import subscribe
 from taciturn.reporting.tables import format_bytes
 from taciturn.training.loop import Interrupted
 from taciturn.training.loop import Progress as TrainingProgress
 from taciturn.types import Array
 
-LINE_SECONDS = 10.0  # between two lines where there is no terminal
+LINE_SECONDS = 10.0  # between two lines in a log
+ROUND_LINE_SECONDS = 5.0  # between two lines about the rounds of a federation
+SHOW_AFTER = 2.0  # seconds: what finishes sooner is not shown
+WHOLE = "whole"
+MAX_BUDGETS = 3  # whose errors fit beside a bar
 
 
-def progress_bars(console: Console, *more: ProgressColumn) -> Progress:
-    """What is done, how much of it, `more`, and the time it takes; nothing where there is no terminal."""
+def progress_bars(console: Console, *columns: ProgressColumn) -> Progress:
+    """Return bars with a description, a count, `columns` and the time; they are visible on a terminal only."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        *more,
+        *columns,
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
@@ -51,249 +55,285 @@ def progress_bars(console: Console, *more: ProgressColumn) -> Progress:
     )
 
 
-SHOW_AFTER = 2.0  # seconds: what is done sooner is not worth a word
+class LogLines:
+    """Prints lines where there is no terminal, at most one every few seconds.
+
+    Parameters
+    ----------
+    console : Console
+        Where lines go.
+    seconds : float, optional
+        The pause between two lines, `LINE_SECONDS` by default.
+    """
+
+    def __init__(self, console: Console, seconds: float | None = None) -> None:
+        self._console, self._seconds = console, LINE_SECONDS if seconds is None else seconds
+        self._last = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether enough time has passed since the last line, and the console is not a terminal."""
+        return not self._console.is_terminal and time.monotonic() - self._last > self._seconds
+
+    def print(self, text: str) -> None:
+        """Print a line if one is due."""
+        if self.due:
+            self._last = time.monotonic()
+            self._console.print(text, soft_wrap=True, highlight=False)
 
 
 class StatusLine:
-    """Listens; `status` is what a command shows already, else one is shown as long as there is something to tell."""
+    """Shows counted work that takes longer than a moment; a listener for `taciturn.progress.subscribe`.
 
-    def __init__(self, console: Console, status: Status | None = None) -> None:
-        self._console, self._shared = console, status is not None
+    Parameters
+    ----------
+    console : Console
+        Where to show it.
+    status : Status, optional
+        A status that the command shows already; by default the line has its own while work is going on.
+    unit : str
+        What is counted.
+    """
+
+    def __init__(self, console: Console, status: Status | None = None, unit: str = "records") -> None:
+        self._console, self._shared, self._unit = console, status is not None, unit
         self._status = status or console.status("")
-        self._what, self._done, self._began, self._spoke = "", 0, 0.0, 0.0
+        self._task, self._done, self._start, self._last_line = "", 0, 0.0, 0.0
 
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """So much of it is done."""
-        now, text = time.monotonic(), f"{what}: {done:,} of {total:,} records"
-        if what != self._what or done <= self._done:  # something new
-            self._began, self._spoke = now, now - LINE_SECONDS
-        self._what, self._done = what, done
-        if now - self._began < SHOW_AFTER:
+    def __call__(self, task: str, done: int, total: int) -> None:
+        """Show that `done` of `total` units are done."""
+        now, text = time.monotonic(), f"{task}: {done:,} of {total:,} {self._unit}"
+        if task != self._task or done <= self._done:  # new work
+            self._start, self._last_line = now, now - LINE_SECONDS
+        self._task, self._done = task, done
+        if now - self._start < SHOW_AFTER:
             return
         if self._console.is_terminal:
             self._show(text, done < total)
-        elif now - self._spoke >= LINE_SECONDS and done < total:
-            self._spoke = now
+        elif now - self._last_line >= LINE_SECONDS and done < total:
+            self._last_line = now
             self._console.print(text, soft_wrap=True, highlight=False)
 
-    def _show(self, text: str, goes_on: bool) -> None:
+    def close(self) -> None:
+        """Remove the line from the terminal."""
+        self._status.stop()
+
+    def _show(self, text: str, unfinished: bool) -> None:
         self._status.update(text)
         try:
             self._status.start()
-        except LiveError:  # something else is shown already
+        except LiveError:  # another display is active
             return
-        if not goes_on and not self._shared:
+        if not unfinished and not self._shared:
             self._status.stop()
 
 
-WHOLE = "whole"
-FEW = 3  # budgets whose errors fit beside a bar
+class _StudyDisplay:
+    """A status until the first round, then bars; a context manager that also shows reported progress."""
+
+    def __init__(self, console: Console, status: str, bars: Progress) -> None:
+        self._console, self._bars = console, bars
+        self._lines = LogLines(console)
+        self._status = console.status(status)
+        self._status.start()
+        self._counts = StatusLine(console, self._status)
+        self._subscription: AbstractContextManager[None] = subscribe(self.count)
+
+    def __enter__(self) -> Self:
+        self._subscription.__enter__()
+        return self
+
+    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._subscription.__exit__(None, None, None)
+        self.close()
+
+    def count(self, task: str, done: int, total: int) -> None:
+        """Show work before the first round, such as reading records."""
+        self._counts(task, done, total)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._status.stop()
+        self._bars.stop()
+
+    def _start_bars(self) -> None:
+        self._status.stop()
+        self._bars.start()
 
 
-class Watcher:
-    """Something to look at while the data loads, then a bar for each algorithm with the test error of its runs."""
+def _time_left(bars: Progress, task: TaskID) -> str:
+    left = bars.tasks[task].time_remaining
+    return "" if left is None else f"{left:.0f} s left"
+
+
+class TrainingDisplay(_StudyDisplay):
+    """A status while the data loads, then a bar for each algorithm with the test errors of its runs."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bars = progress_bars(console, TextColumn("{task.fields[errors]}"))
+        super().__init__(console, "loading data", progress_bars(console, TextColumn("{task.fields[errors]}")))
         self._tasks: dict[str, TaskID] = {}
-        self._spoke = time.monotonic()
-        self._loading = console.status("loading data")
-        self._loading.start()
-        self.told = StatusLine(console, self._loading)  # for whoever lets it listen
 
     def __call__(self, progress: TrainingProgress) -> None:
-        """Take note of a round of a study."""
+        """Show a round of a study."""
         batch = progress.batch
         self.show(batch.algorithm, progress.t, progress.rounds, batch.budgets, progress.test_error)
 
     def show_whole(self, done: int, total: int) -> None:
-        """Take note of how far everything together is; its time left goes into the lines of a log too."""
-        if WHOLE not in self._tasks:
-            self._loading.stop()
-            self._bars.start()
-            self._tasks[WHOLE] = self._bars.add_task(WHOLE, total=total, completed=done, errors="")
-        self._bars.update(self._tasks[WHOLE], completed=done)
+        """Show how much of several studies is done; lines in a log then give the time left of all of them."""
+        self._update(WHOLE, done, total, "")
 
     def show(self, name: str, t: int, rounds: int, budgets: Sequence[float], errors: Array | None) -> None:
-        """Take note of a round of the runs called `name`, with their budgets and last test errors [R]."""
-        said = _errors(budgets, errors)
+        """Show a round of the runs called `name`.
+
+        Parameters
+        ----------
+        name : str
+            The algorithm, or another name for the bar.
+        t, rounds : int
+            The current round and the number of rounds.
+        budgets : sequence of float
+            Epsilon of each run.
+        errors : array [R] or None
+            The latest test error of each run.
+        """
+        text = _format_errors(budgets, errors)
+        self._update(name, t, rounds, text)
+        if self._lines.due:
+            whole = WHOLE in self._tasks
+            left = _time_left(self._bars, self._tasks[WHOLE if whole else name])
+            left = f"  {left}{' of the whole' if whole else ''}" if left else ""
+            self._lines.print(f"{name}: round {t} of {rounds}  {text}{left}")
+
+    def _update(self, name: str, done: int, total: int, errors: str) -> None:
         if not self._tasks:
-            self._loading.stop()
-            self._bars.start()
+            self._start_bars()
         if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=rounds, errors=said)
-        self._bars.update(self._tasks[name], completed=t, errors=said)
-        if not self._console.is_terminal and time.monotonic() - self._spoke > LINE_SECONDS:
-            self._spoke = time.monotonic()
-            left = self._bars.tasks[self._tasks.get(WHOLE, self._tasks[name])].time_remaining
-            wait = "" if left is None else f"  {left:.0f} s left" + (" of the whole" if WHOLE in self._tasks else "")
-            self._console.print(f"{name}: round {t} of {rounds}  {said}{wait}", soft_wrap=True)
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        self._loading.stop()
-        self._bars.stop()
+            self._tasks[name] = self._bars.add_task(name, total=total, completed=done, errors=errors)
+        self._bars.update(self._tasks[name], completed=done, errors=errors)
 
 
-def _errors(budgets: Sequence[float], errors: Array | None) -> str:
-    """The mean test error of every epsilon; where there are many, the lowest and the highest."""
+def _format_errors(budgets: Sequence[float], errors: Array | None) -> str:
+    """Return the mean test error of every epsilon, or the lowest and highest of them where there are many."""
     if errors is None or any(map(math.isnan, errors)):  # there is no test set
         return ""
-    means = []
-    for budget in dict.fromkeys(budgets):
-        mine = [error for error, other in zip(errors, budgets, strict=True) if other == budget]
-        means.append((budget, sum(mine) / len(mine)))
-    if len(means) > FEW:
-        low, high = (pick(mean for _, mean in means) for pick in (min, max))
-        return f"test error  {low:.4g} to {high:.4g}"
-    return "test error  " + "  ".join(f"ε {budget:g}: {mean:.4g}" for budget, mean in means)
+    groups: dict[float, list[float]] = {}
+    for budget, error in zip(budgets, errors, strict=True):
+        groups.setdefault(budget, []).append(error)
+    means = {budget: sum(group) / len(group) for budget, group in groups.items()}
+    if len(means) > MAX_BUDGETS:
+        return f"test error  {min(means.values()):.4g} to {max(means.values()):.4g}"
+    return "test error  " + "  ".join(f"ε {budget:g}: {mean:.4g}" for budget, mean in means.items())
 
 
-class SweepWatcher:
-    """A bar for all rounds of the sweep with the time left, and one for the point at work."""
+class ExperimentDisplay(_StudyDisplay):
+    """A bar for all rounds of a sweep or frontier with the time left, and one for the current point."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bars = progress_bars(console)
+        super().__init__(console, "planning every point", progress_bars(console))
         self._whole: TaskID | None = None
         self._point: TaskID | None = None
-        self._name = ""  # of what the second bar shows
-        self._spoke = time.monotonic()
-        self._planning = console.status("planning every point")
-        self._planning.start()
-        self._told = StatusLine(console, self._planning)
+        self._name = ""  # what the second bar shows
 
     def say(self, sentence: str) -> None:
-        """Something to know before it begins."""
-        self._planning.stop()
+        """Print a sentence before training starts."""
+        self._status.stop()
         self._console.print(sentence, soft_wrap=True, highlight=False)
 
-    def __call__(self, progress: SweepProgress) -> None:
-        """Take note of a round."""
-        p, study = progress, progress.study
+    def __call__(self, progress: ExperimentProgress) -> None:
+        """Show a round."""
+        study = progress.study
         if self._whole is None or self._point is None:
-            self._planning.stop()
-            self._bars.start()
-            self._whole = self._bars.add_task("rounds of all points", total=p.rounds, completed=p.done)
+            self._start_bars()
+            self._whole = self._bars.add_task("rounds of all points", total=progress.rounds, completed=progress.done)
             self._point = self._bars.add_task("")
-        name = f"{p.number}/{p.points} {p.name} {study.batch.algorithm}"
+        name = f"{progress.number}/{progress.points} {progress.name} {study.batch.algorithm}"
         if name != self._name:
             self._name = name
             self._bars.reset(self._point, total=study.rounds, completed=study.t, description=name)
-        self._bars.update(self._whole, completed=p.done)
+        self._bars.update(self._whole, completed=progress.done)
         self._bars.update(self._point, completed=study.t)
-        if not self._console.is_terminal and time.monotonic() - self._spoke > LINE_SECONDS:
-            self._spoke = time.monotonic()
-            left = self._bars.tasks[self._whole].time_remaining
-            wait = "" if left is None else f", {left:.0f} s left of the whole"
-            self.say(f"{name}: round {study.t} of {study.rounds}{wait}")
+        left = _time_left(self._bars, self._whole)
+        self._lines.print(f"{name}: round {study.t} of {study.rounds}{f', {left} of the whole' if left else ''}")
 
-    def told(self, what: str, done: int, total: int) -> None:
-        """Take note of what a point does before its first round."""
+    def count(self, task: str, done: int, total: int) -> None:
+        """Show what a point does before its first round."""
         if self._console.is_terminal and self._point is not None:
-            self._name = ""  # the bar is its own again with the next round
-            self._bars.update(self._point, total=total, completed=done, description=what)
+            self._name = ""  # the next round resets the bar
+            self._bars.update(self._point, total=total, completed=done, description=task)
         else:
-            self._told(what, done, total)
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        self._planning.stop()
-        self._bars.stop()
+            super().count(task, done, total)
 
 
 @contextmanager
-def at_work(folder: SweepFolder) -> Iterator[SweepWatcher]:
-    """Progress on stderr; who stops is told how to go on."""
-    watcher = SweepWatcher(stderr)
+def experiment_display(folder: ExperimentFolder) -> Iterator[ExperimentDisplay]:
+    """Show the progress of an experiment on stderr; if it is stopped, say how to continue and exit with code 130."""
     try:
-        with subscribe(watcher.told):
-            yield watcher
-    except (Interrupted, KeyboardInterrupt):
-        watcher.close()
-        place = f": continue with 'taciturn {folder.kind} --resume {folder.path}'" if folder.asked.is_file() else ""
-        stderr.print(f"stopped{place}", soft_wrap=True, highlight=False)
-        raise Exit(130) from None
-    finally:
-        watcher.close()
+        with ExperimentDisplay(stderr) as display:
+            yield display
+    except (Interrupted, KeyboardInterrupt) as error:
+        resume = f": continue with 'taciturn {folder.kind} --resume {folder.path}'"
+        note(f"stopped{resume if folder.request_file.is_file() else ''}")
+        raise Exit(130) from error
 
 
-ROUND_LINE_SECONDS = 5.0  # between two lines where there is no terminal
+class FederationDisplay:
+    """Sentences about sites, and the rounds as a bar on a terminal or as lines in a log.
 
-
-class FederationWatch:
-    """Lines about sites, and a bar of rounds on a terminal or a line now and then in a log.
-
-    Sentences go to `say` where it is given; `lines` asks for lines of rounds on a terminal, too.
+    Parameters
+    ----------
+    console : Console
+        Where the bar goes, and the lines unless `say` is given.
+    say : callable, optional
+        Receives the lines.
+    lines : bool
+        Whether to print lines about rounds even on a terminal.
     """
 
-    def __init__(self, console: Console, say: Callable[[str], None] | None = None, lines: bool = False) -> None:
-        self._console, self._say = console, say
-        self._lines = lines or not console.is_terminal
-        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
-        self._bars = Progress(*columns, "left", TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+    def __init__(self, console: Console, say: Callable[[str], None] = note, lines: bool = False) -> None:
+        self.say, self._print_rounds = say, lines or not console.is_terminal
+        self._bars = progress_bars(console, TextColumn("{task.fields[state]}"))
         self._task: TaskID | None = None
-        self._took = ""
-        self._bytes, self._spoke, self._first, self._began = 0, 0.0, 0, time.monotonic()
+        self._round_time, self._bytes, self._last_line = "", 0, 0.0
 
     def __enter__(self) -> Self:
         self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._bars.stop()
 
-    def say(self, sentence: str) -> None:
-        """One line."""
-        if self._say is not None:
-            self._say(sentence)
-            return
-        self._console.print(sentence, soft_wrap=True, highlight=False, markup=False)
-
-    def line(self, line: dict[str, Any]) -> None:
-        """A line of rounds.jsonl or sites.jsonl."""
-        if "event" not in line:
-            self._round(line)
-            return
-        rounds = f" in round {line['round']}" if line.get("round") else ""
-        match line["event"]:
+    def show(self, line: Mapping[str, Any]) -> None:
+        """Show a line of rounds.jsonl or sites.jsonl."""
+        site, place = line.get("site"), f" in round {line['round']}" if line.get("round") else ""
+        match line.get("event"):
+            case None:
+                self._show_round(line)
             case "round":
-                self._took = f", {line['ms']:.0f} ms"
+                self._round_time = f", {line['ms']:.0f} ms"
             case "ready":
-                self.say(f"{line['site']} takes part")
+                self.say(f"{site} takes part")
             case "missing":
-                self.say(f"{line['site']} did not answer{rounds}: going on without it")
-            case "refused" | "rejected":
-                self.say(f"{line['site']} {line['event']}{rounds}: {line['reason']}")
+                self.say(f"{site} did not answer{place}: continuing without it")
+            case "refused" | "rejected" as event:
+                self.say(f"{site} {event}{place}: {line['reason']}")
             case "left out":
-                self.say(f"{line['site']} is left out of this study")
+                self.say(f"{site} is left out of this study")
             case "waiting":
                 self.say(f"{len(line['ready'])} sites are too few: {line['quorum']} must answer; waiting")
-            case "closed" | "not closed":
-                self.say(f"{line['site']} has {'' if line['event'] == 'closed' else 'not '}closed its books")
+            case "closed" | "not closed" as event:
+                self.say(f"{site} has {event} the study")
             case "job ended":
-                self.say(f"the engine ended the job ({line['status']}): going on from the last round")
+                self.say(f"the engine ended the job ({line['status']}): continuing from the last round")
 
-    def total(self, rounds: int) -> None:
-        """How many rounds there will be."""
+    def _show_round(self, line: Mapping[str, Any]) -> None:
+        t, rounds, now = line["round"], line["of"], time.monotonic()
         if self._task is None:
-            self._task = self._bars.add_task("rounds", total=rounds, said="")
-
-    def _round(self, line: dict[str, Any]) -> None:
-        self.total(line["of"])
-        if not self._first:
-            self._first, self._began = line["round"], time.monotonic()
+            self._task = self._bars.add_task("rounds", total=rounds, completed=t, state="")
         self._bytes += line["bytes_up"] + line["bytes_down"]
-        said = f"{len(line['answered'])} of {len(line['answered']) + len(line['missing'])} sites"
-        said += f"{self._took}, {format_bytes(self._bytes)}"
-        if self._task is not None:
-            self._bars.update(self._task, completed=line["round"], said=said)
-        if self._lines and (time.monotonic() - self._spoke > ROUND_LINE_SECONDS or line["round"] == line["of"]):
-            self._spoke = time.monotonic()
-            done = line["round"] - self._first
-            left = (time.monotonic() - self._began) / done * (line["of"] - line["round"]) if done else None
-            wait = "" if left is None else f"; about {left:.0f} s left"
-            self.say(f"round {line['round']} of {line['of']}: {said}{wait}")
+        answered, missing = len(line["answered"]), len(line["missing"])
+        state = f"{answered} of {answered + missing} sites{self._round_time}, {format_bytes(self._bytes)}"
+        self._bars.update(self._task, completed=t, state=state)
+        if self._print_rounds and (now - self._last_line > ROUND_LINE_SECONDS or t == rounds):
+            self._last_line = now
+            left = _time_left(self._bars, self._task)
+            self.say(f"round {t} of {rounds}: {state}{f'; {left}' if left else ''}")

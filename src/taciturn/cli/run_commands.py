@@ -13,52 +13,70 @@ from click.exceptions import Exit
 
 from taciturn import api
 from taciturn.cli.options import GROUPS, given_settings, setting_flags
-from taciturn.cli.output import map_words, print_json, print_result, print_table, stderr, stdout
-from taciturn.cli.progress_display import Watcher
+from taciturn.cli.output import (
+    JSON,
+    JSON_HELP,
+    PATH,
+    describe_map,
+    note,
+    print_json,
+    print_result,
+    print_table,
+    say,
+    stderr,
+)
+from taciturn.cli.progress_display import TrainingDisplay
 from taciturn.core.signals import stop_signals
 from taciturn.data.schema_draft import READ_OFF, is_draft
 from taciturn.errors import InputError
 from taciturn.kernels.library import library
 from taciturn.privacy.accountants import EXPLAINED
-from taciturn.progress import subscribe
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.statements import PAPER_HEADLINE
 from taciturn.reporting.tables import format_bytes, format_epsilon
 from taciturn.runs.folder import RunFolder
 from taciturn.training.loop import Interrupted
-from taciturn.training.process_group import rank_here
+from taciturn.training.process_group import current_rank
 
-HEADINGS = ("run", "seeds", "rounds", "local updates", "noise, std", "spends ε")
+DRY_RUN_HEADINGS = ("run", "seeds", "rounds", "local updates", "noise, std", "spends ε")
+LIMITS = {
+    "clip": "every record's gradient clipped at {:.4g}",
+    "record_bound": "every record scaled to a length of at most {:.4g}",
+}
 
 
-def print_forecast(foreseen: Mapping[str, Any]) -> None:
-    """The study, what each run would spend, what all would, and where it would be written."""
-    _say(
-        "dry run", f"nothing was trained, written or spent{'' if foreseen['reads_records'] else '; no record was read'}"
+def print_dry_run(report: Mapping[str, Any]) -> None:
+    """Print what a run would do: its data, noise, rounds, privacy cost, ledger, traffic and folder."""
+    untouched = "" if report["reads_records"] else "; no record was read"
+    _say_field("dry run", f"nothing was trained, written or spent{untouched}")
+    _say_field("data", _describe_data(report["data"]))
+    if report["mode"] == "certified":
+        noise = report["noise"]
+        limits = " or ".join(words.format(noise[name]) for name, words in LIMITS.items() if name in noise)
+        _say_field("noise", f"{noise['mechanism']}, {limits}; {noise['meaning']}")
+        _say_field("trust", report["trust"])
+    say()
+    print_table(DRY_RUN_HEADINGS, _dry_run_rows(report["runs"]))
+    say()
+    _say_field("privacy", _describe_privacy(report))
+    if ledger := report["ledger"]:
+        used, after = format_epsilon(ledger["used"]), format_epsilon(ledger["used_after"])
+        total = f"ε {used} of {ledger['total_epsilon']:g} is used now, and {after} would be"
+        _say_field("ledger", f"{ledger['file']}: {total} (two budgets together cost less than their sum)")
+    rounds, sent = max(run["rounds"] for run in report["runs"]), report["bytes_up"]
+    traffic = (
+        f"{format_bytes(sent)} by an agent in a round of one run, {format_bytes(rounds * sent)} in {rounds} rounds"
     )
-    _say("data", _data(foreseen["data"]))
-    if foreseen["mode"] == "certified":
-        _say("noise", _noise(foreseen["noise"]))
-        _say("trust", foreseen["trust"])
-    stdout.print()
-    print_table(HEADINGS, _rows(foreseen["runs"]))
-    stdout.print()
-    _say("privacy", _privacy(foreseen))
-    if foreseen["ledger"]:
-        _say("ledger", _ledger(foreseen["ledger"]))
-    rounds = max(run["rounds"] for run in foreseen["runs"])
-    sent = format_bytes(foreseen["bytes_up"]), format_bytes(rounds * foreseen["bytes_up"])
-    words = f"{sent[0]} by an agent in a round of one run, {sent[1]} in {rounds} rounds"
-    _say("sent", words if foreseen["bytes_up"] else "all records to the curator, once")
-    _say("folder", foreseen["run"])
+    _say_field("sent", traffic if sent else "all records to the curator, once")
+    _say_field("folder", report["run"])
 
 
-def _say(what: str, words: str) -> None:
-    stdout.print(f"{what:8} {words}", soft_wrap=True, highlight=False)
+def _say_field(name: str, text: str) -> None:
+    say(f"{name:8} {text}")
 
 
-def _data(data: Mapping[str, Any]) -> str:
-    features = f"{data['features']} features{map_words(data['features_by'])}"
+def _describe_data(data: Mapping[str, Any]) -> str:
+    features = f"{data['features']} features{describe_map(data['features_by'])}"
     declared = "" if data["published"] else " (as declared)"
     return (
         f"{data['name']}: {data['agents']} agents, {data['records']:,} records, {features}, "
@@ -66,78 +84,48 @@ def _data(data: Mapping[str, Any]) -> str:
     )
 
 
-def _noise(noise: Mapping[str, Any]) -> str:
-    limits = [words.format(noise[name]) for name, words in LIMITS.items() if name in noise]
-    return f"{noise['mechanism']}, {' or '.join(limits)}; {noise['meaning']}"
-
-
-LIMITS = {
-    "clip": "every record's gradient clipped at {:.4g}",
-    "record_bound": "every record scaled to a length of at most {:.4g}",
-}
-
-
-def _rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """One row for each algorithm and budget; its seeds spend the same."""
+def _dry_run_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return one row for each algorithm and budget; its seeds spend the same."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
         groups.setdefault(run_label(run["algorithm"], run["epsilon"]), []).append(run)
-    return [
-        (
-            label,
-            str(len(group)),
-            str(group[0]["rounds"]),
-            str(group[0]["local_updates"]),
-            "–" if group[0]["noise_std"] is None else f"{group[0]['noise_std']:.3g}",
-            format_epsilon(group[0]["spends"]),
-        )
-        for label, group in groups.items()
-    ]
+    rows: list[tuple[str, ...]] = []
+    for label, group in groups.items():
+        first = group[0]
+        std = "–" if first["noise_std"] is None else f"{first['noise_std']:.3g}"
+        counts = (str(len(group)), str(first["rounds"]), str(first["local_updates"]))
+        rows.append((label, *counts, std, format_epsilon(first["spends"])))
+    return rows
 
 
-def _privacy(foreseen: Mapping[str, Any]) -> str:
-    if foreseen["mode"] == "paper":
+def _describe_privacy(report: Mapping[str, Any]) -> str:
+    if report["mode"] == "paper":
         return PAPER_HEADLINE
-    bounds = dict.fromkeys(run["accountant"] for run in foreseen["runs"] if math.isfinite(run["spends"]))
-    words = f"ε at delta {foreseen['delta']:g}"
-    if bounds:
-        words += f", by {'; '.join(EXPLAINED[bound] for bound in bounds)}"
-    if len(foreseen["runs"]) > 1:
-        words += (
-            f"; all {len(foreseen['runs'])} runs shown to the same eyes: {format_epsilon(foreseen['all_runs_epsilon'])}"
-        )
+    runs = report["runs"]
+    accountants = dict.fromkeys(run["accountant"] for run in runs if math.isfinite(run["spends"]))
+    words = f"ε at delta {report['delta']:g}"
+    if accountants:
+        words += f", by {'; '.join(EXPLAINED[name] for name in accountants)}"
+    if len(runs) > 1:
+        total = format_epsilon(report["all_runs_epsilon"])
+        words += f"; total ε for an observer who sees all {len(runs)} runs: {total}"
     return words
 
 
-def _ledger(ledger: Mapping[str, Any]) -> str:
-    before, after = format_epsilon(ledger["used"]), format_epsilon(ledger["used_after"])
-    budget = f"{ledger['file']}: ε {before} of {ledger['total_epsilon']:g} is used now"
-    return f"{budget}, {after} would be (two budgets add up to less than their sum)"
-
-
 @click.command("run", context_settings={"show_default": True})
-@click.argument("config", required=False, type=click.Path(path_type=Path))
+@click.argument("config", required=False, type=PATH)
 @setting_flags(groups=GROUPS)
+@click.option("--json", "as_json", is_flag=True, help=JSON_HELP, panel="Output settings")
 @click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="print one JSON object, and nothing else, on stdout",
-    panel="Output settings",
-)
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="say what would happen and what it would spend; nothing is written or spent",
-    panel="Output settings",
+    "--dry-run", is_flag=True, help="show what a run would do and spend; write nothing", panel="Output settings"
 )
 def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> None:
-    """Train a model; with no argument, on embedded data with a total epsilon of 1.
+    """Train a model; without arguments, on embedded data with a total epsilon of 1.
 
-    CONFIG is a TOML file (taciturn config init, or what taciturn plan wrote). Flags win over it, both win over the data
-    set's own preset, and that wins over the defaults below. The whole run keeps --total-epsilon at --delta; what is
-    not set comes from public facts, as taciturn plan shows. Records of your own get noise from the operating system;
-    --seed makes a simulation, which can be repeated and protects nobody.
+    CONFIG is a TOML file (from 'taciturn config init' or 'taciturn plan --out'). Flags override it, both override the
+    data set's preset, and that overrides the defaults below. The whole run spends at most --total-epsilon at --delta.
+    What is not set is computed from public facts, as 'taciturn plan' shows. Noise for your own records comes from the
+    operating system; --seed makes a simulation instead, which can be repeated and protects no one.
 
     \b
     Examples:
@@ -150,53 +138,48 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
       taciturn run study.toml --dry-run
     """
     given = given_settings(flags)
-    _warn_of_a_draft(given.get("schema") or (api.read_config(config).get("schema", "") if config else ""))
+    _warn_about_draft(given.get("schema") or (api.read_config(config).get("schema", "") if config else ""))
     if dry_run:
-        foreseen = api.dry_run(config, **given)
-        print_json(foreseen) if as_json else print_forecast(foreseen)
+        report = api.dry_run(config, **given)
+        print_json(report) if as_json else print_dry_run(report)
         return
     if library() is None and given.get("backend", "auto") == "auto" and "device" not in given:
-        stderr.print(
-            "note: the compiled part of Taciturn was not built (is there a C compiler?): numpy takes longer",
-            soft_wrap=True,
-        )
-    with _watching() as (watch, stop, started):
-        finished = api.run(config, watch=watch, stop=stop, started=started, **given)
+        note("note: the compiled part of Taciturn is not built (is there a C compiler?); numpy is slower")
+    with _training() as (display, stop, started):
+        finished = api.run(config, watch=display, stop=stop, started=started, **given)
     _show(finished, as_json)
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+@click.argument("run", type=PATH)
+@JSON
 def resume(run: Path, as_json: bool) -> None:
-    """Go on with a run that was interrupted or killed; it ends as if nothing had happened.
+    """Continue a run that was interrupted or killed; the result is the same as without the interruption.
 
-    With hardened noise, lost rounds are drawn again. Those that the ledger has stay charged: if an old checkpoint was
-    put back, the run ends that many rounds earlier.
+    With hardened noise, lost rounds are drawn again. Rounds that the ledger records stay charged: if an old checkpoint
+    was restored, the run ends that many rounds earlier.
 
     \b
     Examples:
       taciturn resume runs/20260101-120000-mnist14-objpm
     """
-    with _watching() as (watch, stop, started):
-        finished = api.resume(run, watch=watch, stop=stop, started=started)
+    with _training() as (display, stop, started):
+        finished = api.resume(run, watch=display, stop=stop, started=started)
     _show(finished, as_json)
 
 
-def _warn_of_a_draft(schema: str) -> None:
-    """Say so where a schema is still as `taciturn data schema` drafted it: what is read off records is not public."""
+def _warn_about_draft(schema: str) -> None:
+    """Print a note if a schema still has values that `taciturn data schema` read from the records."""
     path = Path(schema).expanduser()
     if schema and path.is_file() and is_draft(path):
-        stderr.print(
-            f"note: {path} still has values marked '{READ_OFF}': they tell of the records, and no guarantee covers "
-            "that; replace them by what is known without looking",
-            soft_wrap=True,
-            highlight=False,
+        note(
+            f"note: {path} still has values marked '{READ_OFF}': they reveal facts about the records, which no "
+            "guarantee covers; replace them by what is known without looking at the data"
         )
 
 
 def _show(finished: api.Run, as_json: bool) -> None:
-    if rank_here() > 0:
+    if current_rank() > 0:
         return
     if as_json:
         print_json(finished.summary)
@@ -205,28 +188,25 @@ def _show(finished: api.Run, as_json: bool) -> None:
 
 
 @contextmanager
-def _watching() -> Iterator[tuple[Watcher, Callable[[], bool], Callable[[RunFolder], None]]]:
-    """Progress on stderr, and a first Ctrl-C that ends the round before it stops."""
-    places: list[RunFolder] = []
+def _training() -> Iterator[tuple[TrainingDisplay, Callable[[], bool], Callable[[RunFolder], None]]]:
+    """Show progress on stderr; a first Ctrl-C finishes the round, and the message says how to continue."""
+    folders: list[RunFolder] = []
 
     def started(folder: RunFolder) -> None:
-        places.append(folder)
+        folders.append(folder)
         if folder.finished:
-            stderr.print(f"{folder.path} has ended already", soft_wrap=True, highlight=False)
+            note(f"{folder.path} has finished already")
 
-    watcher = Watcher(stderr)
     try:
-        with stop_signals(stderr.print) as stop, subscribe(watcher.told):
-            yield watcher, stop, started
-    except (Interrupted, KeyboardInterrupt):
-        watcher.close()
-        place = f": continue with 'taciturn resume {places[0].path}'" if places else ""
-        stderr.print(f"stopped{place}", soft_wrap=True, highlight=False)
-        raise Exit(130) from None
+        with TrainingDisplay(stderr) as display, stop_signals(stderr.print) as stop:
+            yield display, stop, started
+    except (Interrupted, KeyboardInterrupt) as error:
+        note(f"stopped: continue with 'taciturn resume {folders[0].path}'" if folders else "stopped")
+        raise Exit(130) from error
     except OSError as error:
-        if not places:
+        if not folders:
             raise
-        where = f"when writing to {places[0].path}: {error.strerror or error}"
-        raise InputError(f"stopped {where}; mend that, then 'taciturn resume {places[0].path}'") from None
-    finally:
-        watcher.close()
+        path = folders[0].path
+        raise InputError(
+            f"stopped when writing to {path}: {error.strerror or error}; fix that, then run 'taciturn resume {path}'"
+        ) from error

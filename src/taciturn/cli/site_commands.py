@@ -1,4 +1,4 @@
-"""`taciturn federation site`: what a site's engineer types."""
+"""`taciturn federation site`: the commands of a site."""
 
 from __future__ import annotations
 
@@ -8,37 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from taciturn.cli.options import NearestGroup
-from taciturn.cli.output import print_json, print_sentence, print_table, stderr, stdout
+from taciturn.cli.options import SuggestingGroup
+from taciturn.cli.output import JSON, PATH, note, print_fields, print_json, print_table, say
 from taciturn.core.signals import stop_signals
 from taciturn.errors import InputError
 from taciturn.reporting.tables import format_bytes, format_epsilon
-from taciturn.settings.rules import real
+from taciturn.settings.rules import integer, real
 
 if TYPE_CHECKING:
-    from taciturn.dashboard.station import Watch
+    pass
 
-SITE = click.argument("site", default="site.toml", type=click.Path(path_type=Path))
+SITE = click.argument("site", default="site.toml", type=PATH)
 TOKEN = click.option(
-    "--token",
-    envvar="TACITURN_PAGE_TOKEN",
-    metavar="TEXT",
-    help="what the page asks visitors for [default: a random one]",
+    "--token", envvar="TACITURN_PAGE_TOKEN", metavar="TEXT", help="token of the page [default: a random one]"
 )
-LOG = click.option(
-    "--log", type=click.Path(path_type=Path), help="write to this file, ten of 10 MB at most [default: stderr]"
-)
+LOG = click.option("--log", type=PATH, help="log file; at most ten files of 10 MB are kept [default: stderr]")
 AUDIT = click.option(
-    "--audit",
-    default="",
-    metavar="WHERE",
-    help="a line of JSON for everything that happens: 'syslog', or syslog:/a/socket",
+    "--audit", default="", metavar="WHERE", help="write a JSON line for every event: 'syslog', or syslog:/a/socket"
 )
 
 
-@click.group(cls=NearestGroup)
+@click.group(cls=SuggestingGroup)
 def site() -> None:
-    """A site's own side: its records, its budget, its agent, and what left the house.
+    """Manage a site: its records, its budget, its agent, and what it has sent.
 
     \b
     Examples:
@@ -53,12 +45,12 @@ def site() -> None:
 
 
 @site.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@click.argument("folder", type=PATH)
+@JSON
 def identity(folder: Path, as_json: bool) -> None:
-    """Make this site's identity, or show the one that is there, for the coordinator to put into the terms.
+    """Create this site's identity, or show the existing one, for the coordinator to add to the terms.
 
-    The private half stays in FOLDER. Send the line to the coordinator, and compare the fingerprint by telephone.
+    The private key stays in FOLDER. Send the line to the coordinator, and compare the fingerprint by telephone.
 
     \b
     Examples:
@@ -74,21 +66,21 @@ def identity(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json({"identity": str(public), "fingerprint": public.fingerprint, "file": str(path)})
         return
-    stdout.print(str(public), soft_wrap=True, highlight=False)
-    stderr.print(f"fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
-    stderr.print(f"{path} is the private half: nobody else gets it", soft_wrap=True, highlight=False)
+    say(str(public))
+    note(f"fingerprint {public.fingerprint}")
+    note(f"{path} is the private key: do not give it to anyone")
 
 
 @site.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--kit", required=True, type=click.Path(path_type=Path), help="the start-up kit")
-@click.option("--terms", required=True, type=click.Path(path_type=Path), help="federation.toml, from the coordinator")
+@click.argument("folder", type=PATH)
+@click.option("--kit", required=True, type=PATH, help="the start-up kit")
+@click.option("--terms", required=True, type=PATH, help="federation.toml, from the coordinator")
 @click.option("--data", "table", default="", help="the site's table: a .csv or .parquet file")
 @click.option("--total-epsilon", required=True, metavar="NUMBER", help="what all studies on these records may spend")
-@click.option("--delta", default="1e-6", metavar="NUMBER", help="at this delta [default: 1e-6]")
+@click.option("--delta", default="1e-6", metavar="NUMBER", help="delta of the total [default: 1e-6]")
 @click.option("--ledger", default="", help="the records' ledger, if there is one [default: a new one in FOLDER]")
 def init(folder: Path, kit: Path, terms: Path, table: str, total_epsilon: str, delta: str, ledger: str) -> None:
-    """Draft site.toml in the site's own FOLDER, and begin the ledger of its records.
+    """Draft site.toml in the site's FOLDER, and create the ledger of its records.
 
     \b
     Examples:
@@ -98,16 +90,14 @@ def init(folder: Path, kit: Path, terms: Path, table: str, total_epsilon: str, d
 
     budget = real(0.0)("total-epsilon", total_epsilon), real(0.0, 1.0)("delta", delta)
     path = draft(folder, kit, terms, table, budget, ledger)
-    stdout.print(
-        f"{path}: go through it, then 'taciturn federation site check {path}'", soft_wrap=True, highlight=False
-    )
+    say(f"{path}: review it, then run 'taciturn federation site check {path}'")
 
 
 @site.command()
 @SITE
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@JSON
 def check(site: Path, as_json: bool) -> None:
-    """Check everything there is before anything is released: files, schema, records, budget, identity, kit.
+    """Check files, schema, records, budget, identity and kit before anything is released.
 
     \b
     Examples:
@@ -120,63 +110,55 @@ def check(site: Path, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    for name, value in (found | {"hash": grouped(found["hash"])}).items():
-        stdout.print(f"[bold]{name.replace('_', ' '):22}[/] {value}", highlight=False, soft_wrap=True)
-    stdout.print("nothing was released; 'taciturn federation site start' takes part", highlight=False, soft_wrap=True)
+    shown = found | {"hash": grouped(found["hash"])}
+    print_fields({name.replace("_", " "): value for name, value in shown.items()}, 22)
+    say("nothing was released; 'taciturn federation site start' takes part")
 
 
 @site.command()
 @SITE
-@click.option("--seeded", default=None, metavar="SEED", help="noise from this seed, for tests: IT PROTECTS NOBODY")
+@click.option("--seeded", default=None, metavar="SEED", help="noise from this seed, for tests: IT PROTECTS NO ONE")
 @LOG
 @AUDIT
 def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
-    """Start the site's agent, and keep it up until Ctrl-C.
+    """Start the site's agent and keep it running until Ctrl-C.
 
-    It connects to the coordinator (nobody connects to it), answers what site.toml allows, and refuses the rest.
+    It connects to the coordinator (no one connects to it), answers what site.toml allows, and refuses everything else.
 
     \b
     Examples:
       taciturn federation site start north/site.toml
       taciturn federation site start north/site.toml --log /var/log/taciturn/north.log --audit syslog
     """
-    from taciturn.cli.federation_commands import needs_engine
+    from taciturn.cli.federation_commands import check_engine
 
-    needs_engine()
-    from taciturn.federation.agreement import (
-        Prepared,
-        objections,
-    )
-    from taciturn.federation.logs import (
-        audited,
-        check_audit,
-        logged,
-    )
+    check_engine()
+    from taciturn.federation.agreement import Prepared, objections
+    from taciturn.federation.logs import audited, check_audit, logged
     from taciturn.federation.preflight import check_own
     from taciturn.federation.vault import run_vault
-    from taciturn.settings.rules import integer
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
     where = check_audit("--audit", audit)
     prepared = Prepared()
     own, agreement, _ = check_own(site, prepared)
     with (
-        logged(log, print_sentence) as say,
-        audited(where or own.audit, own.name) as note,
-        stop_signals(lambda sentence: say("stopping")) as stop,
+        logged(log, note) as log_line,
+        audited(where or own.audit, own.name) as audit_line,
+        stop_signals(lambda sentence: log_line("stopping")) as stop,
     ):
         for reason in objections(own, agreement, reserved=True):
-            say(f"the study will be refused: {reason}")
+            log_line(f"the study will be refused: {reason}")
         if seed is not None:
-            say("noise comes from a seed: this agent protects nobody (non_private: seeded)")
-        run_vault(own, prepared, seed, say, stop, note)
+            log_line("noise comes from a seed: this agent protects no one (non_private: seeded)")
+        run_vault(own, prepared, seed, log_line, stop, audit_line)
 
 
 @site.command()
 @SITE
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@JSON
 def status(site: Path, as_json: bool) -> None:
-    """Whether the agent is up and connected, and the studies: what each spent, where its ledger and report are.
+    """Show whether the agent is running and connected, and what each study spent.
 
     \b
     Examples:
@@ -188,14 +170,11 @@ def status(site: Path, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    stdout.print(
-        f"{found['site']}: epsilon {format_epsilon(found['epsilon_used'])} of {found['total_epsilon']:g} used or set "
-        f"aside, {format_epsilon(found['budget_left'])} left at delta {found['delta']:g} ({found['ledger']})",
-        soft_wrap=True,
-        highlight=False,
+    say(
+        f"{found['site']}: epsilon {format_epsilon(found['epsilon_used'])} of {found['total_epsilon']:g} used or "
+        f"reserved, {format_epsilon(found['budget_left'])} left at delta {found['delta']:g} ({found['ledger']})"
     )
-    stdout.print(_agent(found), soft_wrap=True, highlight=False)
-    headings = ("study", "experiment", "begun", "ended", "rounds", "ε spent", "of")
+    say(_describe_agent(found))
     rows = [
         (
             study["study"] + (f" ({study['non_private']})" if study["non_private"] else ""),
@@ -208,19 +187,20 @@ def status(site: Path, as_json: bool) -> None:
         )
         for study in found["studies"]
     ]
-    print_table(headings, rows, left=4)
+    print_table(("study", "experiment", "begun", "ended", "rounds", "ε spent", "of"), rows, left=4)
     for study in found["studies"]:
-        stdout.print(f"{study['experiment'][:8]}  {study['folder']}", soft_wrap=True, highlight=False)
+        say(f"{study['experiment'][:8]}  {study['folder']}")
         if study["model"]:
-            stdout.print(f"{'':8}  model {study['model']}", soft_wrap=True, highlight=False)
+            say(f"{'':8}  model {study['model']}")
 
 
-def _agent(found: dict[str, Any]) -> str:
-    """The agent in one line."""
+def _describe_agent(found: dict[str, Any]) -> str:
     if not found["running"]:
-        last = f"; its last sign of life was at {found['last_heartbeat']}" if found["last_heartbeat"] else ""
+        last = f"; its last heartbeat was at {found['last_heartbeat']}" if found["last_heartbeat"] else ""
         return f"agent: not running{last}"
-    line = f"connected since {found['connected_since']}" if found["connected"] else "NOT connected to the coordinator"
+    connection = (
+        f"connected since {found['connected_since']}" if found["connected"] else "NOT connected to the coordinator"
+    )
     facts = {
         "process": found["pid"],
         "last heartbeat": found["last_heartbeat"] or "none yet",
@@ -229,14 +209,14 @@ def _agent(found: dict[str, Any]) -> str:
         "dropped messages": found["dropped_messages"],
         "engine restarts": found["engine_restarts"],
     }
-    return f"agent: {line}; " + "; ".join(f"{name} {value}" for name, value in facts.items())
+    return f"agent: {connection}; " + "; ".join(f"{name} {value}" for name, value in facts.items())
 
 
 @site.command()
 @SITE
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+@JSON
 def transcript(site: Path, as_json: bool) -> None:
-    """List every byte string that left this site, and verify that the ledgers cover all of it.
+    """List every message that left this site, and verify that the ledgers account for all of them.
 
     \b
     Examples:
@@ -244,48 +224,46 @@ def transcript(site: Path, as_json: bool) -> None:
       taciturn federation site transcript north/site.toml --json > what-left.json
     """
     from taciturn.federation.policy import read_site
-    from taciturn.federation.transcript import transcript as read
+    from taciturn.federation.transcript import transcript as read_transcript
 
-    found = read(read_site(site))
+    found = read_transcript(read_site(site))
     if as_json:
-        lines = [{**line.departure._asdict(), **line._asdict(), "departure": None} for line in found.lines]
+        lines = [{**line.departure._asdict(), **line._asdict()} for line in found.lines]
         for line in lines:
             del line["departure"]
-        told = {"covered": not found.faults, "faults": found.faults, "repeats": found.repeats}
-        print_json({**told, "departures": lines})
+        verdict = {"covered": not found.faults, "faults": found.faults, "repeats": found.repeats}
+        print_json({**verdict, "departures": lines})
     else:
-        headings = ("", "time", "what", "round", "bytes", "sha-256", "event")
         rows = [
             (
                 str(d.number),
                 d.time[5:16].replace("T", " "),
-                f"{d.kind}, kept back" if line.kept_back else d.kind,
+                f"{d.kind}, kept back" if kept_back else d.kind,
                 "–" if d.round is None else str(d.round),
                 format_bytes(d.bytes),
                 d.sha256[:10],
-                line.event,
+                event,
             )
-            for line in found.lines
-            for d in (line.departure,)
+            for d, kept_back, event in ((line.departure, line.kept_back, line.event) for line in found.lines)
         ]
-        print_table(headings, rows, left=3)
-        left = [line.departure.bytes for line in found.lines if not line.kept_back]
-        stdout.print(f"{len(left)} byte strings, {format_bytes(sum(left))} in all", highlight=False)
+        print_table(("", "time", "what", "round", "bytes", "sha-256", "event"), rows, left=3)
+        sent = [line.departure.bytes for line in found.lines if not line.kept_back]
+        say(f"{len(sent)} messages, {format_bytes(sum(sent))} in all")
         if found.repeats:
-            stdout.print(f"one or another of them left {found.repeats:,} times more", highlight=False)
+            say(f"some of them were sent again, {found.repeats:,} times in all")
     if found.faults:
         raise InputError("; ".join(found.faults))
     if not as_json:
-        stdout.print("the ledgers cover all of it", highlight=False)
+        say("the ledgers cover all of it")
 
 
 @site.command()
 @click.argument("experiment")
 @SITE
 def close(experiment: str, site: Path) -> None:
-    """Close a study whose coordinator never came back: what it did not spend is given back, and it cannot go on.
+    """Close a study whose coordinator never returned: its unspent budget is given back, and it cannot continue.
 
-    Stop the agent first: it keeps the journal open.
+    Stop the agent first, because it keeps the journal open.
 
     \b
     Examples:
@@ -293,8 +271,7 @@ def close(experiment: str, site: Path) -> None:
     """
     from taciturn.federation.status import close_study
 
-    name = close_study(site, experiment)
-    stdout.print(f"{name} is closed: nothing more is answered in it", soft_wrap=True, highlight=False)
+    say(f"{close_study(site, experiment)} is closed: the site answers nothing more in it")
 
 
 @site.command()
@@ -304,35 +281,44 @@ def close(experiment: str, site: Path) -> None:
 def serve(site: Path, listen: str, token: str | None) -> None:
     """Serve the agent's health, its metrics for Prometheus, and a live page of what this site sends.
 
-    The agent itself opens no network socket. This command reads its files, and a confined program answers: /health and
-    /metrics for any program of this machine, and the page for those who have the token. On an address that is not
-    loopback, everything needs the token, and nothing is encrypted. Ctrl-C ends it.
+    The agent itself opens no network socket. This command reads its files, and a confined program answers. Any program
+    on this machine can read /health and /metrics; the page needs the token. On an address that is not loopback,
+    everything needs the token, and nothing is encrypted. Ctrl-C stops it.
 
     \b
     Examples:
       taciturn federation site serve north/site.toml
       curl http://127.0.0.1:9464/health
     """
-    from taciturn.dashboard.vitals import SiteWatch
+    from taciturn.dashboard.monitoring import SiteMonitor
 
-    serve_vitals(SiteWatch(site), listen, token)
+    serve_vitals(SiteMonitor(site), listen, token)
 
 
 def serve_vitals(watch: Watch, listen: str, token: str | None) -> None:
-    """Serve what a watch sees, until Ctrl-C."""
-    from taciturn.dashboard.access_control import is_loopback
-    from taciturn.dashboard.station import bind_station
+    """Serve the health, metrics and page of a run or site until Ctrl-C.
 
-    watch.vitals()  # files that cannot be read are an error here
+    Parameters
+    ----------
+    watch : Watch
+        Reads the files of the run or site.
+    listen : str
+        HOST:PORT.
+    token : str or None
+        The page's token; None chooses a random one.
+    """
+    from taciturn.dashboard.access_control import is_loopback
+
+    watch.vitals()  # raises if its files cannot be read
     station = bind_station(watch, listen, token)
     if not is_loopback(station.host):
-        print_sentence(
-            f"warning: {station.host} is not loopback: other machines can reach it, they need the token, and what they "
-            "get is not encrypted"
+        note(
+            f"warning: {station.host} is not loopback: other machines can connect; they need the token, and the "
+            "connection is not encrypted"
         )
-    stdout.print(f"page     {station.page}", soft_wrap=True, highlight=False)
-    stdout.print(f"health   {station.base}/health", soft_wrap=True, highlight=False)
-    stdout.print(f"metrics  {station.base}/metrics  (Ctrl-C ends it)", soft_wrap=True, highlight=False)
+    say(f"page     {station.page}")
+    say(f"health   {station.base}/health")
+    say(f"metrics  {station.base}/metrics  (Ctrl-C stops it)")
     sys.stdout.flush()
     with stop_signals(lambda sentence: None) as stop:
-        station.serve(stop)
+        server.serve(stop)

@@ -1,1 +1,1 @@
-"""Foundations that need nothing of the rest: arrays, component registry, durable storage, locks, signals."""
+"""Foundations without dependencies on the rest of the package: arrays, registries, durable storage, locks, signals."""

@@ -1,4 +1,4 @@
-"""One array namespace for numpy and torch, and arrays that are memory-mapped from files."""
+"""Array helpers for numpy and torch, and for arrays that are memory-mapped from files."""
 
 from __future__ import annotations
 
@@ -11,72 +11,106 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.floating[Any]]
-"""Of either library; the types are numpy's."""
+"""A numpy array or a torch tensor; annotated with numpy's types."""
+
+BLOCK = 32 * 2**20  # bytes of records that are processed together
 
 
 def namespace(array: Any) -> Any:
-    """The library an array is of: torch for a tensor, numpy for everything else."""
+    """Return the library an array belongs to: torch for a tensor, numpy for everything else.
+
+    Examples
+    --------
+    >>> namespace(np.zeros(3)).__name__
+    'numpy'
+    """
     torch = sys.modules.get("torch")
     return np if torch is None or not isinstance(array, torch.Tensor) else torch
 
 
 def to_numpy(array: Any) -> Array:
-    """The same numbers on the host; a numpy array is returned as it is."""
+    """Return an array's values in host memory; a numpy array is returned without a copy."""
     host: Array = np.asarray(array if namespace(array) is np else array.detach().cpu().numpy())
     return host
 
 
 def as_like(values: Any, like: Array) -> Array:
-    """Host numbers in the library, on the device and in the precision of `like`, copied only where they must be."""
+    """Convert host values to the library, device and precision of another array, copying only if necessary.
+
+    Parameters
+    ----------
+    values
+        A numpy array, or anything `numpy.asarray` accepts.
+    like
+        The array whose library, device and dtype the result has.
+    """
     xp = namespace(like)
     if xp is np:
         same: Array = np.asarray(values, like.dtype)
         return same
-    writable = np.require(values, requirements=("C", "W"))  # torch shares the memory of nothing else
-    moved: Array = xp.as_tensor(writable, dtype=like.dtype, device=like.device)
-    return moved
+    writable = np.require(values, requirements=("C", "W"))  # torch can share memory only with such arrays
+    tensor: Array = xp.as_tensor(writable, dtype=like.dtype, device=like.device)
+    return tensor
 
 
 def double(array: Array) -> Array:
-    """The same numbers in double precision, where they are."""
+    """Return an array in double precision, on the same device."""
     wide: Array = array.astype(np.float64, copy=False) if namespace(array) is np else array.double()  # type: ignore[attr-defined]
     return wide
 
 
 def in_precision_of(array: Array, like: Array) -> Array:
-    """The same numbers, where they are, in the precision of `like`."""
+    """Return an array in the precision of another one, on its own device."""
     rounded: Array = array.astype(like.dtype, copy=False) if namespace(array) is np else array.to(like.dtype)  # type: ignore[attr-defined]
     return rounded
 
 
-def spread(values: Any, like: Array) -> Array:
-    """One number for every entry of `like`, or one for each."""
+def broadcast_like(values: Any, like: Array) -> Array:
+    """Broadcast a number, or one number per entry, to the shape, library, device and precision of another array.
+
+    Examples
+    --------
+    >>> broadcast_like(2.0, np.zeros(3))
+    array([2., 2., 2.])
+    """
     return as_like(np.broadcast_to(values, tuple(like.shape)), like)
 
 
-BLOCK = 32 * 2**20  # bytes of records that are looked at together
-
-
-def file_of(array: Any) -> mmap.mmap | None:
-    """The file, mapped into memory, that an array is a view of; None for an array of its own, or of torch's."""
+def backing_file(array: Any) -> mmap.mmap | None:
+    """Return the memory-mapped file that an array is a view of, or None for an array in ordinary memory."""
     while isinstance(array, np.ndarray):
         array = array.base
     return array if isinstance(array, mmap.mmap) else None
 
 
 def row_blocks(rows: int, row_bytes: int, most: int | None = None) -> list[slice]:
-    """Consecutive rows, so many at a time that they take a BLOCK, and no more than `most`."""
+    """Cut rows into consecutive blocks of at most BLOCK bytes.
+
+    Parameters
+    ----------
+    rows
+        The number of rows.
+    row_bytes
+        The size of one row in bytes.
+    most
+        The largest number of rows in a block; None for no limit.
+
+    Examples
+    --------
+    >>> row_blocks(5, 8, most=2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
     step = max(1, BLOCK // max(1, row_bytes))
     step = step if most is None else min(step, most)
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-def give_back(array: Any) -> None:
-    """Let go of the memory a mapped array's values were read into or written from; the file keeps them.
+def release_memory(array: Any) -> None:
+    """Drop the pages of a memory-mapped array from memory; the file keeps the values.
 
-    The mapping must be a shared one: of a private one, changes would be lost.
+    Does nothing for an array in ordinary memory. The mapping must be shared: a private one would lose its changes.
     """
-    file = file_of(array)
+    file = backing_file(array)
     if file is None or not array.size or not hasattr(mmap, "MADV_DONTNEED"):
         return
     begin = np.frombuffer(file, np.uint8).ctypes.data

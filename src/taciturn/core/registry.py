@@ -1,4 +1,4 @@
-"""Components by name: one file each, found by looking into their folder."""
+"""Registries: components of one kind by name, discovered by importing the modules of a package once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,45 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """The components of one kind; a file in the package's folder adds itself with `register`."""
+    """Named components of one kind.
+
+    A component registers itself when its module is imported. The first look-up imports every module of `package`;
+    later look-ups only read a dictionary. Plugins may register further components at any time.
+
+    Parameters
+    ----------
+    kind : str
+        What the components are, for error messages: "loss", "data set".
+    package : str
+        The package whose modules register the built-in components, or the single module that does.
+
+    Examples
+    --------
+    >>> COLOURS: Registry[str] = Registry("colour", "taciturn.version")
+    >>> COLOURS.register("red")("#f00")
+    '#f00'
+    >>> COLOURS["red"], "blue" in COLOURS, list(COLOURS)
+    ('#f00', False, ['red'])
+    >>> COLOURS["rad"]
+    Traceback (most recent call last):
+        ...
+    taciturn.errors.InputError: no colour 'rad' (did you mean 'red'?): there is red
+    """
 
     def __init__(self, kind: str, package: str) -> None:
         self.kind = kind
         self._package = package
         self._items: dict[str, T] = {}
-        self._complete = False  # whether every file of the folder was imported
+        self._complete = False  # whether every module of the package was imported
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorate a component (or call with one) to give it a name."""
+        """Return a decorator that registers a component under a name.
+
+        Raises
+        ------
+        ValueError
+            From the decorator, if another component already has this name.
+        """
 
         def add(item: T) -> T:
             if self._items.get(name, item) is not item:

@@ -1,4 +1,4 @@
-"""A first Ctrl-C or SIGTERM asks to stop after the round at hand; a second one stops at once."""
+"""Graceful interruption: the first Ctrl-C or SIGTERM requests a stop, the second one stops at once."""
 
 from __future__ import annotations
 
@@ -12,18 +12,34 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stop_signals(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
-    """Whether somebody has asked to stop; what is said to them goes through `say`."""
-    asked: list[int] = []
+    """Handle SIGINT and SIGTERM within the block.
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked:
+    Parameters
+    ----------
+    say
+        Receives one sentence for the user when the first signal arrives.
+
+    Yields
+    ------
+    Callable[[], bool]
+        A function that tells whether a stop was requested.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        When a second signal arrives.
+    """
+    received: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if received:
             raise KeyboardInterrupt
-        asked.append(number)
-        say("stopping after this round (once more to stop at once)")
+        received.append(number)
+        say("stopping after this round (press Ctrl-C again to stop at once)")
 
-    before = {number: signal.signal(number, ask) for number in STOP_SIGNALS}
+    before = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

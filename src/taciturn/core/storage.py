@@ -1,4 +1,4 @@
-"""Durable storage: the only code that writes files, such that they survive a power cut."""
+"""Durable storage: paths, atomic writes, appends and JSON that survive a power cut. All files are written here."""
 
 from __future__ import annotations
 
@@ -15,43 +15,52 @@ from typing import IO, Any
 import numpy as np
 
 from taciturn.core.arrays import Array
-from taciturn.errors import InputError
-
-
-def state_folder() -> Path:
-    """taciturn in the user's state folder."""
-    given = os.environ.get("XDG_STATE_HOME", "")  # a relative path is ignored, as the XDG specification says
-    return (Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state") / "taciturn"
-
+from taciturn.errors import CorruptFile, InputError, missing_file
 
 LOCAL_FOLDER, CHECKPOINT_FOLDER = "local-only", "checkpoint"
 
 
+def state_folder() -> Path:
+    """Return Taciturn's folder in the user's state folder, `$XDG_STATE_HOME/taciturn` or `~/.local/state/taciturn`."""
+    given = os.environ.get("XDG_STATE_HOME", "")  # the XDG specification says to ignore a relative path
+    return (Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state") / "taciturn"
+
+
 def is_private(path: Path) -> bool:
-    """Whether a file or folder is for its owner's eyes alone, by the place it has."""
-    apart = {LOCAL_FOLDER, CHECKPOINT_FOLDER}
-    return path.name in apart or path.parent.name in apart or path.is_relative_to(state_folder())
+    """Return whether only the owner may read a file or folder, judged by its location."""
+    private = {LOCAL_FOLDER, CHECKPOINT_FOLDER}
+    return path.name in private or path.parent.name in private or path.is_relative_to(state_folder())
 
 
 def flush_folder(path: Path) -> None:
-    """The names in a folder are on the disk when this returns."""
+    """Flush a folder's directory entries to disk."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # of file systems that keep names without being asked
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that cannot flush a folder
             raise
     finally:
         os.close(handle)
 
 
 def make_folder(path: Path, exist_ok: bool = False, private: bool = False) -> None:
-    """A folder and those above it, on the disk when this returns; a private one is made 0700, also where it was not.
+    """Create a folder and its missing parents, and flush them to disk.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    exist_ok
+        Whether the folder may exist already.
+    private
+        Whether only the owner may enter it (mode 0700). Also true for folders that are private by their location; an
+        existing private folder that others can read is closed.
 
     Raises
     ------
     FileExistsError
-        Where something has its name already, unless that is a folder and `exist_ok`.
+        If the path exists, unless it is a folder and `exist_ok` is true.
     """
     if not path.parent.exists() or path.parent.is_relative_to(state_folder()):
         make_folder(path.parent, exist_ok=True)
@@ -68,25 +77,62 @@ def make_folder(path: Path, exist_ok: bool = False, private: bool = False) -> No
 
 
 def open_file(path: Path, flags: int, private: bool = False) -> int:
-    """A handle of a file, which is made where `flags` say so: 0600 where it is private, else as the umask has it."""
+    """Return a file descriptor; a file that `flags` create has mode 0600 if private, else the umask's."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600 if private or is_private(path) else 0o666)
 
 
 def make_file(path: Path) -> None:
-    """An empty file, on the disk when this returns; one that is there stays as it is."""
+    """Create an empty file and flush its name to disk; an existing file is left unchanged."""
     os.close(open_file(path, os.O_RDWR | os.O_CREAT))
     flush_folder(path.parent)
 
 
 @contextmanager
-def replacing(path: Path, private: bool = False, check: Callable[[], None] = lambda: None) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of `path` when the block ends well and vanishes when it does not.
+def atomic_write(path: Path, private: bool = False, check: Callable[[], None] = lambda: None) -> Iterator[IO[bytes]]:
+    """Write a file that replaces `path` when the block succeeds; if it raises, `path` stays as it was.
 
-    It is on the disk, under its name, when the block has ended. `check` is called at the last moment before it takes
-    its place, and may refuse.
+    The new content is on disk, under its name, when the block has ended.
+
+    Parameters
+    ----------
+    path
+        The file to create or replace; its folder must exist.
+    private
+        Whether only the owner may read it (mode 0600); also true for files that are private by their location.
+    check
+        Called immediately before the file takes its place; it may raise to prevent that.
+
+    Raises
+    ------
+    InputError
+        If the folder does not exist.
     """
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+
+    def replace(temporary: Path) -> None:
+        check()
+        temporary.replace(path)
+
+    with _temporary_file(path, private, replace) as file:
+        yield file
+
+
+def make_once(path: Path, content: bytes, private: bool = False) -> None:
+    """Create a file with this content, complete and on disk; if another process created it first, keep its file."""
+
+    def link(temporary: Path) -> None:
+        with suppress(FileExistsError):
+            path.hardlink_to(temporary)
+        temporary.unlink()
+
+    with _temporary_file(path, private, link) as file:
+        file.write(content)
+
+
+@contextmanager
+def _temporary_file(path: Path, private: bool, publish: Callable[[Path], None]) -> Iterator[IO[bytes]]:
+    """Write a file beside `path`, flush it, then let `publish` give it its name."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private or is_private(path))
     try:
@@ -94,47 +140,44 @@ def replacing(path: Path, private: bool = False, check: Callable[[], None] = lam
             yield file
             file.flush()
             os.fsync(file.fileno())
-        check()
-        temporary.replace(path)
+        publish(temporary)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     flush_folder(path.parent)
 
 
-def make_once(path: Path, content: bytes, private: bool = False) -> None:
-    """A file with this content, whole and on the disk when this returns; where another process was first, its file."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    handle = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private or is_private(path))
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            path.hardlink_to(temporary)
-    finally:
-        temporary.unlink(missing_ok=True)
-    flush_folder(path.parent)
-
-
-def move_folder(path: Path, place: Path) -> None:
-    """Give a folder another name beside its old one; what is in it must be on the disk already."""
-    path.rename(place)
-    flush_folder(place.parent)
+def move_folder(path: Path, target: Path) -> None:
+    """Rename a folder within its parent folder; its content must already be on disk."""
+    path.rename(target)
+    flush_folder(target.parent)
 
 
 def append_bytes(path: Path, content: bytes, size: int, seen: int) -> None:
-    """Add to a file after its first `size` bytes, cut off what followed them, and flush it to the disk.
+    """Keep the first `size` bytes of a file, add content after them, and flush it to disk.
 
-    `seen` is how long the file was when that was decided: where it is longer or shorter now, somebody else writes to
-    it, and nothing is done. Where writing fails, the file is cut to `size`, so that what may not be on the disk is not
-    taken for written.
+    If writing fails, the file is cut to `size` bytes, so that nothing that may not be on disk counts as written.
+
+    Parameters
+    ----------
+    path
+        The file, which must exist.
+    content
+        What to add.
+    size
+        How many bytes to keep.
+    seen
+        The file's length when the caller decided to write.
+
+    Raises
+    ------
+    InputError
+        If the file no longer has `seen` bytes, because another process wrote to it; nothing is changed.
     """
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         if os.fstat(handle).st_size != seen:
-            raise InputError(f"{path} was changed by another process: only one may write to it")
+            raise InputError(f"{path} was changed by another process; only one process may write to it")
         if seen != size:
             os.ftruncate(handle, size)
         try:
@@ -148,9 +191,9 @@ def append_bytes(path: Path, content: bytes, size: int, seen: int) -> None:
 
 
 def add_lines(path: Path, content: bytes) -> None:
-    """Add whole lines to a file, which is made where it is not there; nobody waits for the disk.
+    """Append whole lines to a file, without waiting for the disk; the file is created if it does not exist.
 
-    Half a line, which a power cut or a full disk left, is cut off first: lines behind it could not be read.
+    An incomplete last line, left by a power cut or a full disk, is removed first: lines after it would be unreadable.
     """
     handle = open_file(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -163,44 +206,60 @@ def add_lines(path: Path, content: bytes) -> None:
         os.close(handle)
 
 
-def _write_at(handle: int, content: bytes, place: int) -> None:
+def _write_at(handle: int, content: bytes, offset: int) -> None:
     written = 0
     while written < len(content):
-        written += os.pwrite(handle, content[written:], place + written)
+        written += os.pwrite(handle, content[written:], offset + written)
 
 
 def flushed_size(path: Path) -> int:
-    """The size of a file once everything in it is on the disk."""
+    """Flush a file to disk and return its size in bytes."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         return os.fstat(file.fileno()).st_size
 
 
 def write_text(path: Path, text: str, private: bool = False, check: Callable[[], None] = lambda: None) -> None:
-    """Replace a text file; `check` as for `replacing`."""
-    with replacing(path, private, check) as file:
+    """Replace a text file atomically; see `atomic_write` for the parameters."""
+    with atomic_write(path, private, check) as file:
         file.write(text.encode())
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Replace an .npz file; the same arrays give the same bytes."""
-    with replacing(path) as file:
+    """Replace an .npz file atomically; equal arrays give equal bytes."""
+    with atomic_write(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an .npz file, which must be whole."""
+    """Read all arrays of an .npz file.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist.
+    CorruptFile
+        If it cannot be decoded.
+    """
     try:
         with np.load(path, allow_pickle=False) as stored:
             return dict(stored)
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except Exception:
-        raise InputError(f"{path} is damaged: it was cut short or overwritten, and cannot be read") from None
+    except FileNotFoundError as error:
+        raise missing_file("file", path) from error
+    except MemoryError:
+        raise
+    except Exception as error:  # zipfile, zlib, struct and numpy raise a dozen types for damaged content
+        raise CorruptFile(f"{path} is damaged: it was truncated or overwritten, and cannot be read") from error
 
 
 def to_json(value: Any) -> str:
-    """One line of JSON; infinities become the string "inf", a number that is not there becomes null."""
+    """Return one line of JSON; infinities become the string "inf" or "-inf", and NaN becomes null.
+
+    Examples
+    --------
+    >>> to_json({"epsilon": math.inf, "error": math.nan, "rounds": np.arange(2)})
+    '{"epsilon": "inf", "error": null, "rounds": [0, 1]}'
+    """
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
 
 

@@ -1,1 +1,1 @@
-"""A page on the local machine that shows runs, and what goes on in them."""
+"""The dashboard: a local web page that shows runs, and a monitoring page for long-running federation processes."""

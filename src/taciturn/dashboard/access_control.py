@@ -1,4 +1,4 @@
-"""Who may ask, and what browsers are told to do with the answers."""
+"""Access control of the dashboard's servers: who may request what, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -34,36 +34,62 @@ FOREIGN = ("cross-site", "same-site")  # same-site: another port of this machine
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server bound to this host can be reached from this machine alone."""
+    """Return whether a server bound to this host can be reached only from this machine.
+
+    Raises
+    ------
+    InputError
+        If the host has no address.
+
+    Examples
+    --------
+    >>> is_loopback("127.0.0.1")
+    True
+    """
     try:
         found = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
-    except OSError:
-        raise InputError(f"host is {host}: no address of this machine has that name") from None
+    except OSError as error:
+        raise InputError(f"host is {host}: it is not an address of this machine") from error
     return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)
 
 
 class Guard:
-    """In front of the pages: methods, the Host header on loopback, other sites, the token; and headers of answers."""
+    """ASGI middleware that checks method, Host header, origin and token, and adds security headers to responses.
+
+    Parameters
+    ----------
+    app : callable
+        The application behind it.
+    host : str
+        The host it is bound to; on loopback, only local names are accepted in the Host header, which stops DNS
+        rebinding.
+    port : int
+        Its port, which names its cookie.
+    token : str
+        What visitors need; an empty text: nothing.
+    free : collection of str
+        Paths that need no token.
+    """
 
     def __init__(self, app: App, host: str, port: int, token: str, free: Collection[str] = ()) -> None:
-        self._app, self._token = app, token
-        self._free = frozenset(free)  # paths for which nobody needs the token
+        self._app, self._token, self._free = app, token, frozenset(free)
         self._hosts = {"localhost", "127.0.0.1", "::1", host.lower()} if is_loopback(host) else None
-        self._cookie = f"taciturn-{port}"  # cookies do not tell ports apart
+        self._cookie = f"taciturn-{port}"  # browsers share cookies between ports
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or say why not."""
+        """Pass a request on to the application, or refuse it."""
         if scope["type"] != "http":
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+        added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
         refusal = self._refusal(scope, headers)
         if not refusal and self._token and scope["path"] not in self._free:
-            more.append((b"set-cookie", self._set_cookie().encode()))
+            cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+            added.append((b"set-cookie", cookie.encode()))
 
         async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *more]}
+                message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
         if refusal:
@@ -72,32 +98,31 @@ class Guard:
             await self._app(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
+        """Return the status and the reason for which a request is refused."""
         if scope["method"] not in METHODS:
-            return 405, "the dashboard only shows things: use GET"
-        if self._hosts is not None and _name(headers.get("host", "")) not in self._hosts:
-            return 421, "this dashboard answers to localhost alone"  # a page elsewhere may have its name lead here
+            return 405, "the dashboard is read-only: use GET"
+        if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
+            return 421, "this dashboard answers only to localhost"  # another site's name may resolve to this machine
         if scope["path"].startswith("/api/") and headers.get("sec-fetch-site", "").lower() in FOREIGN:
-            return 403, "the page of another site may not ask for runs: open the dashboard itself"
-        if self._token and scope["path"] not in self._free and not self._known(scope, headers):
-            return 401, "open the page by the address that its command printed: it holds the token"
+            return 403, "pages of other sites may not request runs: open the dashboard itself"
+        if self._token and scope["path"] not in self._free and not self._has_token(scope, headers):
+            return 401, "open the address that the command printed: it contains the token"
         return None
 
-    def _known(self, scope: Scope, headers: dict[str, str]) -> bool:
-        """Whether the request has the token, in its address or in the cookie of an earlier visit."""
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+    def _has_token(self, scope: Scope, headers: dict[str, str]) -> bool:
+        """Return whether the token is in the address, or in the cookie of an earlier visit."""
+        candidates = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
         except CookieError:
             cookie = None
-        candidates = [*given, *([cookie.value] if cookie else [])]
-        return any(secrets.compare_digest(one.encode(), self._token.encode()) for one in candidates)
-
-    def _set_cookie(self) -> str:
-        return f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+        if cookie:
+            candidates.append(cookie.value)
+        return any(secrets.compare_digest(text.encode(), self._token.encode()) for text in candidates)
 
 
-def _name(host: str) -> str:
-    """The name in a Host header."""
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without the port."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

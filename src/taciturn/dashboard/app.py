@@ -1,15 +1,13 @@
-"""Metrics as a CSV file: every row, and in its name whether it holds what is the owner's alone."""
+"""The dashboard's web application: the page, JSON about runs, and metrics as CSV files."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 import io
-import mimetypes
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from importlib.resources import files
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,59 +15,40 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from taciturn.dashboard.catalogue import Catalogue, FoundRun
-from taciturn.dashboard.replies import encoded
+from taciturn.dashboard.replies import Endpoint, encode_json, file_routes, json_response, page_files
 from taciturn.dashboard.workers import Workers
 from taciturn.runs.folder import RunFolder
+
+Detail: TypeAlias = Callable[[FoundRun, FoundRun | None], object]  # the reply about a run, compared with another
 
 COLUMNS = (
     *("folder", "run", "algorithm", "epsilon", "seed", "round", "test_error", "train_objective"),
     *("consensus_residual", "noise", "rho", "eta", "seconds", "bytes_up", "bytes_down"),
 )
-
-
-def csv_name(found: Sequence[FoundRun], local: bool) -> str:
-    """What the file is called."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", found[0].name) if len(found) == 1 else f"{len(found)}-runs"
-    return f"{name.strip('-.') or 'run'}{'-local-only' if local else ''}.csv"
-
-
-def holds_local(found: Sequence[FoundRun]) -> bool:
-    """Whether some of these runs have figures computed without noise."""
-    return any(RunFolder(one.path).has_local for one in found)
-
-
-def csv_rows(found: Sequence[FoundRun], local: bool) -> Iterator[str]:
-    """The text, run by run."""
-    yield ",".join(COLUMNS) + "\n"
-    for one in found:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-        writer.writerows({"folder": one.name, **row} for row in RunFolder(one.path).read_metrics(local))
-        yield text.getvalue()
-
-
-Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
-Answer: TypeAlias = Callable[[FoundRun, FoundRun | None], dict[str, Any]]  # of a run, maybe beside another
-
-KINDS = {".js": "text/javascript", ".svg": "image/svg+xml"}
 THREADS = 3
-MOST = 500  # runs in one file
-MISSING = "there is no such run"
+MOST_RUNS = 500  # in one CSV file
+NOT_FOUND = {"error": "there is no such run"}
 
 
 def make_app(catalogue: Catalogue) -> Starlette:
-    """The application; it reads nothing by a name that a request gave."""
+    """Return the application. It never opens a path that a request names.
+
+    Parameters
+    ----------
+    catalogue : Catalogue
+        Answers the requests about runs.
+    """
     workers = Workers(THREADS)
     workers.submit(catalogue.runs)  # while the browser opens
-    details: dict[str, Answer] = {
-        "curves": lambda one, other: catalogue.curves(one),
-        "privacy": lambda one, other: catalogue.privacy(one),
-        "ledger": lambda one, other: catalogue.ledger(one),
+    details: dict[str, Detail] = {
+        "curves": lambda run, other: catalogue.curves(run),
+        "privacy": lambda run, other: catalogue.privacy(run),
+        "ledger": lambda run, other: catalogue.ledger(run),
         "settings": catalogue.settings,
     }
     app = Starlette(
         routes=[
-            *(Route(f"/{name}" if name != "index.html" else "/", _file(name, text)) for name, text in _page().items()),
+            *file_routes(page_files("page", "page/vendor")),
             Route("/api/runs", _runs(catalogue, workers)),
             *(Route(f"/api/runs/{{id}}/{name}", _detail(catalogue, workers, make)) for name, make in details.items()),
             Route("/api/metrics.csv", _csv(catalogue, workers)),
@@ -79,66 +58,65 @@ def make_app(catalogue: Catalogue) -> Starlette:
     return app
 
 
-def _page() -> dict[str, bytes]:
-    """The page's files, in memory."""
-    return {file.name: file.read_bytes() for file in files("taciturn.dashboard").joinpath("page").iterdir()}
-
-
-def _file(name: str, content: bytes) -> Endpoint:
-    suffix = name[name.rindex(".") :]
-    kind = KINDS.get(suffix) or mimetypes.types_map[suffix]
-
-    async def show(request: Request) -> Response:
-        return Response(content, media_type=kind)
-
-    return show
-
-
 def _runs(catalogue: Catalogue, workers: Workers) -> Endpoint:
-    async def show(request: Request) -> Response:
-        body = await workers.do(lambda: encoded(catalogue.runs()))
+    async def serve(request: Request) -> Response:
+        body = await workers.run(lambda: encode_json(catalogue.runs()))
         tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
         return Response(body, media_type="application/json", headers={"etag": tag})
 
-    return show
+    return serve
 
 
-def _detail(catalogue: Catalogue, workers: Workers, make: Answer) -> Endpoint:
-    async def show(request: Request) -> Response:
-        def answer() -> bytes | None:
-            identity, other = request.path_params["id"], request.query_params.get("other", "")
-            found = catalogue.some([identity, other] if other else [identity])
-            return encoded(make(found[identity], found.get(other))) if identity in found else None
+def _detail(catalogue: Catalogue, workers: Workers, make: Detail) -> Endpoint:
+    async def serve(request: Request) -> Response:
+        identity, other = request.path_params["id"], request.query_params.get("other", "")
 
-        body = await workers.do(answer)
-        return _refused(404, MISSING) if body is None else Response(body, media_type="application/json")
+        def answer() -> Response:
+            found = catalogue.select([identity, other] if other else [identity])
+            if identity not in found:
+                return json_response(NOT_FOUND, 404)
+            return json_response(make(found[identity], found.get(other)))
 
-    return show
+        return await workers.run(answer)
+
+    return serve
 
 
 def _csv(catalogue: Catalogue, workers: Workers) -> Endpoint:
-    async def show(request: Request) -> Response:
-        asked = list(dict.fromkeys(request.query_params.getlist("run")))
-        if len(asked) > MOST:
-            return _refused(400, f"{len(asked)} runs were asked for: one file holds {MOST} at most")
-        found = list((await workers.do(lambda: catalogue.some(asked))).values())
-        if not found:
-            return _refused(404, MISSING)
-        wanted = catalogue.local and request.query_params.get("local") == "1"
-        local = wanted and await workers.do(lambda: holds_local(found))
-        rows = csv_rows(found, local)
+    async def serve(request: Request) -> Response:
+        wanted = list(dict.fromkeys(request.query_params.getlist("run")))
+        if len(wanted) > MOST_RUNS:
+            error = f"{len(wanted)} runs were requested; one file contains at most {MOST_RUNS}"
+            return json_response({"error": error}, 400)
+        runs = list((await workers.run(lambda: catalogue.select(wanted))).values())
+        if not runs:
+            return json_response(NOT_FOUND, 404)
+        local = catalogue.local and request.query_params.get("local") == "1"
+        local = local and await workers.run(lambda: any(RunFolder(run.path).has_local for run in runs))
+        rows = _csv_rows(runs, local)
 
-        async def pieces() -> AsyncIterator[str]:
-            while piece := await workers.do(lambda: next(rows, "")):
-                yield piece
+        async def parts() -> AsyncIterator[str]:
+            while part := await workers.run(lambda: next(rows, "")):
+                yield part
 
-        name = {"content-disposition": f'attachment; filename="{csv_name(found, local)}"'}
-        return StreamingResponse(pieces(), media_type="text/csv", headers=name)
+        name = {"content-disposition": f'attachment; filename="{_csv_name(runs, local)}"'}
+        return StreamingResponse(parts(), media_type="text/csv", headers=name)
 
-    return show
+    return serve
 
 
-def _refused(status: int, sentence: str) -> Response:
-    return Response(encoded({"error": sentence}), status_code=status, media_type="application/json")
+def _csv_name(runs: Sequence[FoundRun], local: bool) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
+    return f"{name.strip('-.') or 'run'}{'-local-only' if local else ''}.csv"
+
+
+def _csv_rows(runs: Sequence[FoundRun], local: bool) -> Iterator[str]:
+    """Yield the heading, then all rows of one run after another."""
+    yield ",".join(COLUMNS) + "\n"
+    for run in runs:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        writer.writerows({"folder": run.name, **row} for row in RunFolder(run.path).read_metrics(local))
+        yield text.getvalue()

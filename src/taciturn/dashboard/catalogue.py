@@ -1,4 +1,4 @@
-"""All runs below a folder, and the summary of each; re-read only where files changed."""
+"""All runs below a folder and what the page shows of each; files are read again only after they changed."""
 
 from __future__ import annotations
 
@@ -10,272 +10,342 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from taciturn.core.storage import LOCAL_FOLDER
-from taciturn.dashboard.metric_curves import charts
-from taciturn.dashboard.privacy_view import ledger, meters, settings
-from taciturn.dashboard.replies import WRONG, reason, sendable, shown, told
-from taciturn.dashboard.workers import Later
-from taciturn.errors import InputError
+from taciturn.dashboard.metric_curves import ChartsReply, metric_charts
+from taciturn.dashboard.privacy_view import SettingsReply, ledger_reply, privacy_reply, settings_reply
+from taciturn.dashboard.replies import (
+    READ_ERRORS,
+    Damaged,
+    check_encodable,
+    explain,
+    printable,
+    reply_or_reason,
+)
+from taciturn.dashboard.workers import BackgroundCache
+from taciturn.errors import CorruptFile, InputError
 from taciturn.reporting.tables import by_label, format_setting, rounds_done
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import MetricsLog
 
-MARKS = frozenset({"config.toml", "start.json", "ledger.jsonl", "metrics.jsonl"})  # of a run folder, whole or not
-DEEPEST = 6  # folders within folders: sweeps of sweeps end before
+RUN_FILES = frozenset({"config.toml", "start.json", "ledger.jsonl", "metrics.jsonl"})  # any of them marks a run folder
+DEEPEST = 6  # levels of folders that are searched
+TAIL = 65536  # bytes at the end of the metrics, enough for the last rounds of all runs
+VERSIONED = ("config.toml", "start.json", "metrics.jsonl", "ledger.jsonl", "summary.json")
+VERSIONED_LOCAL = ("local-only/metrics.jsonl", "local-only/summary.json")
+IN_MEMORY = 64  # runs whose parsed metrics are kept
 
 
 class FoundRun(NamedTuple):
-    """A run folder and what it is called on the page; the page knows it by its identity alone, never by its path."""
+    """A run folder and its name on the page; requests name a run by its identity, never by its path."""
 
     identity: str
     name: str
     path: Path
 
 
-def find(root: Path) -> list[FoundRun]:
-    """Every run folder: `root` itself, or those below it, in the order of their names."""
+@dataclass(frozen=True)
+class RunRow:
+    """A row of the list of runs. Of a damaged run, fields that cannot be read keep their defaults."""
+
+    id: str
+    name: str
+    version: str = ""  # changes whenever the run changes
+    state: str = "damaged"  # or running, stopped, waiting, finished
+    reason: str = ""  # why it is damaged or waiting
+    resume: str = ""  # the command that continues a stopped run
+    algorithms: tuple[str, ...] = ()
+    mode: str = ""
+    noise: str = ""
+    epsilon: tuple[str, ...] | None = None
+    seeds: int | None = None
+    data: str = ""
+    agents: int | None = None
+    regression: bool = False
+    started: float = 0.0  # seconds since 1970
+    duration: float | None = None  # seconds; None if it may not be shown
+    duration_local: bool = False  # whether the duration is for the data owner only
+    planned: int = 0  # rounds
+    done: int | None = None  # rounds of the algorithm that is running
+    at: str = ""  # the algorithm that is running; empty once the run has finished
+    share: float = 0.0  # of the whole run that is done, from 0 to 1
+    errors: tuple[float, float] | None = None  # lowest and highest test error of all settings
+    errors_local: bool = False  # whether the errors are for the data owner only
+    tested: bool = False  # whether there are test records
+
+
+@dataclass(frozen=True)
+class RunsReply:
+    """The list of runs; `local` says whether it includes figures for the data owner only."""
+
+    folder: str
+    local: bool
+    runs: list[RunRow]
+
+
+def find_runs(root: Path) -> list[FoundRun]:
+    """Return every run folder, sorted by path: `root` itself, or those below it.
+
+    Raises
+    ------
+    InputError
+        If `root` is not a folder.
+    """
     if not root.is_dir():
-        raise InputError(f"there is no folder {root}: give one that holds runs, or a run folder")
-    paths = sorted(_walk(root, 0))
-    return [_found(root, path) for path in paths]
+        raise InputError(f"there is no folder {root}: give a folder that contains runs, or a run folder")
+    return [_found_run(root, path) for path in sorted(_run_folders(root, 0))]
 
 
-def _found(root: Path, path: Path) -> FoundRun:
+def _found_run(root: Path, path: Path) -> FoundRun:
     name = path.resolve().name if path == root else path.relative_to(root).as_posix()
-    return FoundRun(hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:12], shown(name), path)
+    identity = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:12]
+    return FoundRun(identity, printable(name), path)
 
 
-def _walk(folder: Path, depth: int) -> Iterator[Path]:
+def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
     try:
         with os.scandir(folder) as entries:
             inside = list(entries)
     except OSError:
-        return  # what may not be read, or has gone meanwhile, has nothing to show
-    if any(entry.name in MARKS for entry in inside):
+        return  # unreadable, or deleted in the meantime
+    if any(entry.name in RUN_FILES for entry in inside):
         yield folder
     elif depth < DEEPEST:
         for entry in inside:
             if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-                yield from _walk(Path(entry.path), depth + 1)
+                yield from _run_folders(Path(entry.path), depth + 1)
 
 
-TAIL = 65536  # bytes at the end of the metrics, with the last rounds of all runs
+def read_row(found: FoundRun, root: Path, local: bool, busy: bool) -> RunRow:
+    """Return a run's row; of a damaged run as much as can be read, and the reason.
 
-
-def row(found: FoundRun, root: Path, local: bool, busy: bool) -> dict[str, Any]:
-    """What the list shows; of a damaged run as much as can be read, and the reason."""
-    made: dict[str, Any] = {"id": found.identity, "name": found.name, "state": "damaged"}
-    folder = RunFolder(found.path)
+    Parameters
+    ----------
+    found : FoundRun
+        The run.
+    root : Path
+        The dashboard's folder, which reasons do not name.
+    local : bool
+        Whether to include figures for the data owner only.
+    busy : bool
+        Whether a process is working on the run.
+    """
+    row, folder = RunRow(found.identity, found.name), RunFolder(found.path)
     try:
-        made |= sendable(_settings(folder))
-        made |= sendable(_began(folder))
-        made |= sendable(_progress(folder, made, local, busy))
-    except WRONG as error:
-        return made | {"state": "damaged", "reason": reason(error, root, local)}
-    return made
+        row = check_encodable(_with_settings(row, folder))
+        row = check_encodable(_with_start(row, folder))
+        return check_encodable(_with_progress(row, folder, local, busy))
+    except READ_ERRORS as error:
+        return replace(row, state="damaged", reason=explain(error, root, local))
 
 
-def _settings(folder: RunFolder) -> dict[str, Any]:
+def _with_settings(row: RunRow, folder: RunFolder) -> RunRow:
     config = RunFolder.open(folder.path).read_config()
-    certified = config["mode"] == "certified"
-    return {
-        "algorithms": list(config["algorithm"]),
-        "mode": config["mode"],
-        "noise": config["noise"],
-        "epsilon": [format_setting(value) for value in config["total_epsilon" if certified else "epsilon"]],
-        "seeds": int(config.get("seeds", 1)),  # hardened noise has none, and one run of each setting
-        "planned": int(config["rounds"]),
-        "started": folder.config.stat().st_mtime,
-    }
+    epsilon = config["total_epsilon" if config["mode"] == "certified" else "epsilon"]
+    return replace(
+        row,
+        algorithms=tuple(config["algorithm"]),
+        mode=config["mode"],
+        noise=config["noise"],
+        epsilon=tuple(map(format_setting, epsilon)),
+        seeds=int(config.get("seeds", 1)),  # hardened noise has no seed and one run per setting
+        planned=int(config["rounds"]),
+        started=folder.config.stat().st_mtime,
+    )
 
 
-def _began(folder: RunFolder) -> dict[str, Any]:
+def _with_start(row: RunRow, folder: RunFolder) -> RunRow:
     data = folder.read_start(local=False)["data"]
-    return {"data": shown(str(data["name"])), "regression": "low" in data["target"], "agents": len(data["agents"])}
+    return replace(
+        row,
+        data=printable(str(data["name"])),
+        agents=len(data["agents"]),
+        regression="low" in data["target"],
+        tested=data["test_records"] != 0,  # null: there are some, and their number is private
+    )
 
 
-def _progress(folder: RunFolder, made: Mapping[str, Any], local: bool, busy: bool) -> dict[str, Any]:
-    private = folder.has_local  # a folder local-only may hold a picture alone
+def _with_progress(row: RunRow, folder: RunFolder, local: bool, busy: bool) -> RunRow:
+    private = folder.has_local  # a folder local-only may contain just a picture
     if folder.finished:
-        summary = folder.read_summary(local=False)
-        entries, ended = summary["runs"], _written(folder.summary, private)
-        state: dict[str, Any] = {"state": "finished", "share": 1.0, "done": rounds_done(entries) or made["planned"]}
-        if when := folder.read_summary(local).get("ended"):  # of a certified run it is for the owner alone
-            state["started"] = min(made["started"], datetime.fromisoformat(when).timestamp())  # of a copy
+        entries, written = folder.read_summary(local=False)["runs"], folder.summary
+        row = replace(row, state="finished", share=1.0, done=rounds_done(entries) or row.planned)
+        if ended := folder.read_summary(local).get("ended"):  # of a certified run only its owner knows it
+            row = replace(row, started=min(row.started, datetime.fromisoformat(ended).timestamp()))  # for copies
     else:
-        entries, ended = _last_rows(folder, local=False), _written(folder.metrics, private)
-        state = {"state": "running"} if busy else _stopped(folder, private, str(folder.path) if local else made["name"])
-        state |= _how_far(entries, made)
-    duration, told = max(0.0, ended - float(made["started"])), made["mode"] == "paper" or (local and private)
-    return state | {
-        **_tested(folder, entries, local and private),
-        "duration": duration if told else None,  # how long training took may tell of the records
-        "duration_local": private,
-    }
+        entries, written = _last_rows(folder, local=False), folder.metrics
+        row = _with_rounds(row, entries)
+        if busy:
+            row = replace(row, state="running")
+        elif private or row.mode == "paper":
+            place = str(folder.path) if local else row.name
+            row = replace(row, state="stopped", resume=printable(f"taciturn resume {shlex.quote(place)}"))
+        else:
+            reason = "a federated study: continue it with the same 'taciturn federation run'"
+            row = replace(row, state="waiting", reason=reason)
+    public = _mean_errors(entries)
+    own: list[float] = []
+    if local and private and not public:
+        own = _mean_errors(folder.read_summary()["runs"] if folder.finished else _last_rows(folder))
+    errors = public or own
+    duration = max(0.0, _time_written(written, private) - row.started)
+    return replace(
+        row,
+        errors=(min(errors), max(errors)) if errors else None,
+        errors_local=bool(own),
+        # The duration of training may depend on private records.
+        duration=duration if row.mode == "paper" or (local and private) else None,
+        duration_local=private,
+    )
 
 
-def _written(path: Path, private: bool) -> float:
-    """When a file was last written: of a certified run only the one in local-only tells."""
+def _time_written(path: Path, private: bool) -> float:
+    """Return when a file was last written; of a certified run only its copy in local-only has the true time."""
     own = path.parent / LOCAL_FOLDER / path.name
     return (own if private and own.is_file() else path).stat().st_mtime
 
 
-def _tested(folder: RunFolder, entries: Sequence[Mapping[str, Any]], local: bool) -> dict[str, Any]:
-    """The test error anybody may see, or else the owner's; lowest and highest of all settings."""
-    public = _errors(entries)
-    own: list[float] = []
-    if local and not public:
-        own = _errors(folder.read_summary()["runs"] if folder.finished else _last_rows(folder))
-    errors = public or own
-    return {
-        "errors": [min(errors), max(errors)] if errors else None,
-        "errors_local": bool(own),
-        "tested": folder.read_start(local=False)["data"]["test_records"]
-        != 0,  # null: there are, and how many is private
-    }
-
-
-def _stopped(folder: RunFolder, private: bool, place: str) -> dict[str, Any]:
-    """A run that nobody works at; a federated one goes on by another command, and elsewhere."""
-    if private or folder.read_config()["mode"] == "paper":
-        return {"state": "stopped", "resume": shown(f"taciturn resume {shlex.quote(place)}")}
-    return {"state": "waiting", "reason": "a federated study: it goes on with the same 'taciturn federation run'"}
-
-
-def _how_far(entries: Sequence[Mapping[str, Any]], made: Mapping[str, Any]) -> dict[str, Any]:
-    """The rounds of the algorithm at hand; those before it are done."""
+def _with_rounds(row: RunRow, entries: Sequence[Mapping[str, Any]]) -> RunRow:
+    """Add the rounds of the algorithm that is running; those before it are done."""
     if not entries:
-        return {"done": 0, "share": 0.0, "at": made["algorithms"][0]}
-    last, names = entries[-1], made["algorithms"]
-    share = (names.index(last["algorithm"]) + last["round"] / made["planned"]) / len(names)
-    return {"done": last["round"], "share": min(1.0, share), "at": last["algorithm"]}
+        return replace(row, done=0, at=row.algorithms[0])
+    algorithm, done = entries[-1]["algorithm"], entries[-1]["round"]
+    share = (row.algorithms.index(algorithm) + done / row.planned) / len(row.algorithms)
+    return replace(row, done=done, share=min(1.0, share), at=algorithm)
 
 
-def _errors(entries: Sequence[Mapping[str, Any]]) -> list[float]:
-    """The mean over seeds of every algorithm and epsilon."""
+def _mean_errors(entries: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the mean test error over seeds of every algorithm and epsilon."""
     groups = by_label([entry for entry in entries if entry["test_error"] is not None])
     return [fmean(entry["test_error"] for entry in group) for group in groups.values()]
 
 
 def _last_rows(folder: RunFolder, local: bool = True) -> list[dict[str, Any]]:
-    """The rows of the last round that was evaluated, one for each run of the algorithm at hand."""
-    rows = _tail(folder.metrics)
+    """Return the rows of the round that was evaluated last, one per run of its algorithm."""
+    rows = _read_tail(folder.metrics)
     last = [row for row in rows if (row["algorithm"], row["round"]) == (rows[-1]["algorithm"], rows[-1]["round"])]
     if not local or not folder.has_local:
         return last
-    kept = {(row["run"], row["round"]): row for row in _tail(folder.local_metrics)}
-    return [row | kept.get((row["run"], row["round"]), {}) for row in last]
+    own = {(row["run"], row["round"]): row for row in _read_tail(folder.local_metrics)}
+    return [row | own.get((row["run"], row["round"]), {}) for row in last]
 
 
-def _tail(path: Path) -> list[dict[str, Any]]:
-    """The whole lines at the end of a file."""
+def _read_tail(path: Path) -> list[dict[str, Any]]:
+    """Return the complete lines at the end of a file."""
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        begin = max(0, size - TAIL)
-        file.seek(begin)
+        start = max(0, file.seek(0, os.SEEK_END) - TAIL)
+        file.seek(start)
         content = file.read()
-    first = content.find(b"\n") + 1 if begin else 0
-    lines = content[first : content.rfind(b"\n") + 1].splitlines()
+    first = content.find(b"\n") + 1 if start else 0
     try:
-        rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    except ValueError:
-        raise InputError(f"{path} is damaged: one of its last lines cannot be read") from None
-    return rows
-
-
-SIGNS = ("config.toml", "start.json", "metrics.jsonl", "ledger.jsonl", "summary.json")
-LOCAL_SIGNS = ("local-only/metrics.jsonl", "local-only/summary.json")
-IN_MEMORY = 64  # runs whose metrics are kept parsed
+        return [json.loads(line) for line in content[first : content.rfind(b"\n") + 1].splitlines()]
+    except ValueError as error:
+        raise CorruptFile(f"{path} is damaged: one of its last lines is not JSON") from error
 
 
 class Catalogue:
-    """What the dashboard's pages ask for; every answer is made of numbers and text, never of a file as it is."""
+    """The replies to the page's requests. They consist of numbers and text; no file is ever sent as it is.
+
+    Parameters
+    ----------
+    root : Path
+        A folder that contains runs, or a run folder.
+    local : bool
+        Whether to include figures computed without noise, which are for the data owner only.
+    """
 
     def __init__(self, root: Path, local: bool) -> None:
         self.root, self.local = root, local
         self._found: dict[str, FoundRun] = {}
-        self._rows: dict[str, tuple[str, dict[str, Any]]] = {}  # identity -> version, row
-        self._damaged: dict[str, tuple[str, str]] = {}  # identity -> version, what is wrong with its metrics
+        self._rows: dict[str, RunRow] = {}  # by identity
+        self._damaged: dict[str, tuple[str, str]] = {}  # identity -> version of its files, damage of its metrics
         self._metrics: OrderedDict[str, MetricsLog] = OrderedDict()
-        self._looking, self._reading = threading.Lock(), threading.Lock()
-        self._later = Later()
+        self._listing, self._reading = threading.Lock(), threading.Lock()
+        # An unforeseen error is named by its type only, as its text may contain anything.
+        self._slow = BackgroundCache[Any](lambda error: Damaged(f"this cannot be computed: {type(error).__name__}"))
 
-    def runs(self) -> dict[str, Any]:
-        """The list, and whether it may hold figures that are the owner's alone."""
-        with self._looking:
-            self._found = {one.identity: one for one in find(self.root)}
-            rows = [self._row(one) for one in self._found.values()]
-            self._rows = {identity: self._rows[identity] for identity in self._found}
-        return {"folder": str(self.root) if self.local else self.root.resolve().name, "local": self.local, "runs": rows}
+    def runs(self) -> RunsReply:
+        """Search the folder and return the list of runs."""
+        with self._listing:
+            self._found = {run.identity: run for run in find_runs(self.root)}
+            self._rows = {run.identity: self._row(run) for run in self._found.values()}
+            rows = list(self._rows.values())
+        return RunsReply(str(self.root) if self.local else self.root.resolve().name, self.local, rows)
 
-    def some(self, identities: Sequence[str]) -> dict[str, FoundRun]:
-        """Those of these runs that there are; the folder is looked through once at most."""
+    def select(self, identities: Sequence[str]) -> dict[str, FoundRun]:
+        """Return those of the given runs that exist; the folder is searched at most once."""
         if not all(identity in self._found for identity in identities):
             self.runs()
         found = self._found
         return {identity: found[identity] for identity in identities if identity in found}
 
-    def curves(self, one: FoundRun) -> dict[str, Any]:
-        """Every metric's lines."""
-        version = _version(one.path, self.local)
+    def curves(self, run: FoundRun) -> ChartsReply | Damaged:
+        """Return the lines of every metric."""
+        version = _version(run.path, self.local)
         with self._reading:
-            made = told(self.root, self.local, lambda: {"charts": charts(self._read(one))})
-        self._damaged[one.identity] = (version, made.get("damaged", ""))  # the list reads the end of the metrics alone
-        return made
+            reply = self._read(lambda: metric_charts(RunFolder(run.path), self._read_metrics(run)))
+        # Remembered for the list, which reads only the end of the metrics.
+        self._damaged[run.identity] = (version, reply.damaged if isinstance(reply, Damaged) else "")
+        return reply
 
-    def privacy(self, one: FoundRun) -> dict[str, Any]:
-        """The meters; computing them may take seconds, so the newest known are given until they are there."""
-        return self._slowly("privacy", one, lambda: meters(RunFolder(one.path).read_ledger(), self._done(one)))
+    def privacy(self, run: FoundRun) -> dict[str, Any]:
+        """Return the newest privacy meters, which may take seconds to compute, and whether newer ones are `pending`."""
+        return self._slowly(
+            "privacy", run, lambda: privacy_reply(RunFolder(run.path).read_ledger(), self._rounds_done(run))
+        )
 
-    def ledger(self, one: FoundRun) -> dict[str, Any]:
-        """What the ledger comes to, and its newest lines."""
-        return self._slowly("ledger", one, lambda: ledger(RunFolder(one.path)))
+    def ledger(self, run: FoundRun) -> dict[str, Any]:
+        """Return the newest totals and lines of the ledger, and whether newer ones are `pending`."""
+        return self._slowly("ledger", run, lambda: ledger_reply(RunFolder(run.path).read_ledger()))
 
-    def settings(self, one: FoundRun, other: FoundRun | None) -> dict[str, Any]:
-        """Every setting, beside those of another run."""
-        beside = RunFolder(other.path) if other else None
-        return told(self.root, self.local, lambda: settings(RunFolder(one.path), beside, self.local))
+    def settings(self, run: FoundRun, other: FoundRun | None) -> SettingsReply | Damaged:
+        """Return every setting, next to those of another run."""
+        second = RunFolder(other.path) if other else None
+        return self._read(lambda: settings_reply(RunFolder(run.path), second, self.local))
 
-    def _slowly(self, kind: str, one: FoundRun, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        version = _version(one.path, self.local)
-        return self._later.ask(f"{kind} {one.identity}", version, lambda: told(self.root, self.local, compute))
+    def _read(self, make: Callable[[], Any]) -> Any:
+        return reply_or_reason(self.root, self.local, make)
 
-    def _row(self, one: FoundRun) -> dict[str, Any]:
-        busy = _busy(RunFolder(one.path))
-        files = _version(one.path, self.local)
-        seen, wrong = self._damaged.get(one.identity, ("", ""))
-        version = f"{files}{'+' if busy else ''}{'!' if wrong and seen == files else ''}"
-        known = self._rows.get(one.identity)
-        if known is None or known[0] != version:
-            made = row(one, self.root, self.local, busy) | {"version": version}
-            made |= {"state": "damaged", "reason": wrong} if version.endswith("!") else {}
-            self._rows[one.identity] = known = (version, made)
-        return known[1]
+    def _slowly(self, kind: str, run: FoundRun, compute: Callable[[], object]) -> dict[str, Any]:
+        version = _version(run.path, self.local)
+        reply, outdated = self._slow.get(f"{kind} {run.identity}", version, lambda: self._read(compute))
+        return {**(vars(reply) if reply else {}), "pending": outdated}
 
-    def _read(self, one: FoundRun) -> MetricsLog:
-        """The metrics so far; a damaged file is read from its beginning the next time."""
-        metrics = self._metrics.pop(one.identity, None) or MetricsLog.of(RunFolder(one.path), self.local)
+    def _row(self, run: FoundRun) -> RunRow:
+        busy, version = _is_busy(RunFolder(run.path)), _version(run.path, self.local)
+        seen, damage = self._damaged.get(run.identity, ("", ""))
+        damage = damage if seen == version else ""
+        version += ("+" if busy else "") + ("!" if damage else "")
+        known = self._rows.get(run.identity)
+        if known is not None and known.version == version:
+            return known
+        row = replace(read_row(run, self.root, self.local, busy), version=version)
+        return replace(row, state="damaged", reason=damage) if damage else row
+
+    def _read_metrics(self, run: FoundRun) -> MetricsLog:
+        """Read what was added to the metrics; a damaged file is read from its beginning the next time."""
+        metrics = self._metrics.pop(run.identity, None) or MetricsLog.of(RunFolder(run.path), self.local)
         metrics.refresh()
-        self._metrics[one.identity] = metrics
+        self._metrics[run.identity] = metrics
         while len(self._metrics) > IN_MEMORY:
             self._metrics.popitem(last=False)
         return metrics
 
-    def _done(self, one: FoundRun) -> dict[int, int]:
-        """The last evaluated round of every run; where the metrics are damaged, the ledger says enough."""
-        with self._reading, suppress(*WRONG):
-            values = self._read(one).public.values
-            return {run: int(columns["round"][-1]) for run, columns in values.items()}
+    def _rounds_done(self, run: FoundRun) -> dict[int, int]:
+        """Return the last evaluated round of each run; nothing if the metrics are damaged, as the ledger suffices."""
+        with self._reading, suppress(*READ_ERRORS):
+            columns = self._read_metrics(run).public.values
+            return {number: int(values["round"][-1]) for number, values in columns.items()}
         return {}
 
 
-def _busy(folder: RunFolder) -> bool:
-    """Whether somebody works at it; nobody, as far as is known, where the folder may not be looked into."""
+def _is_busy(folder: RunFolder) -> bool:
+    """Return whether a process is working on the run; False if the folder cannot be read."""
     try:
         return not folder.finished and folder.busy
     except OSError:
@@ -283,12 +353,12 @@ def _busy(folder: RunFolder) -> bool:
 
 
 def _version(path: Path, local: bool) -> str:
-    """A text that changes whenever the run does."""
-    signs = []
-    for name in SIGNS + (LOCAL_SIGNS if local else ()):
+    """Return a text that changes whenever a file of the run does."""
+    stamps = []
+    for name in VERSIONED + (VERSIONED_LOCAL if local else ()):
         try:
-            found = (path / name).stat()
-            signs.append((found.st_mtime_ns, found.st_size))
+            status = (path / name).stat()
+            stamps.append((status.st_mtime_ns, status.st_size))
         except OSError:
-            signs.append((0, 0))
-    return hashlib.sha256(repr(signs).encode()).hexdigest()[:12]
+            stamps.append((0, 0))
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()[:12]

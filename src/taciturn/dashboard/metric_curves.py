@@ -1,76 +1,150 @@
-"""Curves of runs, down-sampled for the page."""
+"""Curves of a run's metrics, down-sampled for the page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from taciturn.dashboard.replies import READ_ERRORS
 from taciturn.reporting.curves import BAND, run_label
-from taciturn.runs.metrics_log import METRICS, MetricsLog, Series
+from taciturn.runs.folder import RunFolder, read_lines
+from taciturn.runs.metrics_log import METRICS, Label, MetricsLog, Series
 from taciturn.types import Array
 
 POINTS = 600  # of a line, at most: more than a chart on a page is wide
+NOISE_UNITS = {"uploads": "parameter units"}  # by what a method's noise is added to, if that is not gradients
 
 
-def kept(lines: Sequence[Array], points: int = POINTS) -> npt.NDArray[np.intp]:
-    """The places to keep of lines over the same n rounds: first and last, and each line's extremes in every stretch."""
+@dataclass(frozen=True)
+class MetricCurve:
+    """One line of a chart: mean over seeds, with the band between two percentiles if there are several seeds."""
+
+    label: str
+    algorithm: str
+    unit: str  # of the noise; empty for other metrics
+    seeds: int
+    rounds: list[int]  # [n]
+    mean: list[float]  # [n]
+    low: list[float] | None = None  # [n]
+    high: list[float] | None = None  # [n]
+
+
+@dataclass(frozen=True)
+class MetricChart:
+    """The lines of one metric; `local` says that they are for the data owner only."""
+
+    local: bool
+    lines: list[MetricCurve]
+
+
+@dataclass(frozen=True)
+class ChartsReply:
+    """The chart of every metric that was measured, by its name."""
+
+    charts: dict[str, MetricChart]
+
+
+def downsample(lines: Sequence[Array], points: int = POINTS) -> npt.NDArray[np.intp]:
+    """Return the indices to keep of lines over the same n rounds.
+
+    These are the first, the last, and in every interval the minimum and maximum of each line.
+
+    Parameters
+    ----------
+    lines : sequence of arrays [n]
+        Values of each line.
+    points : int
+        Upper limit of the number of indices.
+
+    Examples
+    --------
+    >>> downsample([np.array([0.0, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0])], points=4)
+    array([0, 1, 3, 7])
+    """
     n = len(lines[0])
     if n <= points:
         return np.arange(n)
-    stretches = (points - 2) // (2 * len(lines))
-    edges = np.linspace(1, n - 1, stretches + 1).astype(int)  # between the first place and the last one
-    found = [np.array([0, n - 1])]
+    intervals = (points - 2) // (2 * len(lines))
+    edges = np.linspace(1, n - 1, intervals + 1).astype(int)  # between the first index and the last
+    kept = [np.array([0, n - 1])]
     for line in lines:
         for low, high in pairwise(edges):
-            stretch = line[low:high]
-            found.append(low + np.array([stretch.argmin(), stretch.argmax()]))
-    return np.unique(np.concatenate(found))
+            values = line[low:high]
+            kept.append(low + np.array([values.argmin(), values.argmax()]))
+    return np.unique(np.concatenate(kept))
 
 
-class Lines(NamedTuple):
-    """What stands in one chart, and whether it is the owner's alone."""
+def metric_charts(folder: RunFolder, metrics: MetricsLog) -> ChartsReply:
+    """Return a chart for every measured metric, with a line per algorithm and epsilon.
 
-    local: bool
-    lines: list[dict[str, Any]]
+    Parameters
+    ----------
+    folder : RunFolder
+        Its ledger says what the noise of each method is added to, and so its unit.
+    metrics : MetricsLog
+        The run's metrics so far.
+    """
+    methods = _method_facts(folder)
+    charts = {metric: _chart(metrics, metric, methods) for metric in METRICS}
+    return ChartsReply({metric: chart for metric, chart in charts.items() if chart.lines})
 
 
-def charts(metrics: MetricsLog) -> dict[str, Any]:
-    """Every metric that was measured, with a line for each algorithm and epsilon."""
-    found = {metric: _lines(metrics, metric) for metric in METRICS}
-    return {metric: made._asdict() for metric, made in found.items() if made.lines}
+def _method_facts(folder: RunFolder) -> Mapping[str, Mapping[str, Any]]:
+    """Read the facts about each method from the ledger's header; curves are shown even if it cannot be read."""
+    try:
+        methods: Mapping[str, Mapping[str, Any]] = next(read_lines(folder.ledger)).get("methods", {})
+        return {name: methods[name] for name in methods}
+    except READ_ERRORS:
+        return {}
 
 
-def _lines(metrics: MetricsLog, metric: str) -> Lines:
-    groups: dict[str, list[Series]] = {}
+def noise_unit(facts: Mapping[str, Any] | None) -> str:
+    """Return the unit of a method's noise.
+
+    Parameters
+    ----------
+    facts : mapping or None
+        The method's entry in the ledger's header; None if the header has none.
+
+    Examples
+    --------
+    >>> noise_unit({"noise_on": "uploads"}), noise_unit({"noise_on": "objectives"})
+    ('parameter units', 'gradient units')
+    """
+    if facts is None:
+        return "units of what the noise is added to"
+    return NOISE_UNITS.get(facts["noise_on"], "gradient units")
+
+
+def _chart(metrics: MetricsLog, metric: str, methods: Mapping[str, Mapping[str, Any]]) -> MetricChart:
+    groups: dict[str, tuple[Label, list[Series]]] = {}
     local = False
     for run, label in metrics.public.labels.items():
         series, own = metrics.series(run, metric)
         if series is not None:
-            groups.setdefault(run_label(label.algorithm, label.epsilon), []).append(series)
+            groups.setdefault(run_label(label.algorithm, label.epsilon), (label, []))[1].append(series)
             local = local or own
-    return Lines(local, [_line(label, seeds) for label, seeds in groups.items()])
+    units = {label.algorithm: noise_unit(methods.get(label.algorithm)) for label, _ in groups.values()}
+    return MetricChart(
+        local,
+        [
+            _curve(name, label.algorithm, units[label.algorithm] if metric == "noise" else "", seeds)
+            for name, (label, seeds) in groups.items()
+        ],
+    )
 
 
-def _line(label: str, seeds: list[Series]) -> dict[str, Any]:
-    rounds = reduce(np.intersect1d, [series.rounds for series in seeds])  # a round may be half written
+def _curve(label: str, algorithm: str, unit: str, seeds: Sequence[Series]) -> MetricCurve:
+    rounds = reduce(np.intersect1d, [series.rounds for series in seeds])  # some seeds may be a round ahead
     values = np.array([series.values[np.searchsorted(series.rounds, rounds)] for series in seeds])  # [seeds, n]
-    mean = values.mean(axis=0)
-    band = list(np.percentile(values, BAND, axis=0)) if len(seeds) > 1 else []
-    places = kept([mean, *band]) if len(rounds) else np.arange(0)
-    line = {
-        "label": label,
-        "seeds": len(seeds),
-        "rounds": rounds[places].astype(int).tolist(),
-        "mean": _short(mean[places]),
-    }
-    return line | {name: _short(edge[places]) for name, edge in zip(("low", "high"), band, strict=False)}
-
-
-def _short(values: Array) -> list[float]:
-    """Five digits: a chart shows no more."""
-    return [float(f"{value:.5g}") for value in values]
+    lines = [values.mean(axis=0), *(np.percentile(values, BAND, axis=0) if len(seeds) > 1 else ())]
+    kept = downsample(lines) if len(rounds) else np.arange(0)
+    # Five digits: a chart shows no more.
+    shown = [[float(f"{value:.5g}") for value in line[kept]] for line in lines]
+    return MetricCurve(label, algorithm, unit, len(seeds), rounds[kept].astype(int).tolist(), *shown)

@@ -1,92 +1,175 @@
-"""A run's privacy for the page: the meter and the ledger."""
+"""A run's privacy for the page: budget meters, the ledger, and the settings."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from taciturn.privacy.accountants import EXPLAINED, EpsilonBound, tightest
 from taciturn.privacy.events import Event, event_of
-from taciturn.privacy.ledger import ledger_totals, releases
 from taciturn.reporting.curves import run_label
-from taciturn.reporting.statements import PAPER_HEADLINE, headline, holds, statement
+from taciturn.reporting.statements import PAPER_HEADLINE, headline, holds
 from taciturn.reporting.tables import format_epsilon, format_setting
 from taciturn.runs.folder import RunFolder, public_config
 
+SHOWN = 300  # newest lines of a ledger; a hardened run has one per agent and round
 
-class Reading(NamedTuple):
-    """What one agent's meter shows in one run."""
+
+@dataclass(frozen=True)
+class BudgetMeter:
+    """The privacy budget of one or more agents in one run, as text and as shares of the plan (0 to 1)."""
 
     spent: str
     left: str
-    next: str  # empty where the plan has no round left
-    share: float  # spent of the plan, from 0 to 1
+    next: str  # cost of the next round; empty if the plan has no round left
+    share: float
     next_share: float
     accountant: str
+    names: tuple[str, ...] = ()  # of the agents that have spent this
 
 
-def meters(ledger: Sequence[Mapping[str, Any]], done: Mapping[int, int]) -> dict[str, Any]:
-    """A meter for every algorithm and budget; `done` has the last round of every run, charged or not yet."""
+@dataclass(frozen=True)
+class RunMeter:
+    """The meters of one run, or of several seeds that have spent the same."""
+
+    label: str
+    planned: str
+    finite: bool
+    rounds: int
+    waiting: int  # rounds done that the next checkpoint charges
+    agents: tuple[BudgetMeter, ...]
+    seeds: int = 1
+
+
+@dataclass(frozen=True)
+class PrivacyReply:
+    """The guarantee in one sentence and the meters; `reasons` says why a run in paper mode has none."""
+
+    headline: str
+    good: bool
+    reasons: Sequence[str]
+    runs: list[RunMeter]
+    delta: float
+
+
+@dataclass(frozen=True)
+class LedgerTotal:
+    """Totals of the agents of a run that have spent the same."""
+
+    run: int
+    agents: list[str]
+    spent: str
+    left: str
+    pure: str  # epsilon at delta = 0
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """One line of a ledger."""
+
+    line: int
+    kind: str
+    run: int | None
+    agent: str
+    rounds: str
+    what: str
+    count: int | None
+
+
+@dataclass(frozen=True)
+class LedgerReply:
+    """A verified ledger: its totals and its newest lines."""
+
+    lines: int
+    delta: float
+    together: str
+    totals: list[LedgerTotal]
+    entries: list[LedgerLine]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of a run and, if there is a second run, of that one."""
+
+    name: str
+    value: str
+    other: str | None = None
+    differs: bool = False
+
+
+@dataclass(frozen=True)
+class SettingsReply:
+    """Every setting of a run."""
+
+    settings: list[Setting]
+
+
+def privacy_reply(ledger: Sequence[Mapping[str, Any]], rounds_done: Mapping[int, int]) -> PrivacyReply:
+    """Return a budget meter for every algorithm and budget.
+
+    Parameters
+    ----------
+    ledger : sequence of mappings
+        The entries of a ledger.
+    rounds_done : mapping
+        The last round of every run, charged or not yet.
+    """
     study = next(entry for entry in ledger if entry["kind"] == "study")
     if study["mode"] == "paper":
-        return {"headline": PAPER_HEADLINE, "good": False, "reasons": statement(ledger)["reasons"], "runs": []}
+        return PrivacyReply(PAPER_HEADLINE, False, statement(ledger)["reasons"], [], study["delta"])
+    totals = ledger_totals(ledger)
     plans = [entry for entry in ledger if entry["kind"] == "plan"]
-    agents, totals = _agents(ledger), ledger_totals(ledger)
-    return {
-        "headline": headline(totals),
-        "reasons": [],
-        "good": holds(totals),
-        "delta": study["delta"],
-        "runs": _alike([_run(plan, ledger, agents, done.get(plan["run"], 0), study) for plan in plans]),
-    }
+    meters = Counter(_run_meter(plan, ledger, rounds_done.get(plan["run"], 0), study) for plan in plans)
+    runs = [replace(meter, seeds=seeds) for meter, seeds in meters.items()]
+    return PrivacyReply(headline(totals), holds(totals), (), runs, study["delta"])
 
 
-def _private(plan: Mapping[str, Any]) -> bool:
-    return math.isfinite(float(plan["total_epsilon"]))
+def _run_meter(
+    plan: Mapping[str, Any], ledger: Sequence[Mapping[str, Any]], done: int, study: Mapping[str, Any]
+) -> RunMeter:
+    released = [entry for entry in ledger if entry["kind"] == "release"]
+    own = [entry for entry in released if entry["run"] == plan["run"]]
+    charged = max((entry["last"] for entry in own if "last" in entry), default=0)
+    waiting = max(0, done - charged) if study["noise"] == "seeded" else 0
+    events = releases(own).get(plan["run"], {})
+    groups: dict[BudgetMeter, list[str]] = {}
+    for agent in dict.fromkeys(entry["agent"] for entry in released) or ["every agent"]:
+        meter = read_meter(plan, events.get(agent, Counter()), waiting, study["delta"])
+        groups.setdefault(meter, []).append(agent)
+    return RunMeter(
+        label=run_label(plan["algorithm"], plan["epsilon"]),
+        planned=format_epsilon(plan["planned_epsilon"]),
+        finite=math.isfinite(float(plan["total_epsilon"])),
+        rounds=plan["rounds"],
+        waiting=waiting,
+        agents=tuple(replace(meter, names=tuple(names)) for meter, names in groups.items()),
+    )
 
 
-def _agents(ledger: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The agents the ledger names; before the first line of a release, nobody in particular."""
-    names = dict.fromkeys(entry["agent"] for entry in ledger if entry["kind"] == "release")
-    return list(names) or ["every agent"]
+def read_meter(plan: Mapping[str, Any], charged: Counter[Event], waiting: int, delta: float) -> BudgetMeter:
+    """Return one agent's meter.
 
-
-def _run(
-    plan: Mapping[str, Any],
-    ledger: Sequence[Mapping[str, Any]],
-    agents: Sequence[str],
-    done: int,
-    study: Mapping[str, Any],
-) -> dict[str, Any]:
-    mine = [entry for entry in ledger if entry["kind"] == "release" and entry["run"] == plan["run"]]
-    charged = max((entry["last"] for entry in mine if "last" in entry), default=0)
-    waiting = max(0, done - charged) if study["noise"] == "seeded" else 0  # charged at the next checkpoint
-    events = releases(mine).get(plan["run"], {})
-    groups: dict[Reading, list[str]] = {}
-    for agent in agents:
-        reading = read(plan, events.get(agent, Counter()), waiting, study["delta"])
-        groups.setdefault(reading, []).append(agent)
-    return {
-        "label": run_label(plan["algorithm"], plan["epsilon"]),
-        "planned": format_epsilon(plan["planned_epsilon"]),
-        "finite": _private(plan),
-        "rounds": plan["rounds"],
-        "waiting": waiting,
-        "agents": [{"names": names, **reading._asdict()} for reading, names in groups.items()],
-    }
-
-
-def read(plan: Mapping[str, Any], charged: Counter[Event], waiting: int, delta: float) -> Reading:
-    """One agent's meter: what the ledger charged it with, and `waiting` rounds that it does not have yet."""
-    a_round = max(1, round(sum(event["count"] for event in plan["events"]) / plan["rounds"]))
-    spent = charged + _next(plan, charged, waiting * a_round)
-    following = _next(plan, spent, a_round)
+    Parameters
+    ----------
+    plan : mapping
+        The ledger's plan of the run.
+    charged : Counter of events
+        What the ledger has charged the agent with.
+    waiting : int
+        Rounds that are done and not charged yet.
+    delta : float
+        The delta at which epsilon is stated.
+    """
+    per_round = max(1, round(sum(event["count"] for event in plan["events"]) / plan["rounds"]))
+    spent = charged + _next_events(plan, charged, waiting * per_round)
+    following = _next_events(plan, spent, per_round)
     now, planned = _bound(spent, delta), float(plan["planned_epsilon"])
     cost = _bound(spent + following, delta).epsilon - now.epsilon if following else math.nan
-    return Reading(
+    return BudgetMeter(
         spent=format_epsilon(now.epsilon),
         left=format_epsilon(max(0.0, planned - now.epsilon)) if math.isfinite(now.epsilon) else "0",
         next="" if math.isnan(cost) else format_epsilon(cost),
@@ -100,127 +183,105 @@ def _share(epsilon: float, planned: float) -> float:
     return round(min(1.0, epsilon / planned), 4) if 0.0 < planned < math.inf else 0.0
 
 
-def _next(plan: Mapping[str, Any], spent: Mapping[Event, int], count: int) -> Counter[Event]:
-    """The plan's next events, in its order, behind those that were spent."""
-    found: Counter[Event] = Counter()
+def _next_events(plan: Mapping[str, Any], spent: Mapping[Event, int], count: int) -> Counter[Event]:
+    """Return the next `count` events of the plan, in its order, after those that were spent."""
+    following: Counter[Event] = Counter()
     for entry in plan["events"]:
         event = event_of(entry)
-        taken = min(max(0, entry["count"] - spent.get(event, 0)), count - found.total())
+        taken = min(max(0, entry["count"] - spent.get(event, 0)), count - following.total())
         if taken > 0:
-            found[event] += taken
-    return found
+            following[event] += taken
+    return following
 
 
 def _bound(events: Counter[Event], delta: float) -> EpsilonBound:
-    return _bound_of(frozenset(events.items()), delta)
+    return _cached_bound(frozenset(events.items()), delta)
 
 
 @lru_cache(maxsize=1024)
-def _bound_of(events: frozenset[tuple[Event, int]], delta: float) -> EpsilonBound:
+def _cached_bound(events: frozenset[tuple[Event, int]], delta: float) -> EpsilonBound:
     return tightest(dict(events), delta)
 
 
-def _alike(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One meter for the seeds of a setting that have spent the same."""
-    found: list[dict[str, Any]] = []
-    for run in runs:
-        same = next((other for other in found if all(other[key] == run[key] for key in run)), None)
-        if same:
-            same["seeds"] += 1
-        else:
-            found.append({**run, "seeds": 1})
-    return found
+def settings_reply(folder: RunFolder, other: RunFolder | None, local: bool) -> SettingsReply:
+    """Return every setting of a run, next to another run's if there is one.
 
+    Parameters
+    ----------
+    folder, other : RunFolder
+        The runs.
+    local : bool
+        Whether to show paths in full; otherwise only their last part.
+    """
+    first, second = ((_config(run, local) if run else {}) for run in (folder, other))
 
-SHOWN = 300  # lines of a ledger, the newest; a hardened run has one for each agent and round
+    def text(config: Mapping[str, Any], name: str) -> str:
+        return format_setting(config[name]) if name in config else "–"
 
-
-def settings(folder: RunFolder, other: RunFolder | None, local: bool) -> dict[str, Any]:
-    """Every setting, beside another run's where there is one."""
-    first = _config(folder, local)
-    second = _config(other, local) if other else {}
-    names = list(dict.fromkeys([*first, *second]))
-    return {"settings": [_setting(name, first, second, other is not None) for name in names]}
+    return SettingsReply(
+        [
+            Setting(
+                name.replace("_", "-"),
+                text(first, name),
+                text(second, name) if other else None,
+                other is not None and first.get(name) != second.get(name),
+            )
+            for name in dict.fromkeys([*first, *second])
+        ]
+    )
 
 
 def _config(folder: RunFolder, local: bool) -> dict[str, Any]:
-    """As it was written; of paths only the last part where others look too."""
-    config = folder.read_config()
-    return config if local else public_config(config)
+    return folder.read_config() if local else public_config(folder.read_config())
 
 
-def _setting(name: str, first: Mapping[str, Any], second: Mapping[str, Any], compared: bool) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": name.replace("_", "-"), "value": _text(first, name)}
-    return made | {"other": _text(second, name), "differs": first.get(name) != second.get(name)} if compared else made
-
-
-def _text(config: Mapping[str, Any], name: str) -> str:
-    return format_setting(config[name]) if name in config else "–"
-
-
-def ledger(folder: RunFolder) -> dict[str, Any]:
-    """The ledger, its chain checked: what it comes to for each run, and its newest lines."""
-    entries = folder.read_ledger()
+def ledger_reply(entries: Sequence[Mapping[str, Any]]) -> LedgerReply:
+    """Return the totals of every run and the newest lines of a ledger whose hash chain was verified."""
     totals = ledger_totals(entries)
     count = sum(1 for run in totals["runs"] if run["agents"])
-    together = (
-        "" if count < 2 else f"All {count} runs shown to the same eyes: ε {format_epsilon(totals['all_runs_epsilon'])}"
+    everything = format_epsilon(totals["all_runs_epsilon"])
+    return LedgerReply(
+        lines=len(entries),
+        delta=totals["delta"],
+        together=f"Total ε for an observer who sees all {count} runs: {everything}." if count > 1 else "",
+        totals=[total for run in totals["runs"] for total in _run_totals(run)],
+        entries=[_ledger_line(number, entry) for number, entry in list(enumerate(entries, 1))[: -SHOWN - 1 : -1]],
     )
-    return {
-        "lines": len(entries),
-        "delta": totals["delta"],
-        "together": together,
-        "totals": [total for run in totals["runs"] for total in _totals(run)],
-        "entries": [_entry(number, entry) for number, entry in _newest(entries)],
-    }
 
 
-def _newest(entries: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
-    return list(enumerate(entries, 1))[: -SHOWN - 1 : -1]
-
-
-def _totals(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row for all agents that spent the same."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
+def _run_totals(run: Mapping[str, Any]) -> list[LedgerTotal]:
+    groups: dict[tuple[str, ...], list[str]] = {}
     for agent in run["agents"]:
         figures = tuple(format_epsilon(agent[name]) for name in ("epsilon", "left", "pure_epsilon"))
-        groups.setdefault((figures[0], figures[1], figures[2]), []).append(agent["agent"])
-    return [
-        {"run": run["run"], "agents": names, "spent": spent, "left": left, "pure": pure}
-        for (spent, left, pure), names in groups.items()
-    ]
+        groups.setdefault(figures, []).append(agent["agent"])
+    return [LedgerTotal(run["run"], names, *figures) for figures, names in groups.items()]
 
 
-def _entry(number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
+def _ledger_line(number: int, entry: Mapping[str, Any]) -> LedgerLine:
     first, last = entry.get("first"), entry.get("last")
-    return {
-        "line": number,
-        "kind": entry["kind"],
-        "run": entry.get("run"),
-        "agent": entry.get("agent", ""),
-        "rounds": "" if first is None else str(first) if first == last else f"{first}–{last}",
-        "what": _what(entry),
-        "count": entry.get("count"),
-    }
+    return LedgerLine(
+        line=number,
+        kind=entry["kind"],
+        run=entry.get("run"),
+        agent=entry.get("agent", ""),
+        rounds="" if first is None else str(first) if first == last else f"{first}–{last}",
+        what=_description(entry),
+        count=entry.get("count"),
+    )
 
 
-def _what(entry: Mapping[str, Any]) -> str:
-    """What a line stands for, in a few words."""
+def _description(entry: Mapping[str, Any]) -> str:
     match entry["kind"]:
         case "study":
             return f"mode {entry['mode']}, noise {entry['noise']}, δ {entry['delta']:g}"
         case "plan":
-            return f"total ε {format_epsilon(entry['total_epsilon'])} over {entry['rounds']} rounds" + (
-                f", seed {entry['seed']}" if "seed" in entry else ""
-            )
+            seed = f", seed {entry['seed']}" if "seed" in entry else ""
+            return f"total ε {format_epsilon(entry['total_epsilon'])} over {entry['rounds']} rounds{seed}"
         case "non_private" | "violation":
             return str(entry["reason"])
         case "release":
-            return ", ".join([str(entry["mechanism"]), *_figures(entry)])
+            names = {"scale": "scale", "l2": "sensitivity", "epsilon": "nominal ε"}
+            figures = {word: float(entry[name]) for name, word in names.items() if name in entry}
+            shown = [f"{word} {value:.4g}" for word, value in figures.items() if math.isfinite(value)]
+            return ", ".join([str(entry["mechanism"]), *shown])
     return ""
-
-
-def _figures(entry: Mapping[str, Any]) -> list[str]:
-    names = {"scale": "scale", "l2": "moves by", "epsilon": "nominal ε"}
-    found = {word: float(entry[name]) for name, word in names.items() if name in entry}
-    return [f"{word} {number:.4g}" for word, number in found.items() if math.isfinite(number)]

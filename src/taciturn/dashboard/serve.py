@@ -1,8 +1,7 @@
-"""The server: a socket on this machine, and the page behind it."""
+"""The dashboard's server."""
 
 from __future__ import annotations
 
-import logging
 import secrets
 import socket
 import sys
@@ -11,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taciturn.dashboard.access_control import Guard, is_loopback
-from taciturn.dashboard.catalogue import Catalogue, find
+from taciturn.dashboard.catalogue import Catalogue, find_runs
+from taciturn.dashboard.http_server import base_address, bind_socket, check_token, run_server
 from taciturn.errors import InputError
 
 PORT = 8321
-PATIENCE = 5e-4  # seconds a thread that reads runs may keep the server from answering
-EVERYWHERE = ("0.0.0.0", "::", "")  # bound to these, the machine answers under its own name
+SWITCH_INTERVAL = 5e-4  # seconds after which a thread that reads runs lets the server answer
 
 
 @dataclass
 class Dashboard:
-    """A dashboard that is bound and not yet answering."""
+    """A dashboard whose socket is bound and that does not answer yet."""
 
     root: Path
     host: str
@@ -31,70 +30,62 @@ class Dashboard:
 
     @property
     def port(self) -> int:
-        """The port it is bound to."""
+        """The port of the socket."""
         return int(self.bound.getsockname()[1])
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
-        name = socket.gethostname() if self.host in EVERYWHERE else f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{name}:{self.port}/" + (f"?token={self.token}" if self.token else "")
-
-    def app(self) -> Guard:
-        """What answers."""
-        from taciturn.dashboard.app import make_app
-
-        return Guard(make_app(Catalogue(self.root, self.local)), self.host, self.port, self.token)
+        """The address to open in a browser, with the token if there is one."""
+        return f"{base_address(self.host, self.port)}/" + (f"?token={self.token}" if self.token else "")
 
     def serve(self) -> None:
-        """Answer until Ctrl-C."""
-        import uvicorn
+        """Answer requests until Ctrl-C."""
+        from taciturn.dashboard.app import make_app
 
-        sys.setswitchinterval(PATIENCE)
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # requests cut off by Ctrl-C are no news
-        settings = uvicorn.Config(
-            self.app(),
-            http="h11",
-            ws="none",
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=0,
-        )
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        app = Guard(make_app(Catalogue(self.root, self.local)), self.host, self.port, self.token)
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(settings).run(sockets=[self.bound])
+            run_server(app, self.bound)
 
 
 def bind(root: Path, host: str, port: int | None, token: str | None, with_local: bool) -> Dashboard:
-    """A dashboard on this host; on any but loopback it asks for a token, and leaves out what is local-only."""
-    find(root)
+    """Bind a dashboard to an address.
+
+    Parameters
+    ----------
+    root : Path
+        A folder that contains runs, or a run folder.
+    host : str
+        On any host but loopback, visitors need a token, and local-only figures are left out.
+    port : int or None
+        None: the usual port, or any free one if that is in use.
+    token : str or None
+        Letters and digits; None: a random one if a token is needed.
+    with_local : bool
+        Include local-only figures on any host.
+
+    Raises
+    ------
+    InputError
+        If the folder, the host, the port or the token cannot be used.
+    """
+    find_runs(root)
+    check_token(token)
     loopback = is_loopback(host)
-    if token is not None and not (token.isascii() and token.isalnum()):
-        raise InputError("token must be letters and digits, since it stands in an address")
-    made = token or ("" if loopback else secrets.token_hex(16))
-    return Dashboard(root, host, _listening(host, port), made, loopback or with_local)
+    return Dashboard(
+        root,
+        host,
+        _bind_port(host, port),
+        token or ("" if loopback else secrets.token_hex(16)),
+        loopback or with_local,
+    )
 
 
-def _listening(host: str, port: int | None) -> socket.socket:
-    """A socket at the port asked for; at the usual one, or any other that is free, where none was."""
+def _bind_port(host: str, port: int | None) -> socket.socket:
     try:
-        return _bound(host, PORT if port is None else port)
+        return bind_socket(host, PORT if port is None else port)
     except OSError as error:
         if port is not None:
-            raise InputError(f"port {port} of {host} cannot be used: {error.strerror}; choose another --port") from None
-    return _bound(host, 0)
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    found = socket.socket(family, kind, protocol)
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(128)
-    except OSError:
-        found.close()
-        raise
-    return found
+            message = f"port {port} of {host} cannot be used: {error.strerror}; choose another --port"
+            raise InputError(message) from error
+    return bind_socket(host, 0)

@@ -1,104 +1,105 @@
-"""Threads beside the server's: what reads or computes does not make others wait, and ends with the program."""
+"""Background threads, so that reading and computing does not block the server's event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-REST = 3.0  # a result is computed anew at the earliest after this many times what it took
+REST = 3.0  # a result is recomputed at the earliest after this many times its computing time
 
 
 class Workers:
-    """A few threads that die with the program, however busy they are."""
+    """A few daemon threads; unlike those of `ThreadPoolExecutor`, they do not keep the program from ending.
+
+    Parameters
+    ----------
+    threads : int
+        Number of threads.
+    """
 
     def __init__(self, threads: int) -> None:
-        self._tasks: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         for _ in range(threads):
             threading.Thread(target=self._work, daemon=True).start()
 
     def _work(self) -> None:
         while True:
-            with contextlib.suppress(BaseException):  # whatever becomes of one task, others wait
-                self._tasks.get()()
-
-    def submit(self, task: Callable[[], object]) -> None:
-        """Do it sometime; what it gives is its own affair."""
-        self._tasks.put(task)
-
-    async def do(self, work: Callable[[], T]) -> T:
-        """The result of some work, waited for without holding up the server."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-
-        def task() -> None:
+            future, task = self._tasks.get()
+            if not future.set_running_or_notify_cancel():
+                continue
             try:
-                result = work()
-            except BaseException as error:
-                _tell(loop, done, done.set_exception, error)
-            else:
-                _tell(loop, done, done.set_result, result)
+                future.set_result(task())
+            except BaseException as error:  # also SystemExit: no task may end the thread
+                future.set_exception(error)
 
-        self.submit(task)
-        return await done
+    def submit(self, task: Callable[[], T]) -> Future[T]:
+        """Run a task in one of the threads and return its future result."""
+        future: Future[T] = Future()
+        self._tasks.put((future, task))
+        return future
 
-
-def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Future[Any], say: Callable[[Any], None], what: Any) -> None:
-    """Hand a result over, to whoever still waits for it."""
-
-    def hand_over() -> None:
-        if not done.done():
-            say(what)
-
-    with contextlib.suppress(RuntimeError):  # the server has ended
-        loop.call_soon_threadsafe(hand_over)
+    async def run(self, task: Callable[[], T]) -> T:
+        """Run a task in one of the threads and wait for its result without blocking the event loop."""
+        return await asyncio.wrap_future(self.submit(task))
 
 
 @dataclass
-class CachedResult:
-    """The newest result there is, and what it is of."""
+class CachedResult(Generic[T]):
+    """The newest result for one key, and the version of the data it was computed from."""
 
+    value: T | None = None
     version: str = ""
-    value: dict[str, Any] = field(default_factory=dict)
-    took: float = 0.0  # seconds
-    ended: float = 0.0
+    seconds: float = 0.0  # that computing took
+    finished: float = 0.0  # on the monotonic clock
     busy: bool = False
 
 
-class Later:
-    """Results that take their time: who asks gets the newest there is at once, and a fresher one is begun."""
+class BackgroundCache(Generic[T]):
+    """Results that take long to compute: a request returns the newest one at once and starts computing a newer one.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    failed : callable
+        Turns the exception of a computation into a result.
+    """
+
+    def __init__(self, failed: Callable[[Exception], T]) -> None:
+        self._failed = failed
         self._workers = Workers(1)
-        self._known: dict[str, CachedResult] = {}
+        self._known: dict[str, CachedResult[T]] = {}
 
-    def ask(self, key: str, version: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The newest result, with `pending` where it is not the one of this version."""
+    def get(self, key: str, version: str, compute: Callable[[], T]) -> tuple[T | None, bool]:
+        """Return the newest result and whether it is outdated.
+
+        Parameters
+        ----------
+        key : str
+            Names the result.
+        version : str
+            Changes whenever the result has to be computed again.
+        compute : callable
+            Computes it, in a background thread.
+        """
         known = self._known.setdefault(key, CachedResult())
-        fresh = known.version == version
-        if not fresh and not known.busy and time.monotonic() - known.ended >= REST * known.took:
+        outdated = known.version != version
+        if outdated and not known.busy and time.monotonic() - known.finished >= REST * known.seconds:
             known.busy = True
             self._workers.submit(lambda: self._compute(known, version, compute))
-        return known.value | {"pending": not fresh}
+        return known.value, outdated
 
-    def _compute(self, known: CachedResult, version: str, compute: Callable[[], dict[str, Any]]) -> None:
-        began = time.monotonic()
+    def _compute(self, known: CachedResult[T], version: str, compute: Callable[[], T]) -> None:
+        started = time.monotonic()
         try:
-            known.value, known.version = _outcome(compute), version
+            known.value = compute()
+        except Exception as error:
+            known.value = self._failed(error)
         finally:
-            known.ended = time.monotonic()
-            known.took, known.busy = known.ended - began, False
-
-
-def _outcome(compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What was computed, or that it cannot be; an error is named by its kind alone, for its text may hold anything."""
-    try:
-        return compute()
-    except Exception as error:
-        return {"damaged": f"this cannot be computed: {type(error).__name__}"}
+            known.finished = time.monotonic()
+            known.seconds, known.version, known.busy = known.finished - started, version, False

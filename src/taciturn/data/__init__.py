@@ -1,32 +1,22 @@
-"""Data sets: where the records come from, and which agent holds them."""
+"""Data sets: where records come from, how they are encoded, and which agent holds them."""
 
 from __future__ import annotations
 
 from taciturn.data.assemble import describe, fingerprint, refuse_unseen_classes
-from taciturn.data.dataset_source import (
-    SOURCES,
-    DataOptions,
-    Fetch,
-    Progress,
-    Source,
-    check_options,
-    data_folder,
-    is_table_path,
-    source_for,
-)
+from taciturn.data.dataset_source import SOURCES, DataOptions, Source, check_options, data_folder, source_for
 from taciturn.data.encoding import encode
 from taciturn.data.facts import (
     Facts,
-    check_dealt_sizes,
     check_facts,
+    check_partition_sizes,
     declared_facts,
-    facts_of,
+    limit_records,
+    published_facts,
     schema_facts,
-    within_sizes,
 )
-from taciturn.data.feature_mapping import mapped
+from taciturn.data.feature_mapping import apply_feature_map
 from taciturn.data.partition import check_partition
-from taciturn.data.schema import Schema, Unit, parse_schema, read_schema
+from taciturn.data.schema import Schema, parse_schema, read_schema
 from taciturn.data.schema_draft import draft_schema
 from taciturn.data.table_io import read_table
 from taciturn.types import Dataset
@@ -35,41 +25,53 @@ __all__ = [
     "SOURCES",
     "DataOptions",
     "Facts",
-    "Fetch",
-    "Progress",
     "Schema",
     "Source",
-    "Unit",
-    "check_dealt_sizes",
+    "apply_feature_map",
     "check_facts",
+    "check_partition_sizes",
     "data_folder",
     "declared_facts",
     "describe",
     "draft_schema",
     "encode",
-    "facts_of",
     "fingerprint",
-    "is_table_path",
+    "limit_records",
     "load",
     "load_unmapped",
-    "mapped",
     "parse_schema",
+    "published_facts",
     "read_schema",
     "read_table",
     "refuse_unseen_classes",
     "schema_facts",
     "source_for",
-    "within_sizes",
 ]
 
 
 def load(options: DataOptions) -> Dataset:
-    """The records that the options name, dealt out to agents, after the feature map."""
-    return mapped(load_unmapped(options), options)
+    """Load the records that the options name, partitioned among agents, and apply the feature map.
+
+    Parameters
+    ----------
+    options
+        Which records to load, and how.
+
+    Raises
+    ------
+    InputError
+        If an option or a file is invalid.
+
+    Examples
+    --------
+    >>> load(DataOptions(data="mnist14", agents=3)).agents
+    ('agent-1', 'agent-2', 'agent-3')
+    """
+    return apply_feature_map(load_unmapped(options), options)
 
 
 def load_unmapped(options: DataOptions) -> Dataset:
-    """The records before the feature map, which may take its time."""
+    """Load the records without applying the feature map, which may take long."""
     check_options(options)
     check_partition(options.partition)
     return source_for(options.data).load(options)

@@ -1,4 +1,4 @@
-"""Data sets: their options, memory limit and registry."""
+"""Data sets by name: their options, their registry, and the memory limit for records."""
 
 from __future__ import annotations
 
@@ -16,26 +16,39 @@ from taciturn.data.feature_maps import NONE, check_map
 from taciturn.errors import InputError, unknown_name
 from taciturn.types import Dataset
 
-UNITS = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+BYTE_UNITS = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]B)", re.IGNORECASE)
-CONTAINER = Path("/sys/fs/cgroup/memory.max")  # what a container may take, on Linux
+CONTAINER = Path("/sys/fs/cgroup/memory.max")  # a container's memory limit, on Linux
+PRECISIONS: dict[str, type[np.floating[Any]]] = {"float64": np.float64, "float32": np.float32}
+
+Progress: TypeAlias = Callable[[str, int, int | None], None]
+"""(file name, bytes so far, total bytes or None if unknown)."""
+
+Fetch: TypeAlias = Callable[[Path, str, Progress], list[Path]]
+"""(folder, source or "" for the default ones, progress) -> the files."""
 
 
 def check_memory(name: str, given: Any) -> str:
-    """A size as it was given, where it is one."""
+    """Accept a memory size such as 500MB, or auto; return it as given."""
     if given != "auto":
-        _bytes(name, given)
+        _parse_size(name, given)
     return str(given)
 
 
 def memory_limit(given: str) -> int:
-    """The bytes a size stands for; auto: half of the machine's memory, shared by the ranks torchrun started on it."""
-    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return machine_memory() // (2 * ranks) if given == "auto" else _bytes("memory", given)
+    """Return a memory size in bytes; auto is half of the machine's memory, shared by torchrun's local processes.
+
+    Examples
+    --------
+    >>> memory_limit("1.5 GB")
+    1500000000
+    """
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return machine_memory() // (2 * processes) if given == "auto" else _parse_size("memory", given)
 
 
 def machine_memory() -> int:
-    """The bytes of memory that the machine has, or the container it runs in; 2^63 where the system does not say."""
+    """Return the memory of the machine or of the container in bytes; 2^63 if the system does not report it."""
     try:
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -47,93 +60,160 @@ def machine_memory() -> int:
 
 
 def size_text(size: float) -> str:
-    """Bytes for a person.
+    """Format a number of bytes for people.
 
+    Examples
+    --------
     >>> size_text(8_240_000_000)
     '8.24 GB'
     """
-    unit = next((unit for unit in reversed(UNITS) if size >= UNITS[unit]), "kB")
-    return f"{size / UNITS[unit]:.3g} {unit}"
+    unit = next((unit for unit in reversed(BYTE_UNITS) if size >= BYTE_UNITS[unit]), "kB")
+    return f"{size / BYTE_UNITS[unit]:.3g} {unit}"
 
 
-def _bytes(name: str, given: Any) -> int:
+def _parse_size(name: str, given: Any) -> int:
     found = SIZE.fullmatch(given.strip()) if isinstance(given, str) else None
-    scale = {unit.lower(): factor for unit, factor in UNITS.items()}
-    size = 0 if found is None else round(float(found[1]) * scale[found[2].lower()])
+    factors = {unit.lower(): factor for unit, factor in BYTE_UNITS.items()}
+    size = 0 if found is None else round(float(found[1]) * factors[found[2].lower()])
     if size < 1:
-        raise InputError(
-            f"{name} is {given!r}: it must be auto, or a size above 0 in {', '.join(UNITS)}, as 500MB or 2GB"
-        )
+        units = ", ".join(BYTE_UNITS)
+        raise InputError(f"{name} is {given!r}: it must be auto, or a size above 0 in {units}, such as 500MB or 2GB")
     return size
-
-
-PRECISIONS: dict[str, type[np.floating[Any]]] = {"float64": np.float64, "float32": np.float32}
-
-Progress: TypeAlias = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
-Fetch: TypeAlias = Callable[[Path, str, Progress], list[Path]]  # folder, source ("" for the usual ones), progress
 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Which records to load, and how they are dealt out to the agents."""
+    """Which records to load and how to partition them among agents.
 
-    data: str = "mnist14"  # a data set's name, or a table: a .csv or .parquet file, or a folder of them, one per agent
-    data_dir: str = ""  # where data sets lie; empty: TACITURN_DATA, else taciturn in the user's cache folder
-    schema: str = ""  # tables: the schema file
-    test: str = ""  # tables: a test table (file or folder)
-    test_share: float = 0.0  # tables: share of each agent's records held out for testing, 0 <= s < 1
-    agents: int = 10  # for the data sets that need a partition
-    partition: str = "in-order"  # in-order, shuffled, hashed, dirichlet or column
-    dirichlet_alpha: float = 0.5  # small: each agent has few classes
-    partition_key: int = 0  # of the partition, the hold-out and LEAF's sampling
-    sample_fraction: float = 0.05  # femnist all_data: LEAF's --sf
-    train_share: float = 0.9  # femnist all_data: LEAF's -t fraction
-    intercept: bool = False  # a last feature that is always 1
-    features: str = NONE  # a public feature map
-    precision: str = "float64"  # float64 or float32
-    memory: str = (
-        "auto"  # what the records may take of it, as 2GB; beyond, they lie in files. auto: half of the machine's
-    )
-    private: bool = False  # a table in certified mode: who holds a record depends on that record and the key alone
-    agent_names: tuple[str, ...] = ()  # tables: the agents of the agent column, where the schema does not name them
-    one_owner: bool = False  # tables: every row is the one agent's, and whatever says otherwise is not read
+    Parameters
+    ----------
+    data : str
+        A data set's name, or a table: a .csv or .parquet file, or a folder of them with one file per agent.
+    data_dir : str
+        The folder of the data sets; empty: $TACITURN_DATA, else the user's cache folder.
+    schema, test : str
+        For tables: the schema file, and a test table.
+    test_share : float
+        For tables: the share of each agent's records to hold out for testing, in [0, 1).
+    agents : int
+        P, the number of agents, for data sets without agents of their own.
+    partition : str
+        in-order, shuffled, hashed, dirichlet or column.
+    dirichlet_alpha : float
+        The skew of partition dirichlet; with a small value each agent has few classes.
+    partition_key : int
+        The key of the partition, the hold-out and LEAF's sampling.
+    sample_fraction, train_share : float
+        For femnist from all_data: LEAF's --sf and -t fraction.
+    intercept : bool
+        Whether to add a last feature that is always 1.
+    features : str
+        A public feature map.
+    precision : str
+        float64 or float32.
+    memory : str
+        The memory limit for records, such as 2GB; larger data is memory-mapped.
+    private : bool
+        A table in certified mode: who holds a record depends only on that record and the key.
+    agent_names : tuple of str
+        For tables: the agents of the agent column, if the schema does not name them.
+    one_owner : bool
+        For tables: all rows belong to one agent; an agent column is ignored.
+    """
+
+    data: str = "mnist14"
+    data_dir: str = ""
+    schema: str = ""
+    test: str = ""
+    test_share: float = 0.0
+    agents: int = 10
+    partition: str = "in-order"
+    dirichlet_alpha: float = 0.5
+    partition_key: int = 0
+    sample_fraction: float = 0.05
+    train_share: float = 0.9
+    intercept: bool = False
+    features: str = NONE
+    precision: str = "float64"
+    memory: str = "auto"
+    private: bool = False
+    agent_names: tuple[str, ...] = ()
+    one_owner: bool = False
 
 
 PARTITION_OPTIONS = frozenset({"agents", "partition", "dirichlet_alpha", "partition_key"})
-UNSAID = frozenset({"data", "precision", "private", "agent_names", "one_owner"})  # in the list of what may be given
-COMMON_OPTIONS = frozenset(
-    {"data", "data_dir", "intercept", "features", "precision", "memory", "private", "agent_names"}
-)
+INTERNAL_OPTIONS = frozenset({"data", "precision", "private", "agent_names", "one_owner"})  # not named in messages
+COMMON_OPTIONS = INTERNAL_OPTIONS - {"one_owner"} | {"data_dir", "intercept", "features", "memory"}
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A data set by name: what it is, whom to thank, and how to load it."""
+    """A data set: what it is, who made it, and how to load it.
+
+    Register an instance in `SOURCES` to add a data set; a plugin may do so.
+
+    Parameters
+    ----------
+    name, summary, attribution, origin : str
+        Its name, a one-line description, the authors to credit, and where it comes from.
+    load : callable
+        Loads the records for given options, usually with `assemble`.
+    preset, paper : mapping
+        Settings that replace the defaults for this data set: always, and additionally in mode paper.
+    find : callable, optional
+        Returns the location of its files in the data folder, and raises InputError if they are incomplete.
+    known : callable, optional
+        Returns whether the files in the data folder are the published ones, or absent.
+    fetch : callable, optional
+        Downloads the files into a folder.
+    takes : frozenset of str
+        The data options it supports besides the common ones.
+    published : bool
+        Whether it is a research data set whose sizes are public.
+    features : str
+        The public feature map to use by default.
+    image : (int, int), optional
+        Rows and columns, if the features are an image's pixels, row by row.
+    unprotected : str
+        Who is not protected by the privacy of single records, in one sentence.
+
+    Examples
+    --------
+    >>> from taciturn.data.assemble import RawRecords, assemble
+    >>> from taciturn.data.partition import partition_records
+    >>> from taciturn.types import Classes
+    >>> def load(options: DataOptions) -> Dataset:
+    ...     records, target = RawRecords(np.eye(4), np.array([0, 1, 0, 1])), Classes(("no", "yes"))
+    ...     partition = partition_records(options, records.labels, target)
+    ...     return assemble("toy", options, records, partition, features="abcd", target=target)
+    >>> toy = Source("toy", "four records", "nobody", "computed", load)
+    >>> toy.load(DataOptions(data="toy", agents=2)).records
+    4
+    """
 
     name: str
-    summary: str  # one line
+    summary: str
     attribution: str
-    origin: str  # where it comes from
+    origin: str
     load: Callable[[DataOptions], Dataset]
-    preset: Mapping[str, object] = field(default_factory=dict)  # the settings it wants unless the user says otherwise
-    paper: Mapping[str, object] = field(default_factory=dict)  # those it wants beside them in the paper's mode only
-    find: Callable[[Path], Path] | None = None  # its files in the data folder; refuses where they are not complete
-    known: Callable[[Path], bool] | None = (
-        None  # whether its files in the data folder are the published ones, or absent
-    )
-    fetch: Fetch | None = None  # puts the files in a folder, where they can be downloaded
-    takes: frozenset[str] = PARTITION_OPTIONS  # the options it heeds, beside those every data set does
-    published: bool = False  # a research data set whose sizes are public
-    features: str = NONE  # the public feature map that is best for it
-    image: tuple[int, int] | None = None  # rows and columns, where the features are an image's pixels, row by row
-    unprotected: str = ""  # whom the privacy of single records leaves unprotected in this data set
+    preset: Mapping[str, object] = field(default_factory=dict)
+    paper: Mapping[str, object] = field(default_factory=dict)
+    find: Callable[[Path], Path] | None = None
+    known: Callable[[Path], bool] | None = None
+    fetch: Fetch | None = None
+    takes: frozenset[str] = PARTITION_OPTIONS
+    published: bool = False
+    features: str = NONE
+    image: tuple[int, int] | None = None
+    unprotected: str = ""
 
 
 SOURCES: Registry[Source] = Registry("data set", "taciturn.data.datasets")
+"""Data sets by name. Register one with `SOURCES.register("toy")(Source(...))`."""
 
 
 def data_folder(data_dir: str = "") -> Path:
-    """Where data sets lie: the folder given, else TACITURN_DATA, else taciturn in the user's cache folder."""
+    """Return the folder of the data sets: the given one, else $TACITURN_DATA, else that in the user's cache folder."""
     given = data_dir or os.environ.get("TACITURN_DATA", "")
     if given:
         return Path(given).expanduser()
@@ -142,25 +222,27 @@ def data_folder(data_dir: str = "") -> Path:
 
 
 def pixel_names(image: tuple[int, int]) -> tuple[str, ...]:
-    """The features of an image, row by row."""
+    """Return the feature names of an image, row by row.
+
+    Examples
+    --------
+    >>> pixel_names((1, 2))
+    ('pixel_0_0', 'pixel_0_1')
+    """
     return tuple(f"pixel_{r}_{c}" for r in range(image[0]) for c in range(image[1]))
 
 
-def is_table_path(data: str) -> bool:
-    """Whether this is the path of a table: it has a separator or a table's ending, or is a folder that is there."""
-    separators = {os.sep, os.altsep or os.sep, "/"}
-    return (
-        any(sign in data for sign in separators)
-        or data.lower().endswith((".csv", ".parquet"))
-        or (bool(data) and Path(data).is_dir())
-    )
-
-
 def source_for(data: str) -> Source:
-    """The source that loads this name or path; a data set's own name goes before a folder of the same name."""
+    """Return the source that loads a name or a path; a data set's name takes precedence over a folder.
+
+    Raises
+    ------
+    InputError
+        If it is neither a data set nor the path of a table.
+    """
     if data in SOURCES:
         return SOURCES[data]
-    if is_table_path(data):
+    if "/" in data or os.sep in data or data.lower().endswith((".csv", ".parquet")) or (data and Path(data).is_dir()):
         return SOURCES["table"]
     if Path(data).is_file():
         raise InputError(f"{data} is not a table: give a .csv or .parquet file, or a folder of them")
@@ -168,23 +250,23 @@ def source_for(data: str) -> Source:
 
 
 def check_options(options: DataOptions) -> None:
-    """Refuse the settings no data set can use, and those this one would not heed."""
+    """Raise InputError for an option whose value is invalid, or that the data set does not support."""
     if options.precision not in PRECISIONS:
         raise unknown_name("precision", options.precision, PRECISIONS)
     check_memory("memory", options.memory)
-    check_map(options.features, source_for(options.data).image)
-    _within("test_share", options.test_share, 0 <= options.test_share < 1, "at least 0 and below 1")
-    _within("sample_fraction", options.sample_fraction, 0 < options.sample_fraction <= 1, "above 0 and at most 1")
-    _within("train_share", options.train_share, 0 < options.train_share < 1, "above 0 and below 1")
-    _within("partition_key", options.partition_key, options.partition_key >= 0, "0 or more")
-    takes = COMMON_OPTIONS | source_for(options.data).takes
+    source = source_for(options.data)
+    check_map(options.features, source.image)
+    for name, valid, rule in (
+        ("test_share", 0 <= options.test_share < 1, "at least 0 and below 1"),
+        ("sample_fraction", 0 < options.sample_fraction <= 1, "above 0 and at most 1"),
+        ("train_share", 0 < options.train_share < 1, "above 0 and below 1"),
+        ("partition_key", options.partition_key >= 0, "0 or more"),
+    ):
+        if not valid:
+            raise InputError(f"{name.replace('_', '-')} is {getattr(options, name)}: it must be {rule}")
+    supported = COMMON_OPTIONS | source.takes
     for option in fields(DataOptions):
-        if option.name not in takes and getattr(options, option.name) != option.default:
-            heeded = ", ".join(sorted(takes - UNSAID)).replace("_", "-")
+        if option.name not in supported and getattr(options, option.name) != option.default:
+            names = ", ".join(sorted(supported - INTERNAL_OPTIONS)).replace("_", "-")
             name = option.name.replace("_", "-")
-            raise InputError(f"{name} means nothing to {options.data}: the data options it takes are {heeded}")
-
-
-def _within(name: str, value: float, good: bool, rule: str) -> None:
-    if not good:
-        raise InputError(f"{name.replace('_', '-')} is {value}: it must be {rule}")
+            raise InputError(f"{name} has no effect on {options.data}: it supports {names}")

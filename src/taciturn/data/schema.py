@@ -18,125 +18,54 @@ from taciturn.data.table_cells import is_missing
 from taciturn.errors import InputError, TaciturnError, missing_file, unknown_name
 from taciturn.types import Classes, Range, Target
 
-
-def check_keys(where: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Refuse a key nobody reads."""
-    known = tuple(known)
-    for key in given:
-        if key not in known:
-            raise unknown_name(f"key in {where}", key, known)
-
-
-def section_of(document: Mapping[str, Any], name: str, prefix: str = "") -> dict[str, Any]:
-    """A section that must be there."""
-    if name not in document:
-        raise InputError(f"there is no section [{prefix}{name}]")
-    section = document[name]
-    if not isinstance(section, dict):
-        raise InputError(f"{prefix}{name} is {section!r}: it must be a section [{prefix}{name}]")
-    return section
-
-
-def text_of(where: str, section: Mapping[str, Any], key: str) -> str:
-    """A text that must be there."""
-    value = section.get(key)
-    if value is None:
-        raise InputError(f"{where} needs the key {key}")
-    if not isinstance(value, str) or not value:
-        raise InputError(f"{where} {key} is {value!r}: it must be a text in quotes")
-    return value
-
-
-def bounds_of(where: str, section: Mapping[str, Any]) -> tuple[float, float]:
-    """Two finite numbers, the lower first."""
-    value = section.get("bounds")
-    if value is None:
-        raise InputError(f"{where} needs the key bounds")
-    numbers = [number_of(v) for v in value] if isinstance(value, list) else []
-    low, high = numbers if len(numbers) == 2 else (None, None)
-    if low is None or high is None:
-        raise InputError(f"{where} bounds is {value!r}: it must be two numbers, [low, high]")
-    if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(high - low)):
-        raise InputError(f"{where} bounds is [{low:g}, {high:g}]: both must be finite")
-    if low >= high:
-        raise InputError(f"{where} bounds is [{low:g}, {high:g}]: the first must be below the second")
-    return low, high
-
-
-def count_of(where: str, section: Mapping[str, Any], key: str) -> int:
-    """A whole number of at least 1."""
-    value = section.get(key)
-    if value is None:
-        raise InputError(f"{where} needs the key {key}")
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{where} {key} is {value!r}: it must be a whole number of at least 1")
-    return value
-
-
-def names_of(where: str, section: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """A list of different names; whole numbers are taken as their digits."""
-    value = section.get(key)
-    if value is None:
-        raise InputError(f"{where} needs the key {key}")
-    if not isinstance(value, list) or not value:
-        raise InputError(f"{where} {key} is {value!r}: it must be a list of at least one name")
-    names = []
-    for item in value:
-        if isinstance(item, bool) or not isinstance(item, str | int):
-            raise InputError(f"{where} {key} holds {item!r}: a name must be a text in quotes or a whole number")
-        name = str(item)
-        if is_missing(name):
-            raise InputError(f"{where} {key} holds '{name}': in a table that is a missing value")
-        if name != name.strip():
-            raise InputError(f"{where} {key} holds '{name}': a name cannot begin or end with a blank")
-        if name in names:
-            raise InputError(f"{where} {key} holds '{name}' twice")
-        names.append(name)
-    return tuple(names)
-
-
-def number_of(value: object) -> float | None:
-    """A number as a float, infinite where it is too large for one; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
 SCALES = ("unit", "symmetric")
 KINDS = ("numeric", "categorical")
 NUMERIC_RULES = ("low", "middle", "high")
 NO_CATEGORY = "none"
+BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number with public bounds."""
+    """A column of numbers with public bounds.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    low, high : float
+        The bounds; values outside are clipped.
+    missing : str or float
+        What replaces a missing value: low, middle, high, or a number within the bounds.
+
+    Examples
+    --------
+    >>> Numeric("age", 0.0, 80.0).scaled(np.array([20.0, 90.0]), "unit").tolist()
+    [0.25, 1.0]
+    """
 
     name: str
     low: float
     high: float
-    missing: str | float = "middle"  # low, middle, high, or a number within the bounds
+    missing: str | float = "middle"
 
     @property
     def fill(self) -> float:
-        """What stands in for a missing value, and for what is no number."""
+        """The number that replaces a missing value and text that is not a number."""
         if isinstance(self.missing, float):
             return self.missing
         middle = self.low + (self.high - self.low) / 2
         return {"low": self.low, "middle": middle, "high": self.high}[self.missing]
 
     def scaling(self, scale: str) -> tuple[float, float]:
-        """(a, b) of a v + b, which is what `scaled` makes of a value v within the bounds."""
+        """Return (a, b) such that `scaled` maps a value v within the bounds to a v + b."""
         width = self.high - self.low
         if scale == "symmetric":
             return 2.0 / width, -2.0 * self.low / width - 1.0
         return 1.0 / width, -self.low / width
 
     def scaled(self, values: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
-        """Clip to the bounds, then u = (v - low) / (high - low), or 2 u - 1 on the symmetric scale."""
+        """Clip values to the bounds and return u = (v - low) / (high - low), or 2 u - 1 on the symmetric scale."""
         unit: NDArray[np.float64] = (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)
         return 2 * unit - 1 if scale == "symmetric" else unit
 
@@ -148,15 +77,26 @@ class Numeric:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of a public list of values; a feature for each, 0 or 1 on either scale."""
+    """A column with a public list of values; each is a feature that is 0 or 1 on either scale.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    categories : tuple of str
+        The values.
+    missing : str
+        The category that replaces a missing or unknown value; "none": all features are 0, even if a category has that
+        name.
+    """
 
     name: str
     categories: tuple[str, ...]
-    missing: str = NO_CATEGORY  # none (all zeros), or a category; the word none goes before a category's name
+    missing: str = NO_CATEGORY
 
     @property
     def fill(self) -> int:
-        """The place of the category that stands in for a missing value, and for an unknown one; -1: none does."""
+        """The position of the category that replaces a missing or unknown value; -1 for none."""
         return -1 if self.missing == NO_CATEGORY else self.categories.index(self.missing)
 
     @property
@@ -170,23 +110,41 @@ ColumnRule: TypeAlias = Numeric | Categorical
 
 @dataclass(frozen=True)
 class Unit:
-    """Whose privacy is kept where a person has several rows: the column that names the person, and how many count."""
+    """The unit of privacy if a person has several rows."""
 
-    column: str
-    max_records: int  # of the rows of one unit at one agent, the first this many are used
+    column: str  # names the person
+    max_records: int  # of a unit's rows at one agent, the first this many are used
 
 
 @dataclass(frozen=True)
 class Schema:
-    """Everything that turns a table's rows into features and labels without looking at the data."""
+    """The public description that turns a table's rows into features and labels without looking at the data.
+
+    Parameters
+    ----------
+    label : str
+        The label's column.
+    target : Target
+        What the label is.
+    columns : tuple of ColumnRule
+        The columns that become features.
+    agent : str, optional
+        The column that names each row's agent.
+    scale : str
+        The scale of numeric features: "unit" for [0, 1], "symmetric" for [-1, 1].
+    unit : Unit, optional
+        The unit of privacy; None: every record is a unit.
+    agents : tuple of str
+        The names that may occur in the agent column; empty: any.
+    """
 
     label: str
     target: Target
     columns: tuple[ColumnRule, ...]
     agent: str | None = None
     scale: str = "unit"
-    unit: Unit | None = None  # None: every record is a unit of its own
-    agents: tuple[str, ...] = ()  # the names that the agent column may have; none: whatever names it has
+    unit: Unit | None = None
+    agents: tuple[str, ...] = ()
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -195,157 +153,256 @@ class Schema:
 
 
 def read_schema(path: str | Path) -> Schema:
-    """The schema in a file."""
+    """Read a schema file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is not a valid schema.
+    """
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text") from None
-    except FileNotFoundError:
-        raise missing_file("schema", Path(path), "'taciturn data schema' drafts one") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text") from error
+    except FileNotFoundError as error:
+        raise missing_file("schema", Path(path), "'taciturn data schema' drafts one") from error
     except OSError as error:
-        raise InputError(f"the schema {path} cannot be read: {error.strerror}") from None
+        raise InputError(f"the schema {path} cannot be read: {error.strerror}") from error
     return parse_schema(text, str(path))
 
 
 def parse_schema(text: str, where: str = "schema") -> Schema:
-    """The schema in a TOML text; an unknown key is an error."""
+    """Parse a schema from TOML text; an unknown key is an error.
+
+    Parameters
+    ----------
+    text
+        The TOML text.
+    where
+        The text's name in error messages.
+
+    Raises
+    ------
+    InputError
+        If the text is not TOML or not a valid schema.
+
+    Examples
+    --------
+    >>> schema = parse_schema('''
+    ... [label]
+    ... column = "ill"
+    ... classes = ["no", "yes"]
+    ... [columns.age]
+    ... kind = "numeric"
+    ... bounds = [0, 100]
+    ... ''')
+    >>> schema.label, schema.features
+    ('ill', ('age',))
+    """
     try:
-        document = tomllib.loads(text)
-        return _schema(document)
+        return _schema(tomllib.loads(text))
     except (TaciturnError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(f"{where}: {error}") from error
 
 
 def _schema(document: dict[str, Any]) -> Schema:
-    check_keys("the schema", document, ("scale", "label", "agent", "unit", "columns"))
+    _check_keys("the schema", document, ("scale", "label", "agent", "unit", "columns"))
     scale = document.get("scale", "unit")
     if scale not in SCALES:
         raise unknown_name("scale", scale, SCALES)
-    label, target = _label(section_of(document, "label"))
-    columns = section_of(document, "columns")
+    label, target = _label(_Section.of(document, "label", ("column", "classes", "bounds")))
+    columns = _Section.of(document, "columns").values
     if not columns:
         raise InputError("[columns] is empty: there must be at least one column")
     if label in columns:
         raise InputError(f"the label column '{label}' is also among [columns]: it cannot be a feature")
-    rules = tuple(_column(name, section_of(columns, name, "columns.")) for name in columns)
-    agent, agents = _agent(document, label)
-    return Schema(label, target, rules, agent, scale, _unit(document, label, agent, columns), agents)
+    rules = tuple(_column(name, _Section.of(columns, name, prefix="columns.")) for name in columns)
+    agent, agents, unit = None, (), None
+    if "agent" in document:
+        section = _Section.of(document, "agent", ("column", "names"))
+        agent, agents = section.text("column"), section.names("names") if "names" in section.values else ()
+        if agent == label:
+            raise InputError(f"the agent column '{agent}' is also the label column")
+    if "unit" in document:
+        section = _Section.of(document, "unit", ("column", "max_records"))
+        column = section.text("column")
+        for kind, name in (("label", label), ("agent", agent)):
+            if column == name:
+                raise InputError(f"the unit column '{column}' is also the {kind} column: use a different column")
+        if column in columns:
+            raise InputError(f"the unit column '{column}' is also among [columns]: an identifier cannot be a feature")
+        unit = Unit(column, section.count("max_records"))
+    return Schema(label, target, rules, agent, scale, unit, agents)
 
 
-def _label(section: dict[str, Any]) -> tuple[str, Target]:
-    check_keys("[label]", section, ("column", "classes", "bounds"))
-    column = text_of("[label]", section, "column")
-    if ("classes" in section) == ("bounds" in section):
+def _label(section: _Section) -> tuple[str, Target]:
+    column = section.text("column")
+    if ("classes" in section.values) == ("bounds" in section.values):
         raise InputError("[label] needs either classes or bounds, and not both")
-    if "bounds" in section:
-        return column, Range(*bounds_of("[label]", section))
-    classes = names_of("[label]", section, "classes")
+    if "bounds" in section.values:
+        return column, Range(*section.bounds())
+    classes = section.names("classes")
     if len(classes) < 2:
         raise InputError(f"[label] has the one class '{classes[0]}': there must be at least two")
     return column, Classes(tuple(sorted(classes)))
 
 
-def _agent(document: dict[str, Any], label: str) -> tuple[str | None, tuple[str, ...]]:
-    if "agent" not in document:
-        return None, ()
-    section = section_of(document, "agent")
-    check_keys("[agent]", section, ("column", "names"))
-    column = text_of("[agent]", section, "column")
-    if column == label:
-        raise InputError(f"the agent column '{column}' is also the label column")
-    return column, names_of("[agent]", section, "names") if "names" in section else ()
-
-
-def _unit(document: dict[str, Any], label: str, agent: str | None, columns: dict[str, Any]) -> Unit | None:
-    if "unit" not in document:
-        return None
-    section = section_of(document, "unit")
-    check_keys("[unit]", section, ("column", "max_records"))
-    column = text_of("[unit]", section, "column")
-    for what, name in (("label", label), ("agent", agent)):
-        if column == name:
-            raise InputError(f"the unit column '{column}' is also the {what} column: a unit needs a column of its own")
-    if column in columns:
-        raise InputError(f"the unit column '{column}' is also among [columns]: an identifier cannot be a feature")
-    return Unit(column, count_of("[unit]", section, "max_records"))
-
-
-def _column(name: str, section: dict[str, Any]) -> ColumnRule:
-    where = f"[columns.{name}]"
-    kind = text_of(where, section, "kind")
-    if kind == "numeric":
-        check_keys(where, section, ("kind", "bounds", "missing"))
-        low, high = bounds_of(where, section)
-        return Numeric(name, low, high, _numeric_missing(where, section.get("missing", Numeric.missing), low, high))
+def _column(name: str, section: _Section) -> ColumnRule:
+    where, kind = section.where, section.text("kind")
+    if kind not in KINDS:
+        raise unknown_name(f"kind in {where}", kind, KINDS)
     if kind == "categorical":
-        check_keys(where, section, ("kind", "categories", "missing"))
-        categories = names_of(where, section, "categories")
-        missing = section.get("missing", NO_CATEGORY)
+        _check_keys(where, section.values, ("kind", "categories", "missing"))
+        categories, missing = section.names("categories"), section.values.get("missing", NO_CATEGORY)
         if missing != NO_CATEGORY and missing not in categories:
             raise unknown_name(f"missing rule in {where}", missing, (NO_CATEGORY, *categories))
         return Categorical(name, categories, missing)
-    raise unknown_name(f"kind in {where}", kind, KINDS)
+    _check_keys(where, section.values, ("kind", "bounds", "missing"))
+    (low, high), missing = section.bounds(), section.values.get("missing", Numeric.missing)
+    number = _number(missing)
+    if number is not None and not low <= number <= high:
+        raise InputError(f"{where} missing is {number:g}: a number must be within the bounds {low:g}..{high:g}")
+    if number is None and missing not in NUMERIC_RULES:
+        raise unknown_name(f"missing rule in {where}", missing, (*NUMERIC_RULES, "a number within the bounds"))
+    return Numeric(name, low, high, missing if number is None else number)
 
 
-def _numeric_missing(where: str, rule: object, low: float, high: float) -> str | float:
-    number = number_of(rule)
-    if number is not None:
-        if not low <= number <= high:
-            raise InputError(f"{where} missing is {number:g}: a number must be within the bounds {low:g}..{high:g}")
-        return number
-    if not isinstance(rule, str) or rule not in NUMERIC_RULES:
-        raise unknown_name(f"missing rule in {where}", rule, (*NUMERIC_RULES, "a number within the bounds"))
-    return rule
+@dataclass(frozen=True)
+class _Section:
+    """A section of the TOML document, with checked access to its values."""
+
+    where: str  # its heading, for error messages
+    values: dict[str, Any]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], name: str, keys: Sequence[str] = (), prefix: str = "") -> _Section:
+        """Return a section that must exist and, if `keys` are given, has no other keys."""
+        where = f"[{prefix}{name}]"
+        if name not in document:
+            raise InputError(f"there is no section {where}")
+        if not isinstance(document[name], dict):
+            raise InputError(f"{prefix}{name} is {document[name]!r}: it must be a section {where}")
+        if keys:
+            _check_keys(where, document[name], keys)
+        return cls(where, document[name])
+
+    def text(self, key: str) -> str:
+        value = self._required(key)
+        if not isinstance(value, str) or not value:
+            raise InputError(f"{self.where} {key} is {value!r}: it must be a string in quotes")
+        return value
+
+    def count(self, key: str) -> int:
+        value = self._required(key)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"{self.where} {key} is {value!r}: it must be a whole number of at least 1")
+        return value
+
+    def bounds(self) -> tuple[float, float]:
+        value = self._required("bounds")
+        numbers = [_number(item) for item in value] if isinstance(value, list) else []
+        low, high = numbers if len(numbers) == 2 else (None, None)
+        if low is None or high is None:
+            raise InputError(f"{self.where} bounds is {value!r}: it must be two numbers, [low, high]")
+        if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(high - low)):
+            raise InputError(f"{self.where} bounds is [{low:g}, {high:g}]: both must be finite")
+        if low >= high:
+            raise InputError(f"{self.where} bounds is [{low:g}, {high:g}]: the first must be below the second")
+        return low, high
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """Return a list of different names; integers become their digits."""
+        value = self._required(key)
+        if not isinstance(value, list) or not value:
+            raise InputError(f"{self.where} {key} is {value!r}: it must be a list of at least one name")
+        names: list[str] = []
+        for item in value:
+            name = str(item)
+            if isinstance(item, bool) or not isinstance(item, str | int):
+                problem = f"{item!r}: a name must be a string in quotes or a whole number"
+            elif is_missing(name):
+                problem = f"'{name}': in a table that is a missing value"
+            elif name != name.strip():
+                problem = f"'{name}': a name cannot begin or end with a space"
+            elif name in names:
+                problem = f"'{name}' twice"
+            else:
+                names.append(name)
+                continue
+            raise InputError(f"{self.where} {key} holds {problem}")
+        return tuple(names)
+
+    def _required(self, key: str) -> Any:
+        if self.values.get(key) is None:
+            raise InputError(f"{self.where} needs the key {key}")
+        return self.values[key]
 
 
-BARE = re.compile(r"[A-Za-z0-9_-]+")
+def _check_keys(where: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+    for key in given:
+        if key not in known:
+            raise unknown_name(f"key in {where}", key, known)
+
+
+def _number(value: object) -> float | None:
+    """Return a number as a float, infinite if it is too large for one; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def dump_schema(schema: Schema, remarks: Mapping[str, str] | None = None, left_out: Sequence[str] = ()) -> str:
-    """TOML that parses back to the schema; `remarks` by column name and `left_out` become comments."""
-    remarks = remarks or {}
-    lines = [f"scale = {quote(schema.scale)}", "", "[label]", f"column = {quote(schema.label)}"]
-    lines.append(_remark(_label_schema_text(schema), remarks.get(schema.label)))
+    """Return TOML text that parses back to the schema.
+
+    Parameters
+    ----------
+    schema
+        The schema.
+    remarks
+        Comments by column name, placed after the column's values.
+    left_out
+        Comments placed at the end.
+    """
+
+    def remarked(line: str, name: str) -> str:
+        return f"{line}  {comment(remarks[name])}" if remarks and name in remarks else line
+
+    lines = [f"scale = {_quote(schema.scale)}", "", "[label]", f"column = {_quote(schema.label)}"]
+    lines.append(remarked(_values(schema.target), schema.label))
     if schema.agent is not None:
-        lines += ["", "[agent]", f"column = {quote(schema.agent)}"]
-        names = f"names = [{', '.join(map(quote, schema.agents))}]"
-        lines += [_remark(names, remarks.get(schema.agent))] if schema.agents else []
+        lines += ["", "[agent]", f"column = {_quote(schema.agent)}"]
+        lines += [remarked(_names("names", schema.agents), schema.agent)] if schema.agents else []
     if schema.unit is not None:
-        lines += ["", "[unit]", f"column = {quote(schema.unit.column)}", f"max_records = {schema.unit.max_records}"]
+        lines += ["", "[unit]", f"column = {_quote(schema.unit.column)}", f"max_records = {schema.unit.max_records}"]
     for column in schema.columns:
-        lines += ["", f"[columns.{_key(column.name)}]", *_column_schema_text(column, remarks.get(column.name))]
-    lines += [comment(text) for text in left_out]
-    return "\n".join(lines) + "\n"
+        kind = "categorical" if isinstance(column, Categorical) else "numeric"
+        missing = _quote(column.missing) if isinstance(column.missing, str) else repr(column.missing)
+        key = column.name if BARE.fullmatch(column.name) else _quote(column.name)
+        lines += ["", f"[columns.{key}]", f"kind = {_quote(kind)}", remarked(_values(column), column.name)]
+        lines.append(f"missing = {missing}")
+    return "\n".join([*lines, *map(comment, left_out)]) + "\n"
 
 
 def comment(text: str) -> str:
-    """A comment line; what TOML does not allow in one is escaped."""
-    return "# " + quote(text)[1:-1].replace('\\"', '"')
+    """Return a TOML comment line; characters that TOML does not allow in one are escaped."""
+    return "# " + _quote(text)[1:-1].replace('\\"', '"')
 
 
-def quote(text: str) -> str:
-    """A TOML string: JSON's, with DEL escaped too."""
+def _quote(text: str) -> str:
+    """Return a TOML string: JSON's, with DEL escaped too."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _key(name: str) -> str:
-    return name if BARE.fullmatch(name) else quote(name)
+def _names(key: str, names: Iterable[str]) -> str:
+    return f"{key} = [{', '.join(map(_quote, names))}]"
 
 
-def _remark(line: str, remark: str | None) -> str:
-    return f"{line}  {comment(remark)}" if remark else line
-
-
-def _label_schema_text(schema: Schema) -> str:
-    if isinstance(schema.target, Classes):
-        return f"classes = [{', '.join(quote(name) for name in schema.target.names)}]"
-    return f"bounds = [{schema.target.low!r}, {schema.target.high!r}]"
-
-
-def _column_schema_text(column: ColumnRule, remark: str | None) -> list[str]:
-    if isinstance(column, Categorical):
-        kind, values = "categorical", f"categories = [{', '.join(quote(name) for name in column.categories)}]"
-    else:
-        kind, values = "numeric", f"bounds = [{column.low!r}, {column.high!r}]"
-    missing = quote(column.missing) if isinstance(column.missing, str) else repr(column.missing)
-    return [f"kind = {quote(kind)}", _remark(values, remark), f"missing = {missing}"]
+def _values(rule: ColumnRule | Target) -> str:
+    if isinstance(rule, Classes):
+        return _names("classes", rule.names)
+    if isinstance(rule, Categorical):
+        return _names("categories", rule.categories)
+    return f"bounds = [{rule.low!r}, {rule.high!r}]"

@@ -1,9 +1,9 @@
-"""Cells of a table: text values, missing values, numbers, and typed columns."""
+"""Cells of a table: missing values, numbers, typed columns, and tables in memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -17,48 +17,69 @@ MISSING = frozenset({"", "na", "nan", "null"})  # in any case
 
 
 def is_missing(text: str) -> bool:
-    """Whether a cell's text stands for no value."""
+    """Return whether a cell's text stands for a missing value.
+
+    Examples
+    --------
+    >>> is_missing(" NaN "), is_missing("0")
+    (True, False)
+    """
     return text.strip().lower() in MISSING
 
 
-class Places(NamedTuple):
-    """A column's different texts in the order of their first rows, and each row's place among them."""
+class Factorized(NamedTuple):
+    """A column's distinct texts in the order of their first rows, and each row's position among them."""
 
     names: tuple[str | None, ...]  # None: missing
-    of: NDArray[np.intp]  # [n]
+    codes: NDArray[np.intp]  # [n]
 
 
-def text_places(cells: Iterable[str | None]) -> Places:
-    """Texts without the blanks around them; those that stand for no value become None."""
+def factorize(cells: Iterable[str | None]) -> Factorized:
+    """Factorize texts, without surrounding blanks; texts that stand for a missing value become None.
+
+    Examples
+    --------
+    >>> factorize(["b", " b", "NA", "a"])
+    Factorized(names=('b', None, 'a'), codes=array([0, 0, 1, 2]))
+    """
     found: dict[str | None, int] = {}
-    of = np.array([found.setdefault(cell, len(found)) for cell in cells], dtype=np.intp)
-    return clean_places(tuple(found), of)
+    codes = np.array([found.setdefault(cell, len(found)) for cell in cells], dtype=np.intp)
+    return clean_factor(tuple(found), codes)
 
 
-def clean_places(names: Sequence[str | None], of: NDArray[np.intp]) -> Places:
-    """The same for texts by their places; what becomes one text becomes one place."""
+def clean_factor(names: Sequence[str | None], codes: NDArray[np.intp]) -> Factorized:
+    """Clean factorized texts as `factorize` does; texts that become equal get one position."""
     found: dict[str | None, int] = {}
     clean = (None if name is None or is_missing(name) else name.strip() for name in names)
-    places = np.array([found.setdefault(name, len(found)) for name in clean], dtype=np.intp)
-    return Places(tuple(found), places[of])
+    positions = np.array([found.setdefault(name, len(found)) for name in clean], dtype=np.intp)
+    return Factorized(tuple(found), positions[codes])
 
 
-def is_number(text: str) -> bool:
-    """Whether a cell's text is a finite number."""
-    return math.isfinite(number_in(text))
-
-
-def number_places(numbers: NDArray[np.float64]) -> Places:
-    """Numbers as texts; whole ones without a decimal point, NaN as None."""
-    values, first, of = np.unique(numbers, return_index=True, return_inverse=True)
+def _factorize_numbers(numbers: NDArray[np.float64]) -> Factorized:
+    """Factorize numbers as texts: integers without a decimal point, NaN as None."""
+    values, first, codes = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order))
-    return Places(tuple(None if math.isnan(v) else _plain(v) for v in values[order].tolist()), ranks[of])
+    texts = (None if math.isnan(v) else str(int(v)) if v.is_integer() else repr(v) for v in values[order].tolist())
+    return Factorized(tuple(texts), ranks[codes])
 
 
-def numbers_in(cells: tuple[str, ...]) -> NDArray[np.float64] | None:
-    """Numbers where every cell is one; None where a cell has to be looked at by itself."""
+def parse_number(text: str | None) -> float:
+    """Return a cell's number: NaN for a missing value, and infinity for text that is not a finite number."""
+    if text is None:
+        return math.nan
+    if "_" in text or not text.isascii():  # float() accepts 1_000 and the digits of every script
+        return math.inf
+    try:
+        value = float(text)
+    except ValueError:
+        return math.inf
+    return value if math.isfinite(value) else math.inf
+
+
+def _parse_numbers(cells: tuple[str, ...]) -> NDArray[np.float64] | None:
+    """Parse cells quickly if all of them are finite numbers; otherwise return None."""
     text = "".join(cells)
     if "_" in text or not text.isascii():
         return None
@@ -69,72 +90,57 @@ def numbers_in(cells: tuple[str, ...]) -> NDArray[np.float64] | None:
     return numbers if np.isfinite(numbers).all() else None
 
 
-def number_in(text: str | None) -> float:
-    """NaN for a missing value, and infinity for what is not a number: neither can stand in a table."""
-    if text is None:
-        return math.nan
-    if "_" in text or not text.isascii():  # float() takes 1_000 and the digits of every script
-        return math.inf
-    try:
-        value = float(text)
-    except ValueError:
-        return math.inf
-    return value if math.isfinite(value) else math.inf
-
-
-def _plain(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(value)
-
-
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One column: numbers, NaN where missing; texts by their places; or the cells of a text file."""
+    """One column: numbers with NaN for missing values, factorized texts, or the raw cells of a text file."""
 
-    values: NDArray[np.float64] | Places | tuple[str, ...]
+    values: NDArray[np.float64] | Factorized | tuple[str, ...]
 
     @property
     def numeric(self) -> bool:
-        """Whether it holds numbers already."""
+        """Whether the values are numbers already."""
         return isinstance(self.values, np.ndarray)
 
     @cached_property
-    def places(self) -> Places:
-        """The values as text; whole numbers without a decimal point."""
-        if isinstance(self.values, Places):
+    def factorized(self) -> Factorized:
+        """The values as factorized texts; integers without a decimal point."""
+        if isinstance(self.values, Factorized):
             return self.values
-        return number_places(self.values) if isinstance(self.values, np.ndarray) else text_places(self.values)
+        return _factorize_numbers(self.values) if isinstance(self.values, np.ndarray) else factorize(self.values)
 
     def texts(self) -> list[str | None]:
-        """The values as text, row by row."""
-        names, of = self.places
-        return [names[place] for place in of.tolist()]
+        """Return the values as texts, None for missing values."""
+        names, codes = self.factorized
+        return [names[code] for code in codes.tolist()]
 
     def numbers(self) -> NDArray[np.float64]:
-        """The values as numbers, infinite where a text is none."""
+        """Return the values as numbers: NaN for missing values, infinity for text that is not a number."""
         if isinstance(self.values, np.ndarray):
             return self.values
-        parsed = None if isinstance(self.values, Places) else numbers_in(self.values)
-        return np.array([number_in(name) for name in self.places.names])[self.places.of] if parsed is None else parsed
+        parsed = None if isinstance(self.values, Factorized) else _parse_numbers(self.values)
+        if parsed is None:
+            parsed = np.array([parse_number(name) for name in self.factorized.names])[self.factorized.codes]
+        return parsed
 
 
 class TablePart(NamedTuple):
-    """The rows that came from one file, or from one stretch of it."""
+    """The rows that came from one file, or from a section of it."""
 
     file: str
-    agent: str  # the file's name without its ending
-    lines: NDArray[np.intp] | None  # [n] where in a text file each row ends
+    agent: str  # the file's name without its extension
+    lines: NDArray[np.intp] | None  # [n]  the line of a text file on which each row ends
     rows: int
-    first: int = 0  # the rows of the file before them
-    broken: tuple[int, ...] = ()  # the lines of a text file that are no rows, and were left out
+    first: int = 0  # the number of rows before them in the file
+    broken: tuple[int, ...] = ()  # lines of a text file that are not rows and were left out
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns by name, from one file or from a folder of files; or some rows of such a table."""
+    """Columns by name, from one file or a folder of files; or some rows of such a table."""
 
     columns: dict[str, Column]
     parts: tuple[TablePart, ...]
-    folder: bool = False  # one file for each agent
+    folder: bool = False  # one file per agent
 
     @property
     def rows(self) -> int:
@@ -142,21 +148,17 @@ class Table:
         return sum(part.rows for part in self.parts)
 
     def column(self, name: str) -> Column:
-        """A column by name."""
+        """Return a column; raise InputError if there is none of that name."""
         if name not in self.columns:
             raise unknown_name("column", name, self.columns)
         return self.columns[name]
 
-    def places(self, name: str) -> Places:
-        """A column's different texts, and each row's place among them."""
-        return self.column(name).places
-
     def texts(self, name: str) -> list[str | None]:
-        """A column's values as text, None where missing."""
+        """Return a column's values as texts, None for missing values."""
         return self.column(name).texts()
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """A column's values as numbers, NaN where missing."""
+        """Return a column's values as numbers, NaN for missing values; raise InputError for other text."""
         numbers = self.column(name).numbers()
         bad = np.isinf(numbers)
         if bad.any():
@@ -165,7 +167,7 @@ class Table:
         return numbers
 
     def where(self, row: int) -> str:
-        """Where a row stands, for a person with the file open."""
+        """Return where a row is, for people who have the file open: "on line 3 of a.csv"."""
         for part in self.parts:
             if row < part.rows:
                 place = f"in row {part.first + row + 1}" if part.lines is None else f"on line {part.lines[row]}"
@@ -174,22 +176,8 @@ class Table:
         return "in no file"
 
 
-class TableFile(NamedTuple):
-    """A file before its records are read."""
-
-    name: str
-    columns: tuple[str, ...]
-    most: int  # rows: not more than these
-    chunks: Callable[[Collection[str], int], Iterator[Table]]  # (columns that are wanted, rows at a time) -> the rows
-
-
-def text_column(cells: Iterable[str | None]) -> Column:
-    """A column of texts."""
-    return Column(text_places(cells))
-
-
 def join_tables(tables: Sequence[Table], folder: bool) -> Table:
-    """One table below the other; where a column has numbers and texts, text wins."""
+    """Concatenate tables; a column that has numbers and texts becomes text."""
     columns = {name: _join([table.columns[name] for table in tables]) for name in tables[0].columns}
     return Table(columns, tuple(part for table in tables for part in table.parts), folder)
 
@@ -199,4 +187,4 @@ def _join(columns: Sequence[Column]) -> Column:
         return columns[0]
     if all(column.numeric for column in columns):
         return Column(np.concatenate([column.numbers() for column in columns]))
-    return text_column(text for column in columns for text in column.texts())
+    return Column(factorize(text for column in columns for text in column.texts()))

@@ -1,10 +1,10 @@
-"""Reading tables: which files a table has, CSV and Parquet files, and folders with one file per agent."""
+"""Reading tables: CSV and Parquet files, and folders with one file per agent, in chunks of rows."""
 
 from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,56 +16,148 @@ import numpy as np
 
 from taciturn.data.dataset_source import DataOptions
 from taciturn.data.schema import Schema, read_schema
-from taciturn.data.table_cells import Column, Table, TableFile, TablePart, clean_places, join_tables, text_column
+from taciturn.data.table_cells import Column, Table, TablePart, clean_factor, factorize, join_tables
 from taciturn.errors import InputError, missing_file, unknown_name
 
-ENDINGS = (".csv", ".parquet")
+csv.field_size_limit(2**31 - 1)  # a long text in one record must not end the reading of all
+LONGEST = 2**24  # characters of a line: a longer one is broken, so that no record takes all memory
+PIECE = 2**20  # bytes read at a time
+TEXT = 8  # memory of a text cell relative to a number, roughly
+EXACT = 2**53  # float64 is exact for integers up to here
+UNKNOWN = "\ufffd"  # replaces a value that Python cannot represent
+BUFFER = 2**16  # bytes of each column read at a time; without it, arrow keeps whole row groups
+
+
+class TableFile(NamedTuple):
+    """A file of a table whose records have not been read."""
+
+    name: str
+    columns: tuple[str, ...]
+    most: int  # an upper bound on the number of rows
+    chunks: Callable[[Collection[str], int], Iterator[Table]]  # (columns to read, rows at a time) -> the rows
+
+
+class TableFiles(NamedTuple):
+    """A table whose records have not been read."""
+
+    files: tuple[TableFile, ...]
+    folder: bool  # one file per agent
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return self.files[0].columns
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that the files' names name."""
+        return tuple(Path(file.name).stem for file in self.files)
+
+    @property
+    def most(self) -> int:
+        """An upper bound on the number of rows."""
+        return sum(file.most for file in self.files)
+
+    def chunks(self, columns: Collection[str], rows: int) -> Iterator[Table]:
+        """Read some columns in chunks of at most `rows` rows; a chunk never spans two files.
+
+        Raises
+        ------
+        InputError
+            If a column does not exist or a file cannot be read.
+        """
+        for name in columns:
+            if name not in self.columns:
+                raise unknown_name("column", name, self.columns)
+        for file in self.files:
+            yield from file.chunks(columns, rows)
+
+
+def open_table(path: str | Path, strict: bool = False) -> TableFiles:
+    """Open a file, or a folder with one file per agent, without reading records.
+
+    Parameters
+    ----------
+    path
+        A .csv or .parquet file, or a folder of such files.
+    strict
+        Whether a line that is not a row is an error; otherwise it is left out and its number is recorded.
+
+    Raises
+    ------
+    InputError
+        If there is no table, or its header is invalid.
+    """
+    place = Path(path).expanduser()
+    openers = {".csv": _open_csv, ".parquet": _open_parquet}
+    files = tuple(openers[file.suffix.lower()](file, strict) for file in table_files(place))
+    for file in files[1:]:
+        for one, other in ((files[0], file), (file, files[0])):
+            for name in one.columns:
+                if name not in other.columns:
+                    raise InputError(
+                        f"column '{name}' is in {one.name} but not in {other.name}:"
+                        f" the files in {place} must have the same columns"
+                    )
+    return TableFiles(files, place.is_dir())
+
+
+def read_table(path: str | Path) -> Table:
+    """Read a whole table into memory; a line that is not a row is an error."""
+    table = open_table(path, strict=True)
+    return join_tables(list(table.chunks(table.columns, sys.maxsize)), table.folder)
 
 
 def table_files(path: str | Path) -> list[Path]:
-    """The files of a table: the file itself, or those of a folder in sorted order, one for each agent."""
+    """Return the files of a table: the file itself, or those of a folder in sorted order.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or two files of a folder have the same stem.
+    """
     place = Path(path).expanduser()
-    if place.is_dir():
-        return _folder_files(place)
-    if place.suffix.lower() not in ENDINGS:
-        raise InputError(f"{place} is not a table: give a .csv or .parquet file, or a folder of such files")
-    if not place.is_file():
-        raise missing_file("file", place)
-    return [place]
-
-
-def _folder_files(folder: Path) -> list[Path]:
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in ENDINGS and file.is_file())
+    endings = (".csv", ".parquet")
+    if not place.is_dir():
+        if place.suffix.lower() not in endings:
+            raise InputError(f"{place} is not a table: give a .csv or .parquet file, or a folder of such files")
+        if not place.is_file():
+            raise missing_file("file", place)
+        return [place]
+    files = sorted(file for file in place.iterdir() if file.suffix.lower() in endings and file.is_file())
     files = [file for file in files if not file.name.startswith(".")]
     if not files:
-        raise InputError(f"the folder {folder} has no .csv or .parquet file: put one there for each agent")
+        raise InputError(f"the folder {place} has no .csv or .parquet file: put one there for each agent")
     stems = [file.stem for file in files]
     for stem in stems:
         if stems.count(stem) > 1:
-            raise InputError(f"two files in {folder} are named '{stem}': an agent has one file")
+            raise InputError(f"two files in {place} are named '{stem}': an agent has one file")
     return files
 
 
 def file_agents(options: DataOptions) -> tuple[str, ...] | None:
-    """The agents that a folder's file names name, in sorted order; None where the table is one file."""
+    """Return the agents that a folder's file names name, in sorted order; None if the table is one file."""
     files = table_files(options.data)
     return tuple(sorted(file.stem for file in files)) if Path(options.data).expanduser().is_dir() else None
 
 
 def names_agents(options: DataOptions, schema: Schema) -> bool:
-    """Whether the table says whose its records are, by a column or by its files; else they are dealt out."""
+    """Return whether the table names its records' agents, by a column or by its files; else it is partitioned."""
     return not options.one_owner and (schema.agent is not None or Path(options.data).expanduser().is_dir())
 
 
 def table_name(options: DataOptions) -> str:
-    """What a table's data set is called."""
+    """Return the name of a table's data set."""
     return Path(options.data).resolve().stem
 
 
 def table_schema(options: DataOptions) -> Schema:
-    """The schema that a table needs, with the agents' names where the options have them.
+    """Read a table's schema and add the agents' names of the options; also check the options on its test set.
 
-    The options that concern its test set are checked too.
+    Raises
+    ------
+    InputError
+        If there is no schema, or both a test table and a share to hold out are given.
     """
     if not options.schema:
         raise InputError(
@@ -80,66 +172,79 @@ def table_schema(options: DataOptions) -> Schema:
     return replace(schema, agents=schema.agents or options.agent_names) if schema.agent else schema
 
 
-csv.field_size_limit(2**31 - 1)  # a long text in one record must not end the reading of all
-LONGEST = 2**24  # characters of a line: one beyond it is broken, so that no record takes all memory
-PIECE = 2**20
-TEXT = 8  # times the memory that a number takes, roughly
-
-
-def open_csv(path: Path, strict: bool) -> TableFile:
-    """A CSV file of UTF-8 text; blank lines are skipped."""
+def _open_csv(path: Path, strict: bool) -> TableFile:
+    """Open a CSV file of UTF-8 text; blank lines are skipped."""
     cells, _ = next(_rows(path, strict), ([], 0))
     if not cells:
         raise InputError(f"{path} is empty: it must begin with a header line")
-    header = _check_header(path, cells)
+    header = tuple(cell.strip() for cell in cells)
+    for number, name in enumerate(header, 1):
+        if "\ufffd" in name:
+            raise InputError(f"{path} is not UTF-8 text (column {number} of the header): save it as UTF-8")
+        if not name:
+            raise InputError(f"{path}: column {number} has no name in the header")
+    _check_distinct(path, header)
     if len(header) == 1 and (sign := next((sign for sign in ";\t|" if sign in header[0]), "")):
         raise InputError(f"{path}: the header is one column with {sign!r} in its name: columns are separated by commas")
-    return TableFile(path.name, header, _most_rows(path), partial(_chunks, path, header, strict))
+    most = 0  # lines below the header, with any line ending; quoted cells and blank lines make the rows fewer
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            most += piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n")
+    return TableFile(path.name, header, most, partial(_csv_chunks, path, header, strict))
 
 
-def _chunks(path: Path, header: tuple[str, ...], strict: bool, wanted: Collection[str], rows: int) -> Iterator[Table]:
+def _check_distinct(path: Path, names: tuple[str, ...]) -> None:
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise InputError(f"{path}: two columns are named '{name}'")
+
+
+def _csv_chunks(
+    path: Path, header: tuple[str, ...], strict: bool, wanted: Collection[str], rows: int
+) -> Iterator[Table]:
     numbered = _rows(path, strict)
     next(numbered)  # the header
     count = 0
     while chunk := list(islice(numbered, max(1, rows // TEXT))):
         count += len(chunk)
-        broken = tuple(line for row, line in chunk if len(row) != len(header))
-        if broken and strict:
-            cells = next(len(row) for row, line in chunk if line == broken[0])
-            raise InputError(f"{path}: line {broken[0]} has {cells} cells but the header has {len(header)}")
         whole = [(row, line) for row, line in chunk if len(row) == len(header)]
+        broken = [(row, line) for row, line in chunk if len(row) != len(header)]
+        if broken and strict:
+            row, line = broken[0]
+            raise InputError(f"{path}: line {line} has {len(row)} cells but the header has {len(header)}")
         values = zip(*(row for row, _ in whole), strict=True) if whole else ((),) * len(header)
         columns = {name: Column(cells) for name, cells in zip(header, values, strict=True) if name in wanted}
         lines = np.array([line for _, line in whole], dtype=np.intp)
-        yield Table(columns, (TablePart(path.name, path.stem, lines, len(whole), broken=broken),))
+        part = TablePart(path.name, path.stem, lines, len(whole), broken=tuple(line for _, line in broken))
+        yield Table(columns, (part,))
     if strict and not count:
         raise InputError(f"{path} has a header but no records")
 
 
 def _rows(path: Path, strict: bool) -> Iterator[tuple[list[str], int]]:
-    """Each row's cells, and the line it ends on; not strict: a line is a record, without cells where it is broken."""
+    """Yield each row's cells and the line on which it ends.
+
+    If strict, quoted cells may contain line ends. Otherwise every line is a record, so that an unclosed quote in one
+    record affects no other; a broken line has no cells.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="", errors="strict" if strict else "replace") as file:
-            yield from _quoted(path, file) if strict else _line_by_line(file)
+            if not strict:
+                yield from _line_by_line(file)
+                return
+            reader = csv.reader(file, strict=True)
+            try:
+                yield from ((row, reader.line_num) for row in reader if row)
+            except csv.Error as error:
+                raise InputError(f"{path}: line {reader.line_num} is not CSV: {error}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}): save it as UTF-8") from None
+        place = f"{error.reason} at byte {error.start}"
+        raise InputError(f"{path} is not UTF-8 text ({place}): save it as UTF-8") from error
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _quoted(path: Path, file: TextIO) -> Iterator[tuple[list[str], int]]:
-    """Rows whose quoted cells may hold line ends."""
-    reader = csv.reader(file, strict=True)
-    try:
-        for row in reader:
-            if row:
-                yield row, reader.line_num
-    except csv.Error as error:
-        raise InputError(f"{path}: line {reader.line_num} is not CSV: {error}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _line_by_line(file: TextIO) -> Iterator[tuple[list[str], int]]:
-    """Every line by itself, so that a quote that is not closed in one record swallows no other."""
     number = 0
     while line := file.readline(LONGEST):
         number += 1
@@ -155,181 +260,81 @@ def _line_by_line(file: TextIO) -> Iterator[tuple[list[str], int]]:
                 yield [], number
 
 
-def _most_rows(path: Path) -> int:
-    """The lines below the header, of whatever ending: quoted cells and blank lines make the rows fewer."""
-    ends = 0
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            ends += piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n")
-    return ends
-
-
-def _check_header(path: Path, cells: list[str]) -> tuple[str, ...]:
-    names = tuple(cell.strip() for cell in cells)
-    for number, name in enumerate(names, 1):
-        if "\ufffd" in name:
-            raise InputError(f"{path} is not UTF-8 text (column {number} of the header): save it as UTF-8")
-        if not name:
-            raise InputError(f"{path}: column {number} has no name in the header")
-        if name in names[: number - 1]:
-            raise InputError(f"{path}: two columns are named '{name}'")
-    return names
-
-
-EXACT = 2**53  # beyond it, float64 cannot tell whole numbers apart
-UNKNOWN = "\ufffd"  # in the place of a value that Python cannot hold
-BUFFER = 2**16  # bytes of each column that are read at a time; without one, arrow keeps whole row groups
-
-
-def open_parquet(path: Path, strict: bool) -> TableFile:
-    """A Parquet file."""
-    with _open(path) as file:
+def _open_parquet(path: Path, strict: bool) -> TableFile:
+    with _parquet_file(path) as file:
         names, count = tuple(name.strip() for name in file.schema_arrow.names), file.metadata.num_rows
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise InputError(f"{path}: two columns are named '{name}'")
+    _check_distinct(path, names)
     if strict and not count:
         raise InputError(f"{path} has columns but no records")
-    return TableFile(path.name, names, count, partial(_chunks_read_parquet, path, count))
+    return TableFile(path.name, names, count, partial(_parquet_chunks, path, count))
 
 
-def _chunks_read_parquet(path: Path, count: int, wanted: Collection[str], rows: int) -> Iterator[Table]:
+def _parquet_chunks(path: Path, count: int, wanted: Collection[str], rows: int) -> Iterator[Table]:
     first = 0
-    with _open(path) as file:
+    with _parquet_file(path) as file:
         names = [name for name in file.schema_arrow.names if name.strip() in wanted]
         for batch in file.iter_batches(max(1, min(rows, count)), columns=names, use_threads=False):
             part = TablePart(path.name, path.stem, None, batch.num_rows, first)
-            yield Table({name.strip(): _column(batch[name]) for name in batch.schema.names}, (part,))
+            yield Table({name.strip(): _arrow_column(batch[name]) for name in batch.schema.names}, (part,))
             first += batch.num_rows
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[Any]:
+def _parquet_file(path: Path) -> Iterator[Any]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError(f"reading {path} needs pyarrow: pip install pyarrow") from None
+    except ImportError as error:
+        raise InputError(f"reading {path} needs pyarrow: pip install pyarrow") from error
     try:
         with pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def _column(values: Any) -> Column:
-    """Numbers where float64 holds them exactly, text otherwise."""
+def _arrow_column(values: Any) -> Column:
+    """Convert an arrow column to numbers if float64 represents them exactly, else to text."""
     import pyarrow as pa
 
     kind = values.type
     if pa.types.is_decimal(kind):
         values, kind = values.cast(pa.float64()), pa.float64()
-    if pa.types.is_floating(kind) or (pa.types.is_integer(kind) and _exact(values)):
+    if pa.types.is_floating(kind) or (pa.types.is_integer(kind) and _is_exact(values)):
         return Column(values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False))
     if pa.types.is_dictionary(kind):
         values = values.dictionary_decode()
     if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-        values = values.cast(pa.string())  # dates that Python does not know, too
+        values = values.cast(pa.string())  # also dates that Python does not support
     try:
         coded = values.dictionary_encode("encode")
     except pa.ArrowNotImplementedError:  # lists and the like
-        return text_column([_text(value) for value in _values(values)])
-    names = [_text(value) for value in _values(coded.dictionary)]
-    return Column(clean_places(names, coded.indices.to_numpy().astype(np.intp)))
+        return Column(factorize(_texts(values)))
+    return Column(clean_factor(_texts(coded.dictionary), coded.indices.to_numpy().astype(np.intp)))
 
 
-def _values(found: Any) -> list[Any]:
-    """As Python's values; a mark in the place of what Python cannot hold, and of bytes that are not UTF-8."""
+def _texts(values: Any) -> list[str | None]:
+    """Convert arrow values to texts; UNKNOWN replaces values that Python cannot represent and invalid UTF-8."""
     import pyarrow as pa
 
+    def convert(value: Any) -> Any:
+        try:
+            return value.as_py()
+        except (ValueError, OverflowError):
+            return UNKNOWN
+
     try:
-        return list(found.to_pylist())
+        items = values.to_pylist()
     except (ValueError, OverflowError):
-        pass
-    if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
-        raw = found.cast(pa.large_binary()).to_pylist()
-        return [None if value is None else value.decode(errors="replace") for value in raw]
-    return [_value(one) for one in found]
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            raw = values.cast(pa.large_binary()).to_pylist()
+            return [None if value is None else value.decode(errors="replace") for value in raw]
+        items = [convert(value) for value in values]
+    return [None if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in items]
 
 
-def _value(one: Any) -> Any:
-    try:
-        return one.as_py()
-    except (ValueError, OverflowError):
-        return UNKNOWN
-
-
-def _exact(values: Any) -> bool:
+def _is_exact(values: Any) -> bool:
     import pyarrow.compute as pc
 
     ends = pc.min_max(values).as_py()
     return ends["min"] is None or -EXACT <= ends["min"] <= ends["max"] <= EXACT
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return None if value is None else str(value)
-
-
-READERS = {".csv": open_csv, ".parquet": open_parquet}
-
-
-class TableFiles(NamedTuple):
-    """A table before its records are read."""
-
-    files: tuple[TableFile, ...]
-    folder: bool  # one file for each agent
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return self.files[0].columns
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """The agents of a folder's files."""
-        return tuple(Path(file.name).stem for file in self.files)
-
-    @property
-    def most(self) -> int:
-        """A number of rows that it does not exceed."""
-        return sum(file.most for file in self.files)
-
-    def chunks(self, wanted: Collection[str], rows: int) -> Iterator[Table]:
-        """Some of the columns, so many rows at a time; none of them is of two files."""
-        for name in wanted:
-            if name not in self.columns:
-                raise unknown_name("column", name, self.columns)
-        for file in self.files:
-            yield from file.chunks(wanted, rows)
-
-
-def open_table(path: str | Path, strict: bool = False) -> TableFiles:
-    """The table in a file or in a folder of files; of the records nothing is read.
-
-    `strict`: a line that is no row of the table is an error; else it is left out, and its number is kept.
-    """
-    place = Path(path).expanduser()
-    files = tuple(READERS[file.suffix.lower()](file, strict) for file in table_files(place))
-    if place.is_dir():
-        _check_same(place, files)
-    return TableFiles(files, place.is_dir())
-
-
-def read_table(path: str | Path) -> Table:
-    """All of a table, in memory; a line that is no row of it is an error."""
-    table = open_table(path, strict=True)
-    return join_tables(list(table.chunks(table.columns, sys.maxsize)), table.folder)
-
-
-def _check_same(folder: Path, files: tuple[TableFile, ...]) -> None:
-    first = files[0]
-    for file in files[1:]:
-        for one, other in ((first, file), (file, first)):
-            for name in one.columns:
-                if name not in other.columns:
-                    raise InputError(
-                        f"column '{name}' is in {one.name} but not in {other.name}:"
-                        f" the files in {folder} must have the same columns"
-                    )

@@ -1,4 +1,4 @@
-"""What all fits of a sweep would spend together: choosing among models that were trained on records spends too."""
+"""Privacy cost of an experiment: choosing among models that were trained on the same records spends their sum."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from taciturn.data import Facts
 from taciturn.experiments.grid import Grid, GridPoint
-from taciturn.planning.plan import StudyPlan, plan_from_facts, public_facts
+from taciturn.planning.plan import StudyPlan, plan_from_facts, public_facts, reservation_cost
 from taciturn.planning.study import batches
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.composition import together
+from taciturn.privacy.composition import total_cost
 from taciturn.privacy.events import Event
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings import Settings
-from taciturn.training.setup import reservation_cost
 
-SIMULATED = " This is a simulation, which protects nobody: its noise comes from known seeds, which points share."
+SIMULATED = " This is a simulation, which protects no one: its noise comes from known seeds, which points share."
 
 
 class ChargedRecords(NamedTuple):
-    """Whose budget it is: sums over other records, or other neighbours, would hold for nothing."""
+    """The records that runs are charged to; costs add up only for the same records and neighbouring relation."""
 
     name: str
     adjacency: str
@@ -34,92 +33,106 @@ class ChargedRecords(NamedTuple):
 
 @dataclass(frozen=True)
 class Spending:
-    """What the runs on the same records come to."""
+    """What all runs on the same records spend together."""
 
     records: ChargedRecords
     runs: int
-    without_noise: int  # of the runs
+    without_noise: int  # number of runs without noise
     epsilon: float  # of all runs together
     delta: float
     seeded: bool
 
-    def sentence(self) -> str:
-        """In words, for before it begins."""
-        all_of = f"All {self.runs} runs together" if self.runs > 1 else "The one run"
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures under the names that `--json` prints."""
+        return {**self.records._asdict(), "runs": self.runs, "epsilon": self.epsilon, "delta": self.delta}
+
+    def describe(self) -> str:
+        """Return one or two sentences for a person who is about to start the runs."""
+        runs = f"All {self.runs} runs together" if self.runs > 1 else "The one run"
         if self.without_noise:
             cost = f"no finite epsilon ({self.without_noise} of them are without noise)"
         else:
             cost = f"epsilon {format_epsilon(self.epsilon)} at delta {self.delta:g}"
-        own = ", if each had noise of its own" if self.runs > 1 and self.seeded else ""
-        words = f"{all_of} would spend {cost} on the data '{self.records.name}'{own}"
-        return f"{words}; who chooses among them has spent all of it.{SIMULATED if self.seeded else ''}"
+        own = ", if each had its own noise" if self.runs > 1 and self.seeded else ""
+        return (
+            f"{runs} would spend {cost} on the data '{self.records.name}'{own}; choosing among them spends all of "
+            f"it.{SIMULATED if self.seeded else ''}"
+        )
 
 
 @dataclass(frozen=True)
 class GridCost:
-    """What a sweep would take: nothing was read but public facts, and every point is known to be possible."""
+    """Rounds and privacy cost of a grid, computed from public facts alone."""
 
     rounds: tuple[int, ...]  # of each point, all its algorithms together
-    spending: tuple[Spending, ...]  # none in mode paper
+    spending: tuple[Spending, ...]  # by charged records; empty in mode paper
 
     def sentences(self) -> list[str]:
-        """What it would spend, in words."""
-        return [one.sentence() for one in self.spending] or [
+        """Return the cost in sentences."""
+        return [spending.describe() for spending in self.spending] or [
             "Mode paper has no end-to-end guarantee: there is no finite epsilon to add up."
         ]
 
 
-def cost_of(grid: Grid) -> GridCost:
-    """The rounds and the spending of every point; what would stop one of them stops the sweep here."""
+def estimate_cost(grid: Grid) -> GridCost:
+    """Return rounds and spending of every point of a grid.
+
+    Raises
+    ------
+    InputError
+        If a point cannot be trained, so that the experiment stops before its first run.
+    """
     facts: dict[str, Facts] = {}
-    planned = {point.name: _outline(point.settings, facts) for point in grid.points if _certified(point)}
+    plans = {point.name: _plan(point.settings, facts) for point in grid.points if point.settings.mode == "certified"}
     rounds = tuple(
-        sum(part.rounds for part in planned[point.name].parts)
-        if point.name in planned
+        sum(part.rounds for part in plans[point.name].parts)
+        if point.name in plans
         else int(point.settings.rounds) * len(batches(point.settings))
         for point in grid.points
     )
     groups: dict[ChargedRecords, list[StudyPlan]] = {}
-    for plan in planned.values():
-        whose = ChargedRecords(plan.facts.name, plan.settings.adjacency, plan.facts.unit)
-        groups.setdefault(whose, []).append(plan)
-    return GridCost(rounds, tuple(_spending(whose, plans) for whose, plans in groups.items()))
+    for plan in plans.values():
+        records = ChargedRecords(plan.facts.name, plan.settings.adjacency, plan.facts.unit)
+        groups.setdefault(records, []).append(plan)
+    return GridCost(rounds, tuple(_spending(records, group) for records, group in groups.items()))
 
 
-def check_ledger(points: Sequence[GridPoint]) -> None:
-    """Refuse points that a ledger over studies has no room for, all together, before the first begins."""
+def check_budget(points: Sequence[GridPoint]) -> None:
+    """Raise if the ledger that the points name has no room for all of them together.
+
+    Raises
+    ------
+    BudgetExhausted
+        Before the first point starts.
+    """
     facts: dict[str, Facts] = {}
-    plans = [_outline(point.settings, facts) for point in points if point.settings.ledger]
+    plans = [_plan(point.settings, facts) for point in points if point.settings.ledger]
     if plans:
-        account = BudgetLedger.open(Path(plans[0].settings.ledger))
-        whole = together(reservation_cost(plan) for plan in plans)
+        ledger = BudgetLedger.open(Path(plans[0].settings.ledger))
+        total = together(reservation_cost(plan) for plan in plans)
         for adjacency, unit in {(plan.settings.adjacency, plan.facts.unit) for plan in plans}:
-            account.after(account.state(), whole, adjacency, unit)
+            ledger.after(ledger.state(), total, adjacency, unit)
 
 
-def _certified(point: GridPoint) -> bool:
-    return point.settings.mode == "certified"
-
-
-def _outline(settings: Settings, facts: dict[str, Facts]) -> StudyPlan:
-    """The point's plan; a data set's public facts are read once for all points that share them."""
+def _plan(settings: Settings, facts: dict[str, Facts]) -> StudyPlan:
+    """Plan a point; `facts` caches a data set's public facts for the points that share them."""
     key = repr((settings.data_options(), settings.total_records, settings.records_max))
     if key not in facts:
         facts[key] = public_facts(settings)
     return plan_from_facts(settings, facts[key])
 
 
-def _spending(whose: ChargedRecords, plans: Sequence[StudyPlan]) -> Spending:
-    runs = [plan for outline in plans for part in outline.parts for plan in part.plans]
+def _spending(records: ChargedRecords, plans: Sequence[StudyPlan]) -> Spending:
+    runs = [run for plan in plans for part in plan.parts for run in part.plans]
     events: Counter[Event] = Counter()
-    for plan in runs:
-        events.update(plan.events)
-    delta = min(outline.settings.delta for outline in plans)
+    for run in runs:
+        events.update(run.events)
+    delta = min(plan.settings.delta for plan in plans)
     return Spending(
-        whose,
+        records,
         len(runs),
-        sum(math.isinf(plan.total_epsilon) for plan in runs),
+        sum(math.isinf(run.total_epsilon) for run in runs),
         tightest(events, delta).epsilon,
         delta,
-        any(outline.settings.noise != "hardened" for outline in plans),
+        any(plan.settings.noise != "hardened" for plan in plans),
     )

@@ -1,4 +1,4 @@
-"""Results of a frontier: points, which of them are lowest, the table and the page about them."""
+"""Results of a frontier: test error against the total epsilon, and the files and page that show it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.storage import to_json, write_text
-from taciturn.errors import InputError
-from taciturn.experiments.cost import GridCost
-from taciturn.experiments.grid import GridPoint, by_hand, left_out, left_out_words
-from taciturn.experiments.grid_folder import Ended, rows_of, write_csv
-from taciturn.experiments.statistics import Row, grouped, summaries
-from taciturn.experiments.sweep_results import ELSEWHERE, OWNERS_ONLY, csv_cells, setting_name
+from taciturn.errors import TrainingDiverged
+from taciturn.experiments.experiment_folder import IN_LOCAL_ONLY, OWNERS_ONLY, CompletedExperiment, bullet_list
+from taciturn.experiments.grid import (
+    GridPoint,
+    describe_exclusions,
+    excluded_methods,
+    flag_name,
+    manual_hyperparameters,
+)
+from taciturn.experiments.run_rows import RunRow, read_rows, write_csv
+from taciturn.experiments.statistics import group_rows, mean_errors
 from taciturn.reporting.intervals import Interval, mean_words
 from taciturn.reporting.tables import format_bytes, format_epsilon, format_setting, format_share, markdown_table
 from taciturn.runs.folder import RunFolder, read_key
 
-TOLD_APART = ("algorithm", "epsilon")  # the runs of a run folder, but for their seeds
+TEXT_COLUMNS = ("trust", "features", "algorithm")
+TERMINAL_COLUMNS = ("trust", "features", "algorithm", "total ε", "test error", "", "rounds", "sent")  # 80 characters
+MARK = "*"
+TRUST_NOTE = "That total holds only if every observer sees no more than the trust model of each run allows."
 
 
 @dataclass(frozen=True)
@@ -34,19 +42,19 @@ class FrontierPoint:
     features: str
     trust: str
     algorithm: str
-    epsilon: float  # the total that was asked for
+    epsilon: float  # the requested total
     spent: float  # the total by the ledger, of the seed that spent most
     delta: float
     rounds: int
     bytes_up: int  # sent by one agent in all rounds
-    bytes_down: int  # received by it
+    bytes_down: int  # received by one agent in all rounds
     errors: tuple[float, ...]  # the test error of every seed
     error: Interval  # their mean
     run: str  # the name of its run folder
-    lowest: bool = False  # whether it is on the frontier: see `marked`
+    lowest: bool = False  # whether it is on the frontier: see `mark_lowest`
 
-    def facts(self) -> dict[str, Any]:
-        """The point as values, for other programs."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the point under the names that `--json` prints."""
         return {
             "data": self.data,
             "features": self.features,
@@ -68,282 +76,291 @@ class FrontierPoint:
             "run": self.run,
         }
 
+    def cells(self, regression: bool) -> dict[str, str]:
+        """Return the point as text under the headings of the table."""
+        return {
+            "trust": self.trust,
+            "features": self.features,
+            "algorithm": self.algorithm,
+            "total ε": format_budget(self.epsilon),
+            "spent ε": format_epsilon(self.spent),
+            "δ": f"{self.delta:g}",
+            "test error": mean_words(self.error, regression),
+            "": MARK if self.lowest else "",
+            "lowest": format_share(min(self.errors), regression),
+            "highest": format_share(max(self.errors), regression),
+            "seeds": str(len(self.errors)),
+            "rounds": str(self.rounds),
+            "sent": format_bytes(self.bytes_up),
+            "received": format_bytes(self.bytes_down),
+        }
 
-def points_in(point: GridPoint, folder: RunFolder) -> list[FrontierPoint]:
-    """The points of an ended run folder."""
+
+def read_points(point: GridPoint, folder: RunFolder) -> list[FrontierPoint]:
+    """Return the frontier points in a completed run folder: one for each method and budget."""
     data = folder.read_start(local=False)["data"]
-    rows = rows_of(point, folder, local=True)
-    errors = summaries(rows, TOLD_APART, "seed")
+    rows = read_rows(point, folder, local=True)
+    means = mean_errors(rows, ("algorithm", "epsilon"), "seed")
     return [
-        _point(point, data["name"], len(data["agents"]), found, errors[at])
-        for at, found in grouped(rows, TOLD_APART).items()
+        _frontier_point(point, data["name"], len(data["agents"]), group, means[at])
+        for at, group in group_rows(rows, ("algorithm", "epsilon")).items()
     ]
 
 
-def _point(point: GridPoint, data: str, agents: int, rows: Sequence[Row], error: Interval) -> FrontierPoint:
-    first = rows[0]
-    up, down = (max(row[name] for row in rows) for name in ("bytes_up", "bytes_down"))
+def _frontier_point(point: GridPoint, data: str, agents: int, rows: Sequence[RunRow], mean: Interval) -> FrontierPoint:
+    algorithm = rows[0].algorithm
+    up, down = max(row.bytes_up for row in rows), max(row.bytes_down for row in rows)
     return FrontierPoint(
         data,
         point.settings.features,
         point.settings.trust,
-        first["algorithm"],
-        first["epsilon"],
-        max(row["spent_epsilon"] for row in rows),
+        algorithm,
+        rows[0].epsilon,
+        max(row.spent_epsilon for row in rows),
         point.settings.delta,
-        max(row["rounds"] for row in rows),
-        *of_one_agent(first["algorithm"], agents, up, down),
-        tuple(row["test_error"] for row in rows),
-        error,
+        max(row.rounds for row in rows),
+        *bytes_per_agent(algorithm, agents, up, down),
+        tuple(row.error for row in rows),
+        mean,
         point.name,
     )
 
 
-def of_one_agent(algorithm: str, agents: int, up: int, down: int) -> tuple[int, int]:
-    """What one agent sends and receives, of what all of them do; a curator's model is counted once, and goes to all."""
+def bytes_per_agent(algorithm: str, agents: int, up: int, down: int) -> tuple[int, int]:
+    """Return the bytes that one agent sends and receives.
+
+    Parameters
+    ----------
+    algorithm : str
+        Name of the method. The model of a central method is counted once and goes to every agent.
+    agents : int
+        Number of agents.
+    up, down : int
+        Bytes that all agents send and receive together.
+
+    Examples
+    --------
+    >>> bytes_per_agent("objp", 3, 900, 900), bytes_per_agent("erm-objp", 3, 900, 88)
+    ((300, 300), (300, 88))
+    """
     central = algorithm in ALGORITHMS and ALGORITHMS[algorithm].central
     return math.ceil(up / agents), down if central else math.ceil(down / agents)
 
 
-def marked(points: Iterable[FrontierPoint]) -> list[FrontierPoint]:
-    """The points by trust model and budget; the lowest mean of each is on the frontier, of two alike the cheaper."""
+def mark_lowest(points: Iterable[FrontierPoint]) -> list[FrontierPoint]:
+    """Sort points by trust model and budget, and mark the one with the lowest mean error of each.
+
+    Of two points with equal means the one that transfers fewer bytes is marked.
+    """
     found = list(points)
-    order = {trust: i for i, trust in enumerate(dict.fromkeys(one.trust for one in found))}
-    best: dict[tuple[str, float], FrontierPoint] = {}
-    for one in found:
-        at = one.trust, one.epsilon
-        if at not in best or _rank(one) < _rank(best[at]):
-            best[at] = one
-    sorted_points = sorted(found, key=lambda one: (order[one.trust], one.epsilon))
-    return [replace(one, lowest=one is best[one.trust, one.epsilon]) for one in sorted_points]
+    order = {trust: i for i, trust in enumerate(dict.fromkeys(point.trust for point in found))}
+    found.sort(key=lambda point: (order[point.trust], point.epsilon))
+    marked = []
+    for _, group in itertools.groupby(found, key=lambda point: (point.trust, point.epsilon)):
+        rivals = list(group)
+        best = min(rivals, key=lambda point: (point.error.mean, point.bytes_up + point.bytes_down))
+        marked += [replace(point, lowest=point is best) for point in rivals]
+    return marked
 
 
-def rises(points: Sequence[FrontierPoint]) -> list[tuple[FrontierPoint, FrontierPoint]]:
-    """Neighbours on a frontier of which the one with the larger budget came out worse."""
-    lowest = [one for one in points if one.lowest]
+def error_increases(points: Sequence[FrontierPoint]) -> list[tuple[FrontierPoint, FrontierPoint]]:
+    """Return neighbours on the frontier of which the one with the larger budget has the higher error."""
+    lowest = [point for point in points if point.lowest]
     return [(a, b) for a, b in itertools.pairwise(lowest) if a.trust == b.trust and b.error.mean > a.error.mean]
 
 
-def _rank(point: FrontierPoint) -> tuple[float, int]:
-    return point.error.mean, point.bytes_up + point.bytes_down
+def frontier_table(
+    points: Sequence[FrontierPoint], regression: bool, columns: Sequence[str] = ()
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return headings and rows of text.
+
+    Parameters
+    ----------
+    points : sequence of FrontierPoint
+        The points, one a row.
+    regression : bool
+        Whether errors are RMSE rather than shares.
+    columns : sequence of str
+        The columns to show, by default all. A selection drops `features` where all points have the same.
+    """
+    rows = [point.cells(regression) for point in points]
+    hidden = {"features"} if columns and len({point.features for point in points}) == 1 else set()
+    headings = tuple(name for name in columns or rows[0] if name not in hidden)
+    return headings, [tuple(row[name] for name in headings) for row in rows]
 
 
-HEADINGS = (
-    *("trust", "features", "algorithm", "total ε", "spent ε", "δ", "test error", "", "lowest", "highest"),
-    *("seeds", "rounds", "sent", "received"),
-)
-TEXT = ("trust", "features", "algorithm")  # the columns that are words
-TERMINAL = ("trust", "features", "algorithm", "total ε", "test error", "", "rounds", "sent")  # 80 columns
-MARK = "*"
-MARKED = f"{MARK} the lowest mean of its trust model at that budget"
-GIVEN = "Given by hand: {given}; what that was chosen by is not counted here."
-PLANNED = (
-    "{what} the planner's, from public facts: no record and no test label was looked at to choose them, and that cost "
-    "no budget."
-)
-PICKED = "The marks go by the test records: whoever chooses a method by them has looked there."
-TRUSTED = "That total holds only where nobody sees more than the trust model of each run allows."
-NOT_AGAIN = "Hardened noise cannot be drawn again: the models are those in runs, and every one of them was a release."
-OWNERS = "These test errors are computed from private records without noise: for the owner of the records alone."
+def format_budget(epsilon: float) -> str:
+    """Return a requested total epsilon as text.
 
-
-class FrontierTable(NamedTuple):
-    """Headings and rows of text."""
-
-    headings: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-
-
-def table(points: Sequence[FrontierPoint], regression: bool, shown: Sequence[str] = HEADINGS) -> FrontierTable:
-    """The points under some of HEADINGS; what all points share is left out of TERMINAL's."""
-    alike = shown != HEADINGS and len({one.features for one in points}) == 1
-    chosen = [i for i, name in enumerate(HEADINGS) if name in shown and not (name == "features" and alike)]
-    rows = [cells(one, regression) for one in points]
-    return FrontierTable(tuple(HEADINGS[i] for i in chosen), [tuple(row[i] for i in chosen) for row in rows])
-
-
-def cells(point: FrontierPoint, regression: bool) -> tuple[str, ...]:
-    """A point as text, under HEADINGS."""
-    return (
-        point.trust,
-        point.features,
-        point.algorithm,
-        budget(point.epsilon),
-        format_epsilon(point.spent),
-        f"{point.delta:g}",
-        mean_words(point.error, regression),
-        MARK if point.lowest else "",
-        format_share(min(point.errors), regression),
-        format_share(max(point.errors), regression),
-        str(len(point.errors)),
-        str(point.rounds),
-        format_bytes(point.bytes_up),
-        format_bytes(point.bytes_down),
-    )
-
-
-def budget(epsilon: float) -> str:
-    """A total as it is asked for."""
+    >>> format_budget(3.0), format_budget(math.inf)
+    ('3', 'no noise')
+    """
     return "no noise" if math.isinf(epsilon) else f"{epsilon:g}"
 
 
-def explained(points: Sequence[FrontierPoint], regression: bool) -> Iterator[str]:
-    """What the figures of a table are, and what its marks go by."""
-    n = max(one.error.n for one in points)
+def table_notes(points: Sequence[FrontierPoint], regression: bool) -> Iterator[str]:
+    """Explain the table's columns and marks, and name budgets whose error is higher than that of a smaller one."""
+    n = max(point.error.n for point in points)
     means = f"mean of {n} seeds ± half its 95 % interval (Student t)" if n > 1 else "one seed, so no interval"
-    yield f"{MARKED}; test error: {means}; sent: by one agent in all rounds"
-    for before, after in rises(points):
-        found = [format_share(one.error.mean, regression) for one in (before, after)]
-        budgets = [budget(one.epsilon) for one in (before, after)]
+    yield (
+        f"{MARK} the lowest mean of its trust model at that budget; test error: {means}; sent: by one agent in all "
+        "rounds"
+    )
+    for before, after in error_increases(points):
+        old, new = (format_share(point.error.mean, regression) for point in (before, after))
         yield (
-            f"{after.trust}: total epsilon {budgets[1]} came out worse than {budgets[0]} ({found[1]}, {found[0]}); it "
-            "is shown as measured"
+            f"{after.trust}: total epsilon {format_budget(after.epsilon)} has a higher error than "
+            f"{format_budget(before.epsilon)} ({new}, {old}); the table shows it as measured"
         )
-    yield PICKED
+    yield "The marks are chosen by test error: choosing a method by them uses the test records."
 
 
-def rests_on(given: Mapping[str, Any]) -> list[str]:
-    """How the hyperparameters were chosen."""
-    fixed = ", ".join(f"{name.replace('_', '-')} {format_setting(value)}" for name, value in given.items())
-    by_hand = [GIVEN.format(given=fixed)] if given else []
-    return [*by_hand, PLANNED.format(what="All else is" if given else "Rounds, clip and steps are")]
+def hyperparameter_notes(manual: Mapping[str, Any]) -> list[str]:
+    """Explain how the hyperparameters were chosen; `manual` are those that were given."""
+    notes = []
+    if manual:
+        given = ", ".join(f"{flag_name(name)} {format_setting(value)}" for name, value in manual.items())
+        notes.append(f"Given by hand: {given}. The cost of choosing these values is not counted here.")
+    subject = "All other values come" if manual else "Rounds, clip and steps come"
+    notes.append(
+        f"{subject} from the planner, which uses public facts: no record and no test label was used to choose them, "
+        "so they cost no budget."
+    )
+    return notes
 
 
-def again(points: Sequence[FrontierPoint], folder: Path, key: int | None) -> dict[str, str]:
-    """The command that trains the best point of each trust model again, at the smallest budget that was asked for.
+def retrain_commands(points: Sequence[FrontierPoint], folder: Path, key: int | None) -> dict[str, str]:
+    """Return, for each trust model, the command that trains its best point at the smallest budget again.
 
-    `key`: by which private records were held out, where the command is for their owner.
+    Parameters
+    ----------
+    points : sequence of FrontierPoint
+        Marked points, by rising budget.
+    folder : Path
+        The frontier's folder.
+    key : int or None
+        Partition key of private records, if the command is for their owner.
     """
-    lowest = [one for one in points if one.lowest]
-    smallest = {one.trust: one for one in reversed(lowest)}  # budgets rise
-    return {trust: _command(smallest[trust], folder, key) for trust in dict.fromkeys(one.trust for one in lowest)}
+    smallest: dict[str, FrontierPoint] = {}
+    for point in points:
+        if point.lowest:
+            smallest.setdefault(point.trust, point)
+    return {trust: _retrain_command(point, folder, key) for trust, point in smallest.items()}
 
 
-def _command(point: FrontierPoint, folder: Path, key: int | None) -> str:
+def _retrain_command(point: FrontierPoint, folder: Path, key: int | None) -> str:
     config = folder / "runs" / point.run / "config.toml"
     chosen = ["--algorithm", point.algorithm, "--total-epsilon", repr(point.epsilon).removesuffix(".0")]
     keyed = [] if key is None else ["--partition-key", str(key)]
     return shlex.join(["taciturn", "run", str(config), *chosen, *keyed])
 
 
-ESCAPED = rf"\{MARK}"  # it would begin a list
-
-
-def page(done: Frontier, local: bool) -> str:
-    """The page as text; not local: what anybody may see of a frontier whose test errors are private."""
-    figures = _figures(done) if local else [ELSEWHERE]
-    owners = [OWNERS_ONLY] if local and done.private else []
-    parts = ["# A frontier", *owners, _asked(done), *figures, *rests_on(done.given), *done.left_out, *done.spent]
-    return "\n\n".join([*parts, *_again(done, local)]) + "\n"
-
-
-def _asked(done: Frontier) -> str:
-    first, over = done.grid.points[0].settings, done.grid.over
-    axes = "\n".join(f"- {setting_name(n)}: {format_setting(list(values))}" for n, values in over.items() if values)
-    seeds = f"{first.seeds} seed{'s' * (first.seeds > 1)}"
-    counts = f"Test error against the total epsilon at delta {first.delta:g}: {done.grid.runs} runs, {seeds} each."
-    return f"{counts} Every setting is in `frontier.toml`; what varies:\n\n{axes}"
-
-
-def _figures(done: Frontier) -> Iterable[str]:
-    yield done.table()
-    yield "\n".join(f"- {line.replace(MARK, ESCAPED)}" for line in explained(done.points, done.regression))
-    yield "![Test error against the total epsilon](frontier.png)"
-
-
-def _again(done: Frontier, local: bool) -> Iterable[str]:
-    """The commands name the best methods, which only those may know who may see the errors."""
-    if local and done.again:
-        lines = "\n".join(f"{command}  # {trust}" for trust, command in done.again.items())
-        yield f"The best of each trust model at the smallest budget, trained again:\n\n```text\n{lines}\n```"
-
-
-NAME = "frontier"
-
-
 @dataclass(frozen=True)
-class Frontier(Ended):
-    """A frontier that has ended, read from its run folders."""
-
-    cost: GridCost
-    failed: Mapping[str, str]  # run folders that diverged, and how
+class Frontier(CompletedExperiment):
+    """A completed frontier."""
 
     @cached_property
     def points(self) -> list[FrontierPoint]:
         """Every method, feature map, trust model and budget, by trust model and budget."""
-        return marked(one for point, folder in self.ended for one in points_in(point, folder))
+        return mark_lowest(found for point, folder in self.completed for found in read_points(point, folder))
 
     def table(self) -> str:
-        """The points as a Markdown table."""
-        headings, rows = table(self.points, self.regression)
-        return markdown_table(headings, rows, TEXT)
+        """Return the points as a Markdown table."""
+        headings, rows = frontier_table(self.points, self.regression)
+        return markdown_table(headings, rows, TEXT_COLUMNS)
 
     def picture(self, path: str | Path) -> None:
-        """Draw the points into a file that ends in .png, .svg or .pdf."""
+        """Draw the points to a file that ends in .png, .svg or .pdf."""
         from taciturn.experiments.experiment_figures import frontier_figure
         from taciturn.reporting.figures.style import save
 
         save(frontier_figure(self.points, self.regression, self.private), Path(path), self.private)
 
     @property
-    def place(self) -> Path:
-        """Where the figures are."""
-        return self.folder.place(self.private)
-
-    @property
-    def given(self) -> dict[str, Any]:
+    def manual(self) -> dict[str, Any]:
         """The hyperparameters that were given by hand."""
-        return {name: value for point in self.grid.points for name, value in by_hand(point.settings).items()}
+        settings = [point.settings for point in self.grid.points]
+        return {name: value for own in settings for name, value in manual_hyperparameters(own).items()}
 
     @property
-    def left_out(self) -> list[str]:
-        """What was asked for and is not there, and why."""
-        found = left_out(self.grid.over["trust"], self.grid.over["algorithm"])
-        return [*left_out_words(found), *(f"{name} did not end: {words}" for name, words in self.failed.items())]
+    def missing(self) -> list[str]:
+        """What was requested and has no result, with the reason."""
+        excluded = excluded_methods(self.grid.over["trust"], self.grid.over["algorithm"])
+        return [
+            *(f"left out: {line}" for line in describe_exclusions(excluded)),
+            *(f"{name} did not finish: {why}" for name, why in self.failed.items()),
+        ]
 
     @property
     def spent(self) -> list[str]:
-        """What all runs together cost, in words."""
-        return [*self.cost.sentences(), *([TRUSTED] if len(self.grid.over["trust"]) > 1 else [])]
+        """What all runs together cost, in sentences."""
+        return [*self.cost.sentences(), *([TRUST_NOTE] if len(self.grid.over["trust"]) > 1 else [])]
 
     @property
-    def again(self) -> dict[str, str]:
-        """For each trust model the command that trains its best point again; none for noise that has no seed."""
-        seeded = all(point.settings.noise == "seeded" for point in self.grid.points)
-        key = read_key(self.path / "local-only") if self.private else None
-        return again(self.points, self.path, key) if seeded else {}
+    def retrain(self) -> dict[str, str]:
+        """Commands that train the best point of each trust model again; none for noise without a seed."""
+        if any(point.settings.noise != "seeded" for point in self.grid.points):
+            return {}
+        return retrain_commands(self.points, self.path, read_key(self.folder.local) if self.private else None)
 
     @property
-    def document(self) -> dict[str, Any]:
-        """Everything `taciturn frontier --json` prints."""
+    def summary(self) -> dict[str, Any]:
+        """What `taciturn frontier --json` prints."""
         return {
             "frontier": str(self.path),
             "local_only": self.private,
-            "points": [one.facts() for one in self.points],
-            "notes": list(explained(self.points, self.regression)),
-            "left_out": self.left_out,
-            "given_by_hand": self.given,
-            "chosen": rests_on(self.given),
-            "all_runs": [
-                {**one.records._asdict(), "runs": one.runs, "epsilon": one.epsilon, "delta": one.delta}
-                for one in self.cost.spending
-            ],
+            "points": [point.to_json() for point in self.points],
+            "notes": list(table_notes(self.points, self.regression)),
+            "left_out": self.missing,
+            "given_by_hand": self.manual,
+            "chosen": hyperparameter_notes(self.manual),
+            "all_runs": [spending.to_json() for spending in self.cost.spending],
             "spent": self.spent,
-            "again": self.again,
+            "again": self.retrain,
         }
 
+    def write(self) -> None:
+        """Write table, page and figure; files with private figures go to local-only.
 
-def conclude_frontier(done: Frontier) -> Frontier:
-    """Write the table, the page and the picture; whatever holds a private figure goes into local-only."""
-    if not done.points:
-        words = "; ".join(f"{name}: {words}" for name, words in done.failed.items())
-        raise InputError(f"no run of {done.path} came to an end: {words}")
-    if done.private:
-        write_text(done.path / f"{NAME}.md", page(done, local=False))
-    place = done.place
-    write_text(place / f"{NAME}.json", to_json(done.document) + "\n")
-    write_csv(place / f"{NAME}.csv", [csv_cells(one.facts()) for one in done.points])
-    write_text(place / f"{NAME}.md", page(done, local=True))
-    for ending in (".png", ".svg"):
-        done.picture(place / f"{NAME}{ending}")
-    return done
+        Raises
+        ------
+        TrainingDiverged
+            If no run finished.
+        """
+        if not self.points:
+            failures = "; ".join(f"{name}: {why}" for name, why in self.failed.items())
+            raise TrainingDiverged(f"no run of {self.path} finished: {failures}")
+        if self.private:
+            write_text(self.path / "frontier.md", self._page(local=False))
+        place = self.results_folder
+        write_text(place / "frontier.json", to_json(self.summary) + "\n")
+        write_csv(place / "frontier.csv", [point.to_json() for point in self.points])
+        write_text(place / "frontier.md", self._page(local=True))
+        for ending in ("png", "svg"):
+            self.picture(place / f"frontier.{ending}")
+
+    def _page(self, local: bool) -> str:
+        """Return the page for the owner of the records, or the one without private figures."""
+        delta = self.grid.points[0].settings.delta
+        counts = f"Test error against the total epsilon at delta {delta:g}: {self.grid.runs} runs"
+        parts = [
+            "# A frontier",
+            *([OWNERS_ONLY] if local and self.private else []),
+            self.describe_request(counts),
+            *(self._results() if local else [IN_LOCAL_ONLY]),
+            *hyperparameter_notes(self.manual),
+            *self.missing,
+            *self.spent,
+        ]
+        if local and self.retrain:  # the commands name the best methods: they are as private as the errors
+            commands = "\n".join(f"{command}  # {trust}" for trust, command in self.retrain.items())
+            parts.append(
+                f"To train the best of each trust model at the smallest budget again:\n\n```text\n{commands}\n```"
+            )
+        return "\n\n".join(parts) + "\n"
+
+    def _results(self) -> Iterator[str]:
+        yield self.table()
+        notes = table_notes(self.points, self.regression)
+        yield bullet_list(line.replace(MARK, rf"\{MARK}") for line in notes)  # an unescaped mark begins a list
+        yield "![Test error against the total epsilon](frontier.png)"

@@ -1,4 +1,4 @@
-"""Grids: which settings vary, which runs share a folder, and the grid of a frontier."""
+"""Grids of settings: which settings vary, which runs share a run folder, and which methods fit a trust model."""
 
 from __future__ import annotations
 
@@ -17,25 +17,33 @@ from taciturn.planning.study import batches
 from taciturn.reporting.tables import format_setting
 from taciturn.settings import Settings, resolve
 from taciturn.settings.resolve import load_plugins, parse
-from taciturn.settings.rules import choices_of, several
+from taciturn.settings.rules import choices_of
 from taciturn.settings.settings import FIELDS
-from taciturn.training.setup import kept
 
 BATCHED = ("algorithm", "total_epsilon", "epsilon")  # trained side by side in one run folder, as seeds are
 NOT_SWEPT = {
-    "seeds": "give --seeds NUMBER: every point is run with all seeds",
-    "seed": "give --seeds NUMBER: every point is run with all seeds",
-    "out": "give --out FOLDER: the points lie in it",
-    "name": "points are named by their settings",
+    "seeds": "use --seeds NUMBER; every point runs with all seeds",
+    "seed": "use --seeds NUMBER; every point runs with all seeds",
+    "out": "use --out FOLDER; all points are written to it",
+    "name": "points are named after their settings",
     "ledger": "one ledger counts all studies on the same records",
     "records_max": "it is a fact about the records",
 }
-LONGEST_NAME = 80  # letters of a folder's name
+MAX_NAME_LENGTH = 80  # characters of a run folder's name
+
+
+def flag_name(setting: str) -> str:
+    """Return a setting's name as on the command line.
+
+    >>> flag_name("partition_key")
+    'partition-key'
+    """
+    return setting.replace("_", "-")
 
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One run folder of a sweep."""
+    """One run folder of an experiment."""
 
     name: str
     values: Mapping[str, Any]  # of the settings that vary between points
@@ -43,129 +51,151 @@ class GridPoint:
 
     @property
     def runs(self) -> int:
-        """How many runs it has: algorithms, budgets and seeds."""
+        """Number of runs: algorithms times budgets times seeds."""
         return sum(batch.size for batch in batches(self.settings))
 
 
 @dataclass(frozen=True)
 class Grid:
-    """All of a sweep."""
+    """The points of a sweep or frontier."""
 
     over: Mapping[str, tuple[Any, ...]]  # setting -> its values, in the order given
     points: tuple[GridPoint, ...]
 
     @property
     def runs(self) -> int:
-        """How many runs it has in all."""
+        """Number of runs of all points."""
         return sum(point.runs for point in self.points)
 
     @property
     def between(self) -> tuple[str, ...]:
-        """The settings that vary from point to point."""
+        """Settings that vary from point to point."""
         return tuple(name for name in self.over if name not in BATCHED)
 
-    def document(self) -> dict[str, Any]:
-        """What was asked, complete: `over`, and every setting that all points have in common."""
+    def request(self) -> dict[str, Any]:
+        """Return what is written to the experiment's TOML file: `over`, and every setting that all points share."""
         written = [point.settings.written() for point in self.points]
         first = written[0]
-        common = {name: first[name] for name in first if all(one.get(name) == first[name] for one in written)}
+        common = {name: first[name] for name in first if all(other.get(name) == first[name] for other in written)}
         if any(point.settings.private for point in self.points):
-            common["partition_key"] = "auto"  # it is in local-only
+            common["partition_key"] = "auto"  # the key itself is private: it is in local-only
         return {
             "over": {name: list(values) for name, values in self.over.items()},
             "settings": {name: value for name, value in common.items() if name not in self.over},
         }
 
 
-def make_grid(config: Mapping[str, Any], given: Mapping[str, Any], over: Mapping[str, Any]) -> Grid:
-    """The grid of what a file, flags and `over` say; every point's settings are checked here."""
-    axes = _axes(given, over)
-    beside = {name: values for name, values in axes.items() if name in BATCHED}
+def sweep_grid(config: Mapping[str, Any], given: Mapping[str, Any], over: Mapping[str, Any]) -> Grid:
+    """Return the grid of a sweep; the settings of every point are checked.
+
+    Parameters
+    ----------
+    config : mapping
+        Settings of a config file.
+    given : mapping
+        Settings given by flags or keywords; they take precedence over the file.
+    over : mapping
+        The settings to vary, each with its values, as in `{"clip": [0.5, 1, 2]}` or `{"clip": "0.5,1,2"}`.
+
+    Raises
+    ------
+    InputError
+        If nothing is swept, a setting cannot be swept, or a point's settings are invalid.
+    """
+    axes = _parse_axes(given, over)
+    batched = {name: values for name, values in axes.items() if name in BATCHED}
     between = [name for name in axes if name not in BATCHED]
-    chosen = [dict(zip(between, values, strict=True)) for values in itertools.product(*(axes[n] for n in between))]
-    for values in chosen:
-        check_noise({**config, **given, **beside, **values}, "a sweep")
-    settings = [kept(resolve(config, given, beside, one)) for one in chosen]
-    for one in settings:
-        check_test(one, "a sweep compares")
-    points = points_of(settings, between)
-    found = {name: tuple(dict.fromkeys(point.values[name] for point in points)) for name in between}
-    return Grid({name: found.get(name, values) for name, values in axes.items()}, points)
+    products = itertools.product(*(axes[name] for name in between))
+    combinations = [dict(zip(between, values, strict=True)) for values in products]
+    for values in combinations:
+        check_noise({**config, **given, **batched, **values}, "a sweep")
+    settings = [kept(resolve(config, given, batched, values)) for values in combinations]
+    for checked in settings:
+        _check_test_records(checked, "a sweep")
+    points = _name_points(settings, between)
+    resolved = {name: tuple(dict.fromkeys(point.values[name] for point in points)) for name in between}
+    return Grid({name: resolved.get(name, values) for name, values in axes.items()}, points)
 
 
-def points_of(settings: Sequence[Settings], between: Sequence[str]) -> tuple[GridPoint, ...]:
-    """A point for each of these settings, named by its number and what varies between them."""
-    width = len(str(len(settings)))
-    values = [{name: getattr(one, name) for name in between} for one in settings]
-    return tuple(
-        GridPoint(_name(number, width, mine), mine, one)
-        for number, (mine, one) in enumerate(zip(values, settings, strict=True), 1)
-    )
-
-
-def _axes(given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    named = {name.replace("-", "_"): values for name, values in over.items()}
-    if not named:
-        raise InputError("nothing is swept: give --over NAME=VALUE,VALUE, as in --over clip=0.5,1,2")
-    for name in named:
-        flag = name.replace("_", "-")
+def _parse_axes(given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    swept = {name.replace("-", "_"): values for name, values in over.items()}
+    if not swept:
+        raise InputError("nothing is swept; use --over NAME=VALUE,VALUE, as in --over clip=0.5,1,2")
+    for name in swept:
         if name in NOT_SWEPT:
-            raise InputError(f"{flag} cannot be swept: {NOT_SWEPT[name]}")
+            raise InputError(f"{flag_name(name)} cannot be swept: {NOT_SWEPT[name]}")
         if name in given:
-            raise InputError(f"{flag} is swept and given as well: leave --{flag} out")
+            raise InputError(f"{flag_name(name)} is both swept and given; remove --{flag_name(name)}")
         if name not in FIELDS:
-            parse({name: None})  # refuses the name, with the nearest
-    return {name: _values(name, values) for name, values in named.items()}
+            parse({name: None})  # raises, and suggests the nearest name
+    axes = {name: _parse_values(name, values) for name, values in swept.items()}
+    for name, values in axes.items():
+        if not values:
+            raise InputError(f"{flag_name(name)} is swept over no value; it needs at least one")
+    return axes
 
 
-def _values(name: str, given: Any) -> tuple[Any, ...]:
+def _parse_values(name: str, given: Any) -> tuple[Any, ...]:
     rule = FIELDS[name].metadata["rule"]
-    parsed: tuple[Any, ...] = (rule if name in BATCHED else several(rule))(name.replace("_", "-"), given)
-    if not parsed:
-        raise InputError(f"{name.replace('_', '-')} is swept over no value: it needs at least one")
-    return parsed
+    values: tuple[Any, ...] = (rule if name in BATCHED else several(rule))(flag_name(name), given)
+    return values
 
 
-def check_noise(asked: Mapping[str, Any], what: str) -> None:
-    """Refuse many runs on private records where nothing says whether they are simulated or real."""
+def _name_points(settings: Sequence[Settings], between: Sequence[str]) -> tuple[GridPoint, ...]:
+    """Return a point for each of these settings, named by its number and the settings that vary."""
+    width = len(str(len(settings)))
+    points = []
+    for number, own in enumerate(settings, 1):
+        values = {name: getattr(own, name) for name in between}
+        parts = [f"{flag_name(name)}={format_setting(value)}" for name, value in values.items()]
+        text = re.sub(r"[^A-Za-z0-9._=-]+", "_", "-".join([f"{number:0{width}d}", *parts]))
+        points.append(GridPoint(text[:MAX_NAME_LENGTH].rstrip("_."), values, own))
+    return tuple(points)
+
+
+def check_noise(given: Mapping[str, Any], experiment: str) -> None:
+    """Raise if many runs on private records are requested without saying whether they are simulated or real.
+
+    Parameters
+    ----------
+    given : mapping
+        Settings from file and flags, before defaults.
+    experiment : str
+        What trains the models, for the message: "a sweep" or "a frontier".
+    """
     names = ("data", "mode", "total_epsilon", "noise", "seed")
-    usual: dict[str, Any] = {name: FIELDS[name].default for name in names}
-    chosen = usual | parse({name: asked[name] for name in names if name in asked})
-    said = (chosen["noise"], chosen["seed"]) != ("auto", "auto") or chosen["mode"] == "paper"
-    if said or source_for(chosen["data"]).published or min(chosen["total_epsilon"] or (1.0,)) == math.inf:
+    chosen: dict[str, Any] = {name: FIELDS[name].default for name in names}
+    chosen |= parse({name: given[name] for name in names if name in given})
+    explicit = (chosen["noise"], chosen["seed"]) != ("auto", "auto") or chosen["mode"] == "paper"
+    if explicit or source_for(chosen["data"]).published or min(chosen["total_epsilon"] or (1.0,)) == math.inf:
         return
     raise InputError(
-        f"{what} trains many models on the private records of {Path(chosen['data']).name}: --seed N simulates it, "
-        "which protects nobody, so that all of it stays with the owner of the records; --noise hardened protects them, "
-        "and all runs together spend the sum of their budgets"
+        f"{experiment} trains many models on the private records of {Path(chosen['data']).name}; choose --seed N for a "
+        "simulation, which protects no one, so that the results must stay with the owner of the records, or --noise "
+        "hardened, which protects the records and spends the sum of the budgets of all runs"
     )
 
 
-def check_test(settings: Settings, purpose: str) -> None:
-    """Refuse a table without test records; `purpose` says what its errors are for."""
-    if not (source_for(settings.data).name != "table" or settings.test or settings.test_share):
-        raise InputError(f"{purpose} test errors, and this table has no test records: give --test-share or --test")
+def _check_test_records(settings: Settings, experiment: str) -> None:
+    """Raise if a table has no test records."""
+    if source_for(settings.data).name == "table" and not (settings.test or settings.test_share):
+        raise InputError(
+            f"{experiment} needs test errors, and this table has no test records; use --test-share or --test"
+        )
 
 
-def _name(number: int, width: int, values: Mapping[str, Any]) -> str:
-    """The folder of a point: its number, and its settings as far as a name can hold them."""
-    parts = [f"{name.replace('_', '-')}={format_setting(value)}" for name, value in values.items()]
-    text = "-".join([f"{number:0{width}d}", *parts])
-    return re.sub(r"[^A-Za-z0-9._=-]+", "_", text)[:LONGEST_NAME].rstrip("_.")
+FRONTIER_BETWEEN = ("features", "trust")  # a run folder of a frontier has one value of each
+FRONTIER_AXES = (*FRONTIER_BETWEEN, "algorithm", "total_epsilon")
+DEFAULT_METHODS = {"agents": ("objp", "dpgd"), "secure-sum": ("objw", "dpgd"), "server": ("objw", "dpgd")}
+DEFAULT_BUDGETS, DEFAULT_SEEDS = (0.5, 1.0, 3.0, 8.0), 3
+NEEDS_ALL_RECORDS = "it needs all records in one place, which only a trusted server has"
+NEEDS_LOCAL_NOISE = "noise on the sum is not proven to be enough for the state it keeps at the agents"
+TRUST_SPECIFIC = {"colluders": "secure-sum"}  # settings that apply to one trust model
+MANUAL_PRIVACY = ("mechanism", "clip", "clip_l1", "noise_multiplier", "record_bound")
 
 
-BETWEEN = ("features", "trust")  # what a run folder has one value of
-AXES = (*BETWEEN, "algorithm", "total_epsilon")
-USUAL = {"agents": ("objp", "dpgd"), "secure-sum": ("objw", "dpgd"), "server": ("objw", "dpgd")}
-BUDGETS, SEEDS = (0.5, 1.0, 3.0, 8.0), 3
-CURATED = "it needs all records in one place, which only a trusted server has"
-NOT_SUMMED = "noise on the sum is not proven to be enough for what it keeps at the agents"
-BELONGS = {"colluders": "secure-sum"}  # a setting that means something under one trust model alone
-BY_HAND = ("mechanism", "clip", "clip_l1", "noise_multiplier", "record_bound")  # beside two groups of settings
-
-
-class LeftOut(NamedTuple):
-    """A method that was asked for and does not fit a trust model."""
+class ExcludedMethod(NamedTuple):
+    """A requested method that does not fit a trust model."""
 
     trust: str
     algorithm: str
@@ -173,92 +203,97 @@ class LeftOut(NamedTuple):
 
 
 def frontier_grid(config: Mapping[str, Any], given: Mapping[str, Any]) -> Grid:
-    """The grid of what a file and flags say, in which the four axes may have several values each."""
-    asked = {**config, **given}
-    load_plugins(parse({"plugins": asked.get("plugins", ())})["plugins"])
-    axes = {name: _values_grid(name, asked[name]) for name in AXES if name in asked}
+    """Return the grid of a frontier.
+
+    Parameters
+    ----------
+    config : mapping
+        Settings of a config file.
+    given : mapping
+        Settings given by flags or keywords; they take precedence. Each of `FRONTIER_AXES` may have several values.
+
+    Raises
+    ------
+    InputError
+        If a setting is invalid, the mode is paper, or no method fits any of the trust models.
+    """
+    requested = {**config, **given}
+    load_plugins(parse({"plugins": requested.get("plugins", ())})["plugins"])
+    axes = {name: _parse_values(name, requested[name]) for name in FRONTIER_AXES if name in requested}
     trusts = axes.get("trust") or tuple(choices_of(FIELDS["trust"].metadata["rule"]))
-    algorithms, budgets = axes.get("algorithm", ()), tuple(sorted(axes.get("total_epsilon") or BUDGETS))
-    own = parse({name: asked[name] for name, trust in BELONGS.items() if name in asked and trust in trusts})
-    rest = {name: value for name, value in asked.items() if name not in {*AXES, *own}}
-    _check_mode(rest)
+    algorithms = axes.get("algorithm", ())
+    budgets = tuple(sorted(axes.get("total_epsilon") or DEFAULT_BUDGETS))
+    specific = parse(
+        {name: requested[name] for name, trust in TRUST_SPECIFIC.items() if name in requested and trust in trusts}
+    )
+    rest = {name: value for name, value in requested.items() if name not in {*FRONTIER_AXES, *specific}}
+    if rest.get("mode", "certified") == "paper":
+        raise InputError("mode is paper, which has no total epsilon; a frontier needs --mode certified")
     check_noise({**rest, "total_epsilon": budgets}, "a frontier")
-    usual = {"seeds": 1 if rest.get("noise") == "hardened" else SEEDS}
-    settings = [
-        kept(resolve(usual, rest, one, _there(own, trust), {"algorithm": fitting, "total_epsilon": budgets}))
-        for one in [{"features": name} for name in axes.get("features", ())] or [{}]  # else the data set's own
-        for trust in trusts
-        if (fitting := methods(algorithms, trust))
-    ]
-    _check(settings, left_out(trusts, algorithms))
-    maps = tuple(dict.fromkeys(one.features for one in settings))
+    defaults = {"seeds": 1 if rest.get("noise") == "hardened" else DEFAULT_SEEDS}
+    settings = []
+    for features in axes.get("features") or (None,):  # None: the data set's default
+        for trust in trusts:
+            methods = compatible_methods(algorithms, trust)
+            own = {name: value for name, value in specific.items() if TRUST_SPECIFIC[name] == trust}
+            own |= {"trust": trust, "algorithm": methods, "total_epsilon": budgets}
+            own |= {} if features is None else {"features": features}
+            if methods:
+                settings.append(kept(resolve(defaults, rest, own)))
+    if not settings:
+        reasons = "; ".join(describe_exclusions(excluded_methods(trusts, algorithms)))
+        raise InputError(f"no algorithm is left: {reasons}")
+    _check_test_records(settings[0], "a frontier")
+    maps = tuple(dict.fromkeys(own.features for own in settings))
     over = {"features": maps, "trust": trusts, "algorithm": algorithms, "total_epsilon": budgets}
-    return Grid(over | {name: (value,) for name, value in own.items()}, points_of(settings, BETWEEN))
+    over |= {name: (value,) for name, value in specific.items()}
+    return Grid(over, _name_points(settings, FRONTIER_BETWEEN))
 
 
-def grid_again(document: Mapping[str, Any]) -> Grid:
-    """The grid that was written down."""
-    over = {name: values[0] if name in BELONGS else values for name, values in document["over"].items()}
-    return frontier_grid({}, document["settings"] | over)
+def restore_frontier_grid(request: Mapping[str, Any]) -> Grid:
+    """Return the frontier grid that `Grid.request` described."""
+    over = {name: values[0] if name in TRUST_SPECIFIC else values for name, values in request["over"].items()}
+    return frontier_grid({}, request["settings"] | over)
 
 
-def methods(algorithms: Sequence[str], trust: str) -> list[str]:
-    """The methods of a trust model: those asked for that fit it, or its usual ones where none is asked for."""
-    return [name for name in algorithms or USUAL[trust] if not reason_against(name, trust)]
+def compatible_methods(algorithms: Sequence[str], trust: str) -> list[str]:
+    """Return the requested methods that fit a trust model, or its default methods if none are requested.
+
+    >>> compatible_methods(["objp", "dpgd"], "secure-sum")
+    ['dpgd']
+    """
+    return [name for name in algorithms or DEFAULT_METHODS[trust] if not incompatibility(name, trust)]
 
 
-def reason_against(algorithm: str, trust: str) -> str:
-    """Why a method cannot run under a trust model; empty where it can."""
+def incompatibility(algorithm: str, trust: str) -> str:
+    """Return why a method cannot run under a trust model, or an empty string if it can."""
     method = ALGORITHMS[algorithm]
     if method.central:
-        return "" if trust == "server" else CURATED
-    return "" if trust == "agents" or method.summed else NOT_SUMMED
+        return "" if trust == "server" else NEEDS_ALL_RECORDS
+    return "" if trust == "agents" or method.summed else NEEDS_LOCAL_NOISE
 
 
-def left_out(trusts: Sequence[str], algorithms: Sequence[str]) -> list[LeftOut]:
-    """The methods that were asked for and do not run under some trust model."""
-    found = [LeftOut(trust, name, reason_against(name, trust)) for trust in trusts for name in algorithms]
-    return [one for one in found if one.reason]
+def excluded_methods(trusts: Sequence[str], algorithms: Sequence[str]) -> list[ExcludedMethod]:
+    """Return the requested methods that do not run under one of the trust models."""
+    found = [ExcludedMethod(trust, name, incompatibility(name, trust)) for trust in trusts for name in algorithms]
+    return [excluded for excluded in found if excluded.reason]
 
 
-def left_out_words(found: Sequence[LeftOut]) -> list[str]:
-    """One line for each method and reason, with the trust models it is left out under."""
-    return list(dict.fromkeys(f"left out: {_sentence(one, found)}" for one in found))
+def describe_exclusions(excluded: Sequence[ExcludedMethod]) -> list[str]:
+    """Return one line for each method and reason, with the trust models that exclude it."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for trust, algorithm, reason in excluded:
+        groups.setdefault((algorithm, reason), []).append(trust)
+    return [f"{algorithm} under {' and '.join(trusts)}: {reason}" for (algorithm, reason), trusts in groups.items()]
 
 
-def by_hand(settings: Settings) -> dict[str, Any]:
-    """The hyperparameters that are neither a default nor the data set's preset: somebody chose them."""
+def manual_hyperparameters(settings: Settings) -> dict[str, Any]:
+    """Return the hyperparameters that are neither a default nor from the data set's preset."""
     usual = {name: entry.default for name, entry in FIELDS.items()} | parse(source_for(settings.data).preset)
-    names = [n for n, entry in FIELDS.items() if entry.metadata["group"] in {"Problem", "Algorithm"} or n in BY_HAND]
-    chosen = [name for name in names if name not in {*AXES, "plugins"}]
-    return {name: value for name in chosen if (value := getattr(settings, name)) != usual[name]}
-
-
-def _there(own: Mapping[str, Any], trust: str) -> dict[str, Any]:
-    """The trust model, with the settings that belong to it."""
-    return {"trust": trust} | {name: value for name, value in own.items() if BELONGS[name] == trust}
-
-
-def _sentence(one: LeftOut, found: Sequence[LeftOut]) -> str:
-    trusts = [other.trust for other in found if other[1:] == one[1:]]
-    return f"{one.algorithm} under {' and '.join(trusts)}: {one.reason}"
-
-
-def _values_grid(name: str, given: Any) -> tuple[Any, ...]:
-    """The values of an axis; none stand for the usual ones."""
-    rule = FIELDS[name].metadata["rule"]
-    listed = isinstance(FIELDS[name].default, tuple)
-    values: tuple[Any, ...] = (rule if listed else several(rule))(name.replace("_", "-"), given)
-    return values
-
-
-def _check(settings: Sequence[Settings], missing: Sequence[LeftOut]) -> None:
-    if not settings:
-        reasons = "; ".join(dict.fromkeys(_sentence(one, missing) for one in missing))
-        raise InputError(f"no algorithm is left: {reasons}")
-    check_test(settings[0], "a frontier is made of")
-
-
-def _check_mode(given: Mapping[str, Any]) -> None:
-    if given.get("mode", "certified") == "paper":
-        raise InputError("mode is paper, which has no total epsilon to draw errors against: a frontier needs certified")
+    return {
+        name: value
+        for name, entry in FIELDS.items()
+        if (entry.metadata["group"] in {"Problem", "Algorithm"} or name in MANUAL_PRIVACY)
+        and name not in {*FRONTIER_AXES, "plugins"}
+        and (value := getattr(settings, name)) != usual[name]
+    }

@@ -1,41 +1,98 @@
-"""Running a sweep or a frontier: one run folder after the other, then the results."""
+"""Running sweeps and frontiers: plan the grid, train its points one after the other, then write the results."""
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from taciturn import api
-from taciturn.errors import InputError, TrainingDiverged
-from taciturn.experiments.cost import GridCost, check_ledger, cost_of
-from taciturn.experiments.frontier_results import NAME, Frontier, conclude_frontier
-from taciturn.experiments.grid import BATCHED, Grid, GridPoint, frontier_grid, grid_again, make_grid
-from taciturn.experiments.grid_folder import SweepFolder
-from taciturn.experiments.sweep_results import Sweep, conclude_sweep
+from taciturn.errors import CorruptFile, InputError, TrainingDiverged
+from taciturn.experiments.cost import check_budget, estimate_cost
+from taciturn.experiments.experiment_folder import ExperimentFolder
+from taciturn.experiments.frontier_results import Frontier
+from taciturn.experiments.grid import (
+    BATCHED,
+    Grid,
+    GridPoint,
+    flag_name,
+    frontier_grid,
+    restore_frontier_grid,
+    sweep_grid,
+)
+from taciturn.experiments.sweep_results import Sweep
 from taciturn.runs.folder import RunFolder
 from taciturn.settings.resolve import allow_plugins
 from taciturn.training.loop import Progress
-from taciturn.training.process_group import ranks_here
 
-MOST = 10_000  # runs that are begun without being asked twice
+MAX_RUNS = 10_000  # more need confirmation
+
+_log = logging.getLogger(__name__)
 
 
-class SweepProgress(NamedTuple):
-    """How far a sweep is, for whoever watches."""
+class ExperimentProgress(NamedTuple):
+    """How far a sweep or frontier is."""
 
-    number: int  # of the point at work, from 1
+    number: int  # of the current point, from 1
     points: int
-    name: str
-    done: int  # rounds, of all points
+    name: str  # of the current point
+    done: int  # rounds of all points
     rounds: int
-    study: Progress
+    study: Progress  # of the current point
 
 
-Watch = Callable[[SweepProgress], None]
+ProgressCallback: TypeAlias = Callable[[ExperimentProgress], None]
+Result = TypeVar("Result", Sweep, Frontier)
+
+
+@dataclass(frozen=True)
+class PlannedExperiment(Generic[Result]):
+    """A planned sweep or frontier; `run` trains it."""
+
+    folder: ExperimentFolder
+    grid: Grid
+    results: type[Result]  # Sweep or Frontier
+    compare: tuple[str, ...] = ()  # of a sweep: the settings whose values are compared
+
+    @property
+    def unstarted(self) -> list[GridPoint]:
+        """The points that have not started."""
+        return [point for point in self.grid.points if not _has_started(self.folder.run_path(point))]
+
+    def run(
+        self, *, yes: bool, say: Callable[[str], None], watch: ProgressCallback, stop: Callable[[], bool]
+    ) -> Result:
+        """Train every point that is not finished, then write the results; see `sweep` for the parameters."""
+        kind, runs = self.folder.kind, self.grid.runs
+        if ranks_here() > 1:
+            raise InputError(f"a {kind} runs in one process; start it without torchrun")
+        if runs > MAX_RUNS and not yes:
+            raise InputError(f"this {kind} has {runs:,} runs, more than {MAX_RUNS:,}; use --yes to confirm")
+        _log.info("planning %d points, %d runs", len(self.grid.points), runs)
+        cost = estimate_cost(self.grid)
+        check_budget(self.unstarted)
+        self.folder.create(self.grid, self.compare)
+        for sentence in cost.sentences():
+            say(sentence)
+        failed: dict[str, str] = {}
+        key = self.folder.shared_partition_key(self.grid)
+        for number, point in enumerate(self.grid.points):
+            _log.info("point %d of %d: %s", number + 1, len(self.grid.points), point.name)
+            callback = _count_all_rounds(number, self.grid.points, cost.rounds, watch)
+            try:
+                _train_point(point, self.folder.run_path(point), key, callback, stop)
+            except TrainingDiverged as error:  # other points may not diverge
+                _log.info("%s: %s", point.name, error)
+                failed[point.name] = str(error)
+        _log.info("writing the results to %s", self.folder.path)
+        results = self.results(self.folder, self.grid, cost, failed, self.compare)
+        results.write()
+        return results
 
 
 def sweep(
@@ -45,108 +102,142 @@ def sweep(
     compare: Sequence[str] = (),
     yes: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
-    watch: Watch = lambda progress: None,
+    watch: ProgressCallback = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     **settings: Any,
 ) -> Sweep:
-    """Train at every point of a grid, as in over={"clip": [0.5, 1, 2]}, and compare; the same call again goes on.
+    """Train at every point of a grid of settings and compare the results; the same call again continues it.
 
-    `compare` names the settings whose values are compared, by default the algorithm; `yes` allows more than 10,000
-    runs; `out` is the sweep's folder. What all runs together spend is told to `say` before the first begins.
+    Parameters
+    ----------
+    config : path, optional
+        A config file.
+    over : mapping
+        The settings to vary, each with its values, as in `{"clip": [0.5, 1, 2]}`.
+    compare : sequence of str
+        The settings whose values are compared; by default the algorithm, or else the first that varies.
+    yes : bool
+        Allow more than 10,000 runs.
+    say : callable
+        Receives sentences on what all runs together spend, before the first starts.
+    watch : callable
+        Receives an `ExperimentProgress` after every round.
+    stop : callable
+        Asked after every round whether to stop.
+    **settings
+        Settings of `taciturn.run`; `out` is the sweep's folder.
+
+    Returns
+    -------
+    Sweep
+        The results, read from the run folders.
     """
-    grid, by = ask_sweep(config, over, compare, settings)
-    place = Path(settings["out"]) if settings.get("out") else default_sweep_folder(grid)
-    return run_grid(SweepFolder(place), grid, by, yes=yes, say=say, watch=watch, stop=stop)
+    return plan_sweep(config, over, compare, settings).run(yes=yes, say=say, watch=watch, stop=stop)
 
 
-def ask_sweep(
-    config: str | Path | None, over: Mapping[str, Any], compare: Sequence[str], settings: Mapping[str, Any]
-) -> tuple[Grid, tuple[str, ...]]:
-    """The grid, and the settings to compare by."""
-    given = {name: value for name, value in settings.items() if name != "out"}
-    file = api.read_config(config) if config else {}
-    allow_plugins(file, given)
-    grid = make_grid(file, given, over)
-    return grid, compared(grid, compare)
-
-
-def compared(grid: Grid, compare: Sequence[str]) -> tuple[str, ...]:
-    """The settings to compare by: those asked for, else the algorithm, else the first that varies."""
-    first = grid.points[0].settings
-    budgets = max(len(first.total_epsilon), len(first.epsilon)) > 1
-    varied = {
-        **({"algorithm": None} if len(first.algorithm) > 1 else {}),
-        **dict.fromkeys(name for name in grid.between if len(grid.over[name]) > 1 and name != "partition_key"),
-        **({"epsilon": None} if budgets else {}),
-    }
-    if not compare:
-        return tuple(varied)[:1]
-    asked = tuple(dict.fromkeys(name.replace("-", "_").replace("total_epsilon", "epsilon") for name in compare))
-    for name in asked:
-        if name not in varied:
-            choices = ", ".join(one.replace("_", "-") for one in varied) or "none"
-            raise InputError(f"compare is {name.replace('_', '-')}, which has one value or none: there are {choices}")
-    return asked
-
-
-def run_grid(
-    folder: SweepFolder,
-    grid: Grid,
-    by: Sequence[str],
+def frontier(
+    config: str | Path | None = None,
     *,
     yes: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
-    watch: Watch = lambda progress: None,
+    watch: ProgressCallback = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
-) -> Sweep:
-    """Every point that is not done yet, then the figures."""
-    cost, failed = train_grid(folder, grid, {"compare": list(by)}, yes=yes, say=say, watch=watch, stop=stop)
-    return conclude_sweep(folder, grid, by, failed, cost.sentences())
+    **settings: Any,
+) -> Frontier:
+    """Measure test error against the total epsilon; the same call again continues it.
 
+    Parameters
+    ----------
+    config : path, optional
+        A config file.
+    yes, say, watch, stop
+        As of `sweep`.
+    **settings
+        Settings of `taciturn.run`. `algorithm`, `trust`, `features` and `total_epsilon` may have several values each,
+        as in `trust=["agents", "secure-sum"]`; `out` is the frontier's folder.
 
-def train_grid(
-    folder: SweepFolder,
-    grid: Grid,
-    more: Mapping[str, Any],
-    *,
-    yes: bool,
-    say: Callable[[str], None],
-    watch: Watch,
-    stop: Callable[[], bool],
-) -> tuple[GridCost, dict[str, str]]:
-    """Every point that is not done yet: what all of them cost, and those that diverged, with their last words.
-
-    `more` is written down beside the grid.
+    Returns
+    -------
+    Frontier
+        The results, read from the run folders.
     """
-    if ranks_here() > 1:
-        raise InputError(f"a {folder.kind} works in one process: start it without torchrun")
-    if grid.runs > MOST and not yes:
-        raise InputError(f"this {folder.kind} has {grid.runs:,} runs, more than {MOST:,}: say --yes if that is meant")
-    cost = cost_of(grid)
-    check_ledger(to_begin(folder, grid))
-    folder.begin(grid, more)
-    for sentence in cost.sentences():
-        say(sentence)
-    failed: dict[str, str] = {}
-    key = folder.key(grid)
-    for number, point in enumerate(grid.points, 1):
-        follow = _follow(number, grid, cost, point, watch)
-        try:
-            _run_point(point, folder.run(point), key, follow, stop)
-        except TrainingDiverged as error:  # the others may not
-            failed[point.name] = str(error)
-    return cost, failed
+    return plan_frontier(config, settings).run(yes=yes, say=say, watch=watch, stop=stop)
 
 
-def default_sweep_folder(grid: Grid) -> Path:
-    """A folder named after the time and what is swept."""
-    return Path("sweeps") / f"{time.strftime('%Y%m%d-%H%M%S')}-{'-'.join(grid.over)}".replace("_", "-")
+def plan_sweep(
+    config: str | Path | None, over: Mapping[str, Any], compare: Sequence[str], settings: Mapping[str, Any]
+) -> PlannedExperiment[Sweep]:
+    """Return the experiment of a sweep; see `sweep` for the parameters."""
+    grid = sweep_grid(*_read_settings(config, settings), over)
+    folder = _choose_folder("sweep", settings, "-".join(map(flag_name, grid.over)))
+    return PlannedExperiment(folder, grid, Sweep, choose_comparison(grid, compare))
 
 
-def _run_point(
+def plan_frontier(config: str | Path | None, settings: Mapping[str, Any]) -> PlannedExperiment[Frontier]:
+    """Return the experiment of a frontier; see `frontier` for the parameters."""
+    grid = frontier_grid(*_read_settings(config, settings))
+    return PlannedExperiment(
+        _choose_folder("frontier", settings, Path(grid.points[0].settings.data).stem), grid, Frontier
+    )
+
+
+def reopen_sweep(path: Path, compare: Sequence[str] = ()) -> PlannedExperiment[Sweep]:
+    """Return the sweep that a folder was created with; `compare` replaces the settings that it compares."""
+    folder = ExperimentFolder(path, "sweep")
+    request = folder.read_request()
+    grid = sweep_grid({}, request["settings"], request["over"])
+    compared = choose_comparison(grid, compare) if compare else tuple(request["compare"])
+    return PlannedExperiment(folder, grid, Sweep, compared)
+
+
+def reopen_frontier(path: Path) -> PlannedExperiment[Frontier]:
+    """Return the frontier that a folder was created with."""
+    folder = ExperimentFolder(path, "frontier")
+    return PlannedExperiment(folder, restore_frontier_grid(folder.read_request()), Frontier)
+
+
+def _choose_folder(kind: str, settings: Mapping[str, Any], name: str) -> ExperimentFolder:
+    default = f"{kind}s/{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    return ExperimentFolder(Path(settings.get("out") or default), kind)
+
+
+def _read_settings(
+    config: str | Path | None, settings: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the settings of the config file and those given, without `out`; their plugins are allowed."""
+    given = {name: value for name, value in settings.items() if name != "out"}
+    file = api.read_config(config) if config else {}
+    allow_plugins(file, given)
+    return file, given
+
+
+def choose_comparison(grid: Grid, compare: Sequence[str]) -> tuple[str, ...]:
+    """Return the settings to compare: those in `compare`, else the algorithm, else the first that varies.
+
+    Raises
+    ------
+    InputError
+        If a setting in `compare` does not vary.
+    """
+    first = grid.points[0].settings
+    varied = ["algorithm"] if len(first.algorithm) > 1 else []
+    varied += [name for name in grid.between if len(grid.over[name]) > 1 and name != "partition_key"]
+    varied += ["epsilon"] if max(len(first.total_epsilon), len(first.epsilon)) > 1 else []
+    if not compare:
+        return tuple(varied[:1])
+    chosen = tuple(dict.fromkeys(name.replace("-", "_").replace("total_epsilon", "epsilon") for name in compare))
+    for name in chosen:
+        if name not in varied:
+            choices = ", ".join(map(flag_name, varied)) or "none"
+            raise InputError(f"--compare is {flag_name(name)}, which does not vary; settings that vary: {choices}")
+    return chosen
+
+
+def _train_point(
     point: GridPoint, path: Path, key: int | None, watch: Callable[[Progress], None], stop: Callable[[], bool]
 ) -> None:
-    if _begun(path):
+    if _has_started(path):
+        _log.info("resuming %s", path)
         api.resume(path, watch=watch, stop=stop)
         return
     if path.is_dir():
@@ -159,91 +250,31 @@ def _run_point(
     api.run(watch=watch, stop=stop, **{**given, "out": path})
 
 
-def to_begin(folder: SweepFolder, grid: Grid) -> list[GridPoint]:
-    """The points that have not begun."""
-    return [point for point in grid.points if not _begun(folder.run(point))]
-
-
-def _begun(path: Path) -> bool:
-    """Whether a run folder is complete enough to go on from: its ledger is the last thing it begins with."""
+def _has_started(path: Path) -> bool:
+    """Whether a run folder can be resumed: its ledger is the last file to be written when it is created."""
     folder = RunFolder(path)
     return folder.config.is_file() and folder.ledger.is_file() and folder.ledger.stat().st_size > 0
 
 
 def _check_unused(folder: RunFolder) -> None:
-    """Refuse to begin anew where something may have been released: its noise would be drawn a second time."""
+    """Raise if a run that cannot be resumed may have released something: its noise would be drawn a second time."""
     files = [folder.ledger, folder.metrics, *folder.checkpoints.glob("*.npz")]
     if any(file.is_file() and file.stat().st_size for file in files):
-        raise InputError(
-            f"{folder.path} has lost its config.toml or its ledger, and may have released something: it cannot go on, "
-            "and is not begun anew; move it elsewhere to train this point once more"
+        raise CorruptFile(
+            f"{folder.path} has lost its config.toml or its ledger and may have released something, so it can neither "
+            "be resumed nor replaced; move it elsewhere to train this point again"
         )
 
 
-def _follow(number: int, grid: Grid, cost: GridCost, point: GridPoint, watch: Watch) -> Callable[[Progress], None]:
-    """From the rounds of one point to those of the whole sweep."""
-    before, seen = sum(cost.rounds[: number - 1]), dict[str, int]()
+def _count_all_rounds(
+    index: int, points: Sequence[GridPoint], rounds: Sequence[int], watch: ProgressCallback
+) -> Callable[[Progress], None]:
+    """Return a callback that turns the progress of one point into that of the whole experiment."""
+    before, done = sum(rounds[:index]), dict[str, int]()
 
-    def follow(progress: Progress) -> None:
-        seen[progress.batch.algorithm] = progress.t
-        done = before + sum(seen.values())
-        watch(SweepProgress(number, len(grid.points), point.name, done, sum(cost.rounds), progress))
+    def callback(progress: Progress) -> None:
+        done[progress.batch.algorithm] = progress.t
+        total = before + sum(done.values())
+        watch(ExperimentProgress(index + 1, len(points), points[index].name, total, sum(rounds), progress))
 
-    return follow
-
-
-def frontier(
-    config: str | Path | None = None,
-    *,
-    yes: bool = False,
-    say: Callable[[str], None] = lambda sentence: None,
-    watch: Watch = lambda progress: None,
-    stop: Callable[[], bool] = lambda: False,
-    **settings: Any,
-) -> Frontier:
-    """Test error against the total epsilon, as in trust=["agents", "secure-sum"]; the same call again goes on.
-
-    `algorithm`, `trust`, `features` and `total_epsilon` may have several values each; every other setting is one of
-    `run`'s. `yes` allows more than 10,000 runs; `out` is the frontier's folder. What all runs together spend is told to
-    `say` before the first begins.
-    """
-    grid = ask_frontier(config, settings)
-    folder = frontier_folder(settings.get("out") or default_frontier_folder(grid))
-    return run_frontier(folder, grid, yes=yes, say=say, watch=watch, stop=stop)
-
-
-def ask_frontier(config: str | Path | None, settings: Mapping[str, Any]) -> Grid:
-    """The grid."""
-    given = {name: value for name, value in settings.items() if name != "out"}
-    file = api.read_config(config) if config else {}
-    allow_plugins(file, given)
-    return frontier_grid(file, given)
-
-
-def frontier_folder(path: str | Path) -> SweepFolder:
-    """A frontier on the disk."""
-    return SweepFolder(Path(path), NAME)
-
-
-def asked_before(folder: SweepFolder) -> Grid:
-    """The grid that a frontier's folder was begun with."""
-    return grid_again(folder.document())
-
-
-def default_frontier_folder(grid: Grid) -> Path:
-    """A folder named after the time and the data."""
-    return Path("frontiers") / f"{time.strftime('%Y%m%d-%H%M%S')}-{Path(grid.points[0].settings.data).stem}"
-
-
-def run_frontier(
-    folder: SweepFolder,
-    grid: Grid,
-    *,
-    yes: bool = False,
-    say: Callable[[str], None] = lambda sentence: None,
-    watch: Watch = lambda progress: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Frontier:
-    """Every run folder that is not done yet, then the figures."""
-    cost, failed = train_grid(folder, grid, {}, yes=yes, say=say, watch=watch, stop=stop)
-    return conclude_frontier(Frontier(folder, grid, cost, failed))
+    return callback

@@ -1,25 +1,25 @@
-"""Means over repeated runs with their uncertainty, and differences of two settings that share everything else.
+"""Mean test errors over repeated runs, and paired differences between settings, with confidence intervals.
 
-The unit that is repeated is the seed of the noise; where the partition's seed is swept, it is that one, and the noise
-seeds of a partition are averaged first, for runs on one partition are not independent of each other.
+The repeated unit is the noise seed. Where partition keys are swept it is the partition: its noise seeds are averaged
+first, because runs on one partition are not independent.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from taciturn.experiments.run_rows import RunRow
 from taciturn.reporting.intervals import LEVEL, Interval, interval
 
-UNITS = {"seed": "seed", "partition_key": "partition"}  # how the repeated unit is called
+UNIT_NAMES = {"seed": "seed", "partition_key": "partition"}
 
-Row: TypeAlias = Mapping[str, Any]
-At: TypeAlias = tuple[tuple[str, Any], ...]
-"""The settings that some runs have in common: names and values."""
+Condition: TypeAlias = tuple[tuple[str, Any], ...]
+"""Names and values of the settings that a group of runs shares."""
 
 
 @dataclass(frozen=True)
@@ -29,95 +29,122 @@ class Comparison:
     setting: str
     first: Any
     second: Any
-    at: At  # the settings both share
+    at: Condition  # the settings that both share
     difference: Interval
     simultaneous: Interval  # wide enough for all comparisons of the sweep to hold at once (Bonferroni)
-    comparisons: int  # how many those are; exact ones do not count
-    unit: str  # what is repeated: seed or partition_key
-    exact: bool  # both without noise: no seed changes anything
+    comparisons: int  # how many those are, without exact ones
+    unit: str  # the repeated unit: seed or partition_key
+    exact: bool  # both are without noise, so that no seed changes the result
 
     @property
-    def _certain(self) -> bool:
-        return self.exact and self.difference.mean != 0.0
+    def significant(self) -> bool:
+        """Whether the difference's own interval excludes zero."""
+        return self._excludes_zero(self.difference)
 
     @property
-    def told_apart(self) -> bool:
-        """Whether the difference is more than chance by its own interval."""
-        low, high = self.difference.low, self.difference.high
-        return self._certain or (low is not None and high is not None and not low <= 0.0 <= high)
+    def significant_overall(self) -> bool:
+        """Whether the interval that holds for all comparisons at once excludes zero."""
+        return self._excludes_zero(self.simultaneous)
 
-    @property
-    def among_all(self) -> bool:
-        """Whether it still is with all comparisons in view."""
-        low, high = self.simultaneous.low, self.simultaneous.high
-        return self._certain or (low is not None and high is not None and not low <= 0.0 <= high)
+    def _excludes_zero(self, found: Interval) -> bool:
+        if self.exact:
+            return self.difference.mean != 0.0
+        return found.low is not None and found.high is not None and not found.low <= 0.0 <= found.high
+
+
+class _Pairs(NamedTuple):
+    """Differences between two values of a setting, one for each repetition."""
+
+    setting: str
+    first: Any
+    second: Any
+    at: Condition
+    differences: list[float]
+    exact: bool
 
 
 def repeated_unit(varied: Iterable[str]) -> str:
-    """What is repeated in a sweep over these settings."""
+    """Return the repeated unit of a sweep over these settings.
+
+    >>> repeated_unit(["clip", "partition_key"]), repeated_unit(["clip"])
+    ('partition_key', 'seed')
+    """
     return "partition_key" if "partition_key" in varied else "seed"
 
 
-def summaries(rows: Sequence[Row], settings: Sequence[str], unit: str) -> dict[At, Interval]:
-    """The mean test error of all runs that share these settings, over the repeated unit."""
-    groups = grouped(rows, settings)
+def mean_errors(rows: Sequence[RunRow], settings: Sequence[str], unit: str) -> dict[Condition, Interval]:
+    """Return the mean test error, with its interval, of each group of runs that shares these settings.
+
+    Parameters
+    ----------
+    rows : sequence of RunRow
+        Runs that have a test error.
+    settings : sequence of str
+        The settings by which runs are grouped.
+    unit : str
+        The repeated unit, "seed" or "partition_key".
+    """
     return {
-        at: interval(list(_by_unit(found[:1] if _alike(found, unit) else found, unit).values()))
-        for at, found in groups.items()
+        at: interval(list(_mean_by_unit(group[:1] if _deterministic(group, unit) else group, unit).values()))
+        for at, group in group_rows(rows, settings).items()
     }
 
 
-def _alike(rows: Sequence[Row], unit: str) -> bool:
-    """Whether these runs are the same whatever their seed: without noise, and, as it shows, without random samples."""
-    same = len({row["test_error"] for row in rows}) <= 1
-    return unit == "seed" and same and all(math.isinf(row["epsilon"]) for row in rows)
+def compare_values(
+    rows: Sequence[RunRow], settings: Sequence[str], compared: Sequence[str], unit: str
+) -> list[Comparison]:
+    """Compare every pair of values of each setting in `compared`, at equal values of the other `settings`.
 
-
-def comparisons(rows: Sequence[Row], settings: Sequence[str], by: Sequence[str], unit: str) -> list[Comparison]:
-    """Every pair of values of each setting in `by`, at equal other `settings`."""
-    pairs = [pair for name in by for pair in _pairs(rows, settings, name, unit)]
-    uncertain = sum(not exact for *_, exact in pairs)
+    The simultaneous intervals have level 1 - 0.05 / m for m comparisons that are not exact (Bonferroni).
+    """
+    found = [pairs for setting in compared for pairs in _pairs(rows, settings, setting, unit)]
+    uncertain = sum(not pairs.exact for pairs in found)
     level = 1.0 - (1.0 - LEVEL) / max(1, uncertain)
     return [
-        Comparison(name, a, b, at, interval(differences), interval(differences, level), uncertain, unit, exact)
-        for name, a, b, at, differences, exact in pairs
-    ]
+        Comparison(p.setting, p.first, p.second, p.at, interval(p.differences), interval(p.differences, level),
+                   uncertain, unit, p.exact)
+        for p in found
+    ]  # fmt: skip
 
 
-def _pairs(
-    rows: Sequence[Row], settings: Sequence[str], by: str, unit: str
-) -> Iterable[tuple[str, Any, Any, At, list[float], bool]]:
-    others = [name for name in settings if name != by]
-    for at, mine in grouped(rows, others).items():
-        groups = {dict(key)[by]: found for key, found in grouped(mine, [by]).items()}
-        for a, b in itertools.combinations(groups, 2):
-            exact = _alike(groups[a], unit) and _alike(groups[b], unit)
-            differences = _differences(groups[a], groups[b], unit)
-            if differences:
-                yield by, a, b, at, differences[:1] if exact else differences, exact
-
-
-def _differences(first: Sequence[Row], second: Sequence[Row], unit: str) -> list[float]:
-    """Second minus first for every seed or partition both have; without noise one seed stands for all."""
-    a, b = _by_unit(first, unit), _by_unit(second, unit)
-    if _alike(first, unit):
-        a = dict.fromkeys(b, next(iter(a.values())))
-    elif _alike(second, unit):
-        b = dict.fromkeys(a, next(iter(b.values())))
-    return [b[one] - a[one] for one in a if one in b]
-
-
-def grouped(rows: Sequence[Row], settings: Sequence[str]) -> dict[At, list[Row]]:
-    """The rows that share these settings, by their values."""
-    groups: dict[At, list[Row]] = {}
+def group_rows(rows: Sequence[RunRow], settings: Sequence[str]) -> dict[Condition, list[RunRow]]:
+    """Group rows by their values of these settings."""
+    groups: dict[Condition, list[RunRow]] = {}
     for row in rows:
-        groups.setdefault(tuple((name, row[name]) for name in settings), []).append(row)
+        groups.setdefault(tuple((name, row.setting(name)) for name in settings), []).append(row)
     return groups
 
 
-def _by_unit(rows: Sequence[Row], unit: str) -> dict[Any, float]:
-    """The mean test error of each seed, or of each partition."""
+def _deterministic(rows: Sequence[RunRow], unit: str) -> bool:
+    """Whether the seed does not matter: no noise and, by the equal errors, no random samples."""
+    equal = len({row.test_error for row in rows}) <= 1
+    return unit == "seed" and equal and all(math.isinf(row.epsilon) for row in rows)
+
+
+def _pairs(rows: Sequence[RunRow], settings: Sequence[str], setting: str, unit: str) -> Iterator[_Pairs]:
+    others = [name for name in settings if name != setting]
+    for at, group in group_rows(rows, others).items():
+        by_value = {key[0][1]: found for key, found in group_rows(group, [setting]).items()}
+        for first, second in itertools.combinations(by_value, 2):
+            exact = all(_deterministic(by_value[value], unit) for value in (first, second))
+            differences = _differences(by_value[first], by_value[second], unit)
+            if differences:
+                yield _Pairs(setting, first, second, at, differences[:1] if exact else differences, exact)
+
+
+def _differences(first: Sequence[RunRow], second: Sequence[RunRow], unit: str) -> list[float]:
+    """Return second minus first for every repetition that both have; a deterministic run counts for all seeds."""
+    a, b = _mean_by_unit(first, unit), _mean_by_unit(second, unit)
+    if _deterministic(first, unit):
+        a = dict.fromkeys(b, next(iter(a.values())))
+    elif _deterministic(second, unit):
+        b = dict.fromkeys(a, next(iter(b.values())))
+    return [b[repetition] - a[repetition] for repetition in a if repetition in b]
+
+
+def _mean_by_unit(rows: Sequence[RunRow], unit: str) -> dict[Any, float]:
+    """Return the mean test error of each seed or partition."""
     found: dict[Any, list[float]] = {}
     for row in rows:
-        found.setdefault(row[unit], []).append(row["test_error"])
-    return {one: fmean(errors) for one, errors in found.items()}
+        found.setdefault(row.setting(unit), []).append(row.error)
+    return {repetition: fmean(errors) for repetition, errors in found.items()}

@@ -1,4 +1,4 @@
-"""Runs for other programs: coefficients as a table, models as ONNX files, metrics in MLflow and TensorBoard."""
+"""Export of runs: coefficients as CSV, models as ONNX files, metrics for MLflow and TensorBoard."""
 
 from taciturn.export.target import TARGETS, ExportRequest
 

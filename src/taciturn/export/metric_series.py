@@ -1,9 +1,9 @@
-"""The metrics of a run as other programs take them: by name and round, with the owner's figures named as such."""
+"""The metrics of a run for other programs: by name and round, with those for the data owner marked as such."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from taciturn.errors import InputError
 from taciturn.export.target import ExportRequest
@@ -11,81 +11,77 @@ from taciturn.reporting.curves import run_label
 from taciturn.runs.folder import read_lines
 
 LABELS = ("run", "algorithm", "epsilon", "seed", "round")
-OWNERS = "local_only/"  # goes before the name of a metric that is computed from private records without noise
+LOCAL_PREFIX = "local_only/"  # of the name of a metric computed from private records without noise
 
 
 class MetricSeries(NamedTuple):
-    """One run of a folder."""
+    """The metrics of one run of a folder."""
 
     number: int  # among the folder's runs
     algorithm: str
     epsilon: float
-    seed: int | None  # None: its noise has none
-    rows: list[tuple[int, dict[str, float]]]  # round -> name -> value
+    seed: int | None  # None: hardened noise, which has no seed
+    rows: list[tuple[int, dict[str, float]]]  # round, value by name
 
     @property
     def label(self) -> str:
-        """What the run is called."""
+        """The run's name for people."""
         return run_label(self.algorithm, self.epsilon) + ("" if self.seed is None else f", seed {self.seed}")
 
     @property
-    def seeded(self) -> dict[str, int]:
-        """Its seed by that name; nothing where its noise has none."""
+    def seed_setting(self) -> dict[str, int]:
+        """The seed as a setting; empty if there is none."""
         return {} if self.seed is None else {"seed": self.seed}
 
     @property
     def folder_name(self) -> str:
-        """What a folder of it is called."""
+        """The run's name as the name of a folder."""
         budget = "no-noise" if self.epsilon == float("inf") else f"epsilon-{self.epsilon:g}"
         return f"{self.number}-{self.algorithm}-{budget}" + ("" if self.seed is None else f"-seed-{self.seed}")
 
 
 def read_metrics(request: ExportRequest) -> list[MetricSeries]:
-    """The runs asked for, with every figure that was measured and may be taken along."""
-    private = private_names(request)
+    """Return the metrics of the requested runs that were measured and may be exported.
+
+    Raises
+    ------
+    InputError
+        If no round has been evaluated yet, or the requested run does not exist.
+    """
+    path, local = request.folder.path, local_names(request)
     found: dict[int, list[dict[str, Any]]] = {}
     for row in request.folder.read_metrics(request.with_local):
-        found.setdefault(row["run"], []).append(row)
+        found.setdefault(row.run, []).append(row)
     if not found:
-        raise InputError(f"{request.folder.path} has no evaluated round yet: there is nothing to export")
+        raise InputError(f"{path} has no evaluated round yet, so there is nothing to export")
     if request.run is not None and request.run not in found:
-        raise InputError(
-            f"there is no run {request.run} in {request.folder.path}: its runs are 0 to {max(found)} (taciturn show)"
-        )
-    chosen = found if request.run is None else {request.run: found[request.run]}
-    return [_metrics(number, rows, private) for number, rows in sorted(chosen.items())]
+        raise InputError(f"there is no run {request.run} in {path}: its runs are 0 to {max(found)} (taciturn show)")
+    wanted = sorted(found) if request.run is None else [request.run]
+    return [_series(number, found[number], local) for number in wanted]
 
 
-def private_names(request: ExportRequest) -> tuple[str, ...]:
-    """The metrics that are for the owner of the records alone."""
+def local_names(request: ExportRequest) -> tuple[str, ...]:
+    """Return the names of the metrics that are for the data owner only."""
     if not request.folder.has_local:
         return ()
     first = next(read_lines(request.folder.local_metrics), {})
     return tuple(name for name in first if name not in LABELS)
 
 
-def said_about(request: ExportRequest) -> list[str]:
-    """What to say about the owner's figures, where there are any."""
-    private = private_names(request)
-    if not private:
+def local_note(request: ExportRequest) -> list[str]:
+    """Return a message about metrics for the data owner only, if there are any."""
+    if not (names := ", ".join(local_names(request))):
         return []
-    names = ", ".join(private)
     if request.with_local:
-        return [f"with {names} under {OWNERS}: computed from private records without noise, for their owner alone"]
-    return [f"without {names}: computed from private records without noise (--with-local takes them along)"]
+        return [f"with {names} under {LOCAL_PREFIX}: computed from private records without noise, for their owner only"]
+    return [f"without {names}: computed from private records without noise (--with-local includes them)"]
 
 
-def _metrics(number: int, rows: Sequence[dict[str, Any]], private: Sequence[str]) -> MetricSeries:
+def _series(number: int, rows: Sequence[dict[str, Any]], local: Sequence[str]) -> MetricSeries:
+    def values(row: dict[str, Any]) -> dict[str, float]:
+        measured = {name: value for name, value in row.items() if name not in LABELS and value is not None}
+        return {f"{LOCAL_PREFIX if name in local else ''}{name}": float(value) for name, value in measured.items()}
+
     first = rows[0]
-    values = [
-        (
-            int(row["round"]),
-            {
-                f"{OWNERS if name in private else ''}{name}": float(value)
-                for name, value in row.items()
-                if name not in LABELS and value is not None
-            },
-        )
-        for row in rows
-    ]
-    return MetricSeries(number, first["algorithm"], float(first["epsilon"]), first.get("seed"), values)
+    series = [(int(row["round"]), values(row)) for row in rows]
+    return MetricSeries(number, first["algorithm"], float(first["epsilon"]), first.get("seed"), series)

@@ -1,4 +1,4 @@
-"""Export targets: what an export is asked for, and the model it is about."""
+"""Export targets: the request for an export, and the model it is about."""
 
 from __future__ import annotations
 
@@ -17,19 +17,38 @@ from taciturn.runs.model import Model, read_model
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """Which run to export, and where to."""
+    """Which run to export, and where to.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        The run folder.
+    out : Path or None
+        File or folder to write; None: a new one in the run folder.
+    run : int or None
+        Index of a run of the folder; None: all runs for metrics, the first for a model.
+    with_local : bool
+        Include what is computed from private records without noise.
+    tracking_uri, experiment : str
+        For MLflow only; empty: MLflow's own default, and "taciturn".
+    """
 
     folder: RunFolder
-    out: Path | None = None  # None: in the run folder
-    run: int | None = None  # None: all runs for metrics, the first for a model
-    with_local: bool = False  # take along what is computed from private records without noise
-    tracking_uri: str = ""  # mlflow
-    experiment: str = ""  # mlflow
+    out: Path | None = None
+    run: int | None = None
+    with_local: bool = False
+    tracking_uri: str = ""
+    experiment: str = ""
 
-    def place(self, name: str, private: bool = False) -> Path:
-        """Where to write: as asked for, else in the run folder, or in its local-only; it must not exist."""
-        within = self.folder.local if private else self.folder.path
-        path = self.out or within / name
+    def output_path(self, name: str, private: bool = False) -> Path:
+        """Return where to write: `out`, or `name` in the run folder or, if private, in its local-only folder.
+
+        Raises
+        ------
+        InputError
+            If the path exists, or the folder that is to contain it does not.
+        """
+        path = self.out or (self.folder.local if private else self.folder.path) / name
         if path.exists():
             raise InputError(f"{path} exists: choose another --out, or remove it")
         if not path.parent.is_dir():
@@ -39,39 +58,51 @@ class ExportRequest:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A program to export for."""
+    """A program or format to export to."""
 
     summary: str  # one line
-    write: Callable[[ExportRequest], list[str]]  # does it, and says where it went and how to look at it
-    takes: frozenset[str]  # the options it heeds, beside run and run_index
+    write: Callable[[ExportRequest], list[str]]  # writes, and returns messages: what is where, and how to open it
+    takes: frozenset[str]  # names of the options it uses, besides `folder` and `run`
 
 
 TARGETS: Registry[Target] = Registry("export", "taciturn.export")
 
 
-def needed(module: str, extra: str) -> Any:
-    """A module of an optional package."""
+def import_optional(module: str, extra: str) -> Any:
+    """Import a module of an optional package.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    extra : str
+        The extra of taciturn that installs the package.
+
+    Raises
+    ------
+    InputError
+        If the package is not installed.
+    """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise missing(error, extra) from None
+        raise missing_package(error, extra) from error
 
 
-def missing(error: ModuleNotFoundError, extra: str) -> InputError:
-    """An optional package is not installed."""
+def missing_package(error: ModuleNotFoundError, extra: str) -> InputError:
+    """Return the error that says how to install a missing package."""
     return InputError(f"this export needs {(error.name or extra).split('.')[0]}: pip install 'taciturn[{extra}]'")
 
 
-def chosen_model(request: ExportRequest) -> tuple[Model, list[str]]:
-    """The run asked for, else the first, with a word on which one it is where the folder has several."""
+def requested_model(request: ExportRequest) -> tuple[Model, list[str]]:
+    """Return the requested model, or the first, and a message that names it if the folder has several."""
     count = len(request.folder.read_summary()["runs"])
     index = request.run or 0
     model = read_model(request.folder, index)
-    said = [f"using run {index} of {count}: {model.label} (--run-index chooses)"] if count > 1 else []
-    return model, said
+    return model, [f"using run {index} of {count}: {model.label} (--run-index chooses)"] if count > 1 else []
 
 
 def privacy_sentence(folder: RunFolder) -> str:
-    """What the run promises, in one line."""
+    """Return the guarantee of a run in one sentence."""
     summary = folder.read_summary(local=False)
     return PAPER_HEADLINE if summary["mode"] == "paper" else headline(summary["privacy"])

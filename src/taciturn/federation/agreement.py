@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from taciturn.algorithms import Algorithm
-from taciturn.data import DataOptions, Facts, check_facts, load, load_unmapped, read_schema, within_sizes
+from taciturn.data import DataOptions, Facts, check_facts, limit_records, load, load_unmapped, read_schema
 from taciturn.federation import PROTOCOL
 from taciturn.federation.policy import Site
 from taciturn.federation.terms import Terms, read_terms, schema_hash
@@ -18,7 +18,7 @@ from taciturn.planning.noise_plan import RunPlan
 from taciturn.planning.plan import StudyPlan, plan_from_facts
 from taciturn.planning.study import StudyPart
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.composition import FREE, StudyCost
+from taciturn.privacy.composition import ZERO_COST, StudyCost
 from taciturn.reporting.statements import NEIGHBOURS
 from taciturn.types import Array, Dataset, Shard, Target
 
@@ -93,7 +93,7 @@ def own_dataset(site: Site, agreement: Agreement, published: Dataset | None = No
         own = dataset.train[0]
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
     dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(own,), test=None)
-    dataset = dataset if site.published else within_sizes(facts, dataset)
+    dataset = dataset if site.published else limit_records(facts, dataset)
     check_facts(facts, dataset)
     return dataset
 
@@ -155,7 +155,7 @@ def objections(site: Site, agreement: Agreement, reserved: bool = False) -> list
             found.append(f"{what} is {asked}, and this site accepts {', '.join(accepted)}")
     if plan.rounds > accepts.rounds_max:
         found.append(f"there are {plan.rounds} rounds, and this site accepts at most {accepts.rounds_max}")
-    return found + _ledger(site, facts.unit, s.adjacency, FREE if reserved else plan.cost)
+    return found + _ledger(site, facts.unit, s.adjacency, ZERO_COST if reserved else plan.cost)
 
 
 def _declarations(site: Site, terms: Terms) -> list[str]:
@@ -184,14 +184,13 @@ def _declarations(site: Site, terms: Terms) -> list[str]:
 
 def _ledger(site: Site, unit: str, adjacency: str, cost: StudyCost) -> list[str]:
     """Whether the ledger counts for this study's neighbours and has room for it."""
-    account = BudgetLedger.open(site.ledger)
-    state = account.state()
+    state = BudgetLedger.open(site.ledger).state()
     found = [
-        f"{what} is {asked}, and this site's ledger counts for {state[what]}"
-        for what, asked in (("unit", unit), ("adjacency", adjacency))
-        if asked != state[what]
+        f"{what} is {asked}, and this site's ledger counts for {own}"
+        for what, asked, own in (("unit", unit, state.unit), ("adjacency", adjacency, state.adjacency))
+        if asked != own
     ]
-    if not account.has_room(state, cost):
+    if not state.fits(cost):
         found.append("this site's budget for these records is exhausted: what is left of it does not cover the study")
     return found
 

@@ -15,10 +15,10 @@ from taciturn.federation import messages as wire
 from taciturn.federation.confinement import shield
 from taciturn.federation.coordinator import FINISHED, Coordinator, sites_file
 from taciturn.federation.coordinator_setup import open_study
-from taciturn.federation.engine import Engine, Running, hub_address
+from taciturn.federation.engine import Engine, EngineProcess, hub_address
 from taciturn.federation.exchange import SealedExchange
 from taciturn.federation.identity import Identity
-from taciturn.federation.kits import HUB, check_address, issued, read_kit
+from taciturn.federation.kits import HUB, check_address, read_issued, read_kit
 from taciturn.federation.link import BrokenLink
 from taciturn.federation.logs import AuditLog, no_audit
 from taciturn.federation.seal import OVERHEAD
@@ -101,7 +101,7 @@ class Conductor:
         life.wanted = len(coordinator.agents)
         life.bytes_up, life.bytes_down = coordinator.state.sent
 
-    def _conduct(self, running: Running) -> str:
+    def _conduct(self, running: EngineProcess) -> str:
         limit = wire.HEADER_LIMIT + 1024 + self.coordinator.agreement.zero.nbytes
         exchange = SealedExchange(
             running.link, self.terms, self.identity, self.coordinator.experiment, limit, self.say, self.versions
@@ -199,7 +199,7 @@ def conduct(
         return coordinator.folder, FINISHED
 
     def certificates() -> list[str]:
-        known = issued(kits)
+        known = read_issued(kits)
         return [f"{site}={known[site]}" for site in coordinator.agents if site in known]
 
     limit = wire.HEADER_LIMIT + 1024 + coordinator.agreement.zero.nbytes + OVERHEAD

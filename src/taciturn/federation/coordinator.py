@@ -37,8 +37,9 @@ from taciturn.objectives.clipping import admissible
 from taciturn.planning.study import Study
 from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.hash_chain import HashChain
-from taciturn.privacy.ledger import entries
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
+from taciturn.runs.ledger import RunLedger, release_entries
+from taciturn.runs.records import NonPrivateEntry
 from taciturn.types import Array
 
 FINISHED, STOPPED, WAITING = "finished", "stopped", "waiting"
@@ -109,9 +110,9 @@ class Coordinator:
     def __post_init__(self) -> None:
         self.state = self._restored()
         self.chain = self.folder.chain
-        ledger = self.chain.read()
-        self.charged = {(e["agent"], e["first"]) for e in ledger if e["kind"] == "release"}
-        self.marked = {e["agent"] for e in ledger if e["kind"] == "non_private"}
+        ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
+        self.charged = {(entry.agent, entry.first or 0) for entry in ledger.releases}
+        self.marked = {entry.agent for entry in ledger if isinstance(entry, NonPrivateEntry)}
 
     def _restored(self) -> ServerState:
         """The last checkpoint without the sites that are left out, where all that it holds can be gone on from."""
@@ -282,7 +283,7 @@ class Coordinator:
     def _mark(self, ready: Ready) -> None:
         """A site whose noise is no protection makes the whole study non-private, and the ledger says so."""
         if ready.non_private and ready.site not in self.marked:
-            self.chain.append([{"kind": "non_private", "agent": ready.site, "reason": shown(ready.non_private)}])
+            self.chain.append([NonPrivateEntry(agent=ready.site, reason=shown(ready.non_private))])
             self.marked.add(ready.site)
 
     def _round(self, exchange: Exchange, ready: list[str]) -> list[str]:
@@ -409,8 +410,7 @@ class Coordinator:
         event = BatchEvent((plan.event,))
         count = plan.events[plan.event] // plan.rounds
         new = Counter({(agents.index(site), event): count for site in sites if (site, t) not in self.charged})
-        span = {"first": t, "last": t, "session": 1}
-        self.chain.append(entry | span for entry in entries(new, self.study.parts[0].batch.labels(), agents))
+        self.chain.append(release_entries(new, self.study.parts[0].batch.labels(), agents, first=t, last=t))
         self.charged |= {(site, t) for site in sites}
 
     def _close(self, exchange: Exchange, ready: Sequence[str]) -> None:

@@ -19,7 +19,6 @@ from taciturn.federation.local_cluster import LocalFederation, local_federation
 from taciturn.federation.run_folder import federated
 from taciturn.federation.status import site_status
 from taciturn.federation.terms import Terms
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.runs.folder import RunFolder, read_lines
 
 Say = Callable[[str], None]
@@ -84,7 +83,7 @@ def _result(demo: LocalFederation, terms: Terms) -> dict[str, Any]:
     return {
         "rounds": figures["rounds"],
         "sites": len(SITES),
-        "test_error": folder.read_summary()["runs"][0]["test_error"],
+        "test_error": folder.read_summary().runs[0].test_error,
         "identical_to_simulation": demo.same_as_simulation(),
         "duals_equal": demo.duals_equal(),
         "ms_per_round": statistics.median(round_times(folder)),
@@ -93,7 +92,7 @@ def _result(demo: LocalFederation, terms: Terms) -> dict[str, Any]:
         "answered": figures["answered"],
         "spent_by_site": spent,
         "ledgers_cover_uploads": all(demo.releases(site) >= figures["answered"].get(site, 0) for site in SITES),
-        "non_private": ledger_totals(folder.read_ledger())["non_private"],
+        "non_private": folder.read_ledger().non_private,
     }
 
 

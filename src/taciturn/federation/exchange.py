@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from taciturn.federation.identity import Identity
 from taciturn.federation.link import Frame, Kind, Link
-from taciturn.federation.logs import AuditLog, Seldom, no_audit
+from taciturn.federation.logs import AuditLog, RateLimit, no_audit
 from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, Unsealed, open_answer, reply_header, seal_question
 from taciturn.federation.status import RunLife
 from taciturn.federation.terms import Terms
@@ -46,7 +46,7 @@ class SealedExchange:
     heard: float = field(default_factory=time.monotonic)  # when the engine last gave a sign of life
     life: RunLife = field(default_factory=RunLife)
     audit: AuditLog = no_audit
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: RateLimit = field(default_factory=RateLimit)
     _present: dict[str, float] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
     _pending: dict[str, Pending] = field(default_factory=dict)

@@ -1,9 +1,9 @@
-"""Who a coordinator or a site is: an Ed25519 key that signs and an X25519 key that others encrypt to.
+"""Identities of coordinators and sites: an Ed25519 key that signs and an X25519 key that others encrypt to.
 
-Each party makes its own identity, and its private half stays in one file there. The public half is one line of text,
-which stands in the terms of a study; before that, people compare its fingerprint by telephone.
+Each party creates its own identity; the private half stays in one file there. The public half is one line of text in
+the terms of a study, and people compare its fingerprint by telephone beforehand.
 
-`cryptography` takes its time to import, and most commands need none of it: it is imported where it is used.
+`cryptography` is slow to import and most commands do not need it, so functions import it where they use it.
 """
 
 from __future__ import annotations
@@ -18,58 +18,73 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taciturn.core.storage import make_once
-from taciturn.errors import InputError
-from taciturn.privacy.signatures import PublicKey, SigningKey, new_key, pem_of, private_key, read_secret
+from taciturn.errors import CorruptFile, InputError
+from taciturn.privacy.signatures import PublicKey, SigningKey, load_private_key, new_key, private_pem, read_secret
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     from cryptography.hazmat.primitives.hpke import Suite
 
 PREFIX = "taciturn-id-1:"
-BELONGS = b"taciturn identity 1\0"  # what stands before an X25519 key when its owner signs it
+KEY_DOMAIN = b"taciturn identity 1\0"  # precedes an X25519 key when its owner signs it
 ENCRYPTION_OVERHEAD = 48  # bytes: an encapsulated key of 32 and a tag of 16
 _END = b"-----END PRIVATE KEY-----\n"
 _RAW = 32 + 32 + 64  # bytes of both keys and the signature
 _PRIME = 2**255 - 19
 _ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022
-_SMALL_ORDER = (0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8)  # y of the points that one signature fits any text for
+_SMALL_ORDER = (0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8)  # y of points for which one signature fits any text
 
 
 @dataclass(frozen=True)
 class PublicIdentity:
-    """The half of an identity that all parties of a study know.
+    """The public half of an identity, which all parties of a study know.
+
+    Attributes
+    ----------
+    signing
+        The Ed25519 key.
+    sealing
+        The X25519 key, 32 bytes.
+    signature
+        The signature of the X25519 key by the Ed25519 key, 64 bytes.
 
     Raises
     ------
     InputError
-        Where a key is none, or the X25519 key is not signed by the Ed25519 key: then they need not be one party's.
+        If a key is invalid, or the Ed25519 key did not sign the X25519 key: they may then belong to different parties.
     """
 
-    signing: PublicKey  # Ed25519
-    sealing: bytes  # X25519, 32 bytes
-    signature: bytes  # of the X25519 key by the Ed25519 key, 64 bytes
+    signing: PublicKey
+    sealing: bytes
+    signature: bytes
 
     def __post_init__(self) -> None:
-        if not _sound(self.signing.raw, self.sealing):
+        if not _are_sound(self.signing.raw, self.sealing):
             raise InputError(f"the identity {self.fingerprint} has a key that protects nothing: ask for another one")
-        if not self.signing.signed(BELONGS + self.sealing, self.signature):
+        if not self.signing.verify(KEY_DOMAIN + self.sealing, self.signature):
             raise InputError(f"the two keys of the identity {self.fingerprint} do not belong together")
 
     @classmethod
     def parse(cls, text: str) -> PublicIdentity:
-        """The identity in one line of text, which is exactly as `str` writes it."""
+        """Return the identity in one line of text, which must be exactly as `str` writes it.
+
+        Raises
+        ------
+        InputError
+            If the text is not a valid public identity.
+        """
         if not isinstance(text, str) or not text.startswith(PREFIX):
-            raise InputError(f"{text!r:.40} is not a public identity: it is one line that begins with {PREFIX}")
+            raise InputError(f"{text!r:.40} is not a public identity: it must be one line that begins with {PREFIX}")
         try:
             raw = base64.b64decode(text.removeprefix(PREFIX) + "=", altchars=b"-_", validate=True)
-        except (ValueError, binascii.Error):
-            raw = b""
-        if len(raw) != _RAW or _text(raw) != text:
-            raise InputError(f"the public identity {text!r:.40} is damaged: copy the whole line again")
+            if len(raw) != _RAW or _encode(raw) != text:
+                raise ValueError(f"it has {len(raw)} bytes or is not in canonical form")
+        except (ValueError, binascii.Error) as error:
+            raise InputError(f"the public identity {text!r:.40} is damaged: copy the whole line again") from error
         return cls(PublicKey(raw[:32]), raw[32:64], raw[64:])
 
     def __str__(self) -> str:
-        return _text(self.keys + self.signature)
+        return _encode(self.keys + self.signature)
 
     @property
     def keys(self) -> bytes:
@@ -78,35 +93,47 @@ class PublicIdentity:
 
     @property
     def fingerprint(self) -> str:
-        """What people compare by telephone: 128 bits of the keys' SHA-256, as eight groups of four digits."""
-        digits = hashlib.sha256(BELONGS + self.keys).hexdigest()
+        """128 bits of the keys' SHA-256 as eight groups of four digits, for people to compare by telephone."""
+        digits = hashlib.sha256(KEY_DOMAIN + self.keys).hexdigest()
         return " ".join(digits[at : at + 4] for at in range(0, 32, 4))
 
-    def signed(self, message: bytes, signature: bytes) -> bool:
-        """Whether this party signed a message."""
-        return self.signing.signed(message, signature)
+    def verify(self, message: bytes, signature: bytes) -> bool:
+        """Return whether this party signed a message."""
+        return self.signing.verify(message, signature)
 
     def encrypt(self, message: bytes, info: bytes) -> bytes:
-        """A message that only this party can read, and only together with the same `info`."""
+        """Return a message encrypted to this party, which decrypts it only with the same `info`."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
         return _suite().encrypt(message, X25519PublicKey.from_public_bytes(self.sealing), info)
 
 
 def read_public(given: str) -> PublicIdentity:
-    """A public identity from its line, or from a file that has it and nothing else."""
-    if not os.path.isfile(given):  # noqa: PTH113  which knows that an overlong name is none
+    """Return a public identity from its line of text, or from a file that holds only that line.
+
+    Raises
+    ------
+    InputError
+        If it is not a public identity, or the file holds a private one.
+    """
+    if not os.path.isfile(given):  # noqa: PTH113  unlike Path.is_file it returns False for an overlong name
         return PublicIdentity.parse(given)
     with Path(given).open(encoding="utf-8", errors="replace") as file:
         content = file.read(8 * _RAW).strip()
     if "PRIVATE KEY" in content:
-        raise InputError(f"{given} is the private half of an identity, which never leaves its owner: ask for the line")
+        raise InputError(f"{given} is a private identity, which must never leave its owner: ask for the public line")
     return PublicIdentity.parse(content)
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The half of an identity that stays with its owner."""
+    """A private identity, which stays with its owner.
+
+    Attributes
+    ----------
+    place
+        Its file.
+    """
 
     place: Path
     _signing: SigningKey = field(repr=False)
@@ -114,48 +141,59 @@ class Identity:
 
     @classmethod
     def create(cls, path: Path) -> Identity:
-        """A new identity in a file that only its owner can read, on the disk when this returns.
+        """Create an identity in a file that only its owner can read. The file is durable when this returns.
 
         Raises
         ------
         InputError
-            Where there is a file already: an identity is never overwritten.
+            If the file exists (an identity is never overwritten) or its folder does not.
         """
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-        if os.path.lexists(path):
-            raise _taken(path)
-        if not path.parent.is_dir():
-            raise InputError(f"there is no folder {path.parent} to put {path.name} into")
-        made = cls(path, SigningKey(new_key(), path), X25519PrivateKey.generate())
-        make_once(path, made._content, private=True)
-        if cls.open(path).public != made.public:  # another process was first
-            raise _taken(path)
-        return made
+        if not os.path.lexists(path):
+            if not path.parent.is_dir():
+                raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+            created = cls(path, SigningKey(new_key(), path), X25519PrivateKey.generate())
+            make_once(path, created._content, private=True)
+            if cls.open(path).public == created.public:  # otherwise another process was first
+                return created
+        raise InputError(f"{path} already exists: an identity is never overwritten; to retire it, move the file away")
 
     @classmethod
     def open(cls, path: Path) -> Identity:
-        """The identity in a file, which must be whole and readable for its owner alone."""
+        """Return the identity in a file, which must be complete and readable only by its owner.
+
+        Raises
+        ------
+        InputError
+            If the file is missing or other users can read it.
+        CorruptFile
+            If it does not hold an identity.
+        """
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
         content = read_secret(path, "identity")
-        _, _, pems = content.partition(b"\n")
-        first, end, second = pems.partition(_END)
-        found = _loaded(path, first + end, second)
-        if found is None or found._content != content:  # a changed bit makes another key, which nobody knows
-            raise InputError(f"{path} is damaged, or it is not an identity: take it from a backup, or make another one")
-        return found
+        signing_pem, end, sealing_pem = content.partition(b"\n")[2].partition(_END)
+        signing, sealing = load_private_key(signing_pem + end), load_private_key(sealing_pem)
+        if isinstance(signing, Ed25519PrivateKey) and isinstance(sealing, X25519PrivateKey):
+            found = cls(path, SigningKey(private_pem(signing), path), sealing)
+            if found._content == content:  # a changed bit would be another, unknown key
+                return found
+        raise CorruptFile(f"{path} is damaged or not an identity: restore it from a backup, or create another one")
 
     @cached_property
     def public(self) -> PublicIdentity:
-        """The other half."""
+        """The public half."""
         sealing = self._sealing.public_key().public_bytes_raw()
-        return PublicIdentity(self._signing.public, sealing, self.sign(BELONGS + sealing))
+        return PublicIdentity(self._signing.public, sealing, self.sign(KEY_DOMAIN + sealing))
 
     def sign(self, message: bytes) -> bytes:
-        """64 bytes that only this party makes of the message."""
+        """Return the 64-byte signature of a message."""
         return self._signing.sign(message)
 
     def decrypt(self, message: bytes, info: bytes) -> bytes | None:
-        """What was encrypted to this party together with `info`; None where that is not so."""
+        """Return what was encrypted to this party with `info`, or None if it was not or was changed."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -166,30 +204,15 @@ class Identity:
     @cached_property
     def _content(self) -> bytes:
         """The file: the public line, then both private keys in PEM format."""
-        return f"{self.public}\n".encode() + self._signing.pem + pem_of(self._sealing)
+        return f"{self.public}\n".encode() + self._signing.pem + private_pem(self._sealing)
 
 
-def _loaded(path: Path, signing: bytes, sealing: bytes) -> Identity | None:
-    """The identity of two keys in PEM format; None where they are not that."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    one, other = private_key(signing), private_key(sealing)
-    if not isinstance(one, Ed25519PrivateKey) or not isinstance(other, X25519PrivateKey):
-        return None
-    return Identity(path, SigningKey(pem_of(one), path), other)
-
-
-def _taken(path: Path) -> InputError:
-    return InputError(f"there is {path} already: an identity is made once; move it away if it is to be retired")
-
-
-def _text(raw: bytes) -> str:
+def _encode(raw: bytes) -> str:
     return PREFIX + base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def _sound(signing: bytes, sealing: bytes) -> bool:
-    """Whether two public keys are written in the one way they have, and neither is a point of small order."""
+def _are_sound(signing: bytes, sealing: bytes) -> bool:
+    """Return whether two public keys are in canonical form and neither is a point of small order."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     if len(signing) != 32 or len(sealing) != 32:
@@ -199,13 +222,13 @@ def _sound(signing: bytes, sealing: bytes) -> bool:
         return False
     try:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(sealing))
-    except ValueError:  # the secret would be zero, whatever the other key is
+    except ValueError:  # the shared secret would be zero for every other key
         return False
     return True
 
 
 def _suite() -> Suite:
-    """HPKE (RFC 9180) in its base mode."""
+    """Return HPKE (RFC 9180) in its base mode."""
     from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
     return Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)

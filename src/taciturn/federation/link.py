@@ -1,7 +1,7 @@
-"""The wire between a party's own process and the engine that carries its messages: length-limited frames.
+"""The link between a party's own process and the engine that carries its messages: frames of limited length.
 
-Whatever an engine does wrong, a vault or a coordinator takes from it nothing but these frames. A frame has a kind, the
-name of a peer, and bytes. The standard library is all it needs, because the engines' confined programs use it too.
+Whatever an engine does wrong, a vault or a coordinator accepts nothing from it except these frames. A frame has a kind,
+the name of a peer, and bytes. The module uses only the standard library, because confined programs import it too.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import struct
 import time
 from typing import NamedTuple
 
-HEAD = struct.Struct(">BBI")  # kind, length of the name, length of the payload
+HEAD = struct.Struct(">BBI")  # kind, length of the peer's name, length of the payload
 PEER = re.compile(rb"[a-z0-9][a-z0-9-]{0,40}")
 CHUNK = 1 << 16
 
 
 class Kind(enum.IntEnum):
-    """What a frame says."""
+    """The kind of a frame."""
 
-    UP = 1  # an engine: the peer is connected
-    DOWN = 2  # an engine: it no longer is
+    UP = 1  # from an engine: the peer is connected
+    DOWN = 2  # from an engine: it is no longer connected
     MESSAGE = 3  # both ways: bytes from the peer, or for it
-    LISTENING = 4  # a hub: sites can connect now
-    BEAT = 5  # an engine: it is alive
+    LISTENING = 4  # from a hub: sites can connect now
+    BEAT = 5  # from an engine: it is alive
 
 
 class Frame(NamedTuple):
@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 
 
 class BrokenLink(Exception):
-    """The other end is gone, or speaks something else."""
+    """The other end is gone, or does not follow the protocol."""
 
 
 class Link:
@@ -47,9 +47,9 @@ class Link:
     Parameters
     ----------
     end
-        A connected stream socket; the link owns it.
+        A connected stream socket, which the link owns.
     limit
-        The longest payload that is taken. A longer one breaks the link before memory is set aside for it.
+        Maximum bytes of a payload. A longer one breaks the link before memory is allocated for it.
     """
 
     def __init__(self, end: socket.socket, limit: int) -> None:
@@ -58,30 +58,42 @@ class Link:
         self._end.setblocking(False)
 
     def fileno(self) -> int:
-        """For `select`."""
+        """Return the descriptor, for `select`."""
         return self._end.fileno()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the socket."""
         self._end.close()
 
     def send(self, frame: Frame, patience: float = 30.0) -> None:
-        """Send a frame whole; an end that does not read for `patience` seconds breaks the link."""
+        """Send a whole frame.
+
+        Raises
+        ------
+        BrokenLink
+            If the other end is gone or does not read for `patience` seconds.
+        """
         name = frame.peer.encode()
         left = memoryview(HEAD.pack(frame.kind, len(name), len(frame.data)) + name + frame.data)
         deadline = time.monotonic() + patience
         while left:
             try:
                 left = left[self._end.send(left) :]
-            except BlockingIOError:
+            except BlockingIOError as error:
                 _, writable, _ = select.select([], [self._end], [], max(0.0, deadline - time.monotonic()))
                 if not writable:
-                    raise BrokenLink("the other end does not read") from None
+                    raise BrokenLink("the other end does not read") from error
             except OSError as error:
-                raise BrokenLink(str(error)) from None
+                raise BrokenLink(str(error)) from error
 
     def receive(self, seconds: float) -> Frame | None:
-        """The next frame, or None where none comes in time."""
+        """Return the next frame, or None if none arrives within `seconds`.
+
+        Raises
+        ------
+        BrokenLink
+            If the other end is gone or sends something other than a frame.
+        """
         deadline = time.monotonic() + seconds
         while True:
             frame = self._next()
@@ -95,30 +107,29 @@ class Link:
             except BlockingIOError:
                 continue
             except (OSError, ValueError) as error:
-                raise BrokenLink(str(error)) from None
+                raise BrokenLink(str(error)) from error
             if not data:
-                raise BrokenLink("the other end has hung up")
+                raise BrokenLink("the other end has closed the link")
             self._buffer += data
 
     def _next(self) -> Frame | None:
-        """The first whole frame that was read."""
+        """Return the first complete frame in the buffer."""
         if len(self._buffer) < HEAD.size:
             return None
         kind, named, size = HEAD.unpack_from(self._buffer)
         if size > self.limit:
-            raise BrokenLink(f"a frame of {size} bytes is longer than the {self.limit} it may have")
-        end = HEAD.size + named + size
+            raise BrokenLink(f"a frame has {size} bytes, and at most {self.limit} are allowed")
+        start, end = HEAD.size + named, HEAD.size + named + size
         if len(self._buffer) < end:
             return None
-        name = bytes(self._buffer[HEAD.size : HEAD.size + named])
-        data = bytes(self._buffer[HEAD.size + named : end])
+        name, data = bytes(self._buffer[HEAD.size : start]), bytes(self._buffer[start:end])
         del self._buffer[:end]
         if kind not in Kind.__members__.values() or (name and not PEER.fullmatch(name)):
-            raise BrokenLink("a frame of an unknown kind, or of a peer with an impossible name")
+            raise BrokenLink("a frame has an unknown kind or an invalid peer name")
         return Frame(Kind(kind), name.decode(), data)
 
 
 def pair(limit: int) -> tuple[Link, socket.socket]:
-    """A link, and the other end of it for a child process."""
+    """Return a link and its other end, for a child process."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     return Link(mine, limit), theirs

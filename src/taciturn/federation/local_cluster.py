@@ -198,7 +198,7 @@ class LocalFederation:
         with Journal.read(site.state) as journal:
             names = [begun.id for begun in journal.experiments()]
         ledgers = [RunFolder.open(site.state / "studies" / one).read_ledger() for one in names]
-        return sum(len({row["first"] for row in rows if row["kind"] == "release"}) for rows in ledgers)
+        return sum(len({entry.first for entry in ledger.releases}) for ledger in ledgers)
 
     def stop(self) -> None:
         """End every process."""

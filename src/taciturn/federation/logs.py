@@ -1,4 +1,4 @@
-"""What the commands that stay up write: lines for people, in files that are rotated, and an audit for syslog."""
+"""Logs of the long-running commands: messages for people in rotated files, and audit records for syslog."""
 
 from __future__ import annotations
 
@@ -19,56 +19,72 @@ from taciturn.errors import InputError
 from taciturn.federation.departures import now
 
 LOG, AUDIT = logging.getLogger("taciturn.federation"), logging.getLogger("taciturn.audit")
-SIZE, FILES = 10_000_000, 10  # bytes of a log, and how many there are
+SIZE, FILES = 10_000_000, 10  # bytes of a log file, and the number of files
 SYSLOG, DEVICE = "syslog", "/dev/log"
-SECONDS = 1.0  # that a syslog which does not read can hold up its writer
-
-Say = Callable[[str], None]
+SECONDS = 1.0  # for which a syslog that does not read can delay its writer
+BURST, PER_MINUTE = 20.0, 1.0  # records of a RateLimit
 
 
 class AuditLog(Protocol):
-    """Take note of something that happened."""
+    """A function that writes one audit record."""
 
     def __call__(self, event: str, /, **facts: object) -> None:
-        """Write one line: when, who, what, and the facts of it."""
+        """Write the time, the party, the event and its facts as one line."""
         ...
 
 
 @dataclass
-class Seldom:
-    """Whether to write of what others can cause as often as they like: 20 times at once, then once a minute."""
+class RateLimit:
+    """A limit for records that others can cause at will: 20 at once, then one a minute.
 
-    left: float = 20.0
+    >>> limit = RateLimit()
+    >>> sum(limit() for _ in range(100))
+    20
+    """
+
+    left: float = BURST
     at: float = field(default_factory=time.monotonic)
 
     def __call__(self) -> bool:
-        """Whether there is room for one line more."""
-        now = time.monotonic()
-        self.left, self.at = min(20.0, self.left + (now - self.at) / 60.0), now
-        if self.left < 1.0:
-            return False
-        self.left -= 1.0
-        return True
+        """Return whether one more record may be written, and count it."""
+        moment = time.monotonic()
+        self.left = min(BURST, self.left + PER_MINUTE * (moment - self.at) / 60.0)
+        self.at = moment
+        allowed = self.left >= 1.0
+        self.left -= allowed
+        return allowed
 
 
 def no_audit(event: str, /, **facts: object) -> None:
-    """Nobody asked for an audit."""
+    """Write nothing; the `AuditLog` of a party without an audit."""
 
 
 @contextmanager
-def logged(file: Path | None, show: Say) -> Iterator[Say]:
-    """Where sentences go: to a private file, ten of 10 MB at most, or where there is none to `show`.
+def logged(file: Path | None, show: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    """Yield a function that logs a message.
 
-    They are records of the logger `taciturn.federation`, so that a program which runs a site may handle them itself.
+    Messages are records of the logger `taciturn.federation`, so a program that runs a site may handle them itself.
+
+    Parameters
+    ----------
+    file
+        The log file, which is private and rotated: ten files of 10 MB at most. None for no file.
+    show
+        Called with every message if there is no file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
     """
-    handler: logging.Handler = _Shown(show) if file is None else _private_file(file)
+    handler: logging.Handler = _ShowHandler(show) if file is None else _file_handler(file)
     with _handling(LOG, handler):
-        yield lambda sentence: LOG.info("%s", sentence)
+        yield lambda message: LOG.info("%s", message)
 
 
 @contextmanager
 def audited(where: str, who: str) -> Iterator[AuditLog]:
-    """Where audit lines go, one JSON object each.
+    """Yield a function that writes audit records, each one JSON object.
 
     Parameters
     ----------
@@ -80,24 +96,32 @@ def audited(where: str, who: str) -> Iterator[AuditLog]:
     Raises
     ------
     InputError
-        If there is no such socket. A network address is no choice: the process that holds records opens none, and a
-        local syslog can pass lines on.
+        If there is no such socket. A network address is not a choice: the process that holds records opens no network
+        connection, and a local syslog can forward records.
     """
     if not where:
         yield no_audit
         return
-    with _handling(AUDIT, _syslog(where)):
-        yield lambda event, /, **facts: AUDIT.info(
-            "%s", json.dumps({"time": now(), "party": who, "event": event, **facts})
-        )
+
+    def write(event: str, /, **facts: object) -> None:
+        AUDIT.info("%s", json.dumps({"time": now(), "party": who, "event": event, **facts}))
+
+    with _handling(AUDIT, _syslog_handler(where)):
+        yield write
 
 
 def check_audit(name: str, given: object) -> str:
-    """The rule for where audit lines go."""
+    """Return the destination of audit records if it is valid.
+
+    Raises
+    ------
+    InputError
+        If it is not empty, `syslog` or `syslog:` with an absolute path.
+    """
     if not isinstance(given, str) or (given not in ("", SYSLOG) and not given.startswith(f"{SYSLOG}:/")):
         raise InputError(
             f"{name} is {given!r:.80}: it must be '{SYSLOG}', or '{SYSLOG}:' and the path of a Unix datagram socket; "
-            "this process opens no network connection, and a local syslog can pass lines on"
+            "this process opens no network connection, but a local syslog can forward records"
         )
     return given
 
@@ -113,14 +137,14 @@ def _handling(logger: logging.Logger, handler: logging.Handler) -> Iterator[None
     finally:
         logger.removeHandler(handler)
         logger.level, logger.propagate = before
-        with suppress(OSError):  # of a full disk
+        with suppress(OSError):  # from a full disk
             handler.close()
 
 
-class _Shown(logging.Handler):
-    """To a person, as a sentence."""
+class _ShowHandler(logging.Handler):
+    """Show messages to a person."""
 
-    def __init__(self, show: Say) -> None:
+    def __init__(self, show: Callable[[str], None]) -> None:
         super().__init__()
         self._show = show
 
@@ -128,51 +152,50 @@ class _Shown(logging.Handler):
         self._show(record.getMessage())
 
 
-class _Lossy(logging.Handler):
-    """A handler that may fail, of a full disk or a syslog that is gone: work goes on, and it is said once."""
+class _LossyHandler(logging.Handler):
+    """A handler that may lose records, if a disk is full or syslog is gone; it reports the first loss only."""
 
-    told = False
+    reported = False
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging calls it so
-        """Say the first loss."""
-        if not self.told:
-            self.told = True
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
+        if not self.reported:
+            self.reported = True
             error = sys.exc_info()[1]
-            sys.stderr.write(f"a line of the {record.name} log is lost ({error}); later ones may be, too\n")
+            sys.stderr.write(f"a line of the {record.name} log is lost ({error}); later ones may be lost too\n")
 
 
-class _Rotated(_Lossy, RotatingFileHandler):
+class _RotatedHandler(_LossyHandler, RotatingFileHandler):
     def _open(self) -> IO[str]:  # type: ignore[override]
-        return open(self.baseFilename, self.mode, encoding="utf-8", opener=_private)
+        return open(self.baseFilename, self.mode, encoding="utf-8", opener=_open_private)
 
 
-class _System(_Lossy, SysLogHandler):
+class _SyslogHandler(_LossyHandler, SysLogHandler):
     def _connect_unixsocket(self, address: str) -> None:
         super()._connect_unixsocket(address)  # type: ignore[misc]
         self.socket.settimeout(SECONDS)  # type: ignore[attr-defined]
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
-def _private_file(file: Path) -> logging.Handler:
+def _file_handler(file: Path) -> logging.Handler:
     try:
-        handler = _Rotated(file, maxBytes=SIZE, backupCount=FILES - 1)
+        handler = _RotatedHandler(file, maxBytes=SIZE, backupCount=FILES - 1)
     except OSError as error:
-        raise InputError(f"cannot write the log {file}: {error.strerror}") from None
+        raise InputError(f"cannot write the log {file}: {error.strerror}") from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     return handler
 
 
-def _syslog(where: str) -> logging.Handler:
+def _syslog_handler(where: str) -> logging.Handler:
     path = check_audit("audit", where).partition(":")[2] or DEVICE
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as trial:
             trial.connect(path)
-        handler = _System(path, socktype=socket.SOCK_DGRAM)
+        handler = _SyslogHandler(path, socktype=socket.SOCK_DGRAM)
     except OSError as error:
-        raise InputError(f"audit lines were asked for, and no syslog takes them at {path}: {error.strerror}") from None
+        raise InputError(f"an audit was requested, but no syslog listens at {path}: {error.strerror}") from error
     handler.ident = "taciturn: "
     handler.append_nul = False
     return handler

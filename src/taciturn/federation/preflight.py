@@ -34,7 +34,7 @@ def check_site(path: Path) -> dict[str, Any]:
         "server": f"{terms.host}:{terms.port}",
         "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
-        "budget": f"{state['epsilon_used']:.4g} of {state['total_epsilon']:g} used or set aside",
+        "budget": f"{state.epsilon_used:.4g} of {state.total_epsilon:g} used or set aside",
         "open_studies": f"{_open(site, terms.digest)} of these terms, of at most {site.accepts.open_studies_max}",
         "coordinator": f"identity {terms.coordinator.fingerprint}",
         "identity": f"{terms.identities[site.name].fingerprint}, as in the terms",

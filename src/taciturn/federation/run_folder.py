@@ -16,8 +16,9 @@ from taciturn.objectives.metrics import test_error
 from taciturn.planning.study import Study
 from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
+from taciturn.runs.records import FederationNote, LedgerEntry, MetricsRow
 from taciturn.training.finish import finish, sign
-from taciturn.training.setup import beginning
+from taciturn.training.setup import initial_files
 from taciturn.types import Array, Dataset, Shard
 
 
@@ -53,42 +54,37 @@ def begin_books(
     study: Study,
     reservation: str = "",
     files: Mapping[str, str] | None = None,
-    ledger: Sequence[Mapping[str, Any]] = (),
+    ledger: Sequence[LedgerEntry] = (),
 ) -> RunFolder:
     """A new run folder, whole or not at all: it is made beside its place."""
-    begun, aside = beginning(study, reservation), path.with_name(f".{path.name}.new")
-    begun["files"] |= files or {}
-    opening, *plans = begun["ledger"]
-    doubts = [*opening.get("doubts", ()), "carried"]
-    begun["ledger"] = [opening | {"doubts": doubts}, *plans, *map(dict, ledger)]
+    begun, aside = initial_files(study, reservation), path.with_name(f".{path.name}.new")
+    header = replace(begun.header, doubts=(*(begun.header.doubts or ()), "carried"))
     shutil.rmtree(aside, ignore_errors=True)  # what a crash left
-    RunFolder.create(aside, **begun)
+    RunFolder.create(aside, {**begun.files, **(files or {})}, [header, *begun.plans, *ledger], begun.local)
     move_folder(aside, path)
     return RunFolder.open(path)
 
 
-def round_row(
-    study: Study, t: int, w: Array, residual: float, sent: tuple[int, int], test: Shard | None
-) -> dict[str, Any]:
+def round_row(study: Study, t: int, w: Array, residual: float, sent: tuple[int, int], test: Shard | None) -> MetricsRow:
     """One round's line of metrics; `sent`: bytes up and down so far. It is public, so it tells no time."""
     part = study.parts[0]
     algorithm = part.algorithm
-    return {
+    return MetricsRow(
         **part.batch.labels()[0],
-        "round": t,
-        "test_error": float(test_error(w, test, study.dataset.target)[0]) if test else None,
-        "train_objective": None,
-        "consensus_residual": residual,
-        "noise": float(_magnitude(algorithm)),
-        "rho": float(algorithm.rho(t)[0, 0]),
-        "eta": float(part.eta(t)[0, 0]),
-        "seconds": None,
-        "bytes_up": sent[0],
-        "bytes_down": sent[1],
-    }
+        round=t,
+        test_error=float(test_error(w, test, study.dataset.target)[0]) if test else None,
+        train_objective=None,
+        consensus_residual=residual,
+        noise=float(_magnitude(algorithm)),
+        rho=float(algorithm.rho(t)[0, 0]),
+        eta=float(part.eta(t)[0, 0]),
+        seconds=None,
+        bytes_up=sent[0],
+        bytes_down=sent[1],
+    )
 
 
-def record_round(folder: RunFolder, row: Mapping[str, Any]) -> None:
+def record_round(folder: RunFolder, row: MetricsRow) -> None:
     """Add a round's line."""
     append_lines(folder.metrics, [row])
 
@@ -99,7 +95,7 @@ def close_books(study: Study, folder: RunFolder, w: Array, title: str, lines: Se
     if not file.exists():
         write_arrays(file, {"w": w})
     flushed_size(folder.metrics)  # they are on the disk before a summary says that they are complete
-    finish(study, folder, federation={"title": title, "lines": list(lines)})
+    finish(study, folder, FederationNote(title=title, lines=tuple(lines)))
     sign(folder)
     write_report(folder)
     folder.hide_times()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,15 @@ from taciturn.federation.policy import Site
 from taciturn.federation.run_folder import begin_books, close_books, record_round, round_row, study_of
 from taciturn.objectives.clipping import LARGEST_PARAMETER, admissible
 from taciturn.planning.study import Study
-from taciturn.privacy.budget import OPEN, BudgetLedger, Hold
-from taciturn.privacy.composition import cost_of, together
+from taciturn.privacy.budget import BudgetLedger, ReservationLock
+from taciturn.privacy.budget_state import StudyReservation
+from taciturn.privacy.composition import cost_of, total_cost
 from taciturn.privacy.events import Event, event_of
 from taciturn.privacy.hash_chain import HashChain
-from taciturn.privacy.ledger import entries, releases
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import RunLedger, release_entries
+from taciturn.runs.records import NonPrivateEntry
 from taciturn.training.finish import sign
 from taciturn.types import Array, Shard
 
@@ -50,12 +52,11 @@ class Charged:
         size = self.chain.path.stat().st_size if self.chain.path.exists() else 0
         if size == self._size:
             return
-        rows = self.chain.read()
-        released = [row for row in rows if row["kind"] == "release"]
-        self.uploads = {row["upload"]: row["first"] for row in released}
+        ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
+        self.uploads = {entry.upload or "": entry.first or 0 for entry in ledger.releases}
         self.rounds = set(self.uploads.values())
-        self.drawn = _counted(released)
-        self.planned = _counted(event for row in rows if row["kind"] == "plan" for event in row["events"])
+        self.drawn = _counted(ledger.releases)
+        self.planned = _counted(event for plan in ledger.plans.values() for event in plan.events)
         self._size = size
 
     def room_for(self, events: Counter[Event]) -> bool:
@@ -100,7 +101,7 @@ class Charged:
                 self.charge(row)
 
 
-def _counted(rows: Iterable[dict[str, Any]]) -> Counter[Event]:
+def _counted(rows: Iterable[Mapping[str, Any]]) -> Counter[Event]:
     found: Counter[Event] = Counter()
     for row in rows:
         found[event_of(row)] += row["count"]
@@ -123,7 +124,7 @@ class SiteSession:
     books: Study
     folder: RunFolder
     seed: int | None  # noise from this seed: for tests, and of no protection
-    hold: Hold  # of the study's reservation, while it is at work
+    hold: ReservationLock  # of the study's reservation, while it is at work
     charged: Charged = field(init=False)  # what the ledger has
     agreed: tuple[bytes, ...] = field(init=False)  # what the site's files said when it agreed
     started: bool = False  # whether the ledger over studies knows that noise is drawn
@@ -176,12 +177,16 @@ class SiteSession:
         step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
         self._check_events(step)
         data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
-        drawn = entries(
-            Counter((0, event) for event in step.events), self.books.parts[0].batch.labels(), [self.site.name]
+        drawn = release_entries(
+            Counter((0, event) for event in step.events),
+            self.books.parts[0].batch.labels(),
+            [self.site.name],
+            first=t,
+            last=t,
+            upload=wire.digest(data),
         )
-        place = {"first": t, "last": t, "session": 1, "upload": wire.digest(data)}
         finite = bool(np.isfinite(step.upload.z).all())
-        row = Answered(t, base, w, [entry | place for entry in drawn], data if finite else None)
+        row = Answered(t, base, w, [entry.to_json() for entry in drawn], data if finite else None)
         self.journal.write(name, row, step.agent)
         return row, step.upload.z
 
@@ -238,7 +243,7 @@ class SiteSession:
     def _start(self) -> None:
         """The ledger over studies knows that noise is drawn before it is."""
         if not self.started:
-            self.hold.note(self.folder.path.resolve())
+            self.hold.write_folder(self.folder.path.resolve())
             BudgetLedger.open(self.site.ledger).start(self.experiment.reservation)
             self.started = True
 
@@ -266,7 +271,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
     begun = journal.experiment(name)
     if begun is None:
         begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, uuid.uuid4().hex, marked)
-    hold = Hold(begun.reservation)
+    hold = ReservationLock(begun.reservation)
     place = study_folder(site, name)
     with journal.alone():
         if reservation_of(site, begun) is None:
@@ -275,7 +280,7 @@ def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: 
                 in_account(begun.study, name), agreement.plan.cost, adjacency, unit, marked, begun.reservation
             )
         if not place.exists() and journal.last(name) is None:
-            note = [{"kind": "non_private", "agent": site.name, "reason": marked}] if marked else []
+            note = [NonPrivateEntry(agent=site.name, reason=marked)] if marked else []
             begin_books(place, books, begun.reservation, ledger=note)
     folder = RunFolder.open(place)
     folder.check_at_home()
@@ -298,12 +303,12 @@ def caught_up(journal: Journal, experiment: Experiment, folder: RunFolder) -> Ch
 def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFolder) -> None:
     """Replace a study's reservation by what it has spent; afterwards nothing more is answered in it."""
     caught_up(journal, experiment, folder)
-    spent = [cost_of(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
+    spent = [cost_of(events) for agents in folder.read_ledger().events.values() for events in agents.values()]
     sign(folder)
     account, head = BudgetLedger.open(site.ledger), folder.chain.hashes()[-1]
     try:
-        if not account.settled_from(experiment.reservation, head):  # by a process that ended before the next line
-            account.settle(experiment.reservation, together(spent), head)
+        if not account.is_settled_by(experiment.reservation, head):  # by a process that ended before the next line
+            account.settle(experiment.reservation, total_cost(spent), head)
     except PrivacyViolation:
         journal.close(experiment.id)  # it is in the ledger over studies, in full: nothing more is answered
         raise
@@ -313,7 +318,7 @@ def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFold
 def give_back(site: Site, journal: Journal, experiment: Experiment) -> None:
     """Close a study that has no folder yet, and so never had a round: its whole plan goes back to the ledger."""
     entry = reservation_of(site, experiment)
-    if entry is not None and entry["state"] in OPEN:
+    if entry is not None and entry.is_open:
         BudgetLedger.open(site.ledger).give_back(experiment.reservation)
     journal.close(experiment.id)
 
@@ -321,7 +326,7 @@ def give_back(site: Site, journal: Journal, experiment: Experiment) -> None:
 def finish_closing(site: Site, journal: Journal, experiment: Experiment) -> bool:
     """Whether a crash came between settling a study and closing it; it is closed then."""
     entry = reservation_of(site, experiment)
-    if entry is None or entry["state"] in OPEN:
+    if entry is None or entry.is_open:
         return False
     journal.close(experiment.id)
     return True
@@ -343,14 +348,14 @@ def study_folder(site: Site, name: str) -> Path:
     return site.state / "studies" / name
 
 
-def reservation_of(site: Site, experiment: Experiment) -> dict[str, Any] | None:
+def reservation_of(site: Site, experiment: Experiment) -> StudyReservation | None:
     """The study's place in the ledger over studies, where it has one."""
-    return _entry(site, lambda entry: entry["reservation"] == experiment.reservation)
+    return _entry(site, lambda entry: entry.reservation == experiment.reservation)
 
 
 def forgotten(site: Site, study: str, name: str) -> bool:
     """Whether the ledger over studies knows a study that the journal does not: what was answered is forgotten."""
-    return _entry(site, lambda entry: entry["study"] == in_account(study, name)) is not None
+    return _entry(site, lambda entry: entry.study == in_account(study, name)) is not None
 
 
 def in_account(study: str, name: str) -> str:
@@ -358,6 +363,5 @@ def in_account(study: str, name: str) -> str:
     return f"{study}/{name}"
 
 
-def _entry(site: Site, wanted: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
-    studies: list[dict[str, Any]] = BudgetLedger.open(site.ledger).state()["studies"]
-    return next((entry for entry in studies if wanted(entry)), None)
+def _entry(site: Site, wanted: Callable[[StudyReservation], bool]) -> StudyReservation | None:
+    return next((entry for entry in BudgetLedger.open(site.ledger).state().studies if wanted(entry)), None)

@@ -19,7 +19,6 @@ from taciturn.federation.journal import Experiment, Journal
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.site_session import give_back, settle, study_folder
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.ledger import ledger_totals
 from taciturn.runs.folder import RunFolder
 
 STATUS, LOCK = "status.json", "agent.lock"
@@ -150,8 +149,8 @@ def site_status(path: Path) -> dict[str, Any]:
         "site": site.name,
         **agent_status(look(site.state, LOCK)),
         "ledger": str(site.ledger),
-        **{name: account[name] for name in ("total_epsilon", "delta", "epsilon_used", "epsilon_next")},
-        "budget_left": max(0.0, account["total_epsilon"] - account["epsilon_used"]),
+        **{name: getattr(account, name) for name in ("total_epsilon", "delta", "epsilon_used", "epsilon_next")},
+        "budget_left": max(0.0, account.total_epsilon - account.epsilon_used),
         "studies": [_study(site, begun, answered[begun.id]) for begun in experiments],
     }
 
@@ -179,8 +178,8 @@ def _study(site: Site, begun: Experiment, rounds: int) -> dict[str, Any]:
     spent, planned = 0.0, 0.0
     if rounds or folder.exists():  # a crash may have come before it had one
         ledger = RunFolder.open(folder).read_ledger()
-        spent = ledger_totals(ledger)["total_epsilon"]
-        planned = next(entry["planned_epsilon"] for entry in ledger if entry["kind"] == "plan")
+        spent = ledger.totals.total_epsilon
+        planned = next(plan.planned_epsilon for plan in ledger.plans.values())
     return {
         "study": begun.study,
         "experiment": begun.id,
@@ -190,7 +189,7 @@ def _study(site: Site, begun: Experiment, rounds: int) -> dict[str, Any]:
         "non_private": begun.non_private,
         "rounds": rounds,
         "spent_epsilon": spent,
-        "planned_epsilon": float(planned),
+        "planned_epsilon": planned,
         "folder": str(folder),
         "model": _model(begun, folder),
     }

@@ -9,8 +9,8 @@ from taciturn.federation.journal import Journal
 from taciturn.federation.policy import Site
 from taciturn.federation.site_session import study_folder
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.events import event_of
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import ReleaseEntry
 
 
 class TranscriptLine(NamedTuple):
@@ -38,16 +38,14 @@ def transcript(site: Site) -> Transcript:
         departures, repeats = journal.departures(), journal.repeats()
         experiments = {begun.id: begun for begun in journal.experiments()}
         answered = {(name, row.round): row for name in experiments for row in journal.answered(name)}
-    ledgers: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    ledgers: dict[str, dict[str, list[ReleaseEntry]]] = {}
     begun = [name for name in experiments if study_folder(site, name).exists()]
     lost = {name for name, _ in answered} - set(begun)
     faults += [f"the study {name[:8]} has no folder, and so no ledger of its rounds" for name in sorted(lost)]
     for name in begun:
-        rows = RunFolder.open(study_folder(site, name)).read_ledger()  # a ledger that was changed is an error
         ledgers[name] = {}
-        for row in rows:
-            if row["kind"] == "release":
-                ledgers[name].setdefault(row["upload"], []).append(row)
+        for entry in RunFolder.open(study_folder(site, name)).read_ledger().releases:
+            ledgers[name].setdefault(entry.upload or "", []).append(entry)
     lines = []
     for departure in departures:
         events = ledgers.get(departure.experiment, {}).get(departure.sha256, [])
@@ -67,7 +65,7 @@ def transcript(site: Site) -> Transcript:
 
 def _reservations(site: Site, experiments: dict[str, Any]) -> list[str]:
     """Every study must have its place in the ledger over studies."""
-    known = {study["reservation"] for study in BudgetLedger.open(site.ledger).state()["studies"]}
+    known = {study.reservation for study in BudgetLedger.open(site.ledger).state().studies}
     return [
         f"the study {begun.study} ({name[:8]}) has no reservation in {site.ledger.name}"
         for name, begun in experiments.items()
@@ -75,8 +73,8 @@ def _reservations(site: Site, experiments: dict[str, Any]) -> list[str]:
     ]
 
 
-def event_words(events: list[dict[str, Any]]) -> str:
+def event_words(events: list[ReleaseEntry]) -> str:
     """A ledger's lines for one upload, in a few words."""
     if not events:
         return "–"
-    return ", ".join(f"{row['count']} x {event_of(row).mechanism}" for row in events)
+    return ", ".join(f"{entry.count} x {entry.event.mechanism}" for entry in events)

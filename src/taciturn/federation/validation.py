@@ -145,7 +145,7 @@ def check_reach(z: Array, reach: Reach) -> None:
 
 def gradient_length(release: HardenedGradient, problem: Problem, numbers: int) -> float:
     """G: how long the part of a noisy gradient is that records and noise make, in L2; longer ones never happen."""
-    records = release.records_max * float(release.limit.l2.max()) / problem.records
+    records = release.records_max * float(release.clipping.l2.max()) / problem.records
     scale = float(release.mechanism.scale.max())
     spread = math.sqrt(numbers) + STRAY if release.mechanism.kind == "gaussian" else STRAY * math.sqrt(numbers)
     return records + scale * spread

@@ -23,13 +23,13 @@ from taciturn.federation.agent import SiteAgent
 from taciturn.federation.agreement import Prepared
 from taciturn.federation.confinement import shield
 from taciturn.federation.departures import KEPT_BACK
-from taciturn.federation.engine import Engine, Running
+from taciturn.federation.engine import Engine, EngineProcess
 from taciturn.federation.final_model import keep_evidence
 from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Journal
 from taciturn.federation.kits import HUB, check_address, read_kit
 from taciturn.federation.link import BrokenLink, Frame, Kind
-from taciturn.federation.logs import AuditLog, Seldom, no_audit
+from taciturn.federation.logs import AuditLog, RateLimit, no_audit
 from taciturn.federation.messages import Answer, CloseRequest, Invitation, Refusal, Reply
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.release import ReleaseGate
@@ -73,7 +73,7 @@ class Vault:
     audit: AuditLog = no_audit
     life: SiteLife = field(default_factory=SiteLife)
     dropped: int = 0
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: RateLimit = field(default_factory=RateLimit)
     _read: tuple[bytes, Terms] | None = field(default=None, repr=False)
 
     def answer(self, sealed: bytes) -> bytes | None:
@@ -237,7 +237,7 @@ def _keep_up(vault: Vault, site: Site, prepared: Prepared, stop: Callable[[], bo
             time.sleep(min(LOOK, wait))
 
 
-def _serve(vault: Vault, running: Running, stop: Callable[[], bool]) -> None:
+def _serve(vault: Vault, running: EngineProcess, stop: Callable[[], bool]) -> None:
     """Answer what comes over one link, until it breaks."""
     heard = alone = time.monotonic()
     while not stop():

@@ -1,4 +1,5 @@
-"""Compiled C for what takes the time: the pass over records and the noise. Everything works without it, more slowly.
+"""Optional compiled C code for the two hot loops: passes over records, and seeded noise.
 
-Each function here has a plain form in numpy, which defines what it means: `PlainPasses` and numpy's own generator.
+Everything works without it, more slowly. The plain numpy forms define the results: `objectives.passes.PlainPasses` and
+numpy's random generator.
 """

@@ -1,4 +1,4 @@
-"""How records lie in memory for the compiled pass: as they are, or only what is not zero."""
+"""Memory layouts of records for the compiled pass: dense, or only the nonzero values."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from numpy.typing import NDArray
 from taciturn.core.arrays import Array
 from taciturn.kernels.library import address, library
 
-SPARSE_BELOW = 0.3  # share of values that are not zero, below which gathering them pays (benchmarks: kernels)
-INDEXED = 2**16  # features an index of 16 bits can name
-CODES = 256  # values a code of 8 bits can name
+SPARSE_BELOW = 0.3  # share of nonzero values below which the sparse layout is faster (benchmarks: kernels)
+INDEXED = 2**16  # features that a 16-bit index can address
+CODES = 256  # values that an 8-bit code can address
 
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """Every value, [n, J]."""
+    """All values of the records, x [n, J]."""
 
     x: Array
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """n and J."""
+        """The numbers of records and features, (n, J)."""
         return self.x.shape
 
     @property
     def entries(self) -> int:
-        """How many values meet a parameter."""
+        """The number of multiplications per parameter column in one pass."""
         return self.x.size
 
     @property
     def nbytes(self) -> int:
-        """What one pass reads."""
+        """The number of bytes that one pass reads."""
         return self.x.nbytes
 
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """The values that are not zero, row by row: 3 bytes each where there are no more than 256 different ones."""
+    """The nonzero values, row by row; 3 bytes per value if there are at most 256 distinct ones."""
 
-    start: NDArray[np.int64]  # [n + 1]
-    index: NDArray[np.uint16]  # [entries]  features
-    code: NDArray[np.uint8] | None  # [entries]  places in `value`
-    value: Array  # [256] the different values; without codes [entries]
+    start: NDArray[np.int64]  # [n + 1]  where each row begins
+    index: NDArray[np.uint16]  # [entries]  the feature of each value
+    code: NDArray[np.uint8] | None  # [entries]  positions in `value`; None: one value per entry
+    value: Array  # [256] the distinct values, or [entries] without codes
     features: int
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """n and J."""
+        """The numbers of records and features, (n, J)."""
         return len(self.start) - 1, self.features
 
     @property
     def entries(self) -> int:
-        """How many values meet a parameter."""
+        """The number of multiplications per parameter column in one pass."""
         return len(self.index)
 
     @property
     def nbytes(self) -> int:
-        """What one pass reads."""
+        """The number of bytes that one pass reads."""
         parts: list[NDArray[Any]] = [self.start, self.index, self.value]
         return sum(part.nbytes for part in parts) + (0 if self.code is None else self.code.nbytes)
 
@@ -68,8 +68,14 @@ class Sparse:
 Layout: TypeAlias = Dense | Sparse
 
 
-def lay_out(x: Array) -> Layout:
-    """The layout that one pass over these records is fastest with; the numbers are the same in each."""
+def choose_layout(x: Array) -> Layout:
+    """Return the records in the layout with the fastest pass; results are the same in both.
+
+    Parameters
+    ----------
+    x
+        Features [n, J].
+    """
     lib = library()
     x = np.ascontiguousarray(x)
     if lib is None or x.shape[1] > INDEXED or not x.size:

@@ -1,4 +1,4 @@
-"""The compiled C library, if it was built, and its generator of seeded noise."""
+"""Access to the compiled C library, if it was built, and its seeded noise generator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEVELS = {1: "any processor", 3: "AVX2", 4: "AVX-512"}  # x86-64-v3, x86-64-v4
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library, or None where the package was installed without a C compiler."""
+    """Return the compiled library, or None if the package was installed without a C compiler."""
     for suffix in EXTENSION_SUFFIXES:
         path = FOLDER / f"_compiled{suffix}"
         if path.exists():
@@ -31,25 +31,23 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def level() -> int:
-    """The instructions this processor has, a key of LEVELS."""
+    """Return the processor's instruction set as a key of LEVELS, or 0 without a compiled library."""
     found = library()
     return 0 if found is None else int(found.taciturn_level())
 
 
 def address(array: Any) -> int | None:
-    """Where a contiguous array begins; None stays None."""
-    return None if array is None else array.__array_interface__["data"][0]  # .ctypes.data, in a third of the time
+    """Return the memory address of a contiguous array; None for None."""
+    return None if array is None else array.__array_interface__["data"][0]  # .ctypes.data, but three times as fast
 
 
 def _declared(lib: ctypes.CDLL) -> ctypes.CDLL:
+    shape: list[Any] = [c_int64, c_int64, c_int64, c_int, c_int]
     lib.taciturn_pass.argtypes = [c_void_p, c_int, c_int]
     lib.taciturn_count.argtypes, lib.taciturn_count.restype = [c_void_p, c_int64, c_int64, c_int, c_void_p], c_int64
     lib.taciturn_pack.argtypes = [c_void_p, c_int64, c_int64, c_int, c_void_p, c_void_p, c_void_p]
-    shape: list[Any] = [c_int64, c_int64, c_int64, c_int, c_int]
-    lib.taciturn_noise.argtypes, lib.taciturn_noise.restype = (
-        [c_int, c_void_p, c_void_p, c_double, *shape, c_void_p],
-        None,
-    )
+    lib.taciturn_noise.argtypes = [c_int, c_void_p, c_void_p, c_double, *shape, c_void_p]
+    lib.taciturn_noise.restype = None
     lib.taciturn_prepare_noise()
     return lib
 
@@ -57,10 +55,21 @@ def _declared(lib: ctypes.CDLL) -> ctypes.CDLL:
 KINDS = ("laplace", "gaussian")
 
 
-def fill(out: Array, kind: str, key: NDArray[np.uint64], counter: NDArray[np.uint64], scale: float) -> None:
-    """out [J, K] = scale times standard numbers of Generator(Philox(key, counter)); rows may lie apart.
+def fill_noise(out: Array, kind: str, key: NDArray[np.uint64], counter: NDArray[np.uint64], scale: float) -> None:
+    """Fill an array with scaled random numbers of `Generator(Philox(key, counter))`.
 
-    Compiled and numpy's numbers are the same to 14 digits.
+    The compiled generator and numpy's agree to 14 digits.
+
+    Parameters
+    ----------
+    out
+        The array to fill, [J, K]; its rows need not be adjacent in memory.
+    kind
+        "laplace" or "gaussian".
+    key, counter
+        Philox's key and counter.
+    scale
+        The factor on the standard distribution's numbers.
     """
     lib = library()
     rows, columns = out.shape
@@ -70,7 +79,5 @@ def fill(out: Array, kind: str, key: NDArray[np.uint64], counter: NDArray[np.uin
         draw = generator.standard_normal if kind == "gaussian" else generator.laplace
         np.multiply(draw(size=out.shape), scale, out=out, casting="same_kind")
         return
-    at = out.ctypes.data
-    lib.taciturn_noise(
-        KINDS.index(kind), address(key), address(counter), scale, rows, columns, step, out.itemsize, level(), at
-    )
+    shape = rows, columns, step, out.itemsize, level()
+    lib.taciturn_noise(KINDS.index(kind), address(key), address(counter), scale, *shape, out.ctypes.data)

@@ -1,4 +1,4 @@
-"""One pass over records in C: scores, residuals within the limits, their sum, their longest, and the losses."""
+"""One compiled pass over records: scores, clipped residuals, the gradient sum, its largest term, and the losses."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ LOSSES = ("softmax", "hinge", "squared")  # in the order of rows.h
 
 
 class PassOptions(NamedTuple):
-    """A limit in numbers; None where it does not limit that."""
+    """Clipping parameters for the compiled pass; None where a bound does not apply."""
 
     l2: Array | None = None  # [R]  bound on ||x r^T||_2
     l1: Array | None = None  # [R]  bound on ||x r^T||_1
     scale: Array | None = None  # [n]  factor on x
     unit: Array | None = None  # [R]  factor on the scores
-    cut: float = 0.0  # residuals become trunc(cut r), unless it is 0
+    cut: float = 0.0  # residuals become trunc(cut r); 0: they stay as they are
 
 
 class PassRecords(NamedTuple):
-    """Records as the compiled pass takes them."""
+    """Records in the form that the compiled pass reads."""
 
     layout: Layout
     y: Array  # [n, K]
@@ -34,8 +34,8 @@ class PassRecords(NamedTuple):
     norm2: Array  # [n]
 
 
-class Passed(NamedTuple):
-    """What a pass over some rows gives."""
+class PassResult(NamedTuple):
+    """Sums over the rows of one pass."""
 
     total: Array  # [J, R K]  sum_i x_i r_i^T
     longest: Array  # [R]  max_i ||x_i||_1 ||r_i||_1
@@ -43,7 +43,7 @@ class Passed(NamedTuple):
 
 
 class _Pass(ctypes.Structure):
-    """The struct of rows.h, field by field."""
+    """The struct `Pass` of rows.h, field by field."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "features", "runs", "classes", "loss", "narrow")),
@@ -56,15 +56,39 @@ class _Pass(ctypes.Structure):
 
 def run_pass(
     records: PassRecords, rows: slice, w: Array, runs: int, loss: str, terms: PassOptions, gradient: bool
-) -> Passed:
-    """The pass over these rows at w [J, R K]; without `gradient` the total is not computed.
+) -> PassResult:
+    """Run the compiled pass over some rows.
 
-    It is made in the precision of w, of records in the same precision or in half of it; then scores are the same to the
-    bit in every layout, so that what a record adds does not depend on the others.
+    It computes in the precision of `w`; records have that precision or half of it. Scores are then bit-identical in
+    every layout, so a record's contribution does not depend on the other records.
+
+    Parameters
+    ----------
+    records
+        The records; `rows` selects some of them.
+    rows
+        A range of rows.
+    w
+        Parameters [J, R K] at which the residuals are computed.
+    runs
+        R, the number of runs.
+    loss
+        A name in LOSSES.
+    terms
+        Clipping parameters.
+    gradient
+        Whether to compute the gradient sum; otherwise the losses are computed.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no compiled library.
+    ValueError
+        If shapes do not match.
     """
     lib = library()
     if lib is None:
-        raise RuntimeError("there is no compiled library here")
+        raise RuntimeError("there is no compiled library")
     if (len(records.y), len(w), w.shape[1]) != (*records.layout.shape, runs * records.y.shape[1]):
         raise ValueError(f"w is {w.shape} for {runs} runs, records are {records.layout.shape} with {records.y.shape}")
     longest, losses, total = np.zeros(runs, w.dtype), np.zeros(runs), np.empty_like(w if gradient else w[:0])
@@ -72,7 +96,10 @@ def run_pass(
     norm2 = None if terms.l2 is None else np.ascontiguousarray(records.norm2[rows], w.dtype)
     l2, l1, unit = (_spread(term, runs, w) for term in (terms.l2, terms.l1, terms.unit))
     scale = None if terms.scale is None else _spread(terms.scale[rows], len(y), w)
-    layout = _layout(records.layout, rows, w)
+    arrays = _layout(records.layout, rows, w) | {"y": y, "norm1": norm1, "norm2": norm2, "w": w, "longest": longest}
+    arrays |= {"l2": l2, "l1": l1, "unit": unit, "scale": scale} | (
+        {"total": total} if gradient else {"losses": losses}
+    )
     values = _Pass(
         rows=len(y),
         features=len(w),
@@ -80,21 +107,16 @@ def run_pass(
         classes=w.shape[1] // runs,
         loss=LOSSES.index(loss),
         narrow=records.y.dtype != w.dtype,
-        **{name: address(array) for name, array in layout.items()},
-        **{name: address(array) for name, array in (("y", y), ("norm1", norm1), ("norm2", norm2), ("w", w))},
-        **{name: address(array) for name, array in (("l2", l2), ("l1", l1), ("unit", unit), ("scale", scale))},
-        longest=address(longest),
         cut=terms.cut,
-        total=address(total) if gradient else None,
-        losses=None if gradient else address(losses),
+        **{name: address(array) for name, array in arrays.items()},
     )
     if lib.taciturn_pass(ctypes.byref(values), level(), w.itemsize):
-        raise MemoryError("no memory for a pass over the records")
-    return Passed(total, longest, losses)
+        raise MemoryError("not enough memory for a pass over the records")
+    return PassResult(total, longest, losses)
 
 
 def _spread(term: Array | None, count: int, like: Array) -> Array | None:
-    """One number for each, where there may be one for all: C reads as many as it expects."""
+    """Return `count` numbers in the precision of `like`; C reads that many."""
     return None if term is None else np.ascontiguousarray(np.broadcast_to(term, (count,)), like.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Work side by side on the processor's cores, its results in the order it was asked for."""
+"""Parallel map over threads, with results in order and nested calls sharing the cores."""
 
 from __future__ import annotations
 
@@ -14,58 +14,64 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-class Share(NamedTuple):
-    """What a piece of work may use."""
+class ThreadShare(NamedTuple):
+    """The threads that a task may use."""
 
     threads: int
-    total: int  # of all the pieces it is one of
-    depth: int = 0  # how many larger pieces of work it is a piece of
+    total: int  # of the outermost parallel map
+    depth: int = 0  # how many parallel maps the task is nested in
 
 
-_share: ContextVar[Share | None] = ContextVar("share", default=None)
+_share: ContextVar[ThreadShare | None] = ContextVar("share", default=None)
 
 
 def cores() -> int:
-    """How many cores this process may use: those it is bound to, no more than OMP_NUM_THREADS says."""
+    """Return the number of cores this process may use: those it is bound to, at most OMP_NUM_THREADS."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(bound, int(said))) if said.isdecimal() else bound
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(bound, int(limit))) if limit.isdecimal() else bound
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Within it, work uses so many threads."""
-    token = _share.set(Share(count, count))
+    """Let parallel maps within the block use this many threads."""
+    token = _share.set(ThreadShare(count, count))
     try:
         yield
     finally:
         _share.reset(token)
 
 
-def side_by_side(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
-    """function of every item; what takes the time must let go of Python's lock.
+def parallel_map(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
+    """Apply a function to every item in threads and yield the results in order.
 
-    Threads that the items leave over are for what each of them does side by side itself.
+    The function should release Python's global lock, as numpy and the compiled library do. If there are fewer items
+    than threads, parallel maps inside the function share the remaining threads.
+
+    Examples
+    --------
+    >>> list(parallel_map(abs, [-1, 2, -3]))
+    [1, 2, 3]
     """
     if len(items) < 2:
         return map(function, items)
-    own = _share.get() or Share(cores(), cores())
+    own = _share.get() or ThreadShare(cores(), cores())
     workers = min(own.threads, len(items))
     if workers < 2:
         return map(function, items)
-    share = Share(own.threads // workers, own.total, own.depth + 1)
+    share = ThreadShare(own.threads // workers, own.total, own.depth + 1)
 
     def work(item: A) -> B:
         _share.set(share)
         return function(item)
 
-    contexts = [copy_context() for _ in items]  # numpy's errstate holds in the threads too
+    contexts = [copy_context() for _ in items]  # so that numpy's errstate applies in the threads
     return _pool(own.depth, own.total).map(lambda context, item: context.run(work, item), contexts, items)
 
 
 @cache
 def _pool(depth: int, total: int) -> ThreadPoolExecutor:
-    """A pool for each depth, so that no piece of work waits for a thread that waits for it."""
+    """Return the pool of a nesting depth; one pool per depth avoids a deadlock between nested tasks."""
     return ThreadPoolExecutor(total, thread_name_prefix=f"taciturn-{depth}")
 
 

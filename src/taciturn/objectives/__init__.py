@@ -1,4 +1,4 @@
-"""What is learned: losses, regularisers, feasible sets, and the objective they make."""
+"""The learning problem: losses, regularisers, feasible sets, and the objective they define."""
 
 from taciturn.objectives.constraints import SETS, FeasibleSet
 from taciturn.objectives.losses import LOSSES, Loss

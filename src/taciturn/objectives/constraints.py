@@ -13,23 +13,33 @@ from taciturn.types import Array
 
 
 class FeasibleSet(Protocol):
-    """A closed convex set that holds 0."""
+    """A closed convex set that contains 0.
+
+    Implement this protocol and register a function of the set's size in `SETS` to add a set.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ball: FeasibleSet = SETS["l2-ball"](1.0)
+    >>> ball.project(np.array([[[3.0, 4.0]]])).tolist(), ball.diameter(2)
+    ([[[0.6000000000000001, 0.8]]], 2.0)
+    """
 
     def project(self, z: Array) -> Array:
-        """The nearest point of the set, run by run: [J, R, K] -> [J, R, K]."""
+        """Return the nearest point of the set for every run: [J, R, K] -> [J, R, K]."""
         ...
 
     def diameter(self, parameters: int) -> float:
-        """The largest ||u - v||_2 of two points with so many parameters, J K (inf where there is none)."""
+        """Return the largest ||u - v||_2 of two points with J K `parameters`; inf for an unbounded set."""
         ...
 
     def reach(self, parameters: int) -> float:
-        """The largest ||u||_2 of a point with so many parameters."""
+        """Return the largest ||u||_2 of a point with J K `parameters`; inf for an unbounded set."""
         ...
 
 
 SETS: Registry[Callable[[float], FeasibleSet]] = Registry("set", __name__)
-"""By name, a set of a given size: half the side of the box, the radius of the ball; the whole space ignores it."""
+"""Constructors by name; the argument is half the side of the box or the ball's radius, and "all" ignores it."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +55,18 @@ class Box:
         return clipped
 
     def diameter(self, parameters: int) -> float:
-        """From corner to corner."""
+        """Return the distance between opposite corners."""
         return (self.high - self.low) * math.sqrt(parameters)
 
     def reach(self, parameters: int) -> float:
-        """The corner farthest from 0."""
+        """Return the norm of the corner farthest from 0."""
         return max(abs(self.low), abs(self.high)) * math.sqrt(parameters)
 
 
 SETS.register("box")(lambda size: Box(-size, size))
 
 
+@SETS.register("l2-ball")
 @dataclass(frozen=True)
 class L2Ball:
     """The ball {w : ||w||_2 <= radius}, over all J K parameters of a run."""
@@ -63,22 +74,19 @@ class L2Ball:
     radius: float
 
     def project(self, z: Array) -> Array:
-        """z * min(1, radius / ||z||)."""
+        """Return z * min(1, radius / ||z||)."""
         xp = namespace(z)
         length = xp.clip(xp.sqrt((z**2).sum(axis=(0, 2), keepdims=True)), xp.finfo(z.dtype).tiny, None)
         scaled: Array = z * xp.clip(self.radius / length, None, 1.0)
         return scaled
 
     def diameter(self, parameters: int) -> float:
-        """Twice the radius."""
+        """Return twice the radius."""
         return 2.0 * self.radius
 
     def reach(self, parameters: int) -> float:
-        """The radius."""
+        """Return the radius."""
         return self.radius
-
-
-SETS.register("l2-ball")(L2Ball)
 
 
 @dataclass(frozen=True)
@@ -86,15 +94,15 @@ class Unconstrained:
     """The whole space R^{J x K}."""
 
     def project(self, z: Array) -> Array:
-        """Every point is in the set."""
+        """Return z."""
         return z
 
     def diameter(self, parameters: int) -> float:
-        """There is none."""
+        """Return inf."""
         return math.inf
 
     def reach(self, parameters: int) -> float:
-        """There is none."""
+        """Return inf."""
         return math.inf
 
 

@@ -1,4 +1,4 @@
-"""Quality of a model on labelled records: the full account of one run, and test errors of a batch."""
+"""Quality of a model on labelled records: all metrics of one run, and test errors of a batch of runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,23 @@ from taciturn.types import Array, Classes, Range, Shard, Target
 
 
 def quality_metrics(scores: Array, y: Array, target: Target, loss: Loss) -> dict[str, Any]:
-    """Every measure that fits the label: scores [n, K], y [n, K]."""
+    """Return all metrics that apply to the label, ready for JSON.
+
+    Parameters
+    ----------
+    scores, y
+        Scores and labels of the records, [n, K].
+    target
+        What the label is.
+    loss
+        The model's loss, which decides whether there are probabilities.
+
+    Returns
+    -------
+    dict
+        For classes: records, error, log_loss, auroc, recall by class, confusion (rows: true classes). For numbers:
+        records, rmse in the label's unit, r2. A metric that is not defined is None.
+    """
     if isinstance(target, Range):
         return _regression(scores[:, 0], y[:, 0], target)
     return _classification(scores, y, target, loss)
@@ -22,7 +38,7 @@ def quality_metrics(scores: Array, y: Array, target: Target, loss: Loss) -> dict
 
 def _classification(scores: Array, y: Array, target: Classes, loss: Loss) -> dict[str, Any]:
     labels, predicted = y.argmax(axis=1), scores.argmax(axis=1)
-    confusion = np.zeros((target.width, target.width), dtype=int)  # rows: true, columns: predicted
+    confusion = np.zeros((target.width, target.width), dtype=int)
     np.add.at(confusion, (labels, predicted), 1)
     counts = confusion.sum(axis=1)
     recall = np.divide(np.diag(confusion), counts, out=np.full(target.width, np.nan), where=counts > 0)
@@ -38,7 +54,25 @@ def _classification(scores: Array, y: Array, target: Classes, loss: Loss) -> dic
 
 
 def auroc(score: Array, positive: NDArray[np.bool_]) -> float | None:
-    """The chance that a random positive scores above a random negative, ties counted half (Mann-Whitney)."""
+    """Return the probability that a random positive scores above a random negative, counting ties half (Mann-Whitney).
+
+    Parameters
+    ----------
+    score
+        Scores [n].
+    positive
+        Which records are positive, [n].
+
+    Returns
+    -------
+    float or None
+        None if there are no positives or no negatives.
+
+    Examples
+    --------
+    >>> auroc(np.array([0.1, 0.4, 0.9]), np.array([False, True, True]))
+    1.0
+    """
     from scipy.stats import rankdata
 
     ones = int(positive.sum())
@@ -59,16 +93,31 @@ def _regression(predicted: Array, y: Array, target: Range) -> dict[str, Any]:
 
 
 def test_error(w: Array, test: Shard | None, target: Target) -> Array:
-    """The share of wrong classes, or the root mean squared error in the label's unit: w [J, R, K] -> [R], in numpy."""
+    """Return the share of wrong classes, or the root mean squared error in the label's unit, of every run.
+
+    Parameters
+    ----------
+    w
+        Parameters [J, R, K].
+    test
+        The test records; None gives NaN.
+    target
+        What the label is.
+
+    Returns
+    -------
+    Array
+        A numpy array [R].
+    """
     if test is None:
         return np.full(w.shape[1], np.nan)
-    parts = [_figure(scores(w, block.x), block, target) for block in test.blocks()]
+    parts = [_error_sum(scores(w, block.x), block, target) for block in test.blocks()]
     figure = to_numpy(sum(parts[1:], start=parts[0])) / len(test.x)
     return (target.high - target.low) * np.sqrt(figure) if isinstance(target, Range) else figure
 
 
-def _figure(predicted: Array, block: Shard, target: Target) -> Array:
-    """What is added up over the records, of every run: squared errors, or mistakes."""
+def _error_sum(predicted: Array, block: Shard, target: Target) -> Array:
+    """Return the sum over the records, for every run, of squared errors or mistakes."""
     if isinstance(target, Range):
         squares: Array = ((predicted - block.y[:, None, :]) ** 2).mean(axis=2).sum(axis=0)
         return squares
@@ -76,6 +125,6 @@ def _figure(predicted: Array, block: Shard, target: Target) -> Array:
 
 
 def mistakes(predicted: Array, test: Shard) -> Array:
-    """How many records each run gives a wrong class, from its scores [n, R, K], in their own library."""
+    """Return how many records each run misclassifies, from scores [n, R, K], in the scores' array library."""
     wrong: Array = (predicted.argmax(axis=-1) != test.y.argmax(axis=-1)[:, None]).sum(axis=0)
     return wrong

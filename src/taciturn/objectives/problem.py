@@ -1,4 +1,4 @@
-"""The distributed empirical risk (eq. ERM_0) of each agent, its gradient, and gradients of random samples."""
+"""The distributed empirical risk (eq. ERM_0): objective, gradient and smoothness of each agent's part."""
 
 from __future__ import annotations
 
@@ -19,51 +19,82 @@ from taciturn.types import Array, Shard
 
 
 class Gradient(NamedTuple):
-    """A gradient, and the most that one record had to do with it: record i contributed x_i r_i^T / I."""
+    """A gradient and the largest contribution of one record; record i contributes x_i r_i^T / I."""
 
     value: Array  # [J, R, K]  f'_p(z)
-    longest: Array  # [R]  max_i ||x_i r_i^T||_1 / I, as limited
+    longest: Array  # [R]  max_i ||x_i r_i^T||_1 / I, after clipping
 
 
 @dataclass(frozen=True)
 class Problem:
-    """min_{w in W} sum_p f_p(w),  f_p(w) = (1/I) sum_i l(w; x_pi, y_pi) + (beta/P) r(w)  (eq. def_fn_f)."""
+    """min_{w in W} sum_p f_p(w),  f_p(w) = (1/I) sum_i l(w; x_pi, y_pi) + (beta/P) r(w)  (eq. def_fn_f).
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss l.
+    regulariser : Regulariser
+        The regulariser r.
+    beta : float
+        The weight of the regulariser.
+    feasible : FeasibleSet
+        The feasible set W.
+    records : int
+        I, the number of records of all agents, or the public number declared for it; it only normalises.
+    agents : int
+        P, the number of agents.
+    passes : Passes
+        The implementation of sums over records.
+    """
 
     loss: Loss
     regulariser: Regulariser
     beta: float
     feasible: FeasibleSet
-    records: int  # I, or the public number declared for it: a normaliser
-    agents: int  # P
+    records: int
+    agents: int
     passes: Passes = COMPILED
 
     def objective(self, w: Array, shard: Shard) -> Array:
-        """f_p of every run: w [J, R, K] -> [R]."""
+        """Return f_p for every run: w [J, R, K] -> [R]."""
         loss = self.passes.losses(self.loss, w, shard) / self.records
         value: Array = loss + self.beta / self.agents * self.regulariser.value(w)
         return value
 
     def total(self, w: Array, shards: Sequence[Shard]) -> Array:
-        """F(w) = sum_p f_p(w) of every run, [R]."""
+        """Return F(w) = sum_p f_p(w) for every run, [R]."""
         total: Array = namespace(w).stack([self.objective(w, shard) for shard in shards]).sum(axis=0)
         return total
 
     def gradient(self, z: Array, shard: Shard, limit: Clipping = NO_CLIPPING) -> Gradient:
-        """f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient), each record held within the limit."""
+        """Return f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient).
+
+        Parameters
+        ----------
+        z
+            Parameters [J, R, K].
+        shard
+            The agent's records.
+        limit
+            The bound on each record's contribution.
+        """
         total, longest = self.passes.sums(self.loss, z, shard, limit)
         value = in_precision_of(total / self.records + self.shrinkage(z), z)
         return Gradient(value, in_precision_of(longest / self.records, z))
 
     def shrinkage(self, z: Array) -> Array:
-        """(beta/P) r'(z), the part of the gradient that no record enters."""
+        """Return (beta/P) r'(z), the part of the gradient that does not depend on the records."""
         return self.beta / self.agents * self.regulariser.gradient(z)
 
     def smoothness(self, shards: Sequence[Shard]) -> float:
-        """L of all f_p, from the data: max_p curvature(l) ||X_p||_2^2 / I + (beta/P) curvature(r)."""
+        """Return L of all f_p from the data: max_p curvature(l) ||X_p||_2^2 / I + (beta/P) curvature(r)."""
         return self._smoothness(max(_largest_eigenvalue(shard) for shard in shards))
 
     def public_smoothness(self, bound: float, records_max: int) -> float:
-        """L of any f_p of at most records_max records with ||x||_2 <= bound: ||X_p||_2^2 <= records_max bound^2."""
+        """Return L of any f_p with at most `records_max` records of ||x||_2 <= bound.
+
+        It uses ||X_p||_2^2 <= records_max bound^2 and no data.
+        """
         return self._smoothness(records_max * bound**2)
 
     def _smoothness(self, largest: float) -> float:
@@ -71,12 +102,12 @@ class Problem:
 
     @property
     def strong_convexity(self) -> float:
-        """alpha such that every f_p is alpha-strongly convex, whatever the data: (beta/P) alpha(r)."""
+        """alpha such that every f_p is alpha-strongly convex for all data: (beta/P) alpha(r)."""
         return self.beta / self.agents * self.regulariser.strong_convexity
 
 
 def _largest_eigenvalue(shard: Shard) -> float:
-    """||X||_2^2, from the smaller of the two Gram matrices."""
+    """Return ||X||_2^2, from the smaller of the two Gram matrices."""
     rows, features = shard.x.shape
     gram = shard.x @ shard.x.T if rows <= features else sum(block.x.T @ block.x for block in shard.blocks())
     return float(namespace(gram).linalg.eigvalsh(gram)[-1])
@@ -86,17 +117,39 @@ def sampled_gradient(
     problem: Problem,
     z: Array,
     shard: Shard,
-    chosen: NDArray[np.bool_],  # [n, R]
-    rate: float,  # q, the probability of being chosen
-    limit: Callable[[int], Clipping] = lambda run: NO_CLIPPING,  # of every run
+    chosen: NDArray[np.bool_],
+    rate: float,
+    limit: Callable[[int], Clipping] = lambda run: NO_CLIPPING,
 ) -> Array:
-    """(1/(q I)) sum over the chosen records of x_i r_i^T + (beta/P) r'(z), whose mean is f'_p(z), [J, R, K]."""
+    """Return (1/(q I)) sum over the chosen records of x_i r_i^T + (beta/P) r'(z), whose mean is f'_p(z).
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    z
+        Parameters [J, R, K].
+    shard
+        The agent's records.
+    chosen
+        Which records are in the sample of which run, [n, R].
+    rate
+        q, the probability of a record to be in the sample.
+    limit
+        The bound on a record's contribution, by run.
+
+    Returns
+    -------
+    Array
+        The gradients [J, R, K].
+    """
     xp, parts = namespace(z), []
     for r in range(z.shape[1]):
-        rows = np.flatnonzero(chosen[:, r])
-        one = z[:, r : r + 1]
-        total = PLAIN.sums(problem.loss, one, _rows(shard, rows), limit(r)).total if len(rows) else xp.zeros_like(one)
-        parts.append(total / (rate * problem.records) + problem.shrinkage(one))
+        rows, z_run = np.flatnonzero(chosen[:, r]), z[:, r : r + 1]
+        total = xp.zeros_like(z_run)
+        if len(rows):
+            total = PLAIN.sums(problem.loss, z_run, _rows(shard, rows), limit(r)).total
+        parts.append(total / (rate * problem.records) + problem.shrinkage(z_run))
     gradient: Array = xp.concatenate(parts, axis=1)
     return gradient
 

@@ -1,1 +1,1 @@
-"""From settings and public facts to a plan: rounds, clipping, step sizes and noise, before a record is read."""
+"""From settings and public facts to a plan: rounds, clipping, step sizes and noise, before any record is read."""

@@ -1,112 +1,240 @@
-"""What a run would do and what it would spend: everything is decided and checked, and nothing is written."""
+"""Dry runs: what a run would do and spend. Everything is decided and checked, and nothing is written."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.planning.heuristics import NOISE_STD, noise_of_step
 from taciturn.planning.paper_mode import prepare_paper
-from taciturn.planning.plan import StudyPlan, noise_meaning, plan_study
-from taciturn.planning.study import StudyPart, local_updates, upload_fields
+from taciturn.planning.plan import StudyPlan, noise_meaning, plan_study, reservation_cost
+from taciturn.planning.study import StudyPart, local_updates, upload_bytes
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.events import Event
-from taciturn.privacy.trust import trust_sentence
-from taciturn.reporting.statements import PAPER_HEADLINE
+from taciturn.privacy.trust import PAPER_HEADLINE, trust_sentence
+from taciturn.runs.records import RunLabel
 from taciturn.settings import Settings
-from taciturn.training.setup import reservation_cost
-from taciturn.training.torch_backend import check_device
-
-OF_THE_DATA = ("name", "agents", "features", "features_by", "outputs", "published", "unit")
 
 
-def dry_run_report(settings: Settings) -> dict[str, Any]:
-    """The study as one JSON object; what would stop it stops it here too."""
-    if settings.backend == "torch":
-        check_device(settings.device)
+@dataclass(frozen=True)
+class DataForecast:
+    """The data that a run would train on."""
+
+    name: str
+    agents: int
+    features: int
+    features_by: str
+    outputs: int
+    published: bool
+    unit: str
+    records: int
+    classes: bool | None = None  # not known in mode paper
+
+
+@dataclass(frozen=True)
+class NoiseForecast:
+    """The noise that a run would add; certified mode has a mechanism, and a clip, a record bound, or both."""
+
+    source: str
+    meaning: str
+    mechanism: str | None = None
+    clip: float | str | None = None
+    record_bound: float | str | None = None
+
+
+@dataclass(frozen=True)
+class RunForecast:
+    """What one run would do and spend."""
+
+    label: RunLabel
+    rounds: int
+    local_updates: int
+    spends: float
+    accountant: str | None
+    noise_std: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run as a JSON object."""
+        return {**self.label, **{name: value for name, value in vars(self).items() if name != "label"}}
+
+
+@dataclass(frozen=True)
+class LedgerForecast:
+    """A ledger over studies before and after the run."""
+
+    file: str
+    total_epsilon: float
+    delta: float
+    used: float
+    used_after: float
+
+
+@dataclass(frozen=True)
+class DryRunReport:
+    """What a run would do and spend.
+
+    Parameters
+    ----------
+    mode : str
+        "certified" or "paper".
+    reads_records : bool
+        Whether the dry run itself read records: those of a published data set, or in mode paper.
+    data : DataForecast
+        The data.
+    noise : NoiseForecast
+        The noise.
+    trust : str or None
+        The trust model as a sentence; None in mode paper.
+    delta : float
+        The delta of (epsilon, delta).
+    runs : tuple of RunForecast
+        The event of every run.
+    all_runs_epsilon : float
+        The total for an observer of all runs.
+    bytes_up : int
+        The most that one agent sends in a round of one run.
+    ledger : LedgerForecast or None
+        The ledger over studies, if the settings name one.
+    """
+
+    mode: str
+    reads_records: bool
+    data: DataForecast
+    noise: NoiseForecast
+    trust: str | None
+    delta: float
+    runs: tuple[RunForecast, ...]
+    all_runs_epsilon: float
+    bytes_up: int
+    ledger: LedgerForecast | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return vars(self) | {
+            "data": _known(self.data),
+            "noise": _known(self.noise),
+            "runs": [run.to_json() for run in self.runs],
+            "ledger": asdict(self.ledger) if self.ledger else None,
+        }
+
+
+def _known(record: DataForecast | NoiseForecast) -> dict[str, Any]:
+    return {name: value for name, value in asdict(record).items() if value is not None}
+
+
+def dry_run_report(settings: Settings) -> DryRunReport:
+    """Return what a run with these settings would do and spend.
+
+    Parameters
+    ----------
+    settings : Settings
+        The settings.
+
+    Returns
+    -------
+    DryRunReport
+
+    Raises
+    ------
+    TaciturnError
+        Whatever would stop the run.
+    """
     return _certified(settings) if settings.mode == "certified" else _paper(settings)
 
 
-def _certified(asked: Settings) -> dict[str, Any]:
-    study = plan_study(asked)
+def _certified(given: Settings) -> DryRunReport:
+    study = plan_study(given)
     settings, facts = study.settings, study.facts
-    together = Counter[Event]()
+    events = Counter[Event]()
     for part in study.parts:
         for plan in part.plans:
-            together.update(plan.events)
-    return {
-        "mode": "certified",
-        "reads_records": facts.published,
-        "data": {name: getattr(facts, name) for name in OF_THE_DATA}
-        | {"records": facts.total_records, "classes": facts.classes},
-        "noise": {"source": settings.noise, "mechanism": settings.mechanism, **_limits(settings)}
-        | {"meaning": noise_meaning(settings)},
-        "trust": trust_sentence(settings.trust, settings.colluders),
-        "delta": settings.delta,
-        "runs": [run for part in study.parts for run in _runs(settings, part)],
-        "all_runs_epsilon": tightest(together, settings.delta).epsilon,
-        "bytes_up": _bytes(settings, facts.features * facts.outputs),
-        "ledger": _ledger(study) if settings.ledger else None,
-    }
+            events.update(plan.events)
+    data = DataForecast(
+        facts.name,
+        facts.agents,
+        facts.features,
+        facts.features_by,
+        facts.outputs,
+        facts.published,
+        facts.unit,
+        facts.total_records,
+        facts.classes,
+    )
+    scaled = {ALGORITHMS[name].scales_records for name in settings.algorithm}
+    noise = NoiseForecast(
+        settings.noise,
+        noise_meaning(settings),
+        settings.mechanism,
+        settings.clip if False in scaled else None,
+        settings.record_bound if True in scaled else None,
+    )
+    return DryRunReport(
+        "certified",
+        facts.published,
+        data,
+        noise,
+        trust_sentence(settings.trust, settings.colluders),
+        settings.delta,
+        tuple(run for part in study.parts for run in _runs(settings, part)),
+        tightest(events, settings.delta).epsilon,
+        _largest_upload(settings, data),
+        _ledger(study) if settings.ledger else None,
+    )
 
 
-def _limits(settings: Settings) -> dict[str, Any]:
-    """What bounds one record: a clip of its gradient, a bound on its length, or both where methods differ."""
-    bounded = {ALGORITHMS[name].bounded for name in settings.algorithm}
-    clip = {"clip": settings.clip} if False in bounded else {}
-    return clip | ({"record_bound": settings.record_bound} if True in bounded else {})
-
-
-def _paper(asked: Settings) -> dict[str, Any]:
-    """The paper fills its settings in from the records, so they are read."""
-    study = prepare_paper(asked)
+def _paper(given: Settings) -> DryRunReport:
+    study = prepare_paper(given)  # which reads the records, because the paper's settings depend on them
     settings, dataset = study.settings, study.dataset
-    sizes = {"features": len(dataset.features), "outputs": dataset.target.width, "records": dataset.records}
-    return {
-        "mode": "paper",
-        "reads_records": True,
-        "data": {"name": dataset.name, "agents": len(dataset.agents), "published": True, "unit": "record"}
-        | {"features_by": dataset.features_by, **sizes},
-        "noise": {"source": "seeded", "meaning": PAPER_HEADLINE},
-        "trust": None,
-        "delta": settings.delta,
-        "runs": [run for part in study.parts for run in _runs(settings, part)],
-        "all_runs_epsilon": math.inf,
-        "bytes_up": _bytes(settings, sizes["features"] * sizes["outputs"]),
-        "ledger": None,
-    }
+    data = DataForecast(
+        dataset.name,
+        len(dataset.agents),
+        len(dataset.features),
+        dataset.features_by,
+        dataset.target.width,
+        True,
+        "record",
+        dataset.records,
+    )
+    return DryRunReport(
+        "paper",
+        True,
+        data,
+        NoiseForecast("seeded", PAPER_HEADLINE),
+        None,
+        settings.delta,
+        tuple(run for part in study.parts for run in _runs(settings, part)),
+        math.inf,
+        _largest_upload(settings, data),
+        None,
+    )
 
 
-def _runs(settings: Settings, part: StudyPart) -> Iterator[dict[str, Any]]:
-    """One entry for each run of a batch."""
+def _runs(settings: Settings, part: StudyPart) -> Iterator[RunForecast]:
     updates = local_updates(settings, part.batch.algorithm)
     for r, label in enumerate(part.batch.labels()):
-        run = {**label, "rounds": part.rounds, "local_updates": updates}
         if not part.plans:
-            yield run | {"spends": math.inf, "accountant": None, "noise_std": None}
+            yield RunForecast(label, part.rounds, updates, math.inf, None, None)
             continue
         plan = part.plans[r]
-        spread = NOISE_STD[settings.mechanism] * noise_of_step(plan.event)
-        yield run | {"spends": plan.bound.epsilon, "accountant": plan.bound.accountant, "noise_std": spread}
+        std = NOISE_STD[settings.mechanism] * noise_of_step(plan.event)
+        yield RunForecast(label, part.rounds, updates, plan.bound.epsilon, plan.bound.accountant, std)
 
 
-def _bytes(settings: Settings, parameters: int) -> int:
-    """What one agent sends in a round of one run, at most."""
-    fields = [upload_fields(name) for name in settings.algorithm if not ALGORITHMS[name].central]
-    return parameters * max(fields, default=0) * (8 if settings.precision == "float64" else 4)
+def _largest_upload(settings: Settings, data: DataForecast) -> int:
+    federated = (name for name in settings.algorithm if not ALGORITHMS[name].central)
+    return max((upload_bytes(settings, name, data.features * data.outputs) for name in federated), default=0)
 
 
-def _ledger(study: StudyPlan) -> dict[str, Any]:
-    """The ledger over studies as it is and as it would be; a plan that does not fit is refused."""
-    account = BudgetLedger.open(Path(study.settings.ledger))
-    before = account.state()
-    after = account.after(before, reservation_cost(study), study.settings.adjacency, study.facts.unit)
-    return {"file": study.settings.ledger, "total_epsilon": before["total_epsilon"], "delta": before["delta"]} | {
-        "used": before["epsilon_used"],
-        "used_after": after,
-    }
+def _ledger(study: StudyPlan) -> LedgerForecast:
+    """Return the ledger before and after the run; a plan that does not fit raises."""
+    ledger = BudgetLedger.open(Path(study.settings.ledger))
+    state = ledger.state()
+    after = ledger.after(state, reservation_cost(study), study.settings.adjacency, study.facts.unit)
+    file = study.settings.ledger
+    return LedgerForecast(file, state["total_epsilon"], state["delta"], state["epsilon_used"], after)

@@ -1,16 +1,16 @@
-"""The planner's rule: rounds, clip, rho and eta from public facts, and how much noise the model will feel.
+"""The planner's rule: rounds, clip, rho and eta from public facts, and the noise that the model will have.
 
 With m the mean of the agents' z, Algorithm 1 with E = 1 gives m⁺ = m - (mean of g) / (rho + 1/eta) exactly: gradient
-descent on clipped gradients. The noise's multiplier grows as the root of the number k of updates, so that for a given
-path, k times the step, the noise of the final model does not depend on k; more rounds mean smaller steps and quieter
-agents. What remains to be chosen is the path. It is as long as the noise it collects in a score may be (`score_scale`
-of the loss), and no longer than is stable. docs/explanation/planner.md says how the constants were chosen.
+descent on clipped gradients. The noise multiplier grows as the root of the number k of updates, so that for a given
+path, k times the step, the noise of the final model does not depend on k; more rounds mean smaller steps and less noise
+per agent. Only the length of the path is left to choose: as long as the noise that it adds to a score allows
+(`score_scale` of the loss), and no longer than is stable. docs/explanation/planner.md explains the constants.
 """
 
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from taciturn.algorithms.schedules import falling_share
@@ -18,12 +18,13 @@ from taciturn.data import Facts
 from taciturn.objectives import Loss
 from taciturn.privacy.calibration import calibrate
 from taciturn.privacy.events import Event, Noise, Nominal, Sampled
-from taciturn.privacy.sensitivity import sensitivity
+from taciturn.privacy.sensitivity import Sensitivity, gradient_sensitivity
 
-MOST_ROUNDS, FEWEST_ROUNDS = 300, 50
-CLIP_SHARE = 3.0 / 40.0  # of the usual length of a record: the error is flat from half of it to twice
-SMALLEST_ETA = 1e-100  # of noise beyond any use
-QUIET = 4.0  # rounds beyond QUIET / nu gain nothing
+MAX_ROUNDS, MIN_ROUNDS = 300, 50
+CLIP_SHARE = 3.0 / 40.0  # of the typical length of a record; the error is flat from half of it to twice
+SMALLEST_ETA = 1e-100  # for noise so large that no step is useful
+QUIET = 4.0  # more than QUIET / nu rounds gain nothing
+CALIBRATED_RELEASES = 100  # enough for the noise to grow as the root of their number
 NOISE_STD = {"gaussian": 1.0, "laplace": math.sqrt(2.0)}  # standard deviation over scale
 VERDICTS = (
     (0.0, "no noise, no privacy"),
@@ -37,120 +38,238 @@ VERDICTS = (
 
 
 class PlanRequest(NamedTuple):
-    """What a proposal is made for."""
+    """What the settings fix of one run.
+
+    Parameters
+    ----------
+    total_epsilon, delta : float
+        The budget.
+    updates : int
+        E.
+    mechanism, adjacency : str
+        The noise distribution, and a key of `ADJACENCIES`.
+    hardened : bool
+        Whether the noise is discrete.
+    rounds, clip, noise_multiplier : number, optional
+        None where the planner chooses.
+    sampling : float
+        q, if updates use samples of the records.
+    max_step : float, optional
+        The largest dimensionless step, if it is not that of gradient steps.
+    noise_share : float
+        The fraction of the noise that one agent adds (`privacy.trust`).
+    """
 
     total_epsilon: float
     delta: float
-    updates: int = 1  # E
+    updates: int = 1
     mechanism: str = "gaussian"
     adjacency: str = "add-remove"
     hardened: bool = False
-    rounds: int | None = None  # where they are given
+    rounds: int | None = None
     clip: float | None = None
     noise_multiplier: float | None = None
-    sampling: float = 1.0  # q, where updates see samples of the records
-    largest: float | None = None  # dimensionless step, where it is not the one that explicit steps take
-    share: float = 1.0  # of the noise, that an agent adds (privacy.trust)
+    sampling: float = 1.0
+    max_step: float | None = None
+    noise_share: float = 1.0
 
 
 class Hyperparameters(NamedTuple):
-    """What the planner would run."""
+    """The planner's choice for one run.
+
+    Parameters
+    ----------
+    rounds : int
+        T.
+    clip : float
+        The L2 clip of a gradient.
+    rho, eta : float
+        eta is that of most rounds; over the last ones it falls linearly to nearly 0.
+    noise_to_signal : float
+        nu, of the model; `verdict` describes it.
+    release_noise : float
+        sigma_1; see `release_noise`.
+    """
 
     rounds: int
     clip: float
     rho: float
-    eta: float  # of most rounds; over the last ones it falls linearly to nearly 0
-    noise_to_signal: float  # nu: of the model; see verdict
+    eta: float
+    noise_to_signal: float
+    release_noise: float
 
     @property
     def verdict(self) -> str:
         """What noise of this size does to a model, in words."""
-        return next(words for limit, words in VERDICTS if self.noise_to_signal <= limit)
+        return verdict(self.noise_to_signal)
 
 
-def propose(facts: Facts, loss: Loss, asked: PlanRequest) -> Hyperparameters:
-    """The rule, from public facts alone."""
-    spread = release_noise(facts, asked)
-    felt = math.sqrt(facts.agents) * asked.share * spread  # by the sum
-    nu = facts.outputs * felt / facts.total_records
-    rounds = asked.rounds or (_rounds(facts, nu) if asked.noise_multiplier is None else MOST_ROUNDS)
-    clip = asked.clip or default_clip(facts)
-    step = path_step(facts, loss, nu, felt, rounds * asked.updates, asked.largest)
+def verdict(noise_to_signal: float) -> str:
+    """Return what noise of this size does to a model, in words.
+
+    >>> verdict(0.002)
+    'a small loss'
+    """
+    return next(words for limit, words in VERDICTS if noise_to_signal <= limit)
+
+
+def propose(facts: Facts, loss: Loss, request: PlanRequest) -> Hyperparameters:
+    """Return the planner's values for one run, from public facts alone.
+
+    Parameters
+    ----------
+    facts : Facts
+        The public facts about the data.
+    loss : Loss
+        The loss.
+    request : PlanRequest
+        What the settings fix of a run.
+
+    Returns
+    -------
+    Hyperparameters
+        With the request's rounds and clip, where it has them.
+
+    Raises
+    ------
+    InputError
+        If no noise keeps the budget.
+    """
+    noise = release_noise(facts, request)
+    summed = _summed_noise(facts, request)
+    nu = noise_to_signal(facts, request)
+    rounds, clip = propose_rounds(facts, request), request.clip or default_clip(facts)
+    step = path_step(facts, loss, nu, summed, rounds * request.updates, request.max_step)
     eta = max(_over_mean(rounds) * step * facts.agents / (facts.typical * clip), SMALLEST_ETA)
-    return Hyperparameters(rounds, clip, 1.0 / (asked.updates * eta), eta, nu)  # E pulls towards w, each E times weaker
+    rho = 1.0 / (request.updates * eta)  # E pulls towards w, each 1/E as strong
+    return Hyperparameters(rounds, clip, rho, eta, nu, noise)
+
+
+def propose_rounds(facts: Facts, request: PlanRequest) -> int:
+    """Return the request's rounds, or as many as still reduce the noise of an agent."""
+    if request.rounds or request.noise_multiplier is not None:
+        return request.rounds or MAX_ROUNDS
+    nu = noise_to_signal(facts, request)
+    wanted = math.ceil(QUIET / nu) if nu * MAX_ROUNDS > QUIET else MAX_ROUNDS
+    return min(MAX_ROUNDS, max(MIN_ROUNDS, 2 * facts.agents, wanted))
+
+
+def noise_to_signal(facts: Facts, request: PlanRequest) -> float:
+    """Return nu, the noise of the model relative to its signal."""
+    return facts.outputs * _summed_noise(facts, request) / facts.total_records
+
+
+def _summed_noise(facts: Facts, request: PlanRequest) -> float:
+    """Return sqrt(P) sigma_1, the noise in the sum over all agents."""
+    return math.sqrt(facts.agents) * request.noise_share * release_noise(facts, request)
 
 
 def _over_mean(rounds: int) -> float:
-    """What makes the mean of 1 / (rho + 1 / eta) over all rounds the step wanted, to 1 %: (1 - ln 2) over that mean."""
+    """Return (1 - ln 2) over the mean of 1 / (rho + 1 / eta), so that the mean step is the wanted one to 1 %."""
     return 8.0 / (13.0 - 5.0 * falling_share(rounds))
 
 
 def default_clip(facts: Facts) -> float:
-    """A share of how long a record usually is."""
+    """Return a fixed share of the typical length of a record."""
     return float(f"{CLIP_SHARE * facts.typical:.4g}")
 
 
-def release_noise(facts: Facts, asked: PlanRequest) -> float:
-    """sigma_1: the standard deviation of a single release's noise over C / I, if all of the budget went into it."""
-    if math.isinf(asked.total_epsilon):
+def release_noise(facts: Facts, request: PlanRequest) -> float:
+    """Return sigma_1: the standard deviation over C / I of a single release's noise that uses the whole budget.
+
+    Parameters
+    ----------
+    facts : Facts
+        The public facts about the data.
+    request : PlanRequest
+        What the settings fix of a run.
+
+    Returns
+    -------
+    float
+        0 for an infinite budget.
+    """
+    if math.isinf(request.total_epsilon):
         return 0.0
-    if asked.noise_multiplier is not None:  # given for each of the updates, which are then all there are
-        one = sensitivity(1.0, 1.0, 1, asked.adjacency, facts.max_records).l2
-        updates = (asked.rounds or MOST_ROUNDS) * asked.updates
-        return NOISE_STD[asked.mechanism] * asked.noise_multiplier * one / (asked.sampling * math.sqrt(updates))
-    if asked.sampling < 1.0:
-        return _sampled_noise(asked.total_epsilon, asked.delta, asked.sampling, asked.rounds or MOST_ROUNDS)
-    kind = "discrete-laplace" if asked.hardened and asked.mechanism == "laplace" else asked.mechanism
-    moved = sensitivity(wide_l1(facts), 1.0, 1, asked.adjacency, facts.max_records)  # of clip 1, I = 1
-    many = 100  # for many releases noise grows as the root of their number; so many are asked, and one is returned
+    rounds = request.rounds or MAX_ROUNDS
+    if request.noise_multiplier is not None:  # given for each update
+        l2 = gradient_sensitivity(1.0, 1.0, 1, request.adjacency, facts.max_records).l2
+        root = math.sqrt(rounds * request.updates)
+        return NOISE_STD[request.mechanism] * request.noise_multiplier * l2 / (request.sampling * root)
+    if request.sampling < 1.0:
+        scale = _sampled_scale(request.total_epsilon, request.delta, request.sampling, rounds)
+        return scale / (request.sampling * math.sqrt(rounds))
+    kind = "discrete-laplace" if request.hardened and request.mechanism == "laplace" else request.mechanism
+    sensitivity = gradient_sensitivity(wide_l1(facts), 1.0, 1, request.adjacency, facts.max_records)  # C = 1, I = 1
+    scale = _release_scale(kind, sensitivity, request.total_epsilon, request.delta)
+    return NOISE_STD[request.mechanism] * scale / math.sqrt(CALIBRATED_RELEASES)
+
+
+@lru_cache(maxsize=256)
+def _release_scale(kind: str, sensitivity: Sensitivity, total_epsilon: float, delta: float) -> float:
+    """Calibrate the noise of many gradient releases."""
 
     def events(scale: float) -> dict[Event, int]:
-        return {Noise(kind, scale, moved.l1, moved.l2): many}
+        return {Noise(kind, scale, *sensitivity): CALIBRATED_RELEASES}
 
-    scale = calibrate(events, asked.total_epsilon, asked.delta)
-    return NOISE_STD[asked.mechanism] * scale / math.sqrt(many)
+    return calibrate(events, total_epsilon, delta)
 
 
-@cache  # a second of work, asked for several times
-def _sampled_noise(total_epsilon: float, delta: float, sampling: float, rounds: int) -> float:
-    """The same of the noise that gradients of samples collect over the rounds, scaled to all records."""
+@lru_cache(maxsize=256)
+def _sampled_scale(total_epsilon: float, delta: float, sampling: float, rounds: int) -> float:
+    """Calibrate the noise of the gradients of samples; it takes a second."""
 
     def events(scale: float) -> dict[Event, int]:
         return {Sampled(scale, 1.0, sampling): rounds}
 
-    return calibrate(events, total_epsilon, delta) / (sampling * math.sqrt(rounds))
+    return calibrate(events, total_epsilon, delta)
 
 
 def noise_of_step(event: Event) -> float:
-    """The scale of an event's noise where it enters the model; what a sample gives is scaled up to all records."""
+    """Return the scale of an event's noise where it enters the model; a sample's is scaled up to all records."""
     if isinstance(event, Nominal):
         return 0.0
     return event.scale / event.rate if isinstance(event, Sampled) else event.scale
 
 
 def wide_l1(facts: Facts) -> float:
-    """sqrt(J), the L1 bound over the L2 bound by default: it hardly ever clips, and zCDP goes by the L2 bound."""
+    """Return sqrt(J), the default L1 clip over the L2 clip: it rarely clips, and zCDP uses the L2 bound."""
     return math.sqrt(facts.features)
 
 
-def path_step(facts: Facts, loss: Loss, nu: float, felt: float, updates: int, most: float | None = None) -> float:
-    """a, the dimensionless step: kappa I / (sqrt(P) sigma_1 k), where kappa is the noise a score may carry."""
+def path_step(facts: Facts, loss: Loss, nu: float, noise: float, updates: int, most: float | None = None) -> float:
+    """Return a, the dimensionless step: kappa I / (sqrt(P) sigma_1 k), where kappa is the noise that a score may have.
+
+    Parameters
+    ----------
+    facts : Facts
+        The public facts about the data.
+    loss : Loss
+        The loss.
+    nu : float
+        The noise-to-signal ratio.
+    noise : float
+        sqrt(P) sigma_1.
+    updates : int
+        k, the local updates of all rounds.
+    most : float, optional
+        The largest step.
+
+    Returns
+    -------
+    float
+    """
     scale = loss.score_scale(facts.outputs)
     if math.isfinite(loss.residual_bound):
         kappa, largest = scale * min(1.0, 0.15 / nu if nu else 1.0), 50.0 * facts.outputs
     else:
         kappa, largest = scale * min(1.0, 0.1 / math.sqrt(nu) if nu else 1.0), 0.5
     largest = most or largest
-    if felt == 0.0:
+    if noise == 0.0:
         return largest
-    return min(kappa * facts.total_records / (felt * updates), largest)
-
-
-def _rounds(facts: Facts, nu: float) -> int:
-    wanted = math.ceil(QUIET / nu) if nu * MOST_ROUNDS > QUIET else MOST_ROUNDS
-    return min(MOST_ROUNDS, max(FEWEST_ROUNDS, 2 * facts.agents, wanted))
+    return min(kappa * facts.total_records / (noise * updates), largest)
 
 
 def agent_noise(facts: Facts, multiplier: float) -> float:
-    """The norm of one upload's noise over the largest norm its gradient can have: m C sqrt(JK)/I against C I_p/I."""
+    """Return the norm of an upload's noise over the largest norm of its gradient: m C sqrt(JK)/I over C I_p/I."""
     return multiplier * math.sqrt(facts.features * facts.outputs) * facts.agents / facts.total_records

@@ -1,57 +1,68 @@
-"""A study in mode paper: settings are filled in from the data, as the paper does."""
+"""Studies in mode paper: settings are filled in from the data, as the paper does."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from taciturn.algorithms.noisy_gradient import PaperGradient
 from taciturn.data import load, refuse_unseen_classes, source_for
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, Problem
 from taciturn.planning.step_sizes import checked_smoothness, eta_schedule, rho_schedule
-from taciturn.planning.study import (
-    Batch,
-    Study,
-    StudyPart,
-    batches,
-    build_algorithm,
-    build_problem,
-    check_record_bound,
-    with_agents,
-)
+from taciturn.planning.study import Batch, Study, StudyPart, batches, build_algorithm, build_problem, with_agents
 from taciturn.privacy.mechanisms import LaplaceDataDependent
 from taciturn.settings import Settings
 from taciturn.types import Classes, Dataset
 
 
 def prepare_paper(settings: Settings) -> Study:
-    """Load the data and build every algorithm; what cannot work stops here."""
+    """Load the data and build every algorithm.
+
+    Parameters
+    ----------
+    settings : Settings
+        The settings.
+
+    Returns
+    -------
+    Study
+
+    Raises
+    ------
+    InputError
+        If the settings do not fit the data.
+    """
     dataset = load(settings.data_options())
     if not source_for(settings.data).published:
         refuse_unseen_classes(dataset)
     settings = fill_in(settings, dataset)
     classes = isinstance(dataset.target, Classes)
     problem = build_problem(settings, dataset.name, classes, dataset.records, len(dataset.agents))
-    settings = fill_in_constants(settings, problem, dataset)
-    parts = [_part(settings, problem, dataset, batch) for batch in batches(settings)]
+    if settings.eta == "smooth" and settings.smoothness == "auto":
+        settings = replace(settings, smoothness=checked_smoothness(settings, problem.smoothness(dataset.train)))
+    settings = fill_in_strong_convexity(settings, problem)
+    if "outp" in settings.algorithm and settings.outp_noise == "calibrated":
+        check_record_bound(float(settings.record_bound), dataset)
+    parts = [paper_part(settings, problem, batch) for batch in batches(settings)]
     return Study(with_agents(settings, dataset), dataset, problem, parts)
 
 
-def _part(settings: Settings, problem: Problem, dataset: Dataset, batch: Batch) -> StudyPart:
-    if batch.algorithm == "outp" and settings.outp_noise == "calibrated":
-        check_record_bound(float(settings.record_bound), dataset)
+def paper_part(settings: Settings, problem: Problem, batch: Batch) -> StudyPart:
+    """Return a batch with the schedules of the settings and the paper's noise."""
     rho, eta = rho_schedule(settings, batch.epsilon), eta_schedule(settings, batch.epsilon)
     release = PaperGradient(LaplaceDataDependent(batch.epsilon))
     return StudyPart(batch, build_algorithm(settings, problem, batch, rho, eta, release), int(settings.rounds), eta)
 
 
 def fill_in(settings: Settings, dataset: Dataset) -> Settings:
-    """Replace `auto` by values: kind of label, range of features, numbers of records.
+    """Replace `auto` by values for the loss, the record bound, rho and eta.
 
-    With L = curvature * B^2 max_p I_p / I, where no record is longer than B, every f_p is L-smooth, and the steps that
-    suit it scale as rho ~ L and eta ~ 1/L. The factors are what trains tables well in a hundred rounds: B is the worst
-    case, so that steps well above 1/L pay where the loss has bounded gradients, and 1/L is taken where it has not.
+    With L = curvature * B^2 max_p I_p / I, where no record is longer than B, every f_p is L-smooth, and suitable steps
+    scale as rho ~ L and eta ~ 1/L. The factors train tables well in a hundred rounds: B is a worst case, so steps well
+    above 1/L pay where the loss has bounded gradients; otherwise eta is 1/L.
     """
     classes = isinstance(dataset.target, Classes)
     loss_name = ("softmax" if classes else "squared") if settings.loss == "auto" else settings.loss
@@ -62,24 +73,25 @@ def fill_in(settings: Settings, dataset: Dataset) -> Settings:
     filled = replace(settings, loss=loss_name, record_bound=bound)
     if filled.rho == "auto":
         filled = replace(filled, rho=smoothness / 1000.0)
-    if filled.eta == "auto":
-        bounded = math.isfinite(loss.residual_bound)
-        step = ("nonsmooth", filled.eta_scale * 50.0 / smoothness) if bounded else (1.0 / smoothness, filled.eta_scale)
-        filled = replace(filled, eta=step[0], eta_scale=step[1])
+    if filled.eta == "auto" and math.isfinite(loss.residual_bound):
+        filled = replace(filled, eta="nonsmooth", eta_scale=filled.eta_scale * 50.0 / smoothness)
+    elif filled.eta == "auto":
+        filled = replace(filled, eta=1.0 / smoothness)
     return filled
 
 
-def fill_in_constants(settings: Settings, problem: Problem, dataset: Dataset) -> Settings:
-    """The constants of the theorems' eta, where it asks for them: L comes from the data, alpha from the regulariser."""
-    if settings.eta == "smooth" and settings.smoothness == "auto":
-        return replace(settings, smoothness=checked_smoothness(settings, problem.smoothness(dataset.train)))
-    return fill_in_strong_convexity(settings, problem)
-
-
 def fill_in_strong_convexity(settings: Settings, problem: Problem) -> Settings:
-    """alpha of eta strong, from the regulariser."""
+    """Fill in alpha of eta strong from the regulariser; raise InputError if it is 0."""
     if settings.eta != "strong" or settings.strong_convexity != "auto":
         return settings
     if problem.strong_convexity <= 0.0:
         raise InputError("eta strong needs a strongly convex f: use regulariser l2 with beta > 0")
     return replace(settings, strong_convexity=problem.strong_convexity)
+
+
+def check_record_bound(bound: float, dataset: Dataset) -> None:
+    """Raise InputError if a record is longer than the bound."""
+    blocks = (block for shard in dataset.train for block in shard.blocks())
+    longest = max(float(np.sqrt((block.x**2).sum(axis=1)).max()) for block in blocks)
+    if longest > bound * (1.0 + 1e-6):
+        raise InputError(f"record-bound is {bound:g}, but a record of length {longest:g} exceeds it; raise the bound")

@@ -1,4 +1,4 @@
-"""A study in certified mode: all but the training itself is decided from public facts, before a record is read."""
+"""Studies in certified mode: everything but the training is decided from public facts, before any record is read."""
 
 from __future__ import annotations
 
@@ -8,31 +8,36 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from taciturn.algorithms import ALGORITHMS
+from taciturn.algorithms.schedules import HiddenSteps
 from taciturn.data import (
     Facts,
-    check_dealt_sizes,
+    apply_feature_map,
     check_facts,
+    check_partition_sizes,
     declared_facts,
+    limit_records,
     load,
     load_unmapped,
-    mapped,
     source_for,
-    within_sizes,
 )
 from taciturn.errors import InputError
-from taciturn.objectives import LOSSES, Problem
-from taciturn.planning.heuristics import Hyperparameters, PlanRequest, default_clip, propose, wide_l1
-from taciturn.planning.noise_plan import calibrate_noise, check_method, gradient_bound, hessian_trace
+from taciturn.objectives import Problem
+from taciturn.planning.heuristics import Hyperparameters, PlanRequest, default_clip, propose, propose_rounds, wide_l1
+from taciturn.planning.noise_plan import (
+    calibrate_noise,
+    check_contraction,
+    check_guarantee,
+    gradient_bound,
+    hessian_trace,
+)
 from taciturn.planning.paper_mode import fill_in_strong_convexity
 from taciturn.planning.step_sizes import (
-    LARGEST_STEP,
-    OWN_ROUNDS,
-    STEP_RULES,
     StepSizeInputs,
     StepSizes,
     checked_smoothness,
     eta_schedule,
     rho_schedule,
+    step_rule,
 )
 from taciturn.planning.study import (
     Batch,
@@ -45,7 +50,7 @@ from taciturn.planning.study import (
     sampling_rate,
     with_agents,
 )
-from taciturn.privacy.composition import StudyCost, together
+from taciturn.privacy.composition import StudyCost, total_cost
 from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.trust import noise_share
 from taciturn.settings import Settings
@@ -53,51 +58,79 @@ from taciturn.types import Dataset
 
 
 class StudyPlan(NamedTuple):
-    """A study of which no record has been read yet."""
+    """A planned study, before any private record is read.
+
+    Parameters
+    ----------
+    settings : Settings
+        With rounds, clip and record bound filled in; rho and eta may differ between budgets and stay "auto".
+    facts : Facts
+        The public facts about the data.
+    problem : Problem
+        The learning problem.
+    parts : list of StudyPart
+        One for each batch.
+    dataset : Dataset, optional
+        A published data set, which was read for its sizes; before the feature map.
+    """
 
     settings: Settings
     facts: Facts
     problem: Problem
     parts: list[StudyPart]
-    dataset: Dataset | None  # a published data set, which was read for its sizes; before the feature map
+    dataset: Dataset | None
 
     @property
     def cost(self) -> StudyCost:
-        """What all its runs together cost a ledger over studies."""
+        """The cost of all runs together to a ledger over studies."""
         return together(plan.cost for part in self.parts for plan in part.plans)
 
 
 def plan_study(settings: Settings) -> StudyPlan:
-    """The whole study from its settings and public facts."""
+    """Plan a study from its settings and the public facts about its data.
+
+    Parameters
+    ----------
+    settings : Settings
+        The settings.
+
+    Returns
+    -------
+    StudyPlan
+
+    Raises
+    ------
+    InputError
+        If a method's guarantee does not cover the settings, or if no noise keeps a budget.
+    """
     published = load_unmapped(settings.data_options()) if source_for(settings.data).published else None
     return plan_from_facts(settings, public_facts(settings, published), published)
 
 
 def plan_from_facts(settings: Settings, facts: Facts, published: Dataset | None = None) -> StudyPlan:
-    """The whole study from its settings and the facts given."""
+    """Plan a study from its settings and the given facts; see `plan_study`."""
     loss = settings.loss if settings.loss != "auto" else "softmax" if facts.classes else "squared"
-    scaled = any(ALGORITHMS[name].bounded for name in settings.algorithm)
+    scaled = any(ALGORITHMS[name].scales_records for name in settings.algorithm)
     widest = 0.75 * facts.typical if scaled else facts.bound  # longer records are scaled down to it
     bound = widest if settings.record_bound == "auto" else float(settings.record_bound)
     given = replace(settings, loss=loss, record_bound=bound)
     problem = build_problem(given, facts.name, facts.classes, facts.total_records, facts.agents)
     settings = _fill_in(given, facts, problem)
-    parts = [_part(settings, facts, problem, batch) for batch in batches(settings)]
-    while (fewest := min(map(_fitting, parts), default=math.inf)) < int(settings.rounds):
+    parts = [plan_batch(settings, facts, problem, batch) for batch in batches(settings)]
+    while (fewest := min(map(_affordable, parts), default=math.inf)) < int(settings.rounds):
         if given.rounds != "auto":
-            raise _too_many(settings, int(fewest))
-        settings = replace(settings, rounds=int(fewest))  # planned again: steps go by the number of rounds
-        parts = [_part(settings, facts, problem, batch) for batch in batches(settings)]
+            raise _too_many_rounds(settings, int(fewest))
+        settings = replace(settings, rounds=int(fewest))  # planned again, because steps depend on the rounds
+        parts = [plan_batch(settings, facts, problem, batch) for batch in batches(settings)]
     return StudyPlan(settings, facts, problem, parts, published)
 
 
-def _fitting(part: StudyPart) -> float:
-    """How many of the rounds asked for its budget has room for; a method may have a number of its own."""
+def _affordable(part: StudyPart) -> float:
+    """Return the rounds that a batch's budget allows; unlimited if the method has a fixed number."""
     return math.inf if ALGORITHMS[part.batch.algorithm].rounds else part.rounds
 
 
-def _too_many(settings: Settings, fewest: int) -> InputError:
-    """More rounds are asked for than a given noise leaves room for."""
+def _too_many_rounds(settings: Settings, fewest: int) -> InputError:
     budget, multiplier = settings.total_epsilon[0], float(settings.noise_multiplier)
     fit = f"{fewest} round{' fits' if fewest == 1 else 's fit'}"
     return InputError(
@@ -107,19 +140,33 @@ def _too_many(settings: Settings, fewest: int) -> InputError:
 
 
 def load_data(plan: StudyPlan, dataset: Dataset | None = None, key: int | None = None) -> Study:
-    """Read the records, or take those given, and refuse what contradicts what was declared.
+    """Read the records, or take those given, and check them against the declared facts.
 
-    Of a table, an agent's records beyond what was declared are left out.
+    Parameters
+    ----------
+    plan : StudyPlan
+        The plan.
+    dataset : Dataset, optional
+        The records, if the caller has them.
+    key : int, optional
+        The key by which private records are partitioned (`drawn_key`); not a setting, because settings are public.
 
-    `key`: of who holds which private record (`drawn_key`). It goes with the study and not with its settings, which
-    anybody may see.
+    Returns
+    -------
+    Study
+        Without the records of a table's agents beyond the declared sizes.
+
+    Raises
+    ------
+    InputError
+        If the records contradict the facts.
     """
     options = plan.settings.data_options(key)
     if dataset is None and plan.dataset is not None:
-        dataset = mapped(plan.dataset, options)
+        dataset = apply_feature_map(plan.dataset, options)
     elif dataset is None:
-        check_dealt_sizes(plan.facts, options)
-        dataset = within_sizes(plan.facts, load(options))
+        check_partition_sizes(plan.facts, options)
+        dataset = limit_records(plan.facts, load(options))
     check_facts(plan.facts, dataset)
     settings = with_agents(plan.settings, dataset)
     settings = replace(settings, partition_key="auto") if settings.private else settings
@@ -127,14 +174,14 @@ def load_data(plan: StudyPlan, dataset: Dataset | None = None, key: int | None =
 
 
 def drawn_key(settings: Settings) -> int | None:
-    """The partition's key of a study of private records: the one that was given, else one that nobody knows."""
+    """Return the partition key of a study of private records: the given one, or a random one."""
     if not settings.private:
         return None
     return secrets.randbits(128) if settings.partition_key == "auto" else int(settings.partition_key)
 
 
 def noise_meaning(settings: Settings) -> str:
-    """Where the noise comes from, and whether it protects anybody."""
+    """Return where the noise comes from and whether it protects, as a phrase."""
     if min(settings.total_epsilon) == math.inf:
         return "no noise: it protects nobody"
     if settings.noise == HARDENED:
@@ -143,96 +190,134 @@ def noise_meaning(settings: Settings) -> str:
 
 
 def public_facts(settings: Settings, published: Dataset | None = None) -> Facts:
-    """What is public about the data."""
+    """Return the public facts about the data: declared in the settings, or read from a published data set."""
     total, most = settings.total_records, settings.records_max
     declared = None if isinstance(total, str) else total
     return declared_facts(settings.data_options(), declared, None if isinstance(most, str) else most, published)
 
 
-def proposal(settings: Settings, facts: Facts, algorithm: str, epsilon: float) -> Hyperparameters:
-    """The planner's values for one run, with those the settings fix."""
-    return propose(facts, LOSSES[settings.loss](), asked(settings, facts, algorithm, epsilon))
-
-
-def asked(settings: Settings, facts: Facts, algorithm: str, epsilon: float) -> PlanRequest:
-    """What the settings fix of a run."""
-    method = ALGORITHMS[algorithm]
-    rounds = method.rounds or (OWN_ROUNDS.get(method.pace) if settings.rounds == "auto" else int(settings.rounds))
+def plan_request(settings: Settings, facts: Facts, algorithm: str, epsilon: float) -> PlanRequest:
+    """Return what the settings fix of one run with the total budget `epsilon`."""
+    spec, rule = ALGORITHMS[algorithm], step_rule(algorithm)
     return PlanRequest(
         epsilon,
         settings.delta,
         local_updates(settings, algorithm),
         settings.mechanism,
         settings.adjacency,
-        settings.noise == "hardened",
-        rounds,
+        settings.noise == HARDENED,
+        spec.rounds or (rule.rounds if settings.rounds == "auto" else int(settings.rounds)),
         None if settings.clip == "auto" else float(settings.clip),
         None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
-        sampling_rate(settings, algorithm) if method.noise_on == "samples" else 1.0,
-        LARGEST_STEP.get(method.pace),
+        sampling_rate(settings, algorithm) if spec.noise_on == "samples" else 1.0,
+        rule.max_step,
         noise_share(settings.trust, facts.agents, settings.colluders),
     )
 
 
 def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
-    """Rounds and clip, the same for all runs of a study; rho and eta may differ between budgets and stay auto."""
-    open_ended = [name for name in settings.algorithm if ALGORITHMS[name].rounds is None]
-    made = [proposal(settings, facts, name, epsilon) for name in open_ended for epsilon in settings.total_epsilon]
+    """Fill in rounds, clip and the constants of eta, which all runs of a study share."""
     if settings.rounds == "auto":
-        settings = replace(settings, rounds=max((one.rounds for one in made), default=1))
+        rounds = [
+            propose_rounds(facts, plan_request(settings, facts, name, epsilon))
+            for name in settings.algorithm
+            for epsilon in settings.total_epsilon
+            if ALGORITHMS[name].rounds is None
+        ]
+        settings = replace(settings, rounds=max(rounds, default=1))
     if settings.clip == "auto":
         settings = replace(settings, clip=default_clip(facts))
     if settings.clip_l1 == "auto":
         wide = wide_l1(facts) * float(settings.clip)
         settings = replace(settings, clip_l1=wide if settings.mechanism == "laplace" else math.inf)
     if settings.mechanism == "laplace" and math.isinf(float(settings.clip_l1)):
-        raise InputError("clip-l1 is inf, but laplace noise is scaled to the L1 sensitivity: it needs a finite bound")
+        raise InputError("clip-l1 is inf, but laplace noise is scaled to the L1 sensitivity; it must be finite")
     if settings.eta == "smooth" and settings.smoothness == "auto":
         smoothness = problem.public_smoothness(facts.bound, facts.largest)
         settings = replace(settings, smoothness=checked_smoothness(settings, smoothness))
     return fill_in_strong_convexity(settings, problem)
 
 
-def _part(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> StudyPart:
+def plan_batch(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> StudyPart:
+    """Plan one batch: check its guarantee, choose its step sizes, calibrate its noise and build its algorithm.
+
+    Parameters
+    ----------
+    settings : Settings
+        With rounds, clip and record bound filled in.
+    facts : Facts
+        The public facts about the data.
+    problem : Problem
+        The learning problem.
+    batch : Batch
+        The runs that share passes over the data.
+
+    Returns
+    -------
+    StudyPart
+    """
     facts = facts_for(facts, batch.algorithm)
     problem = replace(problem, agents=facts.agents)
-    check_method(settings, facts, problem, batch.algorithm)
-    pace = _pace(settings, facts, problem, batch)
-    protection = calibrate_noise(settings, facts, problem, batch, pace)
-    algorithm = build_algorithm(settings, problem, batch, *pace, protection.release, **protection.cover)
-    return StudyPart(batch, algorithm, protection.rounds, pace.eta, protection.plans)
+    check_guarantee(settings, facts, problem, batch.algorithm)
+    proposals: tuple[Hyperparameters, ...] = ()
+    if "auto" in (settings.rho, settings.eta):
+        proposals = _proposals(settings, facts, problem, batch)
+    steps = _step_sizes(settings, facts, problem, batch, proposals)
+    check_contraction(settings, facts, problem, batch.algorithm, steps.eta)
+    noise = calibrate_noise(settings, facts, problem, batch, steps)
+    algorithm = build_algorithm(settings, problem, batch, *steps, noise.release, noise)
+    return StudyPart(batch, algorithm, noise.rounds, steps.eta, noise.plans, proposals)
 
 
 def facts_for(facts: Facts, algorithm: str) -> Facts:
-    """The facts as a method has them: a curator is one agent with all records."""
+    """Return the facts as a method sees them: a curator is one agent with all records."""
     if not ALGORITHMS[algorithm].central:
         return facts
     most = facts.records_max
-    everybody = facts.agents * most if isinstance(most, int) else sum(most.values())
-    return facts._replace(agents=1, records_max=everybody)
+    return facts._replace(agents=1, records_max=facts.agents * most if isinstance(most, int) else sum(most.values()))
 
 
-def _pace(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> StepSizes:
-    """rho and eta: the planner's for each run where they are auto."""
-    rounds = ALGORITHMS[batch.algorithm].rounds or int(settings.rounds)
+def _proposals(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> tuple[Hyperparameters, ...]:
+    """Return the planner's values for every run; scaled records act as a clip, except for hidden steps."""
+    spec = ALGORITHMS[batch.algorithm]
+    if spec.scales_records and spec.step_kind is not HiddenSteps:
+        settings = replace(settings, clip=gradient_bound(settings, problem, spec))
+    by_budget = {
+        epsilon: propose(facts, problem.loss, plan_request(settings, facts, batch.algorithm, epsilon))
+        for epsilon in set(batch.budgets)
+    }
+    return tuple(by_budget[epsilon] for epsilon in batch.budgets)
+
+
+def _step_sizes(
+    settings: Settings, facts: Facts, problem: Problem, batch: Batch, proposals: tuple[Hyperparameters, ...]
+) -> StepSizes:
+    """Return rho and eta of every run: those of the settings, or the planner's where they are auto."""
     planned = None
-    if "auto" in (settings.rho, settings.eta):
-        bounded = _with_bound(settings, problem, batch.algorithm)
-        made = {epsilon: proposal(bounded, facts, batch.algorithm, epsilon) for epsilon in set(batch.budgets)}
+    if proposals:
+        rounds = ALGORITHMS[batch.algorithm].rounds or int(settings.rounds)
         trace = hessian_trace(settings, facts, problem)
-        runs = tuple(made[epsilon] for epsilon in batch.budgets)
-        planned = STEP_RULES[ALGORITHMS[batch.algorithm].pace](
-            StepSizeInputs(settings, facts, problem, batch, runs, trace, rounds)
-        )
+        inputs = StepSizeInputs(settings, facts, problem, batch, proposals, trace, rounds)
+        planned = step_rule(batch.algorithm).step_sizes(inputs)
     return StepSizes(
         planned.rho if planned and settings.rho == "auto" else rho_schedule(settings, batch.epsilon),
         planned.eta if planned and settings.eta == "auto" else eta_schedule(settings, batch.epsilon),
     )
 
 
-def _with_bound(settings: Settings, problem: Problem, algorithm: str) -> Settings:
-    """The settings with the clip that bounded records amount to, where steps fall as those of clipped gradients do."""
-    method = ALGORITHMS[algorithm]
-    if not method.bounded or method.pace == "constant":
-        return settings
-    return replace(settings, clip=gradient_bound(settings, problem, method))
+def reservation_cost(plan: StudyPlan) -> StudyCost:
+    """Return what the whole study reserves in a budget ledger.
+
+    Raises
+    ------
+    InputError
+        If the noise has a known seed, or the events have neither a Gaussian DP nor a zCDP cost.
+    """
+    if plan.settings.noise != "hardened":
+        raise InputError("a budget ledger needs --noise hardened: noise from a known seed can be removed")
+    if not plan.cost.finite:
+        raise InputError(
+            "this run cannot be reserved in a budget ledger: such a ledger adds up Gaussian DP or zCDP costs, which "
+            "runs without noise, of random samples or of objectives with Gaussian noise do not have"
+        )
+    return plan.cost

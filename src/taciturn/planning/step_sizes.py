@@ -1,4 +1,4 @@
-"""Step sizes: rho and eta of every run, from the settings or from the planner."""
+"""Step sizes: rho and eta of every run, from the settings or from the planner's rule for the method's kind of step."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taciturn.algorithms import ALGORITHMS
+from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.algorithms.hidden_updates import largest_eta
 from taciturn.algorithms.schedules import (
+    CentralSolution,
     Constant,
     DynamicRho,
+    ExactStep,
+    GradientStep,
+    HiddenSteps,
     LevelEta,
+    LinearisedStep,
+    NoiseFreeStep,
     NonsmoothEta,
+    PrimalDualSteps,
     Schedule,
     SmoothEta,
+    StepKind,
     StrongEta,
     falling_share,
 )
@@ -28,27 +36,33 @@ from taciturn.planning.study import Batch
 from taciturn.settings import Settings
 from taciturn.types import Array
 
+SUMMED_ROUNDS = 10_000  # enough to sum the shape of any number of steps
+MARGIN = 1.0 - 1e-6  # keeps eta L <= 2 in spite of rounding
+NOISE_FREE_STEP = 50.0  # over L: bounds are worst cases, so steps well above 1 / L pay (see planning.paper_mode)
+OUTPUT_CONVEXITY = 10.0  # times the convexity that noise within the objective needs
+DETERMINANT_SHARE = 0.1  # the largest share of a budget that the Hessians of perturbed objectives may cost
+
 
 def checked_smoothness(settings: Settings, smoothness: float) -> float:
-    """L of eta smooth, which must exist."""
+    """Return L for eta smooth; raise InputError if it is not finite."""
     if not math.isfinite(smoothness):
         raise InputError(f"eta smooth needs a smooth f: {settings.loss} with {settings.regulariser} is not")
     return smoothness
 
 
 def rho_schedule(settings: Settings, epsilon: Array) -> Schedule:
-    """The penalty of every run of a batch, epsilon [R]."""
-    if settings.rho == "dynamic":
-        s = settings
-        rho = DynamicRho(epsilon, s.rho_c1, s.rho_c2, s.rho_tc, s.rho_growth, s.rho_max)
-        if not (rho(1) > 0.0).all():
-            raise InputError("rho-c1 is 0 and epsilon is inf: then rho is 0, and it must be above 0")
-        return rho
-    return Constant(float(settings.rho), epsilon)
+    """Return the penalty that the settings give to every run, epsilon being [R]."""
+    s = settings
+    if s.rho != "dynamic":
+        return Constant(float(s.rho), epsilon)
+    rho = DynamicRho(epsilon, s.rho_c1, s.rho_c2, s.rho_tc, s.rho_growth, s.rho_max)
+    if not (rho(1) > 0.0).all():
+        raise InputError("rho-c1 is 0 and epsilon is inf, so then rho is 0; it must be positive")
+    return rho
 
 
 def eta_schedule(settings: Settings, epsilon: Array) -> Schedule:
-    """The proximity of every run of a batch, epsilon [R]."""
+    """Return the proximity that the settings give to every run, epsilon being [R]."""
     scale = settings.eta_scale
     match settings.eta:
         case "smooth":
@@ -62,39 +76,6 @@ def eta_schedule(settings: Settings, epsilon: Array) -> Schedule:
     return Constant(scale * float(settings.eta), epsilon)
 
 
-ENOUGH = 10_000  # rounds, to add up the shape of the steps of however many there are
-MARGIN = 1.0 - 1e-6  # so that rounding keeps eta L <= 2
-PLAIN_STEP = 50.0  # over L: bounds are worst cases, so that steps well above 1 / L pay (see study.paper)
-OUTPUT_CARE = 10.0  # times the convexity that noise within the objective takes
-DETERMINANT_SHARE = 0.1  # of a budget, at most, for what perturbed objectives cost by their Hessians
-
-
-class StepSizeInputs(NamedTuple):
-    """What a pace is made for."""
-
-    settings: Settings
-    facts: Facts  # of the agents this method has
-    problem: Problem
-    batch: Batch
-    made: tuple[Hyperparameters, ...]  # [R]  the planner's for every run
-    trace: float  # how far one unit moves the trace of an agent's Hessian
-    rounds: int
-
-    @property
-    def scale(self) -> float:
-        """Of the planner's eta, not of another."""
-        return self.settings.eta_scale if self.settings.eta == "auto" else 1.0
-
-    @property
-    def first(self) -> list[float]:
-        """The planner's eta of the first round, within what the method's guarantee allows."""
-        etas = [self.scale * one.eta for one in self.made]
-        if not ALGORITHMS[self.batch.algorithm].contracts:
-            return etas
-        bound, most = float(self.settings.record_bound), self.facts.largest
-        return [min(eta, MARGIN * largest_eta(self.batch.algorithm, self.problem, bound, most)) for eta in etas]
-
-
 class StepSizes(NamedTuple):
     """Penalty and proximity of every run."""
 
@@ -102,85 +83,172 @@ class StepSizes(NamedTuple):
     eta: Schedule
 
 
-def falling(terms: StepSizeInputs) -> StepSizes:
-    """eta falls to nearly 0 in the last rounds; rho pulls as strongly as all local updates of the first round push."""
-    first, updates = terms.first, [one.eta * one.rho for one in terms.made]  # 1 / E
-    rho = [share / eta for share, eta in zip(updates, first, strict=True)]
-    return StepSizes(_constant(terms, rho), _falls(terms, first))
+class StepSizeInputs(NamedTuple):
+    """The inputs of a step rule.
 
-
-def explicit(terms: StepSizeInputs) -> StepSizes:
-    """Steps of eta itself: it is such that all of them together come to the path of 1 / (rho + 1 / eta)."""
-    count = min(terms.rounds, ENOUGH)
-    left = np.minimum(1.0, (1.0 - np.arange(count) / count) / falling_share(terms.rounds))
-    share = float((left / (1.0 + left)).sum() / left.sum())  # with rho = 1 / eta_1; a little over a half
-    return falling(terms)._replace(eta=_falls(terms, [share * first for first in terms.first]))
-
-
-def constant(terms: StepSizeInputs) -> StepSizes:
-    """Hidden updates need a constant eta, and live by a strong pull: their price falls with rho eta."""
-    first = terms.first
-    return StepSizes(_constant(terms, [1.0 / eta for eta in first]), Constant(first, terms.batch.epsilon))
-
-
-def eager(terms: StepSizeInputs) -> StepSizes:
-    """A dual that moves with every local update settles at the gradient, so that a round is one step of 1 / rho.
-
-    With rho eta = 1 it settles within a few updates; where rho eta is small, dual and z swing about each other. Of E
-    gradients only the last few are in it, whose noise is sqrt(E) times that of one: the step is as much shorter.
+    Parameters
+    ----------
+    settings : Settings
+        The settings.
+    facts : Facts
+        Of the agents that the method has; a curator is one agent.
+    problem : Problem
+        The learning problem.
+    batch : Batch
+        The runs that share passes over the data.
+    proposals : tuple of Hyperparameters, [R]
+        The planner's values for every run.
+    trace : float
+        The most that one unit changes the trace of an agent's Hessian.
+    rounds : int
+        The number of rounds n.
     """
-    updates = [1.0 / (one.eta * one.rho) for one in terms.made]  # E
-    steps = [math.sqrt(count) * eta for count, eta in zip(updates, terms.first, strict=True)]  # E eta / sqrt(E)
-    falls = _falls(terms, steps)
-    return StepSizes(lambda t: 1.0 / falls(t), falls)
+
+    settings: Settings
+    facts: Facts
+    problem: Problem
+    batch: Batch
+    proposals: tuple[Hyperparameters, ...]
+    trace: float
+    rounds: int
+
+    @property
+    def spec(self) -> AlgorithmSpec:
+        """The method."""
+        return ALGORITHMS[self.batch.algorithm]
+
+    @property
+    def eta_scale(self) -> float:
+        """The factor on the planner's eta; 1 if the settings fix eta."""
+        return self.settings.eta_scale if self.settings.eta == "auto" else 1.0
+
+    @property
+    def first_eta(self) -> list[float]:
+        """The planner's eta of the first round, [R], within what the method's guarantee allows."""
+        etas = [self.eta_scale * proposal.eta for proposal in self.proposals]
+        if not self.spec.requires_contraction:
+            return etas
+        bound, most = float(self.settings.record_bound), self.facts.largest
+        return [min(eta, MARGIN * largest_eta(self.batch.algorithm, self.problem, bound, most)) for eta in etas]
+
+    def constant(self, values: float | list[float]) -> Schedule:
+        """Return a schedule of one value for all runs or for each run."""
+        return Constant(np.broadcast_to(values, self.batch.size).tolist(), self.batch.epsilon)
+
+    def level(self, first: list[float]) -> Schedule:
+        """Return a schedule that falls to nearly 0 in the last rounds."""
+        return LevelEta(self.batch.epsilon, self.rounds, first)
 
 
-def plain(terms: StepSizeInputs) -> StepSizes:
-    """Without noise: steps by the loss's curvature, as mode paper takes them."""
-    loss, bound = terms.problem.loss, terms.facts.bound
+def falling_steps(inputs: StepSizeInputs) -> StepSizes:
+    """Let eta fall to nearly 0 in the last rounds; rho pulls as strongly as all local updates of round 1 push."""
+    first, shares = inputs.first_eta, [p.eta * p.rho for p in inputs.proposals]  # 1 / E
+    rho = [share / eta for share, eta in zip(shares, first, strict=True)]
+    return StepSizes(inputs.constant(rho), inputs.level(first))
+
+
+def gradient_steps(inputs: StepSizeInputs) -> StepSizes:
+    """Choose eta so that steps of eta itself add up to the path of 1 / (rho + 1 / eta)."""
+    count = min(inputs.rounds, SUMMED_ROUNDS)
+    left = np.minimum(1.0, (1.0 - np.arange(count) / count) / falling_share(inputs.rounds))
+    share = float((left / (1.0 + left)).sum() / left.sum())  # with rho = 1 / eta_1; a little over a half
+    return falling_steps(inputs)._replace(eta=inputs.level([share * eta for eta in inputs.first_eta]))
+
+
+def hidden_steps(inputs: StepSizeInputs) -> StepSizes:
+    """Choose a constant eta, which hidden updates need, and a strong pull: their cost falls with rho eta."""
+    first = inputs.first_eta
+    return StepSizes(inputs.constant([1.0 / eta for eta in first]), Constant(first, inputs.batch.epsilon))
+
+
+def primal_dual_steps(inputs: StepSizeInputs) -> StepSizes:
+    """Choose rho eta = 1, with which a dual that moves at every local update settles at the gradient.
+
+    A round is then one step of 1 / rho; with a small rho eta, dual and z would oscillate. Only the last few of the E
+    gradients remain in it, whose noise is sqrt(E) times that of one, so the step is shorter by that factor.
+    """
+    updates = [1.0 / (p.eta * p.rho) for p in inputs.proposals]  # E
+    steps = [math.sqrt(count) * eta for count, eta in zip(updates, inputs.first_eta, strict=True)]  # E eta / sqrt(E)
+    eta = inputs.level(steps)
+    return StepSizes(lambda t: 1.0 / eta(t), eta)
+
+
+def noise_free_steps(inputs: StepSizeInputs) -> StepSizes:
+    """Choose steps by the loss's curvature, as mode paper does."""
+    loss, facts = inputs.problem.loss, inputs.facts
     curvature = loss.curvature if math.isfinite(loss.curvature) else 1.0
-    smoothness = curvature * bound**2 * terms.facts.largest / terms.facts.total_records
-    eta = terms.scale * (PLAIN_STEP if math.isfinite(loss.residual_bound) else 1.0) / smoothness
-    return StepSizes(_constant(terms, smoothness / 1000.0), NonsmoothEta(terms.batch.epsilon, eta))
+    smoothness = curvature * facts.bound**2 * facts.largest / facts.total_records
+    eta = inputs.eta_scale * (NOISE_FREE_STEP if math.isfinite(loss.residual_bound) else 1.0) / smoothness
+    return StepSizes(inputs.constant(smoothness / 1000.0), NonsmoothEta(inputs.batch.epsilon, eta))
 
 
-def exact(terms: StepSizeInputs) -> StepSizes:
-    """A solved subproblem moves z by 1/rho of a gradient, where a linearised one moves it by 1/(rho + 1/eta)."""
-    rho = [2.0 / eta for eta in terms.first]
-    if ALGORITHMS[terms.batch.algorithm].noise_on == "objectives":
-        cost = terms.trace * terms.rounds / DETERMINANT_SHARE
-        rho = [max(one, cost / budget) for one, budget in zip(rho, terms.batch.budgets, strict=True)]
-    return StepSizes(_constant(terms, rho), Constant(1.0, terms.batch.epsilon))
+def exact_steps(inputs: StepSizeInputs) -> StepSizes:
+    """Choose rho for solved subproblems: one moves z by 1/rho of a gradient, not by 1/(rho + 1/eta)."""
+    rho = [2.0 / eta for eta in inputs.first_eta]
+    if inputs.spec.noise_on == "objectives":
+        cost = inputs.trace * inputs.rounds / DETERMINANT_SHARE
+        rho = [max(value, cost / budget) for value, budget in zip(rho, inputs.batch.budgets, strict=True)]
+    return StepSizes(inputs.constant(rho), Constant(1.0, inputs.batch.epsilon))
 
 
-def central(terms: StepSizeInputs) -> StepSizes:
-    """One solution. Noise that is added to it lands in all directions alike, and nothing damps it any more."""
-    pace = exact(terms)
-    if ALGORITHMS[terms.batch.algorithm].noise_on == "objectives":
-        return pace
-    return pace._replace(rho=_constant(terms, [OUTPUT_CARE * float(one) for one in pace.rho(1)[:, 0]]))
+def central_steps(inputs: StepSizeInputs) -> StepSizes:
+    """Choose rho for one solution; noise on it is spread over all directions, and no later round damps it."""
+    steps = exact_steps(inputs)
+    if inputs.spec.noise_on == "objectives":
+        return steps
+    return steps._replace(rho=inputs.constant([OUTPUT_CONVEXITY * float(rho) for rho in steps.rho(1)[:, 0]]))
 
 
-OWN_ROUNDS = {"exact": 30}
-"""Rounds where they are open: a subproblem that is solved takes long, and a path may be gone in fewer, longer steps."""
+class StepRule(NamedTuple):
+    """How the planner sets rho and eta for one kind of step.
 
-LARGEST_STEP = {"central": 1e6}
-"""The dimensionless steps of the planner at most, where they are not explicit ones: a solution may go any way."""
+    Parameters
+    ----------
+    step_sizes : callable
+        The rule.
+    rounds : int, optional
+        The planner's rounds, if not the usual ones: solving subproblems is slow, and needs fewer, longer steps.
+    max_step : float, optional
+        The largest dimensionless step, if it is not that of gradient steps.
+    constant_rho : bool
+        Whether one number describes rho in a config file.
+    eta_setting : str
+        How a config file describes eta: "level", "constant", or "auto" for the planner's.
+    """
 
-STEP_RULES: dict[str, Callable[[StepSizeInputs], StepSizes]] = {
-    "falling": falling,
-    "explicit": explicit,
-    "constant": constant,
-    "eager": eager,
-    "plain": plain,
-    "exact": exact,
-    "central": central,
+    step_sizes: Callable[[StepSizeInputs], StepSizes]
+    rounds: int | None = None
+    max_step: float | None = None
+    constant_rho: bool = True
+    eta_setting: str = "auto"
+
+
+STEP_RULES: dict[type[StepKind], StepRule] = {
+    LinearisedStep: StepRule(falling_steps, eta_setting="level"),
+    GradientStep: StepRule(gradient_steps, eta_setting="level"),
+    HiddenSteps: StepRule(hidden_steps, eta_setting="constant"),
+    PrimalDualSteps: StepRule(primal_dual_steps, constant_rho=False),
+    NoiseFreeStep: StepRule(noise_free_steps, constant_rho=False),
+    ExactStep: StepRule(exact_steps, rounds=30),
+    CentralSolution: StepRule(central_steps, max_step=1e6),
 }
+"""The rule of every kind of step; a plugin with a new `StepKind` adds its rule here."""
 
 
-def _falls(terms: StepSizeInputs, first: list[float]) -> Schedule:
-    return LevelEta(terms.batch.epsilon, terms.rounds, first)
+def step_rule(algorithm: str) -> StepRule:
+    """Return the rule for a method's kind of step.
 
+    Raises
+    ------
+    InputError
+        If the kind has no rule.
 
-def _constant(terms: StepSizeInputs, values: float | list[float]) -> Schedule:
-    return Constant(np.broadcast_to(values, terms.batch.size).tolist(), terms.batch.epsilon)
+    Examples
+    --------
+    >>> step_rule("admm-outp").rounds
+    30
+    """
+    kind = ALGORITHMS[algorithm].step_kind
+    if kind not in STEP_RULES:
+        raise InputError(f"{algorithm} has the step kind {kind.__name__}, for which STEP_RULES has no rule")
+    return STEP_RULES[kind]

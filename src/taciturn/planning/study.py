@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,24 +13,43 @@ import numpy as np
 from taciturn.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig
 from taciturn.algorithms.noisy_gradient import NoisyGradient
 from taciturn.algorithms.schedules import Schedule
-from taciturn.data import Facts, source_for
+from taciturn.data import SOURCES, Facts, source_for
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.passes import COMPILED, PLAIN
+from taciturn.planning.heuristics import Hyperparameters
 from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.trust import AGENTS
+from taciturn.runs.records import RunLabel
 from taciturn.settings import Settings
 from taciturn.types import Array, Dataset
+
+if TYPE_CHECKING:
+    from taciturn.planning.noise_plan import NoisePlan, RunPlan
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The runs of one algorithm, which share every pass over the data."""
+    """The runs of one algorithm, which share every pass over the data.
+
+    Parameters
+    ----------
+    algorithm : str
+        The name of the algorithm.
+    first : int
+        The index of its first run in the study.
+    budgets : tuple of float, [R]
+        epsilon as given: the total, or in mode paper that of one local update.
+    seeds : tuple of int, [R]
+        Empty if the noise has no seed.
+    precision : str
+        "float32" or "float64".
+    """
 
     algorithm: str
-    first: int  # index of its first run in the study
-    budgets: tuple[float, ...]  # [R]  epsilon as it was given: in total, or in mode paper of one local update
-    seeds: tuple[int, ...]  # [R], or none where the noise has no seed
+    first: int
+    budgets: tuple[float, ...]
+    seeds: tuple[int, ...]
     precision: str
 
     @property
@@ -44,16 +64,16 @@ class Batch:
 
     @property
     def streams(self) -> tuple[int, ...]:
-        """A number of its own for every algorithm and budget, so that no two runs of a seed share their noise, [R]."""
+        """A number for every algorithm and budget, so that no two runs of one seed share their noise, [R]."""
         return tuple(_digest(f"{self.algorithm} {budget!r}") for budget in self.budgets)
 
-    def labels(self) -> list[dict[str, Any]]:
-        """What each run is called in metrics, ledger and summary."""
-        runs = [
-            {"run": self.first + r, "algorithm": self.algorithm, "epsilon": epsilon}
-            for r, epsilon in enumerate(self.budgets)
+    def labels(self) -> list[RunLabel]:
+        """Return the label of each run in metrics, ledger and summary."""
+        seeds = self.seeds or (None,) * self.size
+        return [
+            RunLabel(run=self.first + r, algorithm=self.algorithm, epsilon=epsilon, seed=seed)
+            for r, (epsilon, seed) in enumerate(zip(self.budgets, seeds, strict=True))
         ]
-        return [run | {"seed": seed} for run, seed in zip(runs, self.seeds, strict=True)] if self.seeds else runs
 
 
 def _digest(text: str) -> int:
@@ -61,81 +81,134 @@ def _digest(text: str) -> int:
 
 
 def sampling_rate(settings: Settings, algorithm: str) -> float:
-    """q of an algorithm: its own unless the settings say otherwise."""
-    own = ALGORITHMS[algorithm].sampling
-    return (own or 1.0) if own is None or settings.sampling_rate == "auto" else float(settings.sampling_rate)
+    """Return q of an algorithm: the setting, or the algorithm's default."""
+    default = ALGORITHMS[algorithm].sampling
+    return (default or 1.0) if default is None or settings.sampling_rate == "auto" else float(settings.sampling_rate)
+
+
+def local_updates(settings: Settings, algorithm: str) -> int:
+    """Return E of an algorithm: the setting, or the algorithm's default."""
+    default = ALGORITHMS[algorithm].local_updates
+    return (default or 1) if default is None or settings.local_updates == "auto" else int(settings.local_updates)
+
+
+def upload_fields(algorithm: str) -> int:
+    """Return how many arrays of the model's size an agent sends in a round."""
+    return len(ALGORITHMS[algorithm].upload._fields)  # type: ignore[attr-defined]
+
+
+def upload_bytes(settings: Settings, algorithm: str, parameters: int) -> int:
+    """Return how many bytes an agent sends in one round of one run of a model with J K parameters."""
+    return parameters * upload_fields(algorithm) * (8 if settings.precision == "float64" else 4)
 
 
 def batches(settings: Settings) -> list[Batch]:
-    """One batch for each algorithm, over all epsilons and seeds; without noise at inf, and without samples one run."""
-    hardened = settings.noise == HARDENED
-    seeds = () if hardened else tuple(range(int(settings.seed), int(settings.seed) + settings.seeds))
+    """Return one batch for each algorithm, over all budgets and seeds.
+
+    A method without noise has only the budget inf; if it draws no samples either, it has one run.
+    """
+    seeds = () if settings.noise == HARDENED else tuple(range(int(settings.seed), int(settings.seed) + settings.seeds))
     budgets_given = settings.total_epsilon if settings.mode == "certified" else settings.epsilon
-    plan: list[Batch] = []
+    found: list[Batch] = []
     for algorithm in settings.algorithm:
         noisy, samples = ALGORITHMS[algorithm].noisy, sampling_rate(settings, algorithm) < 1.0
         budgets = budgets_given if noisy else (math.inf,)
         own = seeds if noisy or samples else seeds[:1]
         each = tuple(epsilon for epsilon in budgets for _ in range(max(1, len(own))))
-        first = plan[-1].first + plan[-1].size if plan else 0
-        plan.append(Batch(algorithm, first, each, own * len(budgets), settings.precision))
-    return plan
-
-
-if TYPE_CHECKING:
-    from taciturn.planning.noise_plan import RunPlan
+        first = found[-1].first + found[-1].size if found else 0
+        found.append(Batch(algorithm, first, each, own * len(budgets), settings.precision))
+    return found
 
 
 class StudyPart(NamedTuple):
-    """One batch of a study, ready to run."""
+    """One batch of a study, ready to run.
+
+    Parameters
+    ----------
+    batch : Batch
+        The runs that share passes over the data.
+    algorithm : Algorithm
+        The name of the algorithm.
+    rounds : int
+        T, or fewer if the budget allows fewer.
+    eta : Schedule
+        The proximity.
+    plans : tuple of RunPlan, [R]
+        The budget plan of each run; empty in mode paper.
+    proposals : tuple of Hyperparameters, [R]
+        The planner's values for each run; empty if the settings fix both rho and eta.
+    """
 
     batch: Batch
     algorithm: Algorithm
-    rounds: int  # T, or the fewer that the budget allows
+    rounds: int
     eta: Schedule
-    plans: tuple[RunPlan, ...] = ()  # [R]  what each run means to spend; none in mode paper
+    plans: tuple[RunPlan, ...] = ()
+    proposals: tuple[Hyperparameters, ...] = ()
 
 
 class Study(NamedTuple):
-    """Everything a study needs, checked, before anything is written."""
+    """Everything that a study needs, checked, before anything is written.
 
-    settings: Settings  # with nothing left to fill in
+    Parameters
+    ----------
+    settings : Settings
+        Without "auto" values that matter to the study.
+    dataset : Dataset
+        The records.
+    problem : Problem
+        The learning problem.
+    parts : list of StudyPart
+        One for each batch.
+    facts : Facts, optional
+        The public facts of certified mode.
+    partition_key : int, optional
+        The key by which private records were partitioned or held out; it stays local.
+    """
+
+    settings: Settings
     dataset: Dataset
     problem: Problem
     parts: list[StudyPart]
-    facts: Facts | None = None  # what certified mode takes for public
-    partition_key: int | None = None  # of private records that were dealt out or held out: it stays local
+    facts: Facts | None = None
+    partition_key: int | None = None
 
     @property
     def private_metrics(self) -> tuple[str, ...]:
-        """What no noise covers, and is for the owner of the records alone in certified mode."""
+        """The metrics without noise, which in certified mode only the owner of the records may see."""
         if self.facts is None or not self.dataset.train:  # a coordinator computes nothing from records
             return ()
-        own: tuple[str, ...] = ("train_objective", "seconds")  # how long it took tells how many records there are
-        if self.settings.trust != AGENTS:  # noise on a sum does not cover what single uploads tell
-            own = (*own, "consensus_residual")
-        return (*own, "test_error") if self.facts.test == "held-out" else own
+        private: tuple[str, ...] = ("train_objective", "seconds")  # durations reveal the number of records
+        if self.settings.trust != AGENTS:  # noise on a sum does not protect single uploads
+            private = (*private, "consensus_residual")
+        return (*private, "test_error") if self.facts.test == "held-out" else private
 
 
 def build_problem(settings: Settings, name: str, classes: bool, records: int, agents: int) -> Problem:
-    """The objective that the settings make of a data set."""
+    """Return the learning problem of a data set.
+
+    Parameters
+    ----------
+    settings : Settings
+        The settings.
+    name : str
+        The data set, for the error message.
+    classes : bool
+        Whether the label is a class.
+    records, agents : int
+        I and P.
+
+    Raises
+    ------
+    InputError
+        If the loss needs classes and the label is a number.
+    """
     loss = LOSSES[settings.loss]()
     if loss.needs_classes and not classes:
-        raise InputError(f"loss {settings.loss} needs classes, but the label of {name} is a number: use squared")
+        raise InputError(f"loss {settings.loss} needs classes, but the label of {name} is a number; use squared")
     feasible = SETS[settings.set](settings.set_size)
     passes = PLAIN if settings.backend == "numpy" else COMPILED
     return Problem(loss, REGULARISERS[settings.regulariser](), settings.beta, feasible, records, agents, passes)
-
-
-def local_updates(settings: Settings, algorithm: str) -> int:
-    """E of an algorithm: its own unless the settings say otherwise."""
-    own = ALGORITHMS[algorithm].local_updates
-    return (own or 1) if own is None or settings.local_updates == "auto" else int(settings.local_updates)
-
-
-def upload_fields(algorithm: str) -> int:
-    """How many arrays of the model's size an agent sends in a round."""
-    return len(ALGORITHMS[algorithm].upload._fields)  # type: ignore[attr-defined]
 
 
 def build_algorithm(
@@ -145,10 +218,10 @@ def build_algorithm(
     rho: Schedule,
     eta: Schedule,
     release: NoisyGradient,
-    **cover: Any,
+    noise_plan: NoisePlan | None = None,
 ) -> Algorithm:
-    """The batch's algorithm, ready to run; `cover` is what certified mode has for methods with noise of their own."""
-    recipe = AlgorithmConfig(
+    """Return the batch's algorithm, ready to run; certified mode gives its noise plan."""
+    config = AlgorithmConfig(
         problem,
         batch.epsilon,
         rho,
@@ -163,20 +236,29 @@ def build_algorithm(
         outp_noise=settings.outp_noise,
         record_bound=float(settings.record_bound),
         sampling=sampling_rate(settings, batch.algorithm),
-        **cover,
     )
-    return ALGORITHMS[batch.algorithm].build(recipe)
+    if noise_plan is not None:
+        public = noise_plan.public
+        config = replace(
+            config,
+            noise=noise_plan.noise,
+            clipping=noise_plan.clipping,
+            sensitivity=public.sensitivity.l2,
+            trace=public.trace,
+            rank=public.rank,
+        )
+    return ALGORITHMS[batch.algorithm].build(config)
 
 
 def with_agents(settings: Settings, dataset: Dataset) -> Settings:
-    """The settings with the number of agents there are, where a table's own agents go before the setting."""
+    """Return the settings with the data set's number of agents, which for a table overrides the setting."""
     takes = "agents" in source_for(settings.data).takes
     return replace(settings, agents=len(dataset.agents)) if takes else settings
 
 
-def check_record_bound(bound: float, dataset: Dataset) -> None:
-    """Refuse a bound that a record exceeds."""
-    blocks = (block for shard in dataset.train for block in shard.blocks())
-    longest = max(float(np.sqrt((block.x**2).sum(axis=1)).max()) for block in blocks)
-    if longest > bound * (1.0 + 1e-6):
-        raise InputError(f"record-bound is {bound:g}, but a record of length {longest:g} exceeds it: raise the bound")
+def with_absolute_paths(settings: Settings) -> Settings:
+    """Return the settings with absolute paths, which are valid from any working directory."""
+    names = ["data_dir", "schema", "test", "ledger", *([] if settings.data in SOURCES else ["data"])]
+    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name in names if (value := getattr(settings, name))}
+    plugins = tuple(str(Path(value).resolve()) for value in settings.plugins)
+    return replace(settings, plugins=plugins, **paths)

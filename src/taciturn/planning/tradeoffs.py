@@ -1,4 +1,4 @@
-"""The planner's view of a study: what its budget buys, and what other budgets, rounds and local updates would."""
+"""The report of `taciturn plan`: what a budget buys, and what other budgets, rounds and local updates would."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Any, NamedTuple
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import Facts
 from taciturn.errors import InputError
-from taciturn.objectives import LOSSES
 from taciturn.planning.heuristics import (
     NOISE_STD,
     VERDICTS,
     Hyperparameters,
+    PlanRequest,
     agent_noise,
     noise_of_step,
+    noise_to_signal,
     propose,
-    release_noise,
+    verdict,
 )
-from taciturn.planning.plan import StudyPlan, asked, facts_for, noise_meaning, plan_study
-from taciturn.planning.study import StudyPart, local_updates, sampling_rate, upload_fields
+from taciturn.planning.plan import StudyPlan, facts_for, noise_meaning, plan_request, plan_study
+from taciturn.planning.step_sizes import step_rule
+from taciturn.planning.study import StudyPart, local_updates, sampling_rate, upload_bytes, with_absolute_paths
 from taciturn.privacy.events import Nominal
 from taciturn.privacy.sensitivity import ADJACENCIES, hidden_factor
 from taciturn.privacy.trust import trust_sentence
 from taciturn.settings import Settings
-from taciturn.training.setup import kept
 
 BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 ROUNDS = (50, 100, 200, 300)
@@ -33,7 +34,7 @@ UPDATES = (1, 5, 10)
 HIDDEN_CONTRACTION = 0.5  # with the planner's rho = 1 / eta
 
 
-class Budget(NamedTuple):
+class BudgetOption(NamedTuple):
     """One total budget, and what its noise does to the model."""
 
     total_epsilon: float
@@ -54,106 +55,147 @@ class RoundsOption(NamedTuple):
 
 
 class PlanReport(NamedTuple):
-    """Everything `taciturn plan` shows; made from public facts alone."""
+    """Everything that `taciturn plan` shows, from public facts alone.
+
+    Parameters
+    ----------
+    study : StudyPlan
+        The planned study.
+    part : StudyPart
+        The only batch of the study.
+    proposal : Hyperparameters
+        The planner's values for its run.
+    budgets : list of BudgetOption
+        The chosen budget and others.
+    rounds_options : list of RoundsOption
+        The chosen rounds and local updates, and others; empty if the method's cost does not depend on updates.
+    """
 
     study: StudyPlan
     part: StudyPart
     proposal: Hyperparameters
-    budgets: list[Budget]
-    paces: list[RoundsOption]
+    budgets: list[BudgetOption]
+    rounds_options: list[RoundsOption]
 
     def __repr__(self) -> str:
-        """Short: the study holds a whole data set where that is published."""
-        return (
-            f"PlanView(rounds={self.proposal.rounds}, clip={self.proposal.clip:g}, verdict={self.proposal.verdict!r})"
-        )
+        """Return a short form; the study holds a whole data set if that is published."""
+        rounds, clip = self.part.rounds, self.study.settings.clip
+        return f"PlanReport(rounds={rounds}, clip={clip:g}, verdict={self.proposal.verdict!r})"
 
 
 def plan_report(settings: Settings) -> PlanReport:
-    """The plan of the first algorithm and budget, with its alternatives."""
+    """Return the plan of one algorithm and one budget, with its alternatives.
+
+    Parameters
+    ----------
+    settings : Settings
+        The settings.
+
+    Returns
+    -------
+    PlanReport
+
+    Raises
+    ------
+    InputError
+        If the settings have several algorithms or budgets, or cannot be planned.
+    """
     study = plan_study(settings)
-    part, algorithm, epsilon = study.parts[0], settings.algorithm[0], settings.total_epsilon[0]
     if len(settings.total_epsilon) > 1:
-        raise InputError("a plan is for one total-epsilon: others are shown beside it")
+        raise InputError("a plan is for one total-epsilon; it shows others for comparison")
     if len(settings.algorithm) > 1:
         raise InputError(
-            f"a plan is for one algorithm, and there are {len(settings.algorithm)}: --dry-run has them all"
+            f"a plan is for one algorithm, and there are {len(settings.algorithm)}; use --dry-run for all of them"
         )
-    filled, facts = study.settings, facts_for(study.facts, algorithm)
-    question = asked(filled, facts, algorithm, epsilon)
-    loss = LOSSES[filled.loss]()
+    part, algorithm, epsilon = study.parts[0], settings.algorithm[0], settings.total_epsilon[0]
+    facts = facts_for(study.facts, algorithm)
+    request = plan_request(study.settings, facts, algorithm, epsilon)
+    proposal = part.proposals[0] if part.proposals else propose(facts, study.problem.loss, request)
 
-    def at(total: float) -> Budget:
-        made = propose(facts, loss, question._replace(total_epsilon=total))
-        return Budget(total, made.noise_to_signal, made.verdict, total == epsilon)
+    def budget(total: float) -> BudgetOption:
+        nu = noise_to_signal(facts, request._replace(total_epsilon=total))
+        return BudgetOption(total, nu, verdict(nu), total == epsilon)
 
-    spread, share = release_noise(facts, question), question.share
-    per_unit = NOISE_STD[filled.mechanism] * ADJACENCIES[filled.adjacency] * facts.max_records
-    noise_on = ALGORITHMS[algorithm].noise_on
-    hidden, by_update = noise_on == "hidden", noise_on in ("gradients", "hidden")  # the others do not charge by updates
-    chosen = int(filled.rounds), local_updates(filled, algorithm)
-    size = facts.features * facts.outputs * upload_fields(algorithm) * (8 if filled.precision == "float64" else 4)
-    updates = UPDATES if ALGORITHMS[algorithm].local_updates else (1,)
-    pairs = sorted({(t, e) for t in ROUNDS for e in updates} | {chosen})
-    return PlanReport(
-        study,
-        part,
-        propose(facts, loss, question),
-        [at(total) for total in sorted({*BUDGETS, *settings.total_epsilon}) if math.isfinite(total)],
-        [_pace(facts, spread, per_unit, pair, size, pair == chosen, hidden, share) for pair in pairs]
-        if by_update
-        else [],
-    )
+    totals = [total for total in sorted({*BUDGETS, epsilon}) if math.isfinite(total)]
+    options = _rounds_options(study.settings, facts, request, algorithm, proposal.release_noise)
+    return PlanReport(study, part, proposal, [budget(total) for total in totals], options)
 
 
-def _pace(
-    facts: Facts,
-    spread: float,
-    per_unit: float,
-    pair: tuple[int, int],
-    size: int,
-    chosen: bool,
-    hidden: bool,
-    share: float,
-) -> RoundsOption:
-    rounds, updates = pair
-    charged = hidden_factor(HIDDEN_CONTRACTION, updates) if hidden else updates
-    noise = spread * math.sqrt(rounds * charged)  # standard deviation over C / I
-    return RoundsOption(rounds, updates, noise / per_unit, agent_noise(facts, share * noise), rounds * size, chosen)
+def _rounds_options(
+    settings: Settings, facts: Facts, request: PlanRequest, algorithm: str, release_noise: float
+) -> list[RoundsOption]:
+    """Return the alternatives of methods that are charged for every update, with the same total noise."""
+    spec = ALGORITHMS[algorithm]
+    if spec.noise_on not in ("gradients", "hidden"):
+        return []
+    per_unit = NOISE_STD[settings.mechanism] * ADJACENCIES[settings.adjacency] * facts.max_records
+    size = upload_bytes(settings, algorithm, facts.features * facts.outputs)
+    chosen = int(settings.rounds), local_updates(settings, algorithm)
+    options = []
+    for rounds, updates in sorted(
+        {(t, e) for t in ROUNDS for e in (UPDATES if spec.local_updates else (1,))} | {chosen}
+    ):
+        charged = hidden_factor(HIDDEN_CONTRACTION, updates) if spec.noise_on == "hidden" else updates
+        noise = release_noise * math.sqrt(rounds * charged)  # standard deviation over C / I
+        share = agent_noise(facts, request.noise_share * noise)
+        options.append(
+            RoundsOption(rounds, updates, noise / per_unit, share, rounds * size, (rounds, updates) == chosen)
+        )
+    return options
 
 
-RHO_STAYS = ("falling", "explicit", "constant", "exact", "central")  # paces that one number says; the others stay auto
+def planned_settings(report: PlanReport, given: Iterable[str]) -> dict[str, Any]:
+    """Return the settings of a config file: those that were given, and every one that the planner chose.
 
+    Parameters
+    ----------
+    report : PlanReport
+        The plan report.
+    given : iterable of str
+        The names of the settings that the user gave.
 
-def planned_settings(view: PlanReport, given: Iterable[str]) -> dict[str, Any]:
-    """A config file's settings: those that were given, and every one the planner chose."""
-    settings, part = kept(view.study.settings), view.part
-    own = {"mode", "data", "algorithm", "delta", "mechanism", "adjacency", "clip", "rounds", "noise"}
-    names = {*own, *given} - {"out", "name"}
-    chosen = {name: getattr(settings, name) for name in sorted(names)}
-    chosen |= {"total_epsilon": list(settings.total_epsilon[:1]), "algorithm": list(settings.algorithm[:1])}
-    method = ALGORITHMS[settings.algorithm[0]]
-    if method.local_updates:
-        chosen["local_updates"] = local_updates(settings, settings.algorithm[0])
-    if method.sampling is not None:
-        chosen["sampling_rate"] = sampling_rate(settings, settings.algorithm[0])
-    if settings.rho == "auto" and method.pace in RHO_STAYS:
+    Returns
+    -------
+    dict
+        Values for TOML, by name.
+    """
+    settings, part = with_absolute_paths(report.study.settings), report.part
+    algorithm = settings.algorithm[0]
+    spec, rule = ALGORITHMS[algorithm], step_rule(algorithm)
+    always = {"mode", "data", "algorithm", "delta", "mechanism", "adjacency", "clip", "rounds", "noise"}
+    chosen = {name: getattr(settings, name) for name in sorted({*always, *given} - {"out", "name"})}
+    chosen |= {"total_epsilon": list(settings.total_epsilon[:1]), "algorithm": [algorithm]}
+    if spec.local_updates:
+        chosen["local_updates"] = local_updates(settings, algorithm)
+    if spec.sampling is not None:
+        chosen["sampling_rate"] = sampling_rate(settings, algorithm)
+    if settings.rho == "auto" and rule.constant_rho:
         chosen["rho"] = float(part.algorithm.rho(1)[0, 0])
-    if settings.eta == "auto" and method.pace in ("falling", "explicit", "constant"):
+    if settings.eta == "auto" and rule.eta_setting != "auto":
         first = float(part.eta(1)[0, 0])
-        falls = method.pace != "constant"
-        chosen |= {"eta": "level", "eta_scale": first} if falls else {"eta": first, "eta_scale": 1.0}
-    if method.bounded:
+        level = rule.eta_setting == "level"
+        chosen |= {"eta": "level", "eta_scale": first} if level else {"eta": first, "eta_scale": 1.0}
+    if spec.scales_records:
         chosen["record_bound"] = settings.record_bound
     if settings.mechanism == "laplace":
         chosen["clip_l1"] = settings.clip_l1
     return {name: value for name, value in chosen.items() if value != ""}
 
 
-def plan_facts(view: PlanReport) -> dict[str, Any]:
-    """The plan as one JSON object."""
-    plan, settings = view.part.plans[0], view.study.settings
-    event = plan.event
+def plan_facts(report: PlanReport) -> dict[str, Any]:
+    """Return the report as a JSON object.
+
+    Parameters
+    ----------
+    report : PlanReport
+        The plan report.
+
+    Returns
+    -------
+    dict
+    """
+    part, settings = report.part, report.study.settings
+    plan, event = part.plans[0], part.plans[0].event
     noise = {"scale": 0.0} if isinstance(event, Nominal) else {"scale": event.scale, "l2_sensitivity": event.l2}
     std = NOISE_STD[settings.mechanism] * noise_of_step(event)
     return {
@@ -162,19 +204,19 @@ def plan_facts(view: PlanReport) -> dict[str, Any]:
         "planned_epsilon": plan.bound.epsilon,
         "accountant": plan.bound.accountant,
         "algorithm": settings.algorithm[0],
-        "rounds": view.part.rounds,
+        "rounds": part.rounds,
         "local_updates": local_updates(settings, settings.algorithm[0]),
         "clip": settings.clip,
         "record_bound": settings.record_bound,
-        "rho": float(view.part.algorithm.rho(1)[0, 0]),
-        "eta": float(view.part.eta(1)[0, 0]),
-        "eta_last": float(view.part.eta(view.part.rounds)[0, 0]),
+        "rho": float(part.algorithm.rho(1)[0, 0]),
+        "eta": float(part.eta(1)[0, 0]),
+        "eta_last": float(part.eta(part.rounds)[0, 0]),
         "noise": noise | {"std": std, "source": settings.noise, "meaning": noise_meaning(settings)},
         "trust": trust_sentence(settings.trust, settings.colluders),
-        "noise_to_signal": view.proposal.noise_to_signal,
-        "verdict": view.proposal.verdict,
-        "public": view.study.facts._asdict(),
+        "noise_to_signal": report.proposal.noise_to_signal,
+        "verdict": report.proposal.verdict,
+        "public": report.study.facts._asdict(),
         "verdicts": [{"noise_to_signal": limit, "verdict": words} for limit, words in VERDICTS],
-        "budgets": [budget._asdict() for budget in view.budgets],
-        "paces": [pace._asdict() for pace in view.paces],
+        "budgets": [option._asdict() for option in report.budgets],
+        "paces": [option._asdict() for option in report.rounds_options],
     }

@@ -1,1 +1,1 @@
-"""What is promised: mechanisms, the events they stand for, the ledger that adds them up."""
+"""Differential privacy: noise mechanisms, privacy events, accountants, and the ledger that adds them up."""

@@ -1,4 +1,4 @@
-"""From a total budget to the scale of the noise, and from a scale to the rounds a budget affords."""
+"""Calibration: the noise scale that a total budget needs, and the rounds that a budget affords at a given scale."""
 
 from __future__ import annotations
 
@@ -11,16 +11,41 @@ from taciturn.errors import InputError
 from taciturn.privacy.accountants import ACCOUNTANTS, Accountant, Counts, tightest
 
 CountsAt: TypeAlias = Callable[[float], Counts]
-"""The events of a whole run, for a scale of their noise."""
+"""The events of a whole run as a function of the scale of their noise."""
 
 SLOW_LAST = ("gdp", "pure", "zcdp", "rdp", "pld")
-TOLERANCE = {"rdp": 1e-4, "pld": 2e-4}  # relative, of the scale; what takes long is searched less finely
+TOLERANCE = {"rdp": 1e-4, "pld": 2e-4}  # relative error of the scale; slow accountants are searched less finely
 FINE = 1e-6
-LARGEST = 1e15  # scales beyond it stand for a sensitivity without a bound
+LARGEST = 1e15  # a larger scale means that the sensitivity has no bound
 
 
 def calibrate(events: CountsAt, total_epsilon: float, delta: float) -> float:
-    """The smallest scale at which the events cost at most total_epsilon by the tightest accountant."""
+    """Return the smallest noise scale at which the events cost at most `total_epsilon` by the tightest accountant.
+
+    Parameters
+    ----------
+    events : callable
+        Maps a scale to the events of the whole run. Their cost must not grow with the scale.
+    total_epsilon, delta : float
+        The budget.
+
+    Returns
+    -------
+    float
+        The scale, rounded up to the search's tolerance, so that the cost never exceeds the budget.
+
+    Raises
+    ------
+    InputError
+        If no scale is large enough, or if the budget is so large that the noise vanishes.
+
+    Examples
+    --------
+    >>> from taciturn.privacy.events import Noise
+    >>> scale = calibrate(lambda scale: {Noise("gaussian", scale, math.inf, 1.0): 10}, 1.0, 1e-6)
+    >>> round(scale, 2)
+    13.36
+    """
     best = math.inf
     for name in sorted(ACCOUNTANTS, key=SLOW_LAST.index):
         cost = _cost(ACCOUNTANTS[name], events, delta)
@@ -31,15 +56,15 @@ def calibrate(events: CountsAt, total_epsilon: float, delta: float) -> float:
     return best
 
 
-def _unaffordable(endless: Counts, total_epsilon: float, delta: float) -> InputError:
-    """What to say where no noise is enough: an objective's determinant is paid whatever the noise."""
-    least = tightest(endless, delta).epsilon
+def _unaffordable(largest_noise: Counts, total_epsilon: float, delta: float) -> InputError:
+    """Return the error for a budget that no noise satisfies; an objective's determinant costs the same at any noise."""
+    least = tightest(largest_noise, delta).epsilon
     if math.isfinite(least):
         return InputError(
             f"total-epsilon {total_epsilon:g} is too small: these releases cost epsilon {least:.4g} with any noise"
         )
-    mechanism = next(iter(endless)).mechanism
-    return InputError(f"no accountant adds up {mechanism} noise: there is no finite guarantee")
+    mechanism = next(iter(largest_noise)).mechanism
+    return InputError(f"no accountant composes {mechanism} noise, so there is no finite guarantee")
 
 
 def _cost(accountant: Accountant, events: CountsAt, delta: float) -> Callable[[float], float | None]:
@@ -51,7 +76,7 @@ def _number(epsilon: float | None) -> float:
 
 
 def _smallest(cost: Callable[[float], float | None], total: float, start: float, tolerance: float) -> float:
-    """Bisection for the scale on the side that never exceeds the budget; the cost falls with the scale."""
+    """Find the smallest affordable scale by bisection, from the side that never exceeds the budget."""
 
     def affordable(scale: float) -> bool:
         return _number(cost(scale)) <= total
@@ -65,7 +90,7 @@ def _smallest(cost: Callable[[float], float | None], total: float, start: float,
     while affordable(low):
         low, high = low / 2.0, low
         if low < 1e-9:
-            raise InputError(f"total-epsilon {total:g} is so large that its noise vanishes: use inf, which says so")
+            raise InputError(f"total-epsilon {total:g} is so large that its noise vanishes; use inf for no privacy")
     while high > low * (1.0 + tolerance):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if affordable(middle) else (middle, high)
@@ -73,7 +98,28 @@ def _smallest(cost: Callable[[float], float | None], total: float, start: float,
 
 
 def affordable_rounds(events: Callable[[int], Counts], total_epsilon: float, delta: float, most: int) -> int:
-    """How many rounds the budget allows, up to `most`; `events` gives those of the first n rounds."""
+    """Return how many rounds the budget allows, at most `most`.
+
+    Parameters
+    ----------
+    events : callable
+        Maps n to the events of the first n rounds.
+    total_epsilon, delta : float
+        The budget.
+    most : int
+        The upper limit.
+
+    Returns
+    -------
+    int
+        0 if the budget does not allow a single round.
+
+    Examples
+    --------
+    >>> from taciturn.privacy.events import Noise
+    >>> affordable_rounds(lambda n: {Noise("laplace", 4.0, 1.0, 1.0): n}, 2.0, 1e-12, most=50)
+    8
+    """
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,8 +1,8 @@
-"""Composition over studies, whose plans are chosen after seeing what earlier ones released.
+"""Adaptive composition over studies whose plans depend on what earlier studies released.
 
-A filter adds up one kind of cost and stops before its limit: mu^2 of Gaussian DP (Smith and Thakurta 2022) or rho of
-zCDP (Whitehouse et al. 2023). Which kind it is, and how much slack discrete noise may take, is fixed by the first
-study, before anything was released: the better of two sums, picked later, is not known to be a valid stop rule
+A privacy filter adds up one kind of cost and stops before its limit: mu^2 of Gaussian DP (Smith and Thakurta 2022) or
+rho of zCDP (Whitehouse et al. 2023). The first study fixes the kind, and how much slack discrete noise may use, before
+anything is released: choosing the smaller of two sums afterwards is not known to be a valid stopping rule
 (docs/explanation/discrete-gaussian.md).
 """
 
@@ -10,53 +10,78 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
-from functools import reduce
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from taciturn.privacy.accountants import Counts
 from taciturn.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, slack_of
 from taciturn.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon, zcdp_rho
 
-ROUNDING = 1e-9  # relative: the same events, added up in another order
-ROOMS = (1e-6, 1e-8, 1e-10, 1e-12)  # of epsilon and of delta, that studies after the first may use up as slack
+ROUNDING = 1e-9  # relative tolerance for the same events added up in another order
+SLACK_SHARES = (1e-6, 1e-8, 1e-10, 1e-12)  # of epsilon and of delta, that later studies may use up as slack
 
 
 @dataclass(frozen=True)
 class StudyCost:
-    """What releases cost a ledger over studies; every field adds up."""
+    """The cost of releases in a budget ledger. Every field adds up over studies.
 
-    gdp: float = 0.0  # mu^2
-    zcdp: float = 0.0  # rho
-    above: float = 0.0  # the slack of discrete Gaussian noise, which goes with gdp
+    Attributes
+    ----------
+    gdp
+        mu^2 of Gaussian DP.
+    zcdp
+        rho of zero-concentrated DP.
+    above, below, outside
+        The slack of discrete Gaussian noise, which belongs to `gdp`; see `Slack`.
+    """
+
+    gdp: float = 0.0
+    zcdp: float = 0.0
+    above: float = 0.0
     below: float = 0.0
     outside: float = 0.0
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> StudyCost:
-        """From a row that was written with these fields."""
+        """Return the cost in a ledger row, where infinity is written as the string "inf".
+
+        >>> StudyCost.read({"gdp": 0.02, "zcdp": "inf"})
+        StudyCost(gdp=0.02, zcdp=inf, above=0.0, below=0.0, outside=0.0)
+        """
         return cls(**{name: float(value) for name, value in fields.items()})
 
     @property
     def slack(self) -> Slack:
-        """How discrete Gaussian noise departs from continuous noise."""
+        """How far discrete Gaussian noise departs from continuous noise."""
         return Slack(self.above, self.below, self.outside)
 
     @property
     def finite(self) -> bool:
-        """Whether a ledger over studies can hold it: every field is a number of at least 0."""
+        """Whether every field is a number of at least 0, as a budget ledger requires."""
         return all(0.0 <= part < math.inf for part in astuple(self))
 
     def covers(self, other: StudyCost) -> bool:
-        """Whether another cost is no more than this one in any field, but for rounding; what is no cost is more."""
+        """Return whether no field of `other` exceeds this cost's, except by rounding.
+
+        A cost with a negative or NaN field is never covered.
+
+        >>> StudyCost(0.02, 0.01).covers(StudyCost(0.01, 0.01))
+        True
+        """
         return all(0.0 <= b <= a * (1.0 + ROUNDING) for a, b in zip(astuple(self), astuple(other), strict=True))
 
 
-FREE = StudyCost()
+ZERO_COST = StudyCost()
 
 
 def cost_of(counts: Counts) -> StudyCost:
-    """The cost of these events; infinite where one of them has none."""
+    """Return the cost of counted events; a field is infinite if an event has no such cost.
+
+    Parameters
+    ----------
+    counts
+        How often each event occurs.
+    """
     gdp, zcdp, slack = [], [], NO_SLACK
     for event, count in counts.items():
         if not count:
@@ -68,64 +93,93 @@ def cost_of(counts: Counts) -> StudyCost:
     return StudyCost(math.fsum(gdp), math.fsum(zcdp), slack.above, slack.below, slack.outside)
 
 
-def together(costs: Iterable[StudyCost]) -> StudyCost:
-    """The sum."""
+def total_cost(costs: Iterable[StudyCost]) -> StudyCost:
+    """Return the sum of costs.
+
+    >>> total_cost([StudyCost(0.25, 0.125), StudyCost(0.5, 0.25)])
+    StudyCost(gdp=0.75, zcdp=0.375, above=0.0, below=0.0, outside=0.0)
+    """
     return StudyCost(*(math.fsum(parts) for parts in zip(*map(astuple, costs), strict=True)))
 
 
-def largest(costs: Iterable[StudyCost]) -> StudyCost:
-    """At least each of them, in every field; infinite in one where a cost is not a number of at least 0."""
-    return reduce(lambda one, other: StudyCost(*map(_larger, astuple(one), astuple(other))), costs, FREE)
+def max_cost(costs: Iterable[StudyCost]) -> StudyCost:
+    """Return the largest value of every field; infinite where one is negative or NaN.
 
-
-def _larger(one: float, other: float) -> float:
-    return max(one, other) if one >= 0.0 and other >= 0.0 else math.inf
+    >>> max_cost([StudyCost(0.25, 0.5), StudyCost(0.5, math.nan)])
+    StudyCost(gdp=0.5, zcdp=inf, above=0.0, below=0.0, outside=0.0)
+    """
+    fields = zip(astuple(ZERO_COST), *map(astuple, costs), strict=True)
+    return StudyCost(*(max(parts) if all(part >= 0.0 for part in parts) else math.inf for parts in fields))
 
 
 def accountant_for(first: StudyCost, delta: float) -> str:
-    """By which sum a first study costs least: gdp or zcdp."""
+    """Return the accountant, "gdp" or "zcdp", by which a first study of this cost has the smaller epsilon."""
     by_gdp = gdp_epsilon(first.gdp, first.slack, delta)
     return "gdp" if by_gdp <= zcdp_epsilon(first.zcdp, delta) else "zcdp"
 
 
 def composed_epsilon(accountant: str, cost: StudyCost, delta: float) -> float:
-    """What releases of this cost spend together, by one of the two sums."""
+    """Return the epsilon of releases with this total cost, by the accountant "gdp" or "zcdp"."""
     return zcdp_epsilon(cost.zcdp, delta) if accountant == "zcdp" else gdp_epsilon(cost.gdp, cost.slack, delta)
 
 
 @dataclass(frozen=True)
-class Filter:
-    """The stop rule of one ledger over studies."""
+class PrivacyFilter:
+    """The stopping rule of one budget ledger.
+
+    Attributes
+    ----------
+    total_epsilon, delta
+        The budget of all studies.
+    accountant
+        "gdp" or "zcdp".
+    slack_limit
+        The slack that all studies may use up together; all zeros for zcdp.
+    """
 
     total_epsilon: float
     delta: float
-    accountant: str  # gdp or zcdp
-    room: Slack = NO_SLACK  # all that studies may use up together
+    accountant: str
+    slack_limit: Slack = NO_SLACK
 
     @classmethod
-    def begin(cls, total_epsilon: float, delta: float, first: StudyCost) -> Filter:
-        """The rule by which the first study costs least; what it leaves of the budget makes room for slack."""
+    def begin(cls, total_epsilon: float, delta: float, first: StudyCost) -> PrivacyFilter:
+        """Return the rule by which a first study costs least.
+
+        For gdp, part of the budget that the first study leaves is set apart for the slack of later studies.
+        """
         if accountant_for(first, delta) == "zcdp":
             return cls(total_epsilon, delta, "zcdp")
-        rooms = (first.slack + Slack(share * total_epsilon, share * total_epsilon, share * delta) for share in ROOMS)
-        fitting = (room for room in rooms if gdp_epsilon(first.gdp, room, delta) <= total_epsilon)
+        epsilons = ((share * total_epsilon, share * delta) for share in SLACK_SHARES)
+        limits = (first.slack + Slack(epsilon, epsilon, outside) for epsilon, outside in epsilons)
+        fitting = (limit for limit in limits if gdp_epsilon(first.gdp, limit, delta) <= total_epsilon)
         return cls(total_epsilon, delta, "gdp", next(fitting, first.slack))
 
+    @classmethod
+    def from_json(cls, total_epsilon: float, delta: float, rule: Mapping[str, Any]) -> PrivacyFilter:
+        """Return the rule that a ledger row fixed for this budget."""
+        return cls(
+            total_epsilon, delta, rule["accountant"], Slack(*(rule[name] for name in ("above", "below", "outside")))
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rule as a ledger row writes it; the budget is in the ledger's first line."""
+        return {"accountant": self.accountant, **asdict(self.slack_limit)}
+
     def allows(self, cost: StudyCost) -> bool:
-        """Whether all studies may cost that much together."""
+        """Return whether all studies together may have this cost."""
         if self.accountant == "zcdp":
             return cost.zcdp <= zcdp_budget(self.total_epsilon, self.delta)
-        within = all(used <= room for used, room in zip(astuple(cost.slack), astuple(self.room), strict=True))
-        return within and gdp_epsilon(cost.gdp, self.room, self.delta) <= self.total_epsilon
+        within = all(used <= most for used, most in zip(astuple(cost.slack), astuple(self.slack_limit), strict=True))
+        return within and gdp_epsilon(cost.gdp, self.slack_limit, self.delta) <= self.total_epsilon
 
     def epsilon(self, cost: StudyCost) -> float:
-        """What studies of this cost spend."""
+        """Return the epsilon that studies of this total cost spend."""
         return composed_epsilon(self.accountant, cost, self.delta)
 
     def next_epsilon(self, used: StudyCost) -> float:
-        """The total-epsilon of one more study that uses all that is left."""
+        """Return the total-epsilon of one more study that uses all that is left."""
         if self.accountant == "zcdp":
-            left = zcdp_budget(self.total_epsilon, self.delta) - used.zcdp
-            return zcdp_epsilon(left, self.delta)
-        left = gdp_budget(self.total_epsilon, self.room, self.delta) - used.gdp
+            return zcdp_epsilon(zcdp_budget(self.total_epsilon, self.delta) - used.zcdp, self.delta)
+        left = gdp_budget(self.total_epsilon, self.slack_limit, self.delta) - used.gdp
         return gdp_epsilon(max(left, 0.0), NO_SLACK, self.delta)

@@ -1,4 +1,4 @@
-"""Exact samples of the discrete Laplace and discrete Gaussian distributions, and the random words they are made from."""
+"""Exact samplers of the discrete Laplace and discrete Gaussian distributions, and their sources of random words."""
 
 from __future__ import annotations
 
@@ -21,37 +21,49 @@ class Entropy(Protocol):
     """A stream of independent, uniform 64-bit words."""
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` words of the stream."""
+        """Return the next `count` words of the stream."""
         ...
 
 
 class SystemEntropy:
     """The cryptographic generator of the operating system.
 
-    No key and no state is kept in this process: nothing to steal, nothing that a fork would repeat.
+    The process keeps no key and no state that an attacker could steal or a fork could repeat.
     """
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """8 count bytes of os.urandom; the array is read-only."""
+        """Return words from os.urandom, as a read-only array."""
         return np.frombuffer(os.urandom(8 * count), np.uint64)
 
 
 class SeededEntropy:
-    """Reproducible words for tests and audits. They must never protect anybody: who knows the key knows the noise.
+    """Reproducible words for tests and audits. They give no privacy: the key determines the noise.
 
-    The key, each part a whole number in [0, 2^64), goes through SeedSequence into a Philox generator.
+    Parameters
+    ----------
+    *key : int
+        Parts in [0, 2^64), which seed a Philox generator through SeedSequence.
+
+    Raises
+    ------
+    InputError
+        If a part is out of range.
+
+    Examples
+    --------
+    >>> SeededEntropy(1, 2).words(2).tolist() == SeededEntropy(1, 2).words(2).tolist()
+    True
     """
 
     def __init__(self, *key: int) -> None:
-        """The length goes in first, since SeedSequence takes (1,) and (1, 0) for the same key."""
         for part in key:
             if not 0 <= part < 2**64:
-                raise InputError(f"a part of the key is {part}: each must be a whole number from 0 to 2^64 - 1")
-        parts = np.array([len(key), *key], np.uint64)
+                raise InputError(f"a part of the key is {part}; each must be an integer from 0 to 2^64 - 1")
+        parts = np.array([len(key), *key], np.uint64)  # with the length, since SeedSequence confuses (1,) and (1, 0)
         self._philox = Philox(SeedSequence(parts.view(np.uint32).tolist()))
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` raw outputs of the generator."""
+        """Return the next `count` raw outputs of the generator."""
         return self._philox.random_raw(count)
 
 
@@ -59,10 +71,10 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-SMALLEST, LARGEST = 1e-3, 1e15  # of a scale: every float below stays finite and every sample in int64
-BLOCK = 1 << 14  # proposals at a time: the working arrays stay in the cache
-LOG2_COARSE = 30  # a larger scale is sampled in steps of a power of two, or too many floors would be in doubt
-FLOOR = 1 << 48  # uniforms below FLOOR / 2^63 are taken for it, and left to `_settle` where that matters
+SMALLEST, LARGEST = 1e-3, 1e15  # scales for which every float is finite and every sample fits into int64
+BLOCK = 1 << 14  # proposals at a time, so that the working arrays stay in the cache
+LOG2_COARSE = 30  # larger scales are sampled in steps of a power of two, or too many floors would be uncertain
+FLOOR = 1 << 48  # smaller uniforms are replaced by FLOOR / 2^63, and left to `_settle` where that matters
 CAP = 15 * math.log(2)  # E of such a uniform, as computed
 CELLS = 8  # the logarithm's table has 2^CELLS entries for each power of two
 ERROR = 2.0**-45  # of E computed from 63 bits
@@ -70,7 +82,31 @@ ERROR_32 = 2.0**-16  # of E computed from 32 bits, minus the computed q
 
 
 def discrete_laplace(scale: float, size: int, entropy: Entropy) -> Integers:
-    """`size` independent integers X with P(X = x) proportional to exp(-|x| / scale)."""
+    """Return `size` independent integers X with P(X = x) proportional to exp(-|x| / scale).
+
+    Parameters
+    ----------
+    scale : float
+        From 1e-3 to 1e15.
+    size : int
+        The number of samples.
+    entropy : Entropy
+        The source of random words.
+
+    Returns
+    -------
+    array of int64, [size]
+
+    Raises
+    ------
+    InputError
+        If scale or size is out of range.
+
+    Examples
+    --------
+    >>> discrete_laplace(2.0, 4, SeededEntropy(1)).shape
+    (4,)
+    """
     scale = _checked("scale", scale, size)
 
     def propose(count: int) -> Integers:
@@ -80,10 +116,11 @@ def discrete_laplace(scale: float, size: int, entropy: Entropy) -> Integers:
 
 
 def discrete_gaussian(sigma: float, size: int, entropy: Entropy) -> Integers:
-    """`size` independent integers X with P(X = x) proportional to exp(-x^2 / (2 sigma^2)).
+    """Return `size` independent integers X with P(X = x) proportional to exp(-x^2 / (2 sigma^2)).
 
-    By rejection (Canonne, Kamath and Steinke 2020): x from the discrete Laplace distribution of scale sigma stands
-    with probability exp(-q), q = (|x| - sigma)^2 / (2 sigma^2).
+    By rejection (Canonne, Kamath and Steinke 2020): x from the discrete Laplace distribution of scale sigma is accepted
+    with probability exp(-q), q = (|x| - sigma)^2 / (2 sigma^2). Parameters, result and errors are those of
+    `discrete_laplace`.
     """
     sigma = _checked("sigma", sigma, size)
 
@@ -96,14 +133,14 @@ def discrete_gaussian(sigma: float, size: int, entropy: Entropy) -> Integers:
 
 def _checked(name: str, scale: float, size: int) -> float:
     if not SMALLEST <= scale <= LARGEST:  # nan fails this too
-        raise InputError(f"{name} is {scale}: it must be a number from {SMALLEST:g} to {LARGEST:g}")
+        raise InputError(f"{name} is {scale}; it must be from {SMALLEST:g} to {LARGEST:g}")
     if size < 0:
-        raise InputError(f"size is {size}: it must be zero or more")
+        raise InputError(f"size is {size}; it must not be negative")
     return float(scale)
 
 
 def _filled(size: int, rate: float, propose: Callable[[int], Integers]) -> Integers:
-    """The first `size` samples of as many blocks as it takes, about `rate` of the proposals being kept."""
+    """Return `size` accepted samples; about `rate` of the proposals are accepted."""
     samples = np.empty(size, np.int64)
     have = 0
     while have < size:
@@ -115,7 +152,7 @@ def _filled(size: int, rate: float, propose: Callable[[int], Integers]) -> Integ
 
 
 def _signed(signs: Integers, magnitudes: Integers, stand: Flags) -> Integers:
-    """The proposals that stand, without the -0, which would count zero twice; a sign is 0 or -1."""
+    """Return the accepted proposals without -0, which would count zero twice; a sign is 0 or -1."""
     stand &= (magnitudes != 0) | (signs == 0)
     magnitudes ^= signs
     magnitudes -= signs
@@ -123,7 +160,7 @@ def _signed(signs: Integers, magnitudes: Integers, stand: Flags) -> Integers:
 
 
 def _laplace(scale: float, count: int, entropy: Entropy) -> tuple[Integers, Integers, Flags]:
-    """Signs, magnitudes and which of them stand: P(magnitude = g) proportional to exp(-g / scale).
+    """Return signs, magnitudes and which are accepted: P(magnitude = g) is proportional to exp(-g / scale).
 
     With m a power of two, g = m h + l: h geometric of scale / m, and l uniform below m, kept with probability
     exp(-l / scale).
@@ -144,11 +181,11 @@ def _laplace(scale: float, count: int, entropy: Entropy) -> tuple[Integers, Inte
 
 
 def _geometric(uniforms: NDArray[np.uint64], scale: float, entropy: Entropy) -> Integers:
-    """floor(scale E) of uniforms of 63 bits: P(g or more) = exp(-g / scale)."""
+    """Return floor(scale E) for 63-bit uniforms: P(g or more) = exp(-g / scale)."""
     e = _exponential(uniforms.view(np.int64))
     y = scale * e
     whole = np.floor(y)
-    margin = max(scale, 1) * ERROR  # for less would be lost beside 0.5
+    margin = max(scale, 1) * ERROR  # a smaller one would be lost beside 0.5
     in_doubt = (np.abs(y - whole - 0.5) > 0.5 - margin) | (e > CAP - ERROR)
     result, exact = whole.astype(np.int64), Fraction(scale)
     for i in np.flatnonzero(in_doubt):
@@ -157,7 +194,7 @@ def _geometric(uniforms: NDArray[np.uint64], scale: float, entropy: Entropy) -> 
 
 
 def _under_the_bell(magnitudes: Integers, sigma: float, entropy: Entropy) -> Flags:
-    """Which proposals stand: E >= (|x| - sigma)^2 / (2 sigma^2). Both are capped, so that above CAP all is in doubt."""
+    """Accept where E >= (|x| - sigma)^2 / (2 sigma^2). Both are capped, so that everything above CAP is in doubt."""
     count = len(magnitudes)
     uniforms = entropy.words((count + 1) // 2).view(np.uint32)[:count]
     q = (magnitudes / sigma - 1) ** 2 / 2
@@ -170,7 +207,7 @@ def _under_the_bell(magnitudes: Integers, sigma: float, entropy: Entropy) -> Fla
 
 
 def _exponential(uniforms: Integers) -> Floats:
-    """E = -ln(U / 2^63) for U in [u, u + 1], u being the given integer or FLOOR if that is more, up to ERROR.
+    """Return E = -ln(U / 2^63) up to ERROR, for U in [u, u + 1], u being the given integer or FLOOR if that is larger.
 
     With g from the table, u g = 1 + r and |r| < 2^-9 + 2^-52: E = ln(2^63 g) - (r - r^2/2 + r^3/3 - r^4/4).
     The errors add up to less than 2^-46: u for U 1 / FLOOR = 2^-48, the series r^5/5 < 2^-47, the table and the last
@@ -186,7 +223,7 @@ def _exponential(uniforms: Integers) -> Floats:
 
 @cache
 def _table() -> tuple[Floats, Floats]:
-    """g, about 1 over the middle of each cell of [2^48, 2^64), and ln(2^63 g), rounded."""
+    """Return g, about 1 over the middle of each cell of [2^48, 2^64), and ln(2^63 g), rounded."""
     exact = Context(prec=40)
     middle = [1 / (1 + (i + 0.5) / 2**CELLS) for i in range(2**CELLS)]
     logs = [exact.ln(Decimal(g)) for g in middle]
@@ -197,14 +234,14 @@ def _table() -> tuple[Floats, Floats]:
 
 
 def _happens(prefix: int, bits: int, q: Fraction, entropy: Entropy) -> bool:
-    """E >= q, exactly: an event of probability exp(-q)."""
+    """Decide E >= q exactly: an event of probability exp(-q)."""
     return bool(_settle(prefix, bits, lambda e: e >= q, entropy))
 
 
 def _settle(prefix: int, bits: int, step: Callable[[Fraction], int], entropy: Entropy) -> int:
-    """step(E) of a non-decreasing step function, with U in [prefix, prefix + 1] / 2^bits.
+    """Return step(E) of a non-decreasing step function, with U in [prefix, prefix + 1] / 2^bits.
 
-    Draws 64 more bits at a time until both ends of E's interval agree.
+    It draws 64 more bits at a time until both ends of E's interval agree.
     """
     while prefix == 0 or (low := step(_bound(prefix + 1, bits, -1))) != step(_bound(prefix, bits, 1)):
         prefix = prefix << 64 | int(entropy.words(1)[0])
@@ -213,7 +250,7 @@ def _settle(prefix: int, bits: int, step: Callable[[Fraction], int], entropy: En
 
 
 def _bound(numerator: int, bits: int, side: int) -> Fraction:
-    """A number on one side of -ln(numerator / 2^bits), and near it.
+    """Return a number on one side of -ln(numerator / 2^bits), and close to it.
 
     Three roundings (decimal logarithms are correctly rounded) of numbers below `bits` stay within the margin.
     """

@@ -1,9 +1,9 @@
-"""A ledger over studies moves from one machine to another: what the new one asks for, and what the old one signs.
+"""Transfer of a budget ledger between machines: the new machine's request and the old machine's signed hand-over.
 
-A machine is a place: a state folder at one path of one operating system (`/etc/machine-id`, where there is one). Every
-place draws a random secret on first use, and its name is a hash of that. A copy of the state folder is another place,
-and so has another name, whatever keys it holds. Not told apart are copies at the same path where the system has no
-machine-id, or has the same one, as a cloned disk does.
+A machine is a state folder at one path of one operating system (`/etc/machine-id`, where there is one). Each draws a
+random secret on first use, and its name is a hash of that secret. A copy of the state folder therefore has another
+name, whatever keys it holds. Two copies cannot be distinguished if they have the same path and the systems have no
+machine-id or the same one, as cloned disks do.
 """
 
 from __future__ import annotations
@@ -17,45 +17,47 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from taciturn.core.storage import make_once, state_folder
-from taciturn.errors import InputError, missing_file
-from taciturn.privacy.signatures import HEX, NAME, PublicKey, canonical, kept_secret, own_key
+from taciturn.errors import CorruptFile, InputError, LedgerTampered, missing_file
+from taciturn.privacy.signatures import HEX_ID, HEX_PATTERNS, PublicKey, canonical, load_or_create_secret, own_key
 
 HAND_OVER_DOMAIN = b"taciturn: hand-over of a ledger, version 2\n"
 REQUEST_DOMAIN = b"taciturn: request for a ledger, version 1\n"
 REQUEST = "taciturn ledger request"
-LARGEST = 2**12  # bytes of a request
-SYSTEM_NAMES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+MAX_REQUEST_BYTES = 2**12
+MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
 
 def machine_id() -> str:
-    """The name of this machine, 32 hexadecimal digits; made the first time it is asked for."""
-    keys = state_folder() / "keys"
-    shared = keys / "machine-shared.key"
-    place = shared if shared.exists() else keys / f"machine-{_place()}.key"
-    secret = kept_secret(place, lambda: secrets.token_bytes(32))
+    """Return the name of this machine, 32 hexadecimal digits; draw it on first use."""
+    shared = _key_file("shared")
+    secret = load_or_create_secret(shared if shared.exists() else _own_file(), lambda: secrets.token_bytes(32))
     return hashlib.sha256(secret).hexdigest()[:32]
 
 
 def share_machine() -> str:
-    """Give all machines that see this state folder this machine's name, from now on; the name.
+    """Give this machine's name to all machines that use this state folder, and return it.
 
-    For one folder on a network, which they share and lock. A copy of the folder is not told apart then.
+    This is for one state folder on a network that several machines share and lock. A copy of the folder then has the
+    same name.
     """
-    name, keys = machine_id(), state_folder() / "keys"
-    own = keys / f"machine-{_place()}.key"
-    if own.exists():
-        make_once(keys / "machine-shared.key", own.read_bytes())
+    name = machine_id()
+    if _own_file().exists():
+        make_once(_key_file("shared"), _own_file().read_bytes())
     return name
 
 
-def _place() -> str:
-    """A digest of where the state folder is: of the system's name, which stays here, and the path."""
-    parts = (_system_name(), str(state_folder().resolve()))
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+def _key_file(name: str) -> Path:
+    return state_folder() / "keys" / f"machine-{name}.key"
 
 
-def _system_name() -> str:
-    for path in SYSTEM_NAMES:
+def _own_file() -> Path:
+    """Return the file of this machine's secret, named by a digest of the system's id and the state folder's path."""
+    parts = (_system_id(), str(state_folder().resolve()))
+    return _key_file(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16])
+
+
+def _system_id() -> str:
+    for path in MACHINE_ID_FILES:
         with suppress(OSError):
             if found := path.read_text(encoding="utf-8", errors="replace").strip():
                 return found
@@ -63,18 +65,18 @@ def _system_name() -> str:
 
 
 class TransferRequest(NamedTuple):
-    """What a machine that wants a ledger says of itself: a hand-over names it, and nobody else can adopt that."""
+    """The identity of a machine that wants a ledger; only that machine can adopt a hand-over that names it."""
 
     machine: str
-    key: str  # its public key, in hexadecimal digits
+    key: str  # its public key in hexadecimal digits
     signature: str
 
     @classmethod
     def own(cls) -> TransferRequest:
-        """That of this machine."""
+        """Return the request of this machine."""
         key = own_key()
-        bare = cls(machine_id(), key.public.raw.hex(), "")
-        return bare._replace(signature=key.sign(bare.message).hex())
+        unsigned = cls(machine_id(), key.public.raw.hex(), "")
+        return unsigned._replace(signature=key.sign(unsigned.message).hex())
 
     @property
     def message(self) -> bytes:
@@ -83,100 +85,138 @@ class TransferRequest(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a file."""
+        """The content of a request file."""
         return json.dumps({"kind": REQUEST, **self._asdict()}) + "\n"
 
     @property
     def key_id(self) -> str:
-        """What people compare."""
+        """The id of the machine's key, for people to compare."""
         return PublicKey(bytes.fromhex(self.key)).id
+
+    def check(self) -> None:
+        """Raise ValueError unless every field has its form and the key that it names signed the request."""
+        _check_fields(self._asdict())
+        if not PublicKey(bytes.fromhex(self.key)).verify(self.message, bytes.fromhex(self.signature)):
+            raise ValueError("the signature is false")
 
 
 def read_request(path: Path) -> TransferRequest:
-    """A request in a file, signed by the key it names."""
+    """Return the request in a file, which the key that it names must have signed.
+
+    Raises
+    ------
+    InputError
+        If there is no such file or it does not hold a valid request.
+    """
+    advice = "'taciturn ledger request --out FILE' on the new machine writes one"
     if not path.is_file():
-        raise missing_file("request", path, "'taciturn ledger request --out FILE' on the new machine writes one")
+        raise missing_file("request", path, advice)
     with path.open("rb") as file:
-        content = file.read(LARGEST)
+        content = file.read(MAX_REQUEST_BYTES)
     try:
         row = json.loads(content)
-        found = TransferRequest(*(str(row[name]) for name in TransferRequest._fields))
-        known = row["kind"] == REQUEST and NAME.fullmatch(found.machine) and HEX["key"].fullmatch(found.key)
-        if known and HEX["signature"].fullmatch(found.signature):
-            key = PublicKey(bytes.fromhex(found.key))
-            if key.signed(found.message, bytes.fromhex(found.signature)):
-                return found
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise InputError(f"{path} is not a request: 'taciturn ledger request --out FILE' on the new machine writes one")
+        request = TransferRequest(*(row[name] for name in TransferRequest._fields))
+        request.check()
+        if row["kind"] != REQUEST:
+            raise ValueError(f"its kind is {row['kind']!r:.40}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{path} is not a request: {advice}") from error
+    return request
 
 
 class HandOver(NamedTuple):
-    """The line that closes a ledger on one machine for another to go on with."""
+    """The line that closes a ledger on one machine so that another can continue it."""
 
     nonce: str
-    lines: int  # before it
-    head: str  # of those
-    to: str  # the id of the other machine's key
-    machine: str  # the other machine's name
-    key: str  # of the machine that hands it over, in hexadecimal digits
+    lines: int  # before this one
+    head: str  # hash of the last of them
+    to: str  # id of the new machine's key
+    machine: str  # the new machine's name
+    key: str  # public key of the old machine in hexadecimal digits
     signature: str
 
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> HandOver:
-        """The line as it was read."""
-        return cls(*(row.get(name, "") for name in cls._fields))
-
     def row(self) -> dict[str, Any]:
-        """The line as it is written."""
+        """Return the line as it is written."""
         return {"kind": "handed-over", **self._asdict()}
 
     def message(self, ledger: str) -> bytes:
-        """The bytes that are signed."""
-        stated = self._asdict() | {"ledger": ledger}
-        return HAND_OVER_DOMAIN + canonical({name: stated[name] for name in stated if name != "signature"})
-
-    @property
-    def whole(self) -> bool:
-        """Whether every field has the form it must have."""
-        texts = {name: value for name, value in self._asdict().items() if name != "lines"}
-        patterns = {name: HEX.get(name, NAME) for name in texts if name != "to"}
-        return all(
-            type(text) is str and (name == "to" or patterns[name].fullmatch(text)) for name, text in texts.items()
-        )
+        """Return the bytes that are signed for the ledger with this identity."""
+        fields = self._asdict() | {"ledger": ledger}
+        del fields["signature"]
+        return HAND_OVER_DOMAIN + canonical(fields)
 
 
 def signed_hand_over(ledger: str, hashes: Sequence[str], to: TransferRequest) -> HandOver:
-    """The line that hands a ledger with these hashes over to the machine that asked for it."""
+    """Return the line that hands a ledger over to the machine that requested it.
+
+    Parameters
+    ----------
+    ledger
+        The ledger's identity.
+    hashes
+        `HashChain.hashes` of the ledger.
+    to
+        The new machine's request.
+    """
     if to.machine == machine_id():
-        raise InputError(f"machine {to.machine} is this one: give the request of the machine that the ledger moves to")
+        raise InputError(
+            f"machine {to.machine} is this machine: give the request of the machine that the ledger moves to"
+        )
     key = own_key()
-    bare = HandOver(secrets.token_hex(16), len(hashes) - 1, hashes[-1], to.key_id, to.machine, key.public.raw.hex(), "")
-    return bare._replace(signature=key.sign(bare.message(ledger)).hex())
+    sender = key.public.raw.hex()
+    unsigned = HandOver(secrets.token_hex(16), len(hashes) - 1, hashes[-1], to.key_id, to.machine, sender, "")
+    return unsigned._replace(signature=key.sign(unsigned.message(ledger)).hex())
 
 
 def check_hand_over(path: Path, ledger: str, row: Mapping[str, Any], hashes: Sequence[str], key: str) -> HandOver:
-    """The hand-over to this machine that the last line is; a ledger that has none is refused."""
-    given = HandOver.of(row)
+    """Return the hand-over to this machine in a ledger's last line.
+
+    Parameters
+    ----------
+    path, ledger
+        The ledger's file, for messages, and its identity.
+    row, hashes
+        The last line, and the hashes of all lines.
+    key
+        The id of the key that must have signed the hand-over; empty accepts any.
+
+    Raises
+    ------
+    InputError
+        If the line is not a hand-over, or is one to another machine or by another key.
+    CorruptFile, LedgerTampered
+        If the hand-over is damaged or its signature is false.
+    """
     if row["kind"] != "handed-over":
         raise InputError(
-            f"{path} was not handed over: 'taciturn ledger hand-over {path.name} --to FILE' on the machine it is at home "
-            "on, with this machine's 'taciturn ledger request'; where that machine is lost, 'adopt --lost-machine'"
+            f"{path} was not handed over: run 'taciturn ledger hand-over {path.name} --to FILE' on its machine, "
+            "with FILE from 'taciturn ledger request' on this one; if that machine is lost, use 'adopt --lost-machine'"
         )
-    if not given.whole:
-        raise InputError(f"{path}: its hand-over is damaged")
+    given = HandOver(*(row.get(name, "") for name in HandOver._fields))
+    try:
+        _check_fields(given._asdict())
+    except ValueError as error:
+        raise CorruptFile(f"{path}: its hand-over is damaged: {error}") from error
     own = own_key().public.id
     if given.to != own:
-        raise InputError(f"{path} was handed over to key {given.to}, and this machine's is {own}")
+        raise InputError(f"{path} was handed over to key {given.to}, but this machine's key is {own}")
     if given.machine != machine_id():
         raise InputError(
-            f"{path} was handed over to machine {given.machine}, and this is machine {machine_id()}: a key that was "
-            "copied does not make two machines one, and neither does a copied state folder"
+            f"{path} was handed over to machine {given.machine}, but this is machine {machine_id()}: copying a key or "
+            "a state folder does not copy a machine's name"
         )
-    giver = PublicKey(bytes.fromhex(given.key))
-    true = giver.signed(given.message(ledger), bytes.fromhex(given.signature))
-    if not true or (given.lines, given.head) != (len(hashes) - 2, hashes[-2]):
-        raise InputError(f"{path}: its hand-over was not signed by key {giver.id}, or is of other lines")
-    if key not in ("", giver.id):
-        raise InputError(f"{path} was handed over by key {giver.id}, and not by {key}")
+    sender = PublicKey(bytes.fromhex(given.key))
+    signed = sender.verify(given.message(ledger), bytes.fromhex(given.signature))
+    if not signed or (given.lines, given.head) != (len(hashes) - 2, hashes[-2]):
+        raise LedgerTampered(f"{path}: key {sender.id} did not sign its hand-over, or signed one of other lines")
+    if key not in ("", sender.id):
+        raise InputError(f"{path} was handed over by key {sender.id}, not by {key}")
     return given
+
+
+def _check_fields(fields: Mapping[str, object]) -> None:
+    """Raise ValueError unless every text is a hexadecimal number of its length; a key's id may be any text."""
+    for name, value in fields.items():
+        pattern = HEX_PATTERNS.get(name, HEX_ID)
+        if name != "lines" and not (isinstance(value, str) and (name == "to" or pattern.fullmatch(value))):
+            raise ValueError(f"{name} is {value!r:.80}")

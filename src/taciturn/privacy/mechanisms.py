@@ -1,4 +1,4 @@
-"""Mechanisms: from a sensitivity to noise, together with the event the noise stands for."""
+"""Mechanisms: noise for a given sensitivity, together with the privacy event of the draw."""
 
 from __future__ import annotations
 
@@ -19,25 +19,40 @@ MEAN_SIZE = {"gaussian": math.sqrt(2.0 / math.pi), "laplace": 1.0}  # E|xi| / sc
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """xi ~ N(0, scale^2) or Lap(0, scale), or their discrete forms; a run without such an event gets none."""
+    """Noise of fixed scales: xi ~ N(0, scale^2) or Lap(0, scale), or their discrete forms.
 
-    kind: str  # gaussian or laplace
-    events: tuple[Event, ...]  # [R]  Noise, Discrete or NON_PRIVATE
-    share: float = 1.0  # of the scale that an agent draws, where those of several add up to the event's
+    Parameters
+    ----------
+    kind : str
+        "gaussian" or "laplace".
+    events : tuple of Event, [R]
+        The event of one draw in every run: Noise, Discrete, or NON_PRIVATE for a run without noise.
+    share : float, default 1
+        The fraction of the scale that one agent draws, where the noise of several agents adds up to the event's.
+
+    Examples
+    --------
+    >>> Calibrated("gaussian", (Noise("gaussian", 2.0, math.inf, 1.0), NON_PRIVATE)).scale
+    array([2., 0.])
+    """
+
+    kind: str
+    events: tuple[Event, ...]
+    share: float = 1.0
 
     def draw(self, update: int, like: Array, noise: NoiseSource) -> Draw:
-        """Noise in the shape and precision of `like` [J, R, K]."""
+        """Draw the noise of local update number `update`, in the shape [J, R, K] and precision of `like`."""
         draw = {"gaussian": noise.gaussian, "laplace": noise.laplace}[self.kind]
         return Draw(draw(update, self.scale, like), self.event)
 
     @cached_property
     def scale(self) -> Array:
-        """The scale of what is drawn in every run, 0 without noise, [R]."""
+        """The scale that is drawn in every run, 0 without noise, [R]."""
         return self.share * np.array([e.scale if isinstance(e, Noise | Discrete) else 0.0 for e in self.events])
 
     @cached_property
     def magnitude(self) -> Array:
-        """E|xi|, which is public, unlike the mean of the noise that was drawn; [R]."""
+        """E|xi| of every run, [R]: public, unlike the mean of the noise that was drawn."""
         return MEAN_SIZE[self.kind] * self.scale
 
     @cached_property
@@ -48,89 +63,144 @@ class Calibrated:
 
 @dataclass(frozen=True, eq=False)
 class OutputNoise:
-    """xi with standard deviation (Gaussian) or scale (density exp(-||xi||_2 / scale)) of multiplier times Delta_2."""
+    """Noise proportional to the L2 sensitivity Delta of what it is added to.
 
-    kind: str  # gaussian or l2-laplace
-    multiplier: Array  # [R], 0 for a run without noise
-    share: float = 1.0  # of the scale that an agent draws, where those of several add up to the event's
+    Parameters
+    ----------
+    kind : str
+        "gaussian" (standard deviation multiplier * Delta) or "l2-laplace" (density ~ exp(-||xi||_2 / scale) with scale
+        multiplier * Delta).
+    multiplier : Array, [R]
+        The noise multiplier of every run; 0 without noise.
+    share : float, default 1
+        The fraction of the scale that one agent draws, where the noise of several agents adds up to the event's.
 
-    def draw(self, update: int, moved: Array, like: Array, noise: NoiseSource) -> Draw:
-        """Noise for results that one unit moves by `moved` [R], in the shape and precision of `like` [J, R, K]."""
-        return Draw(self.xi(update, moved, like, noise), self.event(moved))
+    Examples
+    --------
+    >>> noise = OutputNoise("gaussian", np.array([4.0]))
+    >>> noise.event(np.array([0.5])).runs
+    (Noise(mechanism='gaussian', scale=2.0, l1=inf, l2=0.5),)
+    """
 
-    def xi(self, update: int, moved: Array, like: Array, noise: NoiseSource) -> Array:
-        """The noise alone."""
+    kind: str
+    multiplier: Array
+    share: float = 1.0
+
+    def draw(self, update: int, sensitivity: Array, like: Array, noise: NoiseSource) -> Draw:
+        """Draw noise and its event.
+
+        Parameters
+        ----------
+        update : int
+            The number of the draw within the round, from 0.
+        sensitivity : Array, [R]
+            The L2 sensitivity of what the noise is added to.
+        like : Array, [J, R, K]
+            Gives shape and precision.
+        noise : NoiseSource
+            The agent's randomness in this round.
+
+        Returns
+        -------
+        Draw
+        """
+        return Draw(self.xi(update, sensitivity, like, noise), self.event(sensitivity))
+
+    def xi(self, update: int, sensitivity: Array, like: Array, noise: NoiseSource) -> Array:
+        """Draw the noise alone, [J, R, K]."""
         draw = {"gaussian": noise.gaussian, "l2-laplace": noise.l2_laplace}[self.kind]
-        return draw(update, as_like(self.share * self.scale(moved), like), like)
+        return draw(update, as_like(self.share * self.scale(sensitivity), like), like)
 
-    def scale(self, moved: Array) -> Array:
-        """What is charged, of every run, [R]."""
-        return to_numpy(self.multiplier) * to_numpy(moved).astype(np.float64)
+    def scale(self, sensitivity: Array) -> Array:
+        """Return the scale that is accounted for, of every run, [R]."""
+        return to_numpy(self.multiplier) * to_numpy(sensitivity).astype(np.float64)
 
-    def event(self, moved: Array) -> BatchEvent:
-        """The events of one upload."""
-        pairs = zip(self.scale(moved), to_numpy(moved).astype(np.float64), strict=True)
+    def event(self, sensitivity: Array) -> BatchEvent:
+        """Return the events of one draw."""
+        pairs = zip(self.scale(sensitivity), to_numpy(sensitivity).astype(np.float64), strict=True)
         return BatchEvent(
             tuple(Noise(self.kind, float(s), math.inf, float(d)) if s > 0.0 else NON_PRIVATE for s, d in pairs)
         )
 
-    def magnitude(self, moved: Array, size: int) -> Array:
-        """E|xi| of one of `size` numbers, which is public, unlike the noise that was drawn; [R]."""
+    def magnitude(self, sensitivity: Array, size: int) -> Array:
+        """Return E|xi| of one coordinate out of `size`, [R]: public, unlike the noise that was drawn."""
         if self.kind == "gaussian":
-            return self.share * math.sqrt(2.0 / math.pi) * self.scale(moved)
+            return self.share * math.sqrt(2.0 / math.pi) * self.scale(sensitivity)
         part = math.exp(math.lgamma(size / 2.0) - math.lgamma((size + 1.0) / 2.0)) / math.sqrt(math.pi)
-        return self.share * size * part * self.scale(moved)  # the mean length, times E|u_1| of a uniform direction u
+        return self.share * size * part * self.scale(sensitivity)  # the mean length times E|u_1|, u a uniform direction
 
 
-SILENT = OutputNoise("gaussian", np.zeros(1))
+NO_NOISE = OutputNoise("gaussian", np.zeros(1))
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianClassic:
-    """xi ~ N(0, sigma^2), sigma = Delta sqrt(2 ln(1.25/delta)) / epsilon; (epsilon, delta) a release for epsilon <= 1.
+    """xi ~ N(0, sigma^2) with sigma = Delta sqrt(2 ln(1.25/delta)) / epsilon: (epsilon, delta)-DP for epsilon <= 1.
 
-    With `squared` the number sigma^2 is used as the standard deviation, as the published code does.
+    Parameters
+    ----------
+    epsilon : Array, [R]
+        The nominal budget of one release; inf means no noise.
+    delta : float
+        The delta of (epsilon, delta).
+    squared : bool, default False
+        Whether the number sigma^2 is used as the standard deviation, as the published code does.
+
+    Examples
+    --------
+    >>> GaussianClassic(np.array([1.0]), 1.25 / math.e**2).std(np.array([0.5]))
+    array([1.])
     """
 
-    epsilon: Array  # [R], inf: no noise
+    epsilon: Array
     delta: float
     squared: bool = False
 
     def std(self, sensitivity: Array) -> Array:
-        """The standard deviation of the noise, [R]."""
+        """Return the standard deviation of the noise, [R]."""
         sigma = sensitivity * math.sqrt(2.0 * math.log(1.25 / self.delta)) / self.epsilon
         return sigma**2 if self.squared else sigma
 
     def draw(self, update: int, sensitivity: Array, like: Array, noise: NoiseSource) -> Draw:
-        """Gaussian noise of that standard deviation."""
+        """Draw Gaussian noise of standard deviation `std(sensitivity)`, with its nominal event."""
         return Draw(noise.gaussian(update, self.std(sensitivity), like), self.event)
 
     @cached_property
     def event(self) -> BatchEvent:
-        """The events of one update."""
+        """The nominal events of one release."""
         name = "gaussian-published" if self.squared else "gaussian-classic"
         return nominal_event(name, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
 class LaplaceDataDependent:
-    """xi ~ Lap(0, Delta / epsilon) with Delta from the agent's own records (eq. Laplace).
+    """xi ~ Lap(0, Delta / epsilon) with Delta computed from the agent's own records (eq. Laplace).
 
-    Delta itself depends on the data, so the scale of the noise tells of them: epsilon is nominal, per local update,
-    and there is no end-to-end guarantee.
+    Delta depends on the data, so the scale of the noise reveals something about them: epsilon is nominal, for one local
+    update, and there is no end-to-end guarantee.
+
+    Parameters
+    ----------
+    epsilon : Array, [R]
+        The nominal budget of one update; inf means no noise.
+
+    Examples
+    --------
+    >>> LaplaceDataDependent(np.array([0.1])).event.runs
+    (Nominal(mechanism='laplace-data-dependent', epsilon=0.1, delta=0.0),)
     """
 
-    epsilon: Array  # [R], inf: no noise
+    epsilon: Array
 
     def draw(self, update: int, sensitivity: Array, like: Array, noise: NoiseSource) -> Draw:
-        """Laplace noise of scale Delta / epsilon; where Delta is 0 nothing is added, and the event says so."""
+        """Draw Laplace noise of scale Delta / epsilon; where Delta is 0 there is no noise, and the event says so."""
         xi = noise.laplace(update, sensitivity / self.epsilon, like)
         if (sensitivity > 0).all():
             return Draw(xi, self.event)
-        noisy = zip(self.event.runs, sensitivity > 0, strict=True)
-        return Draw(xi, BatchEvent(tuple(event if any_noise else NON_PRIVATE for event, any_noise in noisy)))
+        pairs = zip(self.event.runs, sensitivity > 0, strict=True)
+        return Draw(xi, BatchEvent(tuple(event if noisy else NON_PRIVATE for event, noisy in pairs)))
 
     @cached_property
     def event(self) -> BatchEvent:
-        """The events of one update."""
+        """The nominal events of one update."""
         return nominal_event("laplace-data-dependent", self.epsilon)

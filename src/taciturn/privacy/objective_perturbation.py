@@ -1,6 +1,6 @@
-"""Perturbed objectives: how much their minimiser gives away (proof: docs/explanation/objective-perturbation.md).
+"""The privacy cost of the minimiser of a perturbed objective (proof: docs/explanation/objective-perturbation.md).
 
-The privacy loss of <b, z> with Gaussian b is at most determinant + m^2/2 + m X, where m = Delta_2 / scale and X is of
+The privacy loss of <b, z> with Gaussian b is at most determinant + m^2/2 + m X, where m = Delta_2 / scale and X has
 the chi distribution with `outputs` degrees of freedom.
 """
 
@@ -16,15 +16,15 @@ from taciturn.privacy.events import Objective
 
 Floats = NDArray[np.float64]
 
-POINTS = 2000  # of the sum that bounds a single minimiser's delta from above
-ROUNDING = 4e-16  # of one operation on logarithms, relative and generous
+POINTS = 2000  # of the Riemann sum that bounds the delta of a single minimiser from above
+ROUNDING = 4e-16  # a generous relative error of one operation on logarithms
 
 
 def log_chi_mgf(t: Floats, k: int) -> Floats:
-    """ln E exp(t X) for t >= 0, never below the truth; X is the length of k independent standard normal numbers.
+    """Return an upper bound on ln E exp(t X) for t >= 0, X being the length of k independent standard normal numbers.
 
-    I_k = int_0^inf x^(k-1) exp(t x - x^2/2) dx follows I_(k+1) = t I_k + (k-1) I_(k-1). All terms are positive, so that
-    nothing cancels; the recursion goes over the logarithms of I_k exp(-t^2/2).
+    I_k = int_0^inf x^(k-1) exp(t x - x^2/2) dx satisfies I_(k+1) = t I_k + (k-1) I_(k-1). All terms are positive, so
+    nothing cancels; the recursion runs over the logarithms of I_k exp(-t^2/2).
     """
     from scipy.special import gammaln, log_ndtr
 
@@ -41,11 +41,22 @@ def log_chi_mgf(t: Floats, k: int) -> Floats:
 
 
 def renyi(event: Objective, orders: Floats) -> Floats:
-    """The Renyi divergence at every order a: the smaller of two bounds.
+    """Return the Renyi divergence of a minimiser at every order a: the smaller of two bounds.
 
-    One takes the worst b: d + m^2/2 + ln E exp((a-1) m X) / (a-1), d being the determinant. The other moves b, and is
-    far below it where d is small: a m^2/2 - ln[(1 - (a-1) (e^d - 1)) (1 + (a-1) (1 - e^-d))] / (a-1), as long as the
-    first factor is positive.
+    The first takes the worst b: d + m^2/2 + ln E exp((a-1) m X) / (a-1), d being the determinant. The second shifts b,
+    and is far smaller if d is small: a m^2/2 - ln[(1 - (a-1) (e^d - 1)) (1 + (a-1) (1 - e^-d))] / (a-1), valid while
+    the first factor is positive.
+
+    Parameters
+    ----------
+    event : Objective
+        With the mechanism objective-gaussian.
+    orders : Array, [n]
+        The orders a > 1.
+
+    Returns
+    -------
+    Array, [n]
     """
     m, d, less = event.l2 / event.scale, event.determinant, orders - 1.0
     if math.isinf(m):
@@ -53,24 +64,24 @@ def renyi(event: Objective, orders: Floats) -> Floats:
     with np.errstate(divide="ignore", over="ignore"):
         room = np.maximum(1.0 - less * np.expm1(d), 0.0)
         volume = np.log(room) + np.log1p(-less * np.expm1(-d)) - 4.0 * ROUNDING
-        moved = orders * m * m / 2.0 - volume / less
-    smaller: Floats = np.minimum(moved, d + m * m / 2.0 + _worst(m, event.outputs, orders.tobytes()))
+        shifted = orders * m * m / 2.0 - volume / less
+    smaller: Floats = np.minimum(shifted, d + m * m / 2.0 + _worst(m, event.outputs, orders.tobytes()))
     return smaller
 
 
 @lru_cache(maxsize=64)
 def _worst(m: float, k: int, orders: bytes) -> Floats:
-    """ln E exp((a-1) m X) / (a-1), which the objectives of many rounds share; the orders as bytes are quickly found."""
+    """Return ln E exp((a-1) m X) / (a-1); the objectives of many rounds share it, and bytes are hashable."""
     less = np.frombuffer(orders) - 1.0
     part: Floats = log_chi_mgf(less * m, k) / less
     return part
 
 
 def single_epsilon(event: Objective, mu: float, delta: float, most: float) -> float:
-    """The epsilon of one minimiser next to Gaussian releases worth mu, where it is below `most`.
+    """Return the epsilon of one minimiser beside Gaussian releases of mu-GDP, or `most` if that is smaller.
 
     delta(epsilon) <= E delta_mu(epsilon - determinant - m^2/2 - m X), delta_mu being the Gaussian mechanism's. It grows
-    with X, so that its Riemann sum with P(X > x) at the left of every step is never below it.
+    with X, so its Riemann sum with P(X > x) at the left end of every step is an upper bound.
     """
     from scipy.special import chdtrc, chdtri
 
@@ -95,7 +106,7 @@ def single_epsilon(event: Objective, mu: float, delta: float, most: float) -> fl
 
 
 def gaussian_delta(epsilon: Floats, mu: float) -> Floats:
-    """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu); 1 - e^eps, if that is positive, where mu = 0."""
+    """Return Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu); for mu = 0 it is max(0, 1 - e^eps)."""
     from scipy.special import log_ndtr, ndtr
 
     if mu == 0.0:

@@ -1,4 +1,7 @@
-"""Ed25519 keys of this machine, and signatures of a ledger's head that others can verify."""
+"""Ed25519 keys of this machine, and signatures of a ledger's head that others can verify.
+
+`cryptography` is slow to import and most commands do not need it, so functions import it where they use it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
@@ -15,39 +18,52 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taciturn.core.storage import make_folder, make_once, state_folder, write_text
-from taciturn.errors import InputError, missing_file
-from taciturn.privacy.hash_chain import HashChain, read_head
+from taciturn.errors import CorruptFile, InputError, LedgerTampered, missing_file
+from taciturn.privacy.hash_chain import HashChain, Head, write_head
 from taciturn.version import VERSION
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
-LARGEST = 2**16  # bytes of a key file
+MAX_KEY_BYTES = 2**16  # of a key file
+HEAD_DOMAIN = b"taciturn: head of a ledger, version 1\n"
+ORGANISATION, OFFICER = "organisation", "officer"
+HEX_PATTERNS = {
+    name: re.compile(rf"[0-9a-f]{{{digits}}}") for name, digits in (("key", 64), ("signature", 128), ("head", 64))
+}
+HEX_ID = re.compile(r"[0-9a-f]{32}")  # of a run, ledger or machine; it becomes part of a file name
+MAX_LINES, MAX_LINE_BYTES = 10_000, 2**12  # of a file of signatures
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """The half of a key that anybody may have."""
+    """An Ed25519 public key.
 
-    raw: bytes  # 32 of them
+    Attributes
+    ----------
+    raw
+        Its 32 bytes.
+    """
+
+    raw: bytes
 
     @property
     def id(self) -> str:
-        """What people compare: the first 16 hexadecimal digits of its SHA-256."""
+        """The first 16 hexadecimal digits of its SHA-256, for people to compare."""
         return hashlib.sha256(self.raw).hexdigest()[:16]
 
     @property
     def pem(self) -> str:
-        """As a file of the usual format."""
+        """The key in PEM format."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         key = Ed25519PublicKey.from_public_bytes(self.raw)
         return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
-    def signed(self, message: bytes, signature: bytes) -> bool:
-        """Whether the key's holder signed this."""
+    def verify(self, message: bytes, signature: bytes) -> bool:
+        """Return whether the key's holder signed this message."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -60,137 +76,174 @@ class PublicKey:
 
 @dataclass(frozen=True)
 class SigningKey:
-    """The half of a key that signs."""
+    """An Ed25519 private key.
+
+    Attributes
+    ----------
+    pem
+        The key in PEM format without a password.
+    place
+        The file it comes from, for messages.
+    """
 
     pem: bytes = field(repr=False)
     place: Path
 
-    @property
+    @cached_property
     def public(self) -> PublicKey:
-        """The other half."""
+        """The public key.
+
+        Raises
+        ------
+        InputError
+            If `pem` is not an Ed25519 private key.
+        """
         return PublicKey(self._key.public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
-        """64 bytes that only this key makes of the message."""
+        """Return the 64-byte signature of a message."""
         return self._key.sign(message)
 
     @cached_property
     def _key(self) -> Ed25519PrivateKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        found = private_key(self.pem)
-        if not isinstance(found, Ed25519PrivateKey):
+        key = load_private_key(self.pem)
+        if not isinstance(key, Ed25519PrivateKey):
             raise InputError(f"{self.place} is not an Ed25519 private key in PEM format without a password")
-        return found
+        return key
 
 
 def own_key() -> SigningKey:
-    """The key of this machine, which stands for its organisation; made the first time it is asked for."""
+    """Return the key of this machine, which represents its organisation; create it on first use."""
     place = state_folder() / "keys" / "ledger.key"
-    return SigningKey(kept_secret(place, new_key), place)
+    return SigningKey(load_or_create_secret(place, new_key), place)
+
+
+def records_key() -> bytes:
+    """Return the 32 random bytes that key this machine's digests of records; create them on first use."""
+    return load_or_create_secret(state_folder() / "keys" / "records.key", lambda: secrets.token_bytes(32))
 
 
 def read_signing_key(path: Path) -> SigningKey:
-    """A private key in a file."""
-    key = SigningKey(_content(path), path)
-    key.public  # noqa: B018  what is no key is refused here
+    """Return the private key in a file.
+
+    Raises
+    ------
+    InputError
+        If there is no such file or it does not hold an Ed25519 private key.
+    """
+    key = SigningKey(_read_key_file(path), path)
+    _ = key.public  # raises if it is not a key
     return key
 
 
 def read_public_key(path: Path) -> PublicKey:
-    """A public key in a file."""
+    """Return the public key in a file.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, it holds a private key, or it does not hold an Ed25519 public key.
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    content = _content(path)
+    content = _read_key_file(path)
     if b"PRIVATE" in content:
         raise InputError(
-            f"{path} is a private key: it stays where it is; 'taciturn ledger key --out FILE' writes its half"
+            f"{path} is a private key, which must stay with its owner; 'taciturn ledger key --out FILE' writes the "
+            "public key"
         )
     try:
-        found = load_pem_public_key(content)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        found = None
-    if not isinstance(found, Ed25519PublicKey):
+        key = load_pem_public_key(content)
+        if not isinstance(key, Ed25519PublicKey):
+            raise TypeError(f"the key is of type {type(key).__name__}")
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise InputError(
-            f"{path} is not an Ed25519 public key in PEM format: 'taciturn ledger key --out FILE' writes one"
-        )
-    return PublicKey(found.public_bytes_raw())
+            f"{path} is not an Ed25519 public key in PEM format; 'taciturn ledger key --out FILE' writes one"
+        ) from error
+    return PublicKey(key.public_bytes_raw())
 
 
-def private_key(pem: bytes) -> object:
-    """The private key in PEM format without a password; None where that is not what the bytes are."""
-    from cryptography.exceptions import InternalError, UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    try:
-        return load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError):  # the last: a key with another's length
-        return None
-
-
-def read_secret(place: Path, kind: str = "key") -> bytes:
-    """The content of a file that only its owner may read."""
-    if not place.is_file():
-        raise missing_file(kind, place)
-    with place.open("rb") as file:
-        if os.fstat(file.fileno()).st_mode & 0o077:
-            raise InputError(f"others may read {place}: 'chmod 600 {place}', and think about who has read it")
-        return file.read(LARGEST)
-
-
-def records_key() -> bytes:
-    """32 random bytes for digests of records, which mean nothing to those who have not the key."""
-    return kept_secret(state_folder() / "keys" / "records.key", lambda: secrets.token_bytes(32))
+def _read_key_file(path: Path) -> bytes:
+    if not path.is_file():
+        raise missing_file("key", path)
+    with path.open("rb") as file:
+        return file.read(MAX_KEY_BYTES)
 
 
 def new_key() -> bytes:
-    """An Ed25519 private key in PEM format."""
+    """Return a new Ed25519 private key in PEM format."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    return pem_of(Ed25519PrivateKey.generate())
+    return private_pem(Ed25519PrivateKey.generate())
 
 
-def pem_of(key: Ed25519PrivateKey | X25519PrivateKey) -> bytes:
-    """A private key as a file of the usual format, without a password."""
+def private_pem(key: PrivateKeyTypes) -> bytes:
+    """Return a private key in PEM format without a password."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _content(path: Path) -> bytes:
-    if not path.is_file():
-        raise missing_file("key", path)
-    with path.open("rb") as file:
-        return file.read(LARGEST)
+def load_private_key(pem: bytes) -> PrivateKeyTypes | None:
+    """Return the private key in PEM format without a password, or None if the bytes are something else."""
+    from cryptography.exceptions import InternalError, UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        return load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError):  # the last: a key of another kind's length
+        return None
 
 
-def kept_secret(place: Path, make: Callable[[], bytes]) -> bytes:
-    """The content of a file that only its owner reads; the first who asks makes it."""
+def read_secret(place: Path, kind: str = "key") -> bytes:
+    """Return the content of a file that only its owner may read.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or other users may read it.
+    """
+    if not place.is_file():
+        raise missing_file(kind, place)
+    with place.open("rb") as file:
+        if os.fstat(file.fileno()).st_mode & 0o077:
+            raise InputError(
+                f"{place} is readable by other users: run 'chmod 600 {place}', and consider who may have read it"
+            )
+        return file.read(MAX_KEY_BYTES)
+
+
+def load_or_create_secret(place: Path, create: Callable[[], bytes]) -> bytes:
+    """Return the content of a file that only its owner reads; on first use write what `create` returns."""
     if not place.exists():
         make_folder(place.parent, exist_ok=True)
-        make_once(place, make())
+        make_once(place, create())
     return read_secret(place)
 
 
-HEAD_DOMAIN = b"taciturn: head of a ledger, version 1\n"
-ORGANISATION, OFFICER = "organisation", "officer"
-HEX = {name: re.compile(rf"[0-9a-f]{{{digits}}}") for name, digits in (("key", 64), ("signature", 128), ("head", 64))}
-NAME = re.compile(r"[0-9a-f]{32}")  # it becomes part of a file's name
-MOST_LINES, LONGEST_LINE = 10_000, 2**12  # of a file of signatures
+def canonical(value: Mapping[str, Any]) -> bytes:
+    """Return the one encoding of a statement that is signed.
+
+    >>> canonical({"b": 1, "a": "x"})
+    b'{"a":"x","b":1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 class Statement(NamedTuple):
-    """What is signed; totals follow from the lines, and are not in it."""
+    """The facts about a ledger that a signature covers; totals follow from its lines."""
 
-    role: str  # organisation or officer
-    ledger: str  # run or studies
-    id: str  # of the run or the ledger; a run with seeded noise has none
+    role: str  # ORGANISATION or OFFICER
+    ledger: str  # "run" or "studies"
+    id: str  # of the run or the ledger; empty for a run with seeded noise
     lines: int
-    head: str  # the hash of the last line
-    state: str  # ended or paused, of a run; open, of a ledger over studies
-    taciturn: str
+    head: str  # hash of the last line
+    state: str  # "ended" or "paused" for a run, "open" for a budget ledger
+    taciturn: str  # version
 
     @property
     def message(self) -> bytes:
@@ -199,7 +252,7 @@ class Statement(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """A statement, and who signed it."""
+    """A statement with the key and the signature of its signer."""
 
     statement: Statement
     key: PublicKey
@@ -207,22 +260,34 @@ class Signature(NamedTuple):
 
     @property
     def line(self) -> str:
-        """As it stands in a file of signatures."""
+        """The signature as a line of a signature file."""
         signed = {"key": self.key.raw.hex(), "signature": self.signature.hex()}
         return json.dumps(self.statement._asdict() | signed) + "\n"
 
     @property
     def valid(self) -> bool:
-        """Whether the key it names signed it."""
-        return self.key.signed(self.statement.message, self.signature)
+        """Whether the key that it names signed it."""
+        return self.key.verify(self.statement.message, self.signature)
 
 
 @dataclass(frozen=True)
 class Signable:
-    """A ledger and the file with its signatures."""
+    """A ledger and the file with its signatures.
+
+    Attributes
+    ----------
+    chain
+        The ledger's lines.
+    ledger
+        "run" for a run's ledger, "studies" for a budget ledger.
+    id
+        The ledger's identity; empty for a run with seeded noise.
+    state
+        "ended" or "paused" for a run, "open" for a budget ledger.
+    """
 
     chain: HashChain
-    ledger: str  # run or studies
+    ledger: str
     id: str
     state: str
 
@@ -232,144 +297,168 @@ class Signable:
         path = self.chain.path
         return path.with_suffix(".sig") if self.ledger == "run" else path.with_name(f"{path.name}.sig")
 
-    def statement(self, role: str, said: Statement | None = None) -> Statement:
-        """The statement about the ledger as it stands; state and version are those of `said`, where that is given."""
+    def statement(self, role: str, like: Statement | None = None) -> Statement:
+        """Return the statement about the ledger as it is, with the state and version of `like` if it is given."""
         hashes = self.chain.hashes()
-        state, version = (self.state, VERSION) if said is None else (said.state, said.taciturn)
+        state, version = (self.state, VERSION) if like is None else (like.state, like.taciturn)
         return Statement(role, self.ledger, self.id, len(hashes) - 1, hashes[-1], state, version)
 
     def signatures(self) -> list[Signature]:
-        """What the file holds; nothing of it is verified."""
+        """Return the signatures in the file without verifying them.
+
+        Raises
+        ------
+        CorruptFile
+            If a line is not a signature.
+        """
         if not self.file.is_file():
             return []
         with self.file.open("rb") as file:
-            lines = list(islice(iter(partial(file.readline, LONGEST_LINE), b""), MOST_LINES))
-        return [_parsed(self.file, number, line) for number, line in enumerate(lines, 1)]
+            lines = list(islice(iter(partial(file.readline, MAX_LINE_BYTES), b""), MAX_LINES))
+        return [_parse_signature(self.file, number, line) for number, line in enumerate(lines, 1)]
 
-    def at_the_end(self) -> list[Signature]:
-        """The signatures of the last line, by whichever keys; what is not one of ours, or is false, is left out."""
-        end = self.statement(ORGANISATION)[1:5]
-        found = [one for one in self.signatures() if one.statement.role in (ORGANISATION, OFFICER)]
-        return [one for one in found if one.statement[1:5] == end and one.valid]
+    def final_signatures(self) -> list[Signature]:
+        """Return the valid signatures of the ledger's last line in a known role, by any key."""
+        subject = self.statement(ORGANISATION)[1:5]
+        known = [each for each in self.signatures() if each.statement.role in (ORGANISATION, OFFICER)]
+        return [each for each in known if each.statement[1:5] == subject and each.valid]
 
     def sign(self) -> Signature:
-        """Sign the ledger as it stands with this machine's key; once is enough."""
+        """Sign the ledger as it is with this machine's key; a repeated signature is not added."""
         return self._add(self.statement(ORGANISATION), own_key())
 
     def countersign(self, officer: SigningKey, organisation: PublicKey | None) -> Signature:
-        """Sign, as an officer, what the organisation has signed, and remember it on this machine."""
-        signed = self.check(ORGANISATION, organisation)
-        self.check_remembered()
+        """Sign, as an officer, what the organisation has signed, and remember it on this machine.
+
+        Parameters
+        ----------
+        officer
+            The officer's key, which must not be the organisation's.
+        organisation
+            The key that must have signed for the organisation; None accepts any.
+
+        Raises
+        ------
+        LedgerTampered, InputError
+            If the organisation's signature is missing or does not verify, or this machine has seen more lines.
+        """
+        signed = self.require_signature(ORGANISATION, organisation)
+        self._check_seen()
         if officer.public == signed.key:
-            raise InputError(f"key {officer.public.id} signed it for the organisation: an officer needs another key")
+            raise InputError(f"key {officer.public.id} signed for the organisation: an officer needs another key")
         added = self._add(self.statement(OFFICER, signed.statement), officer)
-        self.remember()
+        self._remember()
         return added
 
     def verify(self, organisation: PublicKey, officer: PublicKey | None) -> str:
-        """Refuse a ledger that is not, to its last line, what the holders of these keys signed; the state it had then.
+        """Raise unless the holders of these keys signed the ledger up to its last line.
 
-        One that was signed when its run had paused may have been cut back to that line: the run can have gone on. A
-        ledger over studies has no end, and may have been cut back to any signature. So this machine remembers how far
-        it went, and refuses a shorter one afterwards.
+        A run that was signed while paused may have continued and then been truncated back to the signed line; a budget
+        ledger never ends and may have been truncated to any signed line. Therefore this machine remembers how many
+        lines it has verified and refuses a shorter ledger afterwards.
+
+        Returns
+        -------
+        str
+            The state that the organisation signed.
+
+        Raises
+        ------
+        LedgerTampered, InputError
+            If a signature is missing or does not verify, or this machine has seen more lines.
         """
-        signed = self.check(ORGANISATION, organisation)
+        signed = self.require_signature(ORGANISATION, organisation)
         if officer is not None:
-            self.check(OFFICER, officer)
-        self.check_remembered()
-        self.remember()
+            self.require_signature(OFFICER, officer)
+        self._check_seen()
+        self._remember()
         return signed.statement.state
 
-    def check(self, role: str, key: PublicKey | None) -> Signature:
-        """The signature of the ledger's last line in a role, by this key, or by whichever it names."""
-        path, found = self.chain.path, [s for s in self.signatures() if s.statement.role == role]
-        if not found:
-            advice = "'taciturn ledger sign' signs it" if role == ORGANISATION else "'taciturn ledger countersign' does"
-            raise InputError(
-                f"{path} has no signature of the {role}: nothing of it is verified; {advice} where its key is"
-            )
-        mine = [s for s in found if key is None or s.key == key]
-        if key is not None and not mine:
-            others = ", ".join(dict.fromkeys(s.key.id for s in found))
-            raise InputError(f"{path} is signed by key {others}, and not by the {role}'s key {key.id}")
-        self._refuse_cut(role, mine)
-        for one in reversed(mine):
-            if one.valid and one.statement == self.statement(role, one.statement):
-                return one
-        if not any(one.valid for one in mine):
-            raise InputError(f"{path}: the {role}'s signature is false: this was not signed by key {mine[-1].key.id}")
-        last, count = mine[-1].statement, len(self.chain.hashes()) - 1
-        if mine[-1].valid and last.lines < count and self.chain.hashes()[last.lines] == last.head:
-            raise InputError(
-                f"{path} has grown since the {role} signed it: {last.lines} lines are signed by key {mine[-1].key.id}, "
-                f"and {count - last.lines} came later; 'taciturn ledger sign' signs it as it stands"
-            )
-        raise InputError(
-            f"{path} is not what the {role} signed: the signature by key {mine[-1].key.id} is of {last.lines} lines "
-            f"that end with {last.head[:12]}…, and there are {count} that end with {self.chain.hashes()[-1][:12]}…"
-        )
+    def require_signature(self, role: str, key: PublicKey | None) -> Signature:
+        """Return the signature of the ledger's last line in a role.
 
-    def _refuse_cut(self, role: str, found: Sequence[Signature]) -> None:
-        """Refuse a ledger of which more lines were signed than there are."""
-        count = len(self.chain.hashes()) - 1
-        longer = [s for s in found if s.statement.lines > count and s.statement[1:3] == (self.ledger, self.id)]
-        if cut := next((s for s in longer if s.valid), None):
+        Parameters
+        ----------
+        role
+            ORGANISATION or OFFICER.
+        key
+            The key that must have signed; None accepts any.
+
+        Raises
+        ------
+        InputError
+            If there is no signature in this role, or the ledger has grown since.
+        LedgerTampered
+            If the signatures are by other keys, are false, or are of other lines.
+        """
+        path, found = self.chain.path, [each for each in self.signatures() if each.statement.role == role]
+        if not found:
+            command = "sign" if role == ORGANISATION else "countersign"
             raise InputError(
-                f"{self.chain.path} was cut off: it has {count} lines, and the {role} signed {cut.statement.lines} of "
-                f"it with key {cut.key.id}"
+                f"{path} has no signature of the {role}, so it cannot be verified; run 'taciturn ledger {command}' "
+                "where the key is"
             )
+        found, others = [each for each in found if key is None or each.key == key], found
+        if key is not None and not found:
+            names = ", ".join(dict.fromkeys(each.key.id for each in others))
+            raise LedgerTampered(f"{path} is signed by key {names}, not by the {role}'s key {key.id}")
+        hashes = self.chain.hashes()
+        count, valid = len(hashes) - 1, [each for each in found if each.valid]
+        for each in valid:
+            if each.statement.lines > count and each.statement[1:3] == (self.ledger, self.id):
+                raise LedgerTampered(
+                    f"{path} was truncated: it has {count} lines, and the {role} signed {each.statement.lines} with "
+                    f"key {each.key.id}"
+                )
+        for each in reversed(valid):
+            if each.statement[:5] == (role, self.ledger, self.id, count, hashes[-1]):
+                return each
+        (last, signer, _), valid_last = found[-1], found[-1] in valid
+        if not valid:
+            raise LedgerTampered(f"{path}: the {role}'s signature is false; key {signer.id} did not sign this")
+        if valid_last and last.lines < count and hashes[last.lines] == last.head:
+            raise InputError(
+                f"{path} has grown since the {role} signed it: key {signer.id} signed {last.lines} lines, and "
+                f"{count - last.lines} were added; 'taciturn ledger sign' signs it as it is"
+            )
+        raise LedgerTampered(
+            f"{path} is not what the {role} signed: key {signer.id} signed {last.lines} lines that end with "
+            f"{last.head[:12]}…, and there are {count} that end with {hashes[-1][:12]}…"
+        )
 
     def _add(self, statement: Statement, key: SigningKey) -> Signature:
         added = Signature(statement, key.public, key.sign(statement.message))
         known = self.signatures()
-        if not any(one.statement == statement and one.key == added.key and one.valid for one in known):
-            write_text(self.file, "".join(one.line for one in [*known, added]))
+        if not any(each[:2] == added[:2] and each.valid for each in known):
+            write_text(self.file, "".join(each.line for each in [*known, added]))
         return added
 
     @property
-    def memory(self) -> Path:
-        """Where this machine remembers how far it has seen the ledger."""
+    def _seen_file(self) -> Path:
+        """Where this machine remembers how much of the ledger it has verified."""
         return state_folder() / "verified" / f"{self.id}.json"
 
-    def remember(self) -> None:
-        """Keep the ledger's head, of a ledger that has a name; a run with seeded noise has none."""
+    def _remember(self) -> None:
+        """Store the head of a ledger that has an identity."""
         if self.id:
-            make_folder(self.memory.parent, exist_ok=True)
             hashes = self.chain.hashes()
-            write_text(self.memory, json.dumps({"lines": len(hashes) - 1, "head": hashes[-1]}) + "\n")
+            write_head(self._seen_file, Head(len(hashes) - 1, hashes[-1]))
 
-    def check_remembered(self) -> None:
-        """Refuse a ledger that is shorter than what was verified or countersigned on this machine, or another one."""
-        if not (self.id and self.memory.is_file()):
-            return
-        (count, head), hashes = read_head(self.memory), self.chain.hashes()
-        if len(hashes) <= count:
-            raise InputError(
-                f"{self.chain.path} has {len(hashes) - 1} lines, and this machine has verified or countersigned "
-                f"{count} of it before ({self.memory}): its tail was cut off, or it is an old copy, even if its "
-                "signature is valid"
-            )
-        if hashes[count] != head:
-            raise InputError(
-                f"{self.chain.path} is not the ledger that was verified or countersigned on this machine "
-                f"({self.memory}): its first {count} lines are others now, no matter who signed them"
-            )
+    def _check_seen(self) -> None:
+        """Raise if the ledger is shorter than, or differs from, what this machine has verified or countersigned."""
+        if self.id and self._seen_file.is_file():
+            HashChain(self.chain.path, self._seen_file).read()
 
 
-def _parsed(path: Path, number: int, line: bytes) -> Signature:
+def _parse_signature(path: Path, number: int, line: bytes) -> Signature:
     try:
         row = json.loads(line)
-        texts = {name: row[name] for name in ("role", "ledger", "id", "head", "state", "taciturn", "key", "signature")}
-        if not (line.endswith(b"\n") and type(row["lines"]) is int and all(type(t) is str for t in texts.values())):
-            raise ValueError
-        if not all(pattern.fullmatch(texts[name]) for name, pattern in HEX.items()):
-            raise ValueError
         statement = Statement(*(row[name] for name in Statement._fields))
+        texts = {name: row[name] for name in (*Statement._fields, "key", "signature") if name != "lines"}
+        if not (line.endswith(b"\n") and type(row["lines"]) is int and all(type(t) is str for t in texts.values())):
+            raise ValueError("a field is missing or has another type")
+        if not all(pattern.fullmatch(texts[name]) for name, pattern in HEX_PATTERNS.items()):
+            raise ValueError("a field is not a hexadecimal number of its length")
         return Signature(statement, PublicKey(bytes.fromhex(row["key"])), bytes.fromhex(row["signature"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(f"line {number} of {path} is not a signature: it was damaged or changed") from None
-
-
-def canonical(value: Mapping[str, Any]) -> bytes:
-    """The one way to write what is signed."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptFile(f"line {number} of {path} is not a signature: it was damaged or changed") from error

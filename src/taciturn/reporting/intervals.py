@@ -1,4 +1,4 @@
-"""Means over repeated runs with their uncertainty, as numbers and as text."""
+"""Means over repeated runs with their confidence intervals, as numbers and as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """A mean with a two-sided Student-t interval; None where one value alone tells nothing of the others."""
+    """A mean with a two-sided Student-t interval; its bounds are None for a single value."""
 
     mean: float
     low: float | None
@@ -22,12 +22,18 @@ class Interval(NamedTuple):
 
     @property
     def half(self) -> float | None:
-        """Half its width."""
+        """Half the width of the interval."""
         return None if self.high is None else self.high - self.mean
 
 
 def interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """mean ± t(level, n - 1) s / sqrt(n)."""
+    """Return mean ± t(level, n - 1) s / sqrt(n), where s is the sample standard deviation.
+
+    >>> interval([0.5])
+    Interval(mean=0.5, low=None, high=None, n=1)
+    >>> round(interval([1.0, 2.0, 3.0]).half, 4)
+    2.4841
+    """
     mean, n = fmean(values), len(values)
     if n < 2:
         return Interval(mean, None, None, n)
@@ -38,12 +44,16 @@ def interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 
 def points_of(value: float, regression: bool, sign: str = "") -> str:
-    """An error's size: percentage points, or the label's unit."""
+    """Return the size of an error or a difference without its unit: percentage points, or the label's unit."""
     return f"{value:{sign}.3g}" if regression else f"{100.0 * value:{sign}.2f}"
 
 
 def mean_words(found: Interval, regression: bool) -> str:
-    """A mean error with half its interval."""
+    """Return a mean error with half its interval.
+
+    >>> mean_words(Interval(0.1, 0.09, 0.11, 5), regression=False)
+    '10.00 ± 1.00 %'
+    """
     mean = format_share(found.mean, regression)
     if found.half is None:
         return mean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from taciturn.core.storage import write_text
-from taciturn.data import SOURCES
 from taciturn.privacy.signatures import OFFICER, ORGANISATION, Signable
-from taciturn.privacy.trust import AGENTS
 from taciturn.reporting.curves import full_label, run_label
-from taciturn.reporting.narrative import is_declared, result_sentences
-from taciturn.reporting.statements import guarantee, statement
+from taciturn.reporting.narrative import result_sentences
+from taciturn.reporting.statements import Guarantee, RunGuarantee, guarantee, paper_statement
 from taciturn.reporting.tables import (
     GROUP_HEADINGS,
     format_epsilon,
@@ -25,6 +24,7 @@ from taciturn.reporting.tables import (
     result_table,
 )
 from taciturn.runs.folder import RunFolder, public_config
+from taciturn.runs.records import ClassificationQuality, RunSummary, SourceFacts
 
 CONFUSION_LIMIT = 20  # classes; a larger table helps nobody
 
@@ -37,30 +37,38 @@ def write_report(folder: RunFolder) -> None:
 
 
 def render(folder: RunFolder, local: bool) -> str:
-    """The page as text."""
-    summary = folder.read_summary(local)
-    headings, rows = result_table(summary["runs"])
+    """Return the page as HTML; `local` includes what only the owner of the records may see."""
+    summary, config, ledger = folder.read_summary(local), folder.read_config(), folder.read_ledger()
+    headings, rows = result_table(summary.runs)
+    labels = [run_label(entry.algorithm, entry.epsilon) for entry in summary.runs]
+    source, own_name = ledger.study.source, folder.path.resolve().name
+    certified = guarantee(ledger.study, summary.privacy) if summary.mode == "certified" else None
+    paper = None if certified else paper_statement(ledger, step_from_data=config["eta"] == "smooth")
     return _page().render(
-        name=summary["federation"]["title"] if "federation" in summary else folder.path.resolve().name,
-        folder_name=folder.path.resolve().name,
-        federation=summary.get("federation"),
+        name=summary.federation.title if summary.federation else own_name,
+        folder_name=own_name,
+        federation=summary.federation,
         local=local and folder.has_local,
-        seeded=folder.read_config()["noise"] == "seeded",
-        alone=folder.read_config().get("trust", AGENTS) == AGENTS,
+        seeded=ledger.study.noise == "seeded",
+        noise_at_agents=not ledger.study.noise_on_sum,
         summary=summary,
-        declared=is_declared(summary["data"]),
-        published=folder.read_config()["data"] in SOURCES,
-        features_by=folder.read_config()["features"],
+        published=source is not None and source.built_in,
+        features_by=config["features"],
         sentences=result_sentences(summary),
         headings=headings,
         rows=rows,
         group_headings=GROUP_HEADINGS,
-        groups=group_rows(summary["runs"]) if has_seeds(summary["runs"]) else [],
+        groups=group_rows(summary.runs) if has_seeds(summary.runs) else [],
         picture=_picture(folder, local),
-        evidence=_evidence(folder, "federation" in summary),
-        privacy=_certified(folder, summary) if summary["mode"] == "certified" else _paper(folder, summary),
+        evidence=_evidence(folder, config.get("ledger", ""), summary.federation is not None),
+        privacy=certified or paper,
+        totals=_totals(certified, labels) if certified else {},
+        unprotected=_unprotected(certified, source) if certified else [],
+        nominal={labels[run]: f"{total:,.6g}" for run, total in paper.nominal_sums.items()} if paper else {},
+        without_noise=sorted({labels[run] for run in paper.without_noise}) if paper else [],
+        audits=_audits(folder),
         quality=_quality(summary),
-        config=_config(folder, local),
+        config=_config(config if local else public_config(config)),
     )
 
 
@@ -81,64 +89,42 @@ def _page() -> Template:
     return environment.get_template("report.html")
 
 
-def _certified(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:
-    """The guarantee, with runs by name; seeds of one setting cost equally much and are shown once."""
-    made = guarantee(folder.read_ledger(), summary["privacy"])
-    names = [run_label(entry["algorithm"], entry["epsilon"]) for entry in summary["runs"]]
-    rows = {names[row["run"]]: row for row in reversed(made["runs"])}
-    data = folder.read_config()["data"]
-    own = [SOURCES[data].unprotected] if data in SOURCES and SOURCES[data].unprotected else []
-    audits = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.path.glob("audit*.json"))]
-    pure = any(row["pure"] is not None for row in made["runs"])
-    return made | {
-        "has_pure": pure,
-        "runs": dict(reversed(rows.items())),
-        "unprotected": [*own, *made["unprotected"]],
-        "audits": audits,
-    }
+def _totals(certified: Guarantee, labels: Sequence[str]) -> dict[str, RunGuarantee]:
+    """Return the totals by label; runs that differ in their seed alone cost the same and are shown once."""
+    first = {labels[row.run]: row for row in reversed(certified.runs)}
+    return dict(reversed(first.items()))
 
 
-def _evidence(folder: RunFolder, federated: bool) -> list[str]:
-    """Where the run's cost was charged, and who signed its ledger; the page itself proves neither."""
-    ledger, started = folder.read_config().get("ledger", ""), folder.read_start(local=False)
-    charged = f"Charged to the ledger over studies {Path(ledger).name}, as reservation {started.get('reservation')}."
-    apart = "Charged to no ledger over studies: what other studies spend on these records comes on top."
-    signed = Signable(folder.chain, "run", started.get("id", ""), "").at_the_end()
+def _unprotected(certified: Guarantee, source: SourceFacts | None) -> list[str]:
+    return [*([source.unprotected] if source and source.unprotected else []), *certified.unprotected]
+
+
+def _audits(folder: RunFolder) -> list[Any]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.path.glob("audit*.json"))]
+
+
+def _evidence(folder: RunFolder, ledger: str, federated: bool) -> list[str]:
+    """Return where the run's cost was charged, and who signed its ledger; the page itself proves neither."""
+    started = folder.read_start(local=False)
+    charged = "Not charged to a budget ledger: what other studies spend on these records comes on top."
+    if ledger:
+        charged = f"Charged to the budget ledger {Path(ledger).name}, as reservation {started.reservation}."
+    signed = Signable(folder.chain, "run", started.id or "", "").at_the_end()
     roles = {ORGANISATION: "signed for the organisation by key", OFFICER: "countersigned by the officer's key"}
     by = ", ".join(dict.fromkeys(f"{roles[one.statement.role]} {one.key.id}" for one in signed))
-    whose = f"ledger.jsonl is {by or 'not signed; `taciturn ledger sign` signs it'}."
-    return [*([] if federated else [charged if ledger else apart]), whose]
+    signatures = f"ledger.jsonl is {by or 'not signed; `taciturn ledger sign` signs it'}."
+    return [signatures] if federated else [charged, signatures]
 
 
-def _paper(folder: RunFolder, summary: dict[str, Any]) -> dict[str, Any]:
-    """The statement, with runs by name; seeds of one setting release equally much."""
-    made = statement(folder.read_ledger(), step_from_data=folder.read_config()["eta"] == "smooth")
-    names = [run_label(entry["algorithm"], entry["epsilon"]) for entry in summary["runs"]]
-    return made | {
-        "nominal": {names[run]: f"{total:,.6g}" for run, total in made["nominal_sums"].items()},
-        "without_noise": sorted({names[run] for run in made["without_noise"]}),
-    }
+def _quality(summary: RunSummary) -> list[tuple[str, ClassificationQuality, bool]]:
+    """Return label, quality and whether to show the confusion matrix, for the first seed of every setting."""
+    first: dict[str, tuple[str, ClassificationQuality, bool]] = {}
+    for entry in summary.runs:
+        if isinstance(entry.quality, ClassificationQuality):
+            shown = len(entry.quality.confusion) <= CONFUSION_LIMIT
+            first.setdefault(run_label(entry.algorithm, entry.epsilon), (full_label(entry), entry.quality, shown))
+    return list(first.values())
 
 
-def _quality(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """Recall and confusion of the first seed of every setting."""
-    first: dict[str, dict[str, Any]] = {}
-    for entry in summary["runs"]:
-        if "confusion" in entry.get("quality", {}):
-            first.setdefault(run_label(entry["algorithm"], entry["epsilon"]), entry)
-    return [
-        {
-            "label": full_label(entry),
-            **entry["quality"],
-            "show_confusion": len(entry["quality"]["confusion"]) <= CONFUSION_LIMIT,
-        }
-        for entry in first.values()
-    ]
-
-
-def _config(folder: RunFolder, local: bool) -> list[tuple[str, str]]:
-    """Every setting; of paths only the last part where anybody may look."""
-    found = folder.read_config()
-    if not local:
-        found = public_config(found)
-    return [(key.replace("_", "-"), format_setting(value)) for key, value in found.items()]
+def _config(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(key.replace("_", "-"), format_setting(value)) for key, value in config.items()]

@@ -1,4 +1,4 @@
-"""Run folders side by side."""
+"""Comparison of run folders: differing settings, test errors, and whether the test records are the same."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from taciturn.data import SOURCES
 from taciturn.errors import InputError
 from taciturn.reporting.tables import by_label
 from taciturn.runs.folder import RunFolder
 
 
 def folder_names(folders: Sequence[RunFolder]) -> list[str]:
-    """What the runs are called: the folders' names, or their paths where two have the same name."""
+    """Return the names of the folders, or their paths if two have the same name."""
     names = [folder.path.resolve().name for folder in folders]
     return names if len(set(names)) == len(names) else [str(folder.path) for folder in folders]
 
 
 def differences(folders: Sequence[RunFolder]) -> dict[str, list[Any]]:
-    """The settings in which runs differ, with every run's value; None where a run has no such setting.
+    """Return the settings in which runs differ, with the value of every run; None where a run lacks the setting.
 
-    A key of private records is not among the settings: where all have the same one, "auto" is no difference.
+    The key of a private partition is stored apart from the settings. Where all runs have the same one, "auto" is not a
+    difference.
     """
     configs = [folder.read_config() for folder in folders]
     keys = dict.fromkeys(key for config in configs for key in config)
@@ -34,7 +34,13 @@ def differences(folders: Sequence[RunFolder]) -> dict[str, list[Any]]:
 
 
 def errors_side_by_side(folders: Sequence[RunFolder]) -> dict[str, list[float | None]]:
-    """Mean test error over seeds, by algorithm and epsilon; None where a run has none."""
+    """Return the mean test error over seeds by setting, one value for each run; None where a run has none.
+
+    Raises
+    ------
+    InputError
+        If some runs predict classes and some numbers.
+    """
     predicts_numbers(folders)
     found = [_errors(folder) for folder in folders]
     labels = dict.fromkeys(label for errors in found for label in errors)
@@ -42,9 +48,9 @@ def errors_side_by_side(folders: Sequence[RunFolder]) -> dict[str, list[float | 
 
 
 def other_test_records(folders: Sequence[RunFolder]) -> list[str]:
-    """Why runs were tested on different records: what decided about them and differs; empty where they were not.
+    """Return what makes the test records of the runs differ; empty if all were tested on the same records.
 
-    Runs without a test error are passed over.
+    Runs without a test error are ignored.
     """
     tested = [folder for folder in folders if any(error is not None for error in _errors(folder).values())]
     found = [_test_records(folder) for folder in tested]
@@ -52,47 +58,55 @@ def other_test_records(folders: Sequence[RunFolder]) -> list[str]:
     return [name for name in names if any(facts.get(name) != found[0].get(name) for facts in found)]
 
 
+def predicts_numbers(folders: Sequence[RunFolder]) -> bool:
+    """Return whether the runs predict numbers rather than classes.
+
+    Raises
+    ------
+    InputError
+        If some do and some do not.
+    """
+    kinds = {folder.read_start().data.target.is_number for folder in folders}
+    if len(kinds) > 1:
+        raise InputError("some of these runs predict classes and some numbers: their errors cannot be compared")
+    return kinds.pop()
+
+
 def _test_records(folder: RunFolder) -> dict[str, Any]:
-    """What decides which records a run is tested on, and how many they were."""
-    config, described = folder.read_config(), folder.read_start()["data"]
-    data = config.get("data", "")
-    counted = {"number of test records": (described.get("test_records"), described.get("test_classes"))}
+    """Return what decides which records a run is tested on, and their number."""
+    config, described, source = folder.read_config(), folder.read_start().data, folder.read_header().source
+    counted = {"number of test records": (described.test_records, described.test_classes)}
     if config.get("test"):
-        return {"test": _place(config["test"])} | counted
-    drawn: dict[str, Any] = {"data": data if data in SOURCES else _place(data)}
-    if config.get("test_share") or (data in SOURCES and "train_share" in SOURCES[data].takes):
+        return {"test": _absolute(config["test"])} | counted
+    built_in = source is not None and source.built_in
+    drawn: dict[str, Any] = {"data": config["data"] if built_in else _absolute(config.get("data", ""))}
+    if config.get("test_share") or (source is not None and source.draws_split):
         shares = {name.replace("_", "-"): config.get(name) for name in ("test_share", "train_share", "sample_fraction")}
         drawn |= shares | {"partition-key": _partition_key(folder)}
     return drawn | _schema(folder) | counted
 
 
 def _partition_key(folder: RunFolder) -> int:
-    """By which records were dealt out and held out."""
+    """Return the key by which records were partitioned and held out."""
     given, kept = folder.read_config().get("partition_key", "auto"), folder.read_key()
     return kept or (0 if given == "auto" else int(given))
 
 
-def _place(data: str) -> str:
-    return str(Path(data).resolve())
+def _absolute(path: str) -> str:
+    return str(Path(path).resolve())
 
 
 def _schema(folder: RunFolder) -> dict[str, Any]:
-    """The parts of a schema that say what a record is: which are held out goes by that."""
+    """Return the parts of a schema that define a record: they decide which records are held out."""
     if not folder.schema.is_file():
         return {}
     read = tomllib.loads(folder.schema.read_text(encoding="utf-8"))
     return {"schema": [read.get(part) for part in ("scale", "label", "unit", "columns")]}
 
 
-def predicts_numbers(folders: Sequence[RunFolder]) -> bool:
-    """Whether the runs predict numbers rather than classes; all of them must do the same."""
-    kinds = {"low" in folder.read_start()["data"]["target"] for folder in folders}
-    if len(kinds) > 1:
-        raise InputError("some of these runs predict classes and some numbers: their errors cannot be compared")
-    return kinds.pop()
-
-
 def _errors(folder: RunFolder) -> dict[str, float | None]:
-    groups = by_label(folder.read_summary()["runs"])
-    errors = {label: [entry["test_error"] for entry in group] for label, group in groups.items()}
-    return {label: None if None in found else fmean(found) for label, found in errors.items()}
+    found = {}
+    for label, group in by_label(folder.read_summary().runs).items():
+        errors = [entry.test_error for entry in group if entry.test_error is not None]
+        found[label] = fmean(errors) if len(errors) == len(group) else None
+    return found

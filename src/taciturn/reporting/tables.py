@@ -4,53 +4,75 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
-from taciturn.algorithms import ALGORITHMS
-from taciturn.reporting.curves import run_label
+from taciturn.reporting.curves import Labelled, run_label
+from taciturn.runs.records import MethodFacts, RegressionQuality, RunResult
 
 SEED = "seed"
 HEADINGS = ("", "run", SEED, "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")
+GROUP_HEADINGS = ("run", "seeds", "test error", "lowest", "highest", "objective", "rounds", "seconds")
+
+L = TypeVar("L", bound=Labelled)
 
 
-def rounds_done(entries: Sequence[Mapping[str, Any]]) -> int | None:
-    """The fewest rounds of the runs whose number is for the settings to say; None where there is no such run."""
-    own = {name for name in ALGORITHMS if ALGORITHMS[name].rounds is not None}
-    return min((entry["rounds"] for entry in entries if entry["algorithm"] not in own), default=None)
+def rounds_done(runs: Sequence[RunResult], methods: Mapping[str, MethodFacts]) -> int | None:
+    """Return the fewest rounds of the runs whose number of rounds the settings decide; None if there is none.
+
+    Parameters
+    ----------
+    runs
+        The results of a study.
+    methods
+        The facts of its algorithms, from the header of its ledger.
+    """
+    fixed = {name for name, method in methods.items() if method.rounds is not None}
+    return min((entry.rounds for entry in runs if entry.algorithm not in fixed), default=None)
 
 
-def format_error(entry: Mapping[str, Any]) -> str:
-    """A test error as people read it: percent for classes, the label's unit for numbers."""
-    if entry["test_error"] is None:
-        return "not public" if entry.get("private_test") else "no test set"
-    return format_share(entry["test_error"], "rmse" in entry.get("quality", {}))
+def format_error(entry: RunResult) -> str:
+    """Return a test error as text: percent for classes, RMSE in the label's unit for numbers."""
+    if entry.test_error is None:
+        return "not public" if entry.private_test else "no test set"
+    return format_share(entry.test_error, isinstance(entry.quality, RegressionQuality))
 
 
 def format_share(error: float, regression: bool, sign: str = "") -> str:
-    """An error, or a difference of two."""
+    """Return an error, or with `sign` "+" a difference of two errors, as text.
+
+    >>> format_share(0.1234, regression=False), format_share(-2.5, regression=True, sign="+")
+    ('12.34 %', '-2.5 RMSE')
+    """
     return f"{error:{sign}.4g} RMSE" if regression else f"{100.0 * error:{sign}.2f} %"
 
 
-def format_epsilon(value: float | str | None) -> str:
-    """An epsilon as people read it: four digits, the last one rounded upwards."""
+def format_epsilon(value: float | None) -> str:
+    """Return an epsilon with four digits, rounded up: what is shown is never below what was spent.
+
+    >>> format_epsilon(1.00001), format_epsilon(math.inf), format_epsilon(None)
+    ('1.0001', 'infinite', '–')
+    """
     if value is None:
         return "–"
-    number = float(value)
-    if math.isinf(number) or number <= 0.0:
-        return "infinite" if number > 0.0 else "0"
-    unit = 10.0 ** min(math.floor(math.log10(number)) - 3, -4)
-    unit = max(unit, 1e-300)
-    return f"{math.ceil(number / unit - 1e-6) * unit:.12g}"
+    if math.isinf(value) or value <= 0.0:
+        return "infinite" if value > 0.0 else "0"
+    unit = max(10.0 ** min(math.floor(math.log10(value)) - 3, -4), 1e-300)
+    return f"{math.ceil(value / unit - 1e-6) * unit:.12g}"
 
 
 def format_number(value: float | None, form: str) -> str:
-    """A number, or a dash for one that is not public."""
+    """Return a number in the given format, or a dash where it is not public."""
     return "–" if value is None else f"{value:{form}}"
 
 
 def format_setting(value: Any) -> str:
-    """A setting's value as people write it."""
+    """Return the value of a setting as a user would write it.
+
+    >>> format_setting([1.0, 0.5]), format_setting(True), format_setting(None)
+    ('1, 0.5', 'on', '–')
+    """
     if value is None:
         return "–"
     if isinstance(value, list):
@@ -61,7 +83,11 @@ def format_setting(value: Any) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """A number of bytes with its unit."""
+    """Return a number of bytes with its unit.
+
+    >>> format_bytes(12_345)
+    '12.3 kB'
+    """
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000 or unit == "GB":
             break
@@ -70,76 +96,80 @@ def format_bytes(count: float) -> str:
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[str]) -> str:
-    """A table for Markdown pages; the columns of these headings are text, the others numbers."""
+    """Return a Markdown table; the columns with the headings in `left` hold text, the others numbers."""
     rules = ["---" if heading in left else "---:" for heading in headings]
     lines = (headings, rules, *rows)
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |" for cells in lines)
 
 
 def result_table(
-    runs: Sequence[Mapping[str, Any]], shown: Collection[str] = HEADINGS
+    runs: Sequence[RunResult], shown: Collection[str] = HEADINGS
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings, those of them that are to be shown, and a row for each run; noise without seeds has no such column."""
-    there = [i for i, name in enumerate(HEADINGS) if name in shown and (name != SEED or any(SEED in e for e in runs))]
-    rows = [tuple(row[i] for i in there) for row in _result_rows(runs)]
-    return tuple(HEADINGS[i] for i in there), rows
+    """Return headings and one row of text for each run.
+
+    Parameters
+    ----------
+    runs
+        The results.
+    shown
+        The headings of the wanted columns. The seed is left out where no run has one.
+    """
+    seeded = any(entry.seed is not None for entry in runs)
+    columns = [i for i, name in enumerate(HEADINGS) if name in shown and (name != SEED or seeded)]
+    rows = [_result_row(index, entry) for index, entry in enumerate(runs)]
+    return tuple(HEADINGS[i] for i in columns), [tuple(row[i] for i in columns) for row in rows]
 
 
-def _result_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """One row for each run, under HEADINGS."""
-    return [
-        (
-            str(index),
-            run_label(entry["algorithm"], entry["epsilon"]),
-            str(entry.get(SEED, "–")),
-            format_error(entry),
-            format_number(entry["train_objective"], ".4f"),
-            format_number(entry["consensus_residual"], ".3g"),
-            f"{entry['noise']:.3g}",
-            str(entry["rounds"]),
-            format_number(entry["seconds"], ".1f"),
-            format_bytes(entry["bytes_up"]),
+def _result_row(index: int, entry: RunResult) -> tuple[str, ...]:
+    """Return the row of a run under HEADINGS."""
+    return (
+        str(index),
+        run_label(entry.algorithm, entry.epsilon),
+        "–" if entry.seed is None else str(entry.seed),
+        format_error(entry),
+        format_number(entry.train_objective, ".4f"),
+        format_number(entry.consensus_residual, ".3g"),
+        f"{entry.noise:.3g}",
+        str(entry.rounds),
+        format_number(entry.seconds, ".1f"),
+        format_bytes(entry.bytes_up),
+    )
+
+
+def group_rows(runs: Sequence[RunResult]) -> list[tuple[str, ...]]:
+    """Return one row for each algorithm and epsilon, with the mean over its seeds, under GROUP_HEADINGS."""
+    rows = []
+    for label, group in by_label(runs).items():
+        first, errors = group[0], _known([entry.test_error for entry in group])
+        objectives = _known([entry.train_objective for entry in group])
+        spread = (fmean(errors), min(errors), max(errors)) if errors else (None, None, None)
+        rows.append(
+            (
+                label,
+                str(len(group)),
+                *(format_error(replace(first, test_error=error)) for error in spread),
+                format_number(fmean(objectives) if objectives else None, ".4f"),
+                str(first.rounds),
+                format_number(first.seconds, ".1f"),
+            )
         )
-        for index, entry in enumerate(runs)
-    ]
+    return rows
 
 
-GROUP_HEADINGS = ("run", "seeds", "test error", "lowest", "highest", "objective", "rounds", "seconds")
+def _known(values: Sequence[float | None]) -> list[float]:
+    """Return the values, or an empty list if one of them is not known."""
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else []
 
 
-def group_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """One row for each setting, with the mean over its seeds, under GROUP_HEADINGS."""
-    return [
-        (
-            label,
-            str(len(group)),
-            *(format_error({**group[0], "test_error": error}) for error in _spread(group)),
-            format_number(_mean(group, "train_objective"), ".4f"),
-            str(group[0]["rounds"]),
-            format_number(group[0]["seconds"], ".1f"),
-        )
-        for label, group in by_label(runs).items()
-    ]
-
-
-def by_label(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """The runs of each algorithm and epsilon, over their seeds."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+def by_label(runs: Sequence[L]) -> dict[str, list[L]]:
+    """Return the runs of each algorithm and epsilon by its label, in their order."""
+    groups: dict[str, list[L]] = {}
     for entry in runs:
-        groups.setdefault(run_label(entry["algorithm"], entry["epsilon"]), []).append(entry)
+        groups.setdefault(run_label(entry.algorithm, entry.epsilon), []).append(entry)
     return groups
 
 
-def has_seeds(runs: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether some setting was run with several seeds."""
+def has_seeds(runs: Sequence[RunResult]) -> bool:
+    """Return whether a setting was run with several seeds."""
     return any(len(group) > 1 for group in by_label(runs).values())
-
-
-def _mean(group: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    values = [entry[name] for entry in group]
-    return None if None in values else fmean(values)
-
-
-def _spread(group: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None, float | None]:
-    errors = [entry["test_error"] for entry in group]
-    return (None, None, None) if None in errors else (fmean(errors), min(errors), max(errors))

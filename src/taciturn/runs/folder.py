@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from taciturn.core.locks import holding, is_locked, locked
+from taciturn.core.locks import is_locked, locked, run_lock
 from taciturn.core.storage import (
     CHECKPOINT_FOLDER,
     LOCAL_FOLDER,
@@ -25,6 +25,8 @@ from taciturn.core.storage import (
 )
 from taciturn.errors import InputError, missing_file
 from taciturn.privacy.hash_chain import HashChain, head_elsewhere
+from taciturn.runs.ledger import RunLedger
+from taciturn.runs.records import MetricsRow, RunSummary, StartRecord, StudyHeader
 from taciturn.types import Array
 
 PARTITION_KEY = "partition.key"  # in local-only: of who holds which private record
@@ -115,7 +117,7 @@ class RunFolder:
         of the folder cannot both go on, for their rounds would be releases that neither ledger charges.
         """
         identity = self.identity
-        return HashChain(self.ledger, self.path / "ledger.head", head_elsewhere(identity) if identity else None)
+        return HashChain(self.ledger, self.path / "ledger.head", state_head_path(identity) if identity else None)
 
     @property
     def identity(self) -> str | None:
@@ -125,12 +127,12 @@ class RunFolder:
     @property
     def at_home(self) -> bool:
         """Whether this machine knows the ledger's head; of a run whose noise can be drawn again, none need."""
-        elsewhere = self.chain.elsewhere
-        return elsewhere is None or elsewhere.exists()
+        state_head = self.chain.state_head
+        return state_head is None or state_head.exists()
 
     def check_at_home(self) -> None:
         """Refuse to go on with a run of fresh noise whose ledger this machine does not know, or which is another's."""
-        if self.chain.rows()[0].get("id") != self.identity:
+        if self.chain.read_unverified()[0].get("id") != self.identity:
             raise InputError(f"{self.start} and the first line of {self.ledger} name different runs: one was changed")
         if not self.at_home:
             raise InputError(
@@ -193,9 +195,9 @@ class RunFolder:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.config} is damaged: {error}") from None
 
-    def read_start(self, local: bool = True) -> dict[str, Any]:
-        """What the run began with; with what is local-only unless told otherwise."""
-        return self._read_both(self.start, local)
+    def read_start(self, local: bool = True) -> StartRecord:
+        """Return what the run began with; `local` includes what only the owner of the records may see."""
+        return StartRecord.from_json(self._read_both(self.start, local), self.start)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A file of the folder that holds one JSON object."""
@@ -211,23 +213,41 @@ class RunFolder:
             raise InputError(f"{self.schema} is gone: without it the table's columns mean nothing")
         return self.schema
 
-    def read_metrics(self, local: bool = True) -> list[dict[str, Any]]:
-        """Every row, in order; with what is local-only unless told otherwise."""
-        rows = list(read_lines(self.metrics))
-        if not local or not self.has_local:
-            return rows
-        kept = {(row["run"], row["round"]): row for row in read_lines(self.local_metrics)}
-        return [row | kept.get((row["run"], row["round"]), {}) for row in rows]
+    def read_metrics(self, local: bool = True) -> list[MetricsRow]:
+        """Return every row in its order; `local` includes what only the owner of the records may see."""
+        rows = read_lines(self.metrics)
+        if local and self.has_local:
+            kept = {(row["run"], row["round"]): row for row in read_lines(self.local_metrics)}
+            rows = (row | kept.get((row["run"], row["round"]), {}) for row in rows)
+        return [MetricsRow.from_json(row, self.metrics) for row in rows]
 
-    def read_ledger(self) -> list[dict[str, Any]]:
-        """Every entry, in order, of a ledger that nobody has tampered with."""
-        return self.chain.read()
+    def read_ledger(self) -> RunLedger:
+        """Return the ledger, after its hash chain was verified.
 
-    def read_summary(self, local: bool = True) -> dict[str, Any]:
-        """The result of an ended run; with what is local-only unless told otherwise."""
+        Raises
+        ------
+        LedgerTampered
+            If the chain does not verify.
+        CorruptFile
+            If a line is not a ledger entry.
+        """
+        return RunLedger.from_rows(self.chain.read(), self.ledger)
+
+    def read_header(self) -> StudyHeader:
+        """Return the first line of the ledger without verifying the chain: to label results, not to prove them."""
+        return StudyHeader.from_json(next(read_lines(self.ledger), None), self.ledger)
+
+    def read_summary(self, local: bool = True) -> RunSummary:
+        """Return the result of a finished run; `local` includes what only the owner of the records may see.
+
+        Raises
+        ------
+        InputError
+            If the run has not ended.
+        """
         if not self.finished:
             raise InputError(f"{self.path} has not ended: continue it with 'taciturn resume {self.path}'")
-        return self._read_both(self.summary, local)
+        return RunSummary.from_json(self._read_both(self.summary, local), self.summary)
 
     def read_model(self) -> dict[str, Array]:
         """`w`, `classes`, `feature_names` and the index of the runs."""
@@ -251,7 +271,7 @@ class RunFolder:
         identity = self.identity
         with (
             locked(self._lock, f"{self.path} is being worked on by another process"),
-            holding(identity, self.path) if identity else nullcontext(),
+            run_lock(identity, self.path) if identity else nullcontext(),
         ):
             for leftover in (*self.path.glob(".*"), *self.checkpoints.glob(".*")):  # of a process that was killed
                 leftover.unlink()

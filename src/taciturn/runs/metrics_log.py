@@ -14,6 +14,7 @@ import numpy as np
 
 from taciturn.errors import InputError
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import RunLabel
 from taciturn.types import Array
 
 METRICS = ("test_error", "train_objective", "consensus_residual", "noise")
@@ -65,14 +66,6 @@ class JsonlTail:
         raise InputError(f"{self.path} is damaged: its lines do not hold one row each")
 
 
-class Label(NamedTuple):
-    """What tells a run of the folder from the others."""
-
-    algorithm: str
-    epsilon: float | str
-    seed: int | None  # None: its noise has none
-
-
 class Series(NamedTuple):
     """One metric of one run."""
 
@@ -85,7 +78,7 @@ class MetricColumns:
     """A file of metrics as columns: for each run its rounds, and the value of every metric in them."""
 
     file: JsonlTail
-    labels: dict[int, Label] = field(default_factory=dict)
+    labels: dict[int, RunLabel] = field(default_factory=dict)
     values: dict[int, dict[str, array[float]]] = field(default_factory=dict)
 
     def refresh(self) -> None:
@@ -109,7 +102,7 @@ class MetricColumns:
         if run not in self.values:
             self.values[run] = {name: array("d") for name in ("round", *METRICS)}
             if "algorithm" in rows[0]:
-                self.labels[run] = Label(rows[0]["algorithm"], rows[0]["epsilon"], rows[0].get("seed"))
+                self.labels[run] = RunLabel.from_json(rows[0], self.file.path)
         found = {name: np.array([row.get(name) for row in rows], float) for name in METRICS}  # None becomes nan
         found["round"] = np.array([row["round"] for row in rows], float)
         for name, values in found.items():

@@ -1,4 +1,4 @@
-"""Every setting of a run: its name, its default, its rule and its help text, in one table."""
+"""All settings of a run: names, defaults, rules and help texts in one table, and the checks of their combinations."""
 
 from taciturn.settings.resolve import resolve, resolve_given
 from taciturn.settings.settings import Settings

@@ -1,4 +1,4 @@
-"""Rules a setting's value must keep, as parsers: they take what a file or a flag gives and return the value."""
+"""Rules for settings' values: parsers that turn the value from a file or a flag into a checked value."""
 
 from __future__ import annotations
 
@@ -11,40 +11,45 @@ from typing import Any, TypeAlias
 from taciturn.errors import InputError, unknown_name
 
 Rule: TypeAlias = Callable[[str, Any], Any]
-"""(the setting's name, what was given) -> the value."""
+"""(the setting's name, the given value) -> the parsed value; raises InputError."""
 
 
 @dataclass(frozen=True)
-class Choosing:
-    """A rule that can name what it takes."""
+class ChoiceRule:
+    """A rule that can list the names it accepts, for shell completion and help."""
 
     rule: Rule
     choices: Callable[[], Iterable[str]]
 
     def __call__(self, name: str, given: Any) -> Any:
-        """The value."""
         return self.rule(name, given)
 
 
 def choices_of(rule: Rule) -> list[str]:
-    """The names that a rule takes; none where any value will do."""
-    return list(rule.choices()) if isinstance(rule, Choosing) else []
+    """Return the names that a rule accepts; empty if it accepts other values.
+
+    Examples
+    --------
+    >>> choices_of(optional(one_of("colour", lambda: ("red", "blue"))))
+    ['auto', 'red', 'blue']
+    """
+    return list(rule.choices()) if isinstance(rule, ChoiceRule) else []
 
 
 def text(name: str, given: Any) -> str:
-    """Any string."""
+    """Accept any string."""
     if not isinstance(given, str):
-        raise InputError(f"{name} is {given!r}: it must be a text")
+        raise InputError(f"{name} is {given!r}: it must be a string")
     return given
 
 
 def path(name: str, given: Any) -> str:
-    """A file or folder, as a string or a path; ~ is the user's home."""
+    """Accept a path as a string or a `Path`; ~ is expanded."""
     return os.path.expanduser(text(name, os.fspath(given) if isinstance(given, os.PathLike) else given))  # noqa: PTH111
 
 
 def boolean(name: str, given: Any) -> bool:
-    """True or false."""
+    """Accept true or false, as a boolean or as text."""
     if isinstance(given, str) and given.lower() in {"true", "false"}:
         return given.lower() == "true"
     if not isinstance(given, bool):
@@ -53,7 +58,7 @@ def boolean(name: str, given: Any) -> bool:
 
 
 def one_of(kind: str, choices: Callable[[], Iterable[str]]) -> Rule:
-    """One of some names."""
+    """Return a rule that accepts one of several names; `choices` is called at every use, so plugins can add some."""
 
     def rule(name: str, given: Any) -> str:
         names = list(choices())
@@ -61,11 +66,21 @@ def one_of(kind: str, choices: Callable[[], Iterable[str]]) -> Rule:
             raise unknown_name(kind, given, names)
         return str(given)
 
-    return Choosing(rule, choices)
+    return ChoiceRule(rule, choices)
 
 
 def integer(low: int, high: float = math.inf) -> Rule:
-    """A whole number in a range."""
+    """Return a rule that accepts an integer from `low` to `high`.
+
+    Examples
+    --------
+    >>> integer(1)("rounds", "20")
+    20
+    >>> integer(1)("rounds", 0)
+    Traceback (most recent call last):
+        ...
+    taciturn.errors.InputError: rounds is 0: it must be a whole number of at least 1
+    """
 
     def rule(name: str, given: Any) -> int:
         whole = _whole(given)
@@ -79,14 +94,23 @@ def integer(low: int, high: float = math.inf) -> Rule:
 
 
 def real(low: float = -math.inf, high: float = math.inf, *, open_low: bool = True, infinite: bool = False) -> Rule:
-    """A number above `low` (or at it, unless open_low) and below `high`; infinite: inf is allowed."""
+    """Return a rule that accepts a number in a range.
+
+    Parameters
+    ----------
+    low, high
+        The range; `high` is excluded.
+    open_low
+        Whether `low` is excluded too.
+    infinite
+        Whether inf is accepted.
+    """
 
     def rule(name: str, given: Any) -> float:
         number = _number(name, given, "a number")
         if infinite and number == math.inf:
             return number
-        inside = (low < number if open_low else low <= number) and number < high
-        if not inside:
+        if not ((low < number if open_low else low <= number) and number < high):
             parts = [f"above {low:g}" if open_low else f"at least {low:g}"] if low > -math.inf else ["finite"]
             if high < math.inf:
                 parts.append(f"below {high:g}")
@@ -98,8 +122,21 @@ def real(low: float = -math.inf, high: float = math.inf, *, open_low: bool = Tru
     return rule
 
 
-def several(rule: Rule, empty: bool = False) -> Rule:
-    """One value or more: a list, or a text with commas; where `empty` allows it, an empty list is no value."""
+def list_of(rule: Rule, empty: bool = False) -> Rule:
+    """Return a rule that accepts a list of different values, a comma-separated string, or a single value.
+
+    Parameters
+    ----------
+    rule
+        The rule of every item.
+    empty
+        Whether an empty list is accepted.
+
+    Examples
+    --------
+    >>> list_of(integer(0))("seeds", "1, 2")
+    (1, 2)
+    """
 
     def parse(name: str, given: Any) -> tuple[Any, ...]:
         items = given.split(",") if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [given]
@@ -107,14 +144,15 @@ def several(rule: Rule, empty: bool = False) -> Rule:
         if not values and not empty:
             raise InputError(f"{name} is empty: it needs at least one value")
         if len(set(values)) < len(values):
-            raise InputError(f"{name} names {_first_repeated(values)} twice")
+            repeated = next(value for i, value in enumerate(values) if value in values[:i])
+            raise InputError(f"{name} names {repeated} twice")
         return values
 
-    return Choosing(parse, lambda: choices_of(rule))
+    return ChoiceRule(parse, lambda: choices_of(rule))
 
 
 def number_or(kind: str, names: tuple[str, ...]) -> Rule:
-    """A positive number, or one of some names."""
+    """Return a rule that accepts a positive number or one of several names."""
 
     def rule(name: str, given: Any) -> float | str:
         if isinstance(given, str):
@@ -122,24 +160,30 @@ def number_or(kind: str, names: tuple[str, ...]) -> Rule:
                 return given
             try:
                 float(given)
-            except ValueError:
-                raise unknown_name(kind, given, (*names, "NUMBER")) from None
+            except ValueError as error:
+                raise unknown_name(kind, given, (*names, "NUMBER")) from error
         return float(real(0.0)(name, given))
 
-    return Choosing(rule, lambda: names)
+    return ChoiceRule(rule, lambda: names)
 
 
 def optional(rule: Rule) -> Rule:
-    """A value, or "auto" to leave it to the method."""
+    """Return a rule that accepts "auto" or what another rule accepts."""
 
     def parse(name: str, given: Any) -> Any:
         return given if given == "auto" else rule(name, given)
 
-    return Choosing(parse, lambda: ["auto", *choices_of(rule)])
+    return ChoiceRule(parse, lambda: ["auto", *choices_of(rule)])
 
 
 def counts(name: str, given: Any) -> int | dict[str, int]:
-    """A number of records for every agent, or one for each by name: 400, or north=300,south=400."""
+    """Accept one number of records for all agents, or one per agent.
+
+    Examples
+    --------
+    >>> counts("records-max", "400"), counts("records-max", "north=300,south=400")
+    (400, {'north': 300, 'south': 400})
+    """
     count = integer(1)
     if isinstance(given, str) and "=" in given:
         pairs = [item.partition("=") for item in given.split(",")]
@@ -152,24 +196,18 @@ def counts(name: str, given: Any) -> int | dict[str, int]:
 
 
 def _whole(given: Any) -> int | None:
-    """An exact whole number; a float would change a large one."""
+    """Return an exact integer, or None; going through a float would change a large one."""
     try:
         return int(given) if isinstance(given, str) or type(given) is int else None
     except ValueError:
         return None
 
 
-def _number(name: str, given: Any, what: str) -> float:
-    if isinstance(given, bool):
-        raise InputError(f"{name} is {given}: it must be {what}")
+def _number(name: str, given: Any, expected: str) -> float:
     try:
-        number = float(given)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} is {given!r}: it must be {what}") from None
+        number = math.nan if isinstance(given, bool) else float(given)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is {given!r}: it must be {expected}") from error
     if math.isnan(number):
-        raise InputError(f"{name} is nan: it must be {what}")
+        raise InputError(f"{name} is {given}: it must be {expected}")
     return number
-
-
-def _first_repeated(values: tuple[Any, ...]) -> Any:
-    return next(value for i, value in enumerate(values) if value in values[:i])

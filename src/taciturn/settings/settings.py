@@ -1,10 +1,10 @@
-"""The table of settings. A config file's keys, the command line's flags and Python's keywords are these names."""
+"""The table of settings. Config file keys, command-line flags and Python keywords all use these names."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,340 +23,300 @@ from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.noise import SOURCES as NOISE_SOURCES
 from taciturn.privacy.sensitivity import ADJACENCIES
 from taciturn.privacy.trust import TRUST
-from taciturn.settings.checks import BACKENDS, COLLUDERS, MODES, device
+from taciturn.settings.checks import BACKENDS, COLLUDERS, MODES, check_device
 from taciturn.settings.rules import (
     Rule,
     boolean,
     counts,
     integer,
+    list_of,
     number_or,
     one_of,
     optional,
     path,
     real,
-    several,
     text,
 )
 
 RHO_NAMES = ("auto", "dynamic")
 ETA_NAMES = ("auto", "smooth", "nonsmooth", "strong", "level")
+AT_MOST_1 = math.nextafter(1.0, 2.0)
 
 
-def setting(default: Any, rule: Rule, group: str, help: str) -> Any:  # noqa: A002
-    """A field with its rule, its place in the help and its explanation."""
-    return field(default=default, metadata={"rule": rule, "group": group, "help": help})
+def _group(group: str) -> Callable[[Any, Rule, str], Any]:
+    """Return a function that declares a setting of this group from its default, rule and help text."""
+    return lambda default, rule, text: field(default=default, metadata={"rule": rule, "group": group, "help": text})
+
+
+_data, _problem, _algorithm, _privacy, _engine, _output = map(
+    _group, ("Data", "Problem", "Algorithm", "Privacy", "Engine", "Output")
+)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Every setting of a run."""
+    """All settings of a run.
 
-    data: str = setting(
+    Create one with `resolve` or `resolve_given`, which parse values, add the defaults of the mode and of the data set,
+    and refuse invalid combinations. Every field's metadata holds its `rule`, `group` and `help`.
+    """
+
+    data: str = _data(
         "mnist14",
         path,
-        "Data",
-        "data set (taciturn data list), or a table: a .csv or .parquet file, or a folder with one file for each agent",
+        "data set (taciturn data list), or a table: a .csv or .parquet file, or a folder with one file per agent",
     )
-    data_dir: str = setting(
-        "", path, "Data", "folder the data sets lie in; empty: $TACITURN_DATA, else the user's cache folder"
-    )
-    schema: str = setting("", path, "Data", "schema file of a table")
-    test: str = setting("", path, "Data", "table to test on, under the same schema")
-    test_share: float = setting(
-        0.0,
-        real(0.0, 1.0, open_low=False),
-        "Data",
-        "about this share of the records is held out for testing",
-    )
-    agents: int = setting(10, integer(1), "Data", "number of agents, where the data set leaves it open")
-    partition: str = setting(
+    data_dir: str = _data("", path, "folder of the data sets; empty: $TACITURN_DATA, else the user's cache folder")
+    schema: str = _data("", path, "schema file of a table")
+    test: str = _data("", path, "table to test on, with the same schema")
+    test_share: float = _data(0.0, real(0.0, 1.0, open_low=False), "share of the records to hold out for testing")
+    agents: int = _data(10, integer(1), "number of agents, if the data set does not determine it")
+    partition: str = _data(
         "auto",
         optional(one_of("partition", lambda: PARTITIONS)),
-        "Data",
-        "how records are dealt to agents: in-order, shuffled, hashed, dirichlet or column; auto: hashed for tables in "
-        "certified mode, else in-order",
+        "how records are partitioned among agents: in-order, shuffled, hashed, dirichlet or column; auto: hashed for "
+        "tables in certified mode, else in-order",
     )
-    dirichlet_alpha: float = setting(0.5, real(0.0), "Data", "label skew of partition dirichlet: small is skewed")
-    partition_key: int | str = setting(
+    dirichlet_alpha: float = _data(0.5, real(0.0), "label skew of partition dirichlet: smaller is more skewed")
+    partition_key: int | str = _data(
         "auto",
         optional(integer(0, 2**128 - 1)),
-        "Data",
-        "key of partition, hold-out and sampling; auto: drawn for tables in certified mode into local-only, else 0",
+        "key of partition, hold-out, sampling; auto: for tables in certified mode random (kept in local-only), else 0",
     )
-    sample_fraction: float = setting(
-        0.05,
-        real(0.0, math.nextafter(1.0, 2.0)),
-        "Data",
-        "femnist from all_data: share of the records drawn, writer by writer",
-    )
-    train_share: float = setting(
-        0.9, real(0.0, 1.0), "Data", "femnist from all_data: share of a writer's records to train on"
-    )
-    intercept: bool = setting(False, boolean, "Data", "add a constant feature (on by default for tables)")
-    features: str = setting(
+    sample_fraction: float = _data(0.05, real(0.0, AT_MOST_1), "femnist from all_data: share of the records to sample")
+    train_share: float = _data(0.9, real(0.0, 1.0), "femnist from all_data: share of a writer's records to train on")
+    intercept: bool = _data(False, boolean, "add a constant feature (on by default for tables)")
+    features: str = _data(
         "auto",
         optional(one_of("feature map", lambda: (NONE, *MAPS))),
-        "Data",
-        "public feature map of every record: none, unit, fourier, for images pixels, scattering; auto: scattering for "
-        "images, none in mode paper and for tables",
+        "public feature map: none, unit, fourier, and for images pixels or scattering; auto: scattering for images in "
+        "certified mode, else none",
     )
-    memory: str = setting(
+    memory: str = _data(
         "auto",
         check_memory,
-        "Data",
-        "memory for the records, as 500MB or 2GB; what is more lies in files in $TMPDIR; auto: half of the machine's",
+        "memory limit for records, e.g. 500MB; larger data is memory-mapped from files in $TMPDIR; auto: half of the "
+        "machine's memory",
     )
 
-    loss: str = setting(
+    loss: str = _problem(
         "auto",
         optional(one_of("loss", lambda: LOSSES)),
-        "Problem",
         "softmax, hinge or squared; auto: softmax for classes, squared for numbers",
     )
-    regulariser: str = setting(
-        "l2", one_of("regulariser", lambda: REGULARISERS), "Problem", "l2 (sum of squares) or l1"
-    )
-    beta: float = setting(1e-6, real(0.0, open_low=False), "Problem", "weight of the regulariser")
-    set: str = setting(
-        "all", one_of("set", lambda: SETS), "Problem", "feasible set of the parameters: all, box or l2-ball"
-    )
-    set_size: float = setting(1.0, real(0.0), "Problem", "half the side of the box, or the radius of the ball")
+    regulariser: str = _problem("l2", one_of("regulariser", lambda: REGULARISERS), "l2 (sum of squares) or l1")
+    beta: float = _problem(1e-6, real(0.0, open_low=False), "weight of the regulariser")
+    set: str = _problem("all", one_of("set", lambda: SETS), "feasible set of the parameters: all, box or l2-ball")
+    set_size: float = _problem(1.0, real(0.0), "half the side of the box, or the radius of the ball")
 
-    algorithm: tuple[str, ...] = setting(
+    algorithm: tuple[str, ...] = _algorithm(
         (),
-        several(one_of("algorithm", lambda: ALGORITHMS), empty=True),
-        "Algorithm",
-        "one or more of taciturn algorithms, with commas between; by default dpgd, in mode paper objpm",
+        list_of(one_of("algorithm", lambda: ALGORITHMS), empty=True),
+        "one or more algorithms (taciturn algorithms), separated by commas; default: dpgd, in mode paper objpm",
     )
-    rounds: int | str = setting(
-        "auto", optional(integer(1, 10**9)), "Algorithm", "T, communication rounds; auto: as planned (taciturn plan)"
+    rounds: int | str = _algorithm(
+        "auto", optional(integer(1, 10**9)), "T, communication rounds; auto: planned (taciturn plan)"
     )
-    local_updates: int | str = setting(
-        "auto", optional(integer(1)), "Algorithm", "E, local updates a round; auto: the method's own (objp 1, objpm 10)"
+    local_updates: int | str = _algorithm(
+        "auto", optional(integer(1)), "E, local updates per round; auto: the method's default (objp 1, objpm 10)"
     )
-    rho: float | str = setting(
-        "auto",
-        number_or("rho", RHO_NAMES),
-        "Algorithm",
-        "penalty (erm methods: added convexity): a number, dynamic, or auto",
+    rho: float | str = _algorithm(
+        "auto", number_or("rho", RHO_NAMES), "penalty (erm methods: added convexity): a number, dynamic, or auto"
     )
-    rho_c1: float = setting(
-        2.0, real(0.0, open_low=False), "Algorithm", "dynamic rho: c1 of min(max, c1 growth^floor(t/tc) + c2/epsilon)"
+    rho_c1: float = _algorithm(
+        2.0, real(0.0, open_low=False), "dynamic rho: c1 of min(max, c1 growth^floor(t/tc) + c2/epsilon)"
     )
-    rho_c2: float = setting(5.0, real(0.0, open_low=False), "Algorithm", "dynamic rho: c2")
-    rho_tc: int = setting(10000, integer(1), "Algorithm", "dynamic rho: tc, rounds between two growths")
-    rho_growth: float = setting(1.2, real(1.0, open_low=False), "Algorithm", "dynamic rho: growth")
-    rho_max: float = setting(1e9, real(0.0), "Algorithm", "dynamic rho: max")
-    eta: float | str = setting(
+    rho_c2: float = _algorithm(5.0, real(0.0, open_low=False), "dynamic rho: c2")
+    rho_tc: int = _algorithm(10000, integer(1), "dynamic rho: tc, the rounds between two increases")
+    rho_growth: float = _algorithm(1.2, real(1.0, open_low=False), "dynamic rho: growth")
+    rho_max: float = _algorithm(1e9, real(0.0), "dynamic rho: max")
+    eta: float | str = _algorithm(
         "auto",
         number_or("eta", ETA_NAMES),
-        "Algorithm",
-        "proximity: smooth, nonsmooth or strong as in the theorems, level (a, falling at the end), a number, or auto",
+        "step size: smooth, nonsmooth or strong as in the theorems, level (a, falling at the end), a number, or auto",
     )
-    eta_scale: float = setting(1.0, real(0.0), "Algorithm", "a, which multiplies eta")
-    smoothness: float | str = setting(
+    eta_scale: float = _algorithm(1.0, real(0.0), "a, the factor on eta")
+    smoothness: float | str = _algorithm(
+        "auto", optional(real(0.0)), "L of eta smooth; auto: from public bounds, in mode paper from the data"
+    )
+    strong_convexity: float | str = _algorithm(
+        "auto", optional(real(0.0)), "alpha of eta strong; auto: the regulariser's"
+    )
+    radius: str = _algorithm(
+        "constant", one_of("radius", lambda: RADII), "objt: trust region of radius a (constant) or a/t^2 (decreasing)"
+    )
+    radius_scale: float = _algorithm(1.0, real(0.0), "objt: a")
+    tolerance: float = _algorithm(
+        1e-8, real(0.0), "admm and erm methods: gradient norm below which the subproblem counts as solved"
+    )
+    sampling_rate: float | str = _algorithm(
         "auto",
-        optional(real(0.0)),
-        "Algorithm",
-        "L of eta smooth; auto: from public bounds, in mode paper from data",
+        optional(real(0.0, AT_MOST_1)),
+        "dpsgd, fedavg, fedprox: probability that a record is in an update's sample; auto: dpsgd 0.1, the others 1",
     )
-    strong_convexity: float | str = setting(
-        "auto", optional(real(0.0)), "Algorithm", "alpha of eta strong; auto: the regulariser's"
-    )
-    radius: str = setting(
-        "constant",
-        one_of("radius", lambda: RADII),
-        "Algorithm",
-        "objt: trust region of radius a (constant) or a/t^2 (decreasing)",
-    )
-    radius_scale: float = setting(1.0, real(0.0), "Algorithm", "objt: a")
-    tolerance: float = setting(
-        1e-8, real(0.0), "Algorithm", "admm and erm methods: where the subproblem's gradient counts as zero"
-    )
-    sampling_rate: float | str = setting(
-        "auto",
-        optional(real(0.0, math.nextafter(1.0, 2.0))),
-        "Algorithm",
-        "dpsgd, fedavg, fedprox: probability of a record to be in an update's sample; auto: dpsgd 0.1, the others 1",
-    )
-    plugins: tuple[str, ...] = setting(
+    plugins: tuple[str, ...] = _algorithm(
         (),
-        several(path, empty=True),
-        "Algorithm",
-        "Python files that add algorithms, losses or other components of your own, with commas between",
+        list_of(path, empty=True),
+        "Python files that register your own algorithms, losses or other components, separated by commas",
     )
 
-    mode: str = setting(
+    mode: str = _privacy(
         "certified",
         one_of("mode", lambda: MODES),
-        "Privacy",
-        "certified: a total (epsilon, delta) that holds; paper: epsilon per local update, no end-to-end guarantee",
+        "certified: a total (epsilon, delta) guarantee; paper: epsilon per local update, no end-to-end guarantee",
     )
-    total_epsilon: tuple[float, ...] = setting(
+    total_epsilon: tuple[float, ...] = _privacy(
         (),
-        several(real(0.0, infinite=True), empty=True),
-        "Privacy",
-        "certified: budget of the whole run, one or more, by default 1; inf: no noise",
+        list_of(real(0.0, infinite=True), empty=True),
+        "certified: budget of the whole run, one or more values; default 1; inf: no noise",
     )
-    delta: float = setting(
-        1e-6, real(0.0, 1.0), "Privacy", "certified: delta of the whole run; paper: nominal delta of outp's releases"
+    delta: float = _privacy(
+        1e-6, real(0.0, 1.0), "certified: delta of the whole run; paper: nominal delta of outp's releases"
     )
-    mechanism: str = setting(
-        "gaussian", one_of("mechanism", lambda: MECHANISMS), "Privacy", "certified: gaussian or laplace noise"
+    mechanism: str = _privacy(
+        "gaussian", one_of("mechanism", lambda: MECHANISMS), "certified: gaussian or laplace noise"
     )
-    adjacency: str = setting(
+    adjacency: str = _privacy(
         "add-remove",
         one_of("adjacency", lambda: ADJACENCIES),
-        "Privacy",
-        "certified: neighbours differ by one unit being there (add-remove) or being another (replace-one)",
+        "certified: neighbouring data sets differ by adding or removing one unit (add-remove) or by replacing one "
+        "(replace-one)",
     )
-    clip: float | str = setting(
-        "auto", optional(real(0.0)), "Privacy", "certified: L2 bound on a record's gradient; auto: as planned"
+    clip: float | str = _privacy(
+        "auto", optional(real(0.0)), "certified: L2 bound on a record's gradient; auto: planned"
     )
-    clip_l1: float | str = setting(
+    clip_l1: float | str = _privacy(
         "auto",
         optional(real(0.0, infinite=True)),
-        "Privacy",
         "certified, laplace: L1 bound on a record's gradient; auto: sqrt(features) times clip",
     )
-    noise: str = setting(
+    noise: str = _privacy(
         "auto",
         optional(one_of("noise", lambda: NOISE_SOURCES)),
-        "Privacy",
-        "certified: hardened (exact, from the operating system) or seeded (a simulation, which protects nobody); auto: "
-        "seeded for the published data sets and where a seed is given, else hardened",
+        "certified: hardened (exact, from the operating system's randomness) or seeded (a simulation without "
+        "protection); auto: seeded for published data sets and if a seed is given, else hardened",
     )
-    seed: int | str = setting(
+    seed: int | str = _privacy(
         "auto",
         optional(integer(0, 2**62)),
-        "Privacy",
-        "the first seed of the noise, which makes a simulation; auto: 1 where noise is seeded",
+        "first seed of the noise, which makes the run a simulation; auto: 1 if noise is seeded",
     )
-    noise_multiplier: float | str = setting(
+    noise_multiplier: float | str = _privacy(
         "auto",
         optional(real(0.0)),
-        "Privacy",
-        "certified: noise scale over L2 sensitivity; auto: calibrated to spend the whole budget in all rounds",
+        "certified: noise scale divided by L2 sensitivity; auto: calibrated to spend the whole budget in all rounds",
     )
-    trust: str = setting(
+    trust: str = _privacy(
         "agents",
         one_of("trust", lambda: TRUST),
-        "Privacy",
-        "certified: agents (noise at each, nobody is trusted), secure-sum (only sums are seen) or server (is trusted)",
+        "certified: who is trusted: agents (each adds its own noise), secure-sum (the server sees only sums) or server",
     )
-    colluders: int = setting(
+    colluders: int = _privacy(
         COLLUDERS,
         integer(0),
-        "Privacy",
-        "secure-sum: how many agents may tell the server what they know; the noise of the others is enough",
+        "secure-sum: number of agents that may collude with the server; the others' noise is sufficient",
     )
-    total_records: int | str = setting(
+    total_records: int | str = _privacy(
         "auto",
         optional(integer(1)),
-        "Privacy",
-        "certified: public number of records in all, a normaliser; auto: a published data set's own",
+        "certified: public total number of records, used to normalise; auto: that of a published data set",
     )
-    records_max: int | Mapping[str, int] | str = setting(
+    records_max: int | Mapping[str, int] | str = _privacy(
         "auto",
         optional(counts),
-        "Privacy",
         "certified: public bound on an agent's records, one number or north=300,south=400; auto: total-records",
     )
-    ledger: str = setting(
-        "",
-        path,
-        "Privacy",
-        "certified: ledger of the data over all studies (taciturn ledger init) to reserve the plan in",
+    ledger: str = _privacy(
+        "", path, "certified: ledger of the data over all studies (taciturn ledger init), in which to reserve the plan"
     )
-    epsilon: tuple[float, ...] = setting(
+    epsilon: tuple[float, ...] = _privacy(
         (),
-        several(real(0.0, infinite=True), empty=True),
-        "Privacy",
-        "paper: nominal budget of every local update, one or more, by default 1; inf: no noise",
+        list_of(real(0.0, infinite=True), empty=True),
+        "paper: nominal budget of every local update, one or more values; default 1; inf: no noise",
     )
-    outp_noise: str = setting(
+    outp_noise: str = _privacy(
         "published",
         one_of("outp-noise", lambda: NOISE_LEVELS),
-        "Privacy",
         "outp: noise as published, by the published formula, or calibrated to record-bound",
     )
-    record_bound: float | str = setting(
+    record_bound: float | str = _privacy(
         "auto",
         optional(real(0.0)),
-        "Privacy",
-        "public bound on a record's length, for methods that scale records instead of clipping; auto: a quarter of "
-        "what the ranges allow",
+        "public bound on a record's norm, for methods that scale records instead of clipping; auto: a quarter of the "
+        "largest norm that the bounds allow",
     )
 
-    seeds: int = setting(
-        1, integer(1, 10**6), "Engine", "number of noise seeds, run side by side, where noise is seeded"
+    seeds: int = _engine(1, integer(1, 10**6), "number of noise seeds, trained together, if noise is seeded")
+    precision: str = _engine(
+        "float64", one_of("precision", lambda: ("float32", "float64")), "float64 (reference) or float32"
     )
-    precision: str = setting(
-        "float64", one_of("precision", lambda: ("float32", "float64")), "Engine", "float64 (reference) or float32"
-    )
-    backend: str = setting(
+    backend: str = _engine(
         "auto",
         one_of("backend", lambda: BACKENDS),
-        "Engine",
-        "compiled, numpy (the reference) or torch (pip install 'taciturn[torch]'); auto: compiled where it was built",
+        "compiled, numpy (the reference) or torch (pip install 'taciturn[torch]'); auto: compiled if it was built",
     )
-    threads: int | str = setting(
+    threads: int | str = _engine(
         "auto",
         optional(integer(1, 4096)),
-        "Engine",
-        "compiled: threads to use; auto: all cores. Results do not depend on it",
+        "compiled: number of threads; auto: all cores. Results do not depend on it",
     )
-    device: str = setting("cpu", device, "Engine", "torch: where it computes, cpu, cuda or cuda:N")
-    tf32: bool = setting(
-        False, boolean, "Engine", "torch on a GPU, mode paper: float32 matrix products in TF32, of 11 bits"
+    device: str = _engine("cpu", check_device, "torch: device, one of cpu, cuda or cuda:N")
+    tf32: bool = _engine(
+        False, boolean, "torch on a GPU, mode paper: float32 matrix products in TF32 (11-bit mantissa)"
     )
-    server: str = setting(
+    server: str = _engine(
         "auto",
         optional(one_of("server state", lambda: SERVERS)),
-        "Engine",
-        "what the server keeps: full (every agent's z and dual) or sums; auto: sums, as every agent answers",
+        "what the server keeps: full (every agent's z and dual) or sums; auto: sums, because every agent answers",
     )
-    averages: bool = setting(True, boolean, "Engine", "keep the theorems' averages of w and z")
-    evaluate_every: int = setting(1, integer(1), "Engine", "rounds between two evaluations")
-    checkpoint_seconds: float = setting(10.0, real(0.0, open_low=False), "Engine", "seconds between two checkpoints")
+    averages: bool = _engine(True, boolean, "keep the theorems' averages of w and z")
+    evaluate_every: int = _engine(1, integer(1), "rounds between two evaluations")
+    checkpoint_seconds: float = _engine(10.0, real(0.0, open_low=False), "seconds between two checkpoints")
 
-    name: str = setting("", text, "Output", "name in the run folder's default path")
-    out: str = setting("", path, "Output", "the run folder itself; it must not exist. Default: runs/<time>-<name>")
+    name: str = _output("", text, "name in the run folder's default path")
+    out: str = _output("", path, "the run folder; it must not exist. Default: runs/<time>-<name>")
 
     @property
     def private(self) -> bool:
-        """Whether its records are private: a table in certified mode."""
+        """Whether the records are private: a table in certified mode."""
         return self.mode == "certified" and not source_for(self.data).published
 
     @property
-    def called(self) -> str:
-        """What its run is called: the name it was given, that of its folder, or its data and algorithms."""
+    def display_name(self) -> str:
+        """The run's name for people: its `name`, else that of its folder, else its data and algorithms."""
         return self.name or Path(self.out).name or f"{Path(self.data).stem}-{'-'.join(self.algorithm)}"
 
     @property
     def agent_names(self) -> tuple[str, ...]:
-        """The agents that records-max names, if it does."""
+        """The agents that records-max names, if any."""
         return tuple(self.records_max) if isinstance(self.records_max, Mapping) else ()
 
     def data_options(self, key: int | None = None) -> DataOptions:
-        """The part the data layer asks for; `key`: the partition's, where it was drawn."""
+        """Return the part of the settings that the data layer needs.
+
+        Parameters
+        ----------
+        key
+            The partition key, if a random one was drawn for this run.
+        """
         names = [option.name for option in dataclasses.fields(DataOptions) if option.name != "one_owner"]
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
         if key is not None or self.partition_key == "auto":
             options["partition_key"] = key or 0
         return DataOptions(**options)
 
-    def written(self) -> dict[str, Any]:
-        """Every setting as it is written down: not where that is, and no seed where the noise has none."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings to store with a run: without `out`, and without seeds if the noise has none."""
         left_out = {"out"} | ({"seed", "seeds"} if self.noise == HARDENED else set())
         values = {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
         return {name: value for name, value in values.items() if name not in left_out}
 
     def to_toml(self) -> str:
-        """The complete configuration, every default spelled out."""
+        """Return `to_dict` as TOML text, with every default spelled out."""
         import tomli_w
 
-        return tomli_w.dumps(self.written())
+        return tomli_w.dumps(self.to_dict())
 
 
 FIELDS = {entry.name: entry for entry in dataclasses.fields(Settings)}
+"""The fields of Settings by name."""

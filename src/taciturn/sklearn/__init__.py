@@ -1,4 +1,4 @@
-"""Taciturn as scikit-learn estimators: a linear model of several parties' records within a privacy budget."""
+"""Scikit-learn estimators: linear models of several parties' records within a total privacy budget."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from taciturn.errors import InputError
 
 try:
     import sklearn  # noqa: F401
-except ImportError:
-    raise InputError("taciturn.sklearn needs scikit-learn: pip install 'taciturn[sklearn]'") from None
+except ImportError as error:
+    raise InputError("taciturn.sklearn needs scikit-learn: pip install 'taciturn[sklearn]'") from error
 
 from taciturn.sklearn.estimators import TaciturnClassifier, TaciturnRegressor
 from taciturn.sklearn.fit_history import PrivacySpent, PrivacyWarning, epsilon_of_each

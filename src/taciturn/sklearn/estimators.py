@@ -12,45 +12,101 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from taciturn.errors import InputError
 from taciturn.objectives.losses import Softmax
-from taciturn.sklearn.declared import class_numbers, declared_range, needed, seen_range
-from taciturn.sklearn.linear import LinearModel, refuse
+from taciturn.sklearn.declared import class_numbers, declared_range, observed_range, undeclared
+from taciturn.sklearn.linear import LinearModel, check_metadata
 from taciturn.types import Array, Classes, Range
 
 
 def _has_probabilities(model: TaciturnClassifier) -> bool:
-    """Whether the loss fits a model of probabilities."""
+    """Return whether the loss has a model of probabilities."""
     return model.loss == "softmax"
 
 
 class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
-    """A linear classifier of several parties' records, with a total privacy budget.
+    """Linear classifier of several parties' records within a total privacy budget.
+
+    Every fit trains by federated ADMM or gradient descent with noise that makes the model differentially private for
+    each record, or for each unit that `groups` names.
 
     Parameters
     ----------
-    total_epsilon, delta : the privacy budget of one whole fit; `inf` trains without noise and without privacy.
-    bounds : (low, high) for all features, a pair for each in order, or by name for a data frame: what is known of them
-        without looking at the records. Values beyond are clipped, in `fit` and in `predict`.
-    classes : the labels that can occur.
-    total_records : a round number of records that the parties agree to state; no party may have more.
-    loss : softmax, hinge or squared.
-    penalty, alpha : l2 (the sum of squares) or l1, and its weight beside the mean loss; of the coefficients of features
-        scaled to [-1, 1], and of the intercept.
-    fit_intercept : whether there is a constant.
-    algorithm, rounds, local_updates, clip : as in `taciturn run`; None leaves them to the planner. hidden needs a
-        random_state.
-    ledger : file of the ledger over studies that every fit is set aside in (`taciturn ledger init`).
-    max_records : of the rows of one unit (see `fit`) at one party, the first this many are used; the noise covers them.
-    random_state : None draws noise from the operating system; a number makes a simulation that can be repeated.
+    total_epsilon : float, default=1.0
+        The total epsilon of one whole fit; `inf` trains without noise and without privacy.
+    delta : float, default=1e-6
+        The delta of the guarantee.
+    bounds : pair, sequence of pairs, or dict, default=None
+        What is known about the features without looking at the records: (low, high) of all features, a pair for each
+        feature in order, or a pair for each by name for a data frame. Values outside are clipped, in `fit` and in
+        `predict`. None only if `total_epsilon` is infinite.
+    classes : array-like, default=None
+        The labels that can occur. None only if `total_epsilon` is infinite.
+    total_records : int, default=None
+        A round number of records that the parties agree to publish; no party may have more. None only if
+        `total_epsilon` is infinite.
+    loss : {"softmax", "hinge", "squared"}, default="softmax"
+        The loss; only softmax has a model of probabilities.
+    penalty : {"l2", "l1"}, default="l2"
+        The regulariser: the sum of squares, or of absolute values, of the coefficients of features scaled to [-1, 1]
+        and of the intercept.
+    alpha : float, default=1e-6
+        Weight of the penalty relative to the mean loss.
+    fit_intercept : bool, default=True
+        Whether the model has a constant.
+    algorithm : str, default=None
+        The training algorithm, as for `taciturn run`; None: the planner chooses. Some algorithms, such as "hidden",
+        have only simulated noise and need a `random_state`.
+    rounds : int, default=None
+        Number of rounds; None: the planner chooses.
+    local_updates : int, default=None
+        Updates of each party per round; None: the planner chooses.
+    clip : float, default=None
+        Bound on the norm of one record's gradient; None: the planner chooses.
+    ledger : path, default=None
+        File of the ledger over studies that reserves the budget of every fit (`taciturn ledger init` creates it).
+    max_records : int, default=1
+        Rows of one unit (see `fit`) at one party that are used, the first ones; the noise covers all of them.
+    random_state : int, RandomState or None, default=None
+        None: the noise comes from the operating system. A number makes the fit a repeatable simulation, which
+        protects nobody.
 
     Attributes
     ----------
-    coef_, intercept_ : in the units of the features; of class 1 where there are two classes.
-    classes_ : the labels.
-    privacy_spent_ : the cost of the fit, and of all fits so far.
-    ledger_ : the fit's events with their totals.
-    bounds_ : the declared bounds, or None.
-    n_iter_ : the rounds that were made.
-    n_features_in_, feature_names_in_ : of the records.
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Coefficients in the units of the features; with two classes, those of the second.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Constants.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    privacy_spent_ : PrivacySpent
+        The cost of the fit, and of all fits so far.
+    ledger_ : dict
+        The privacy events of the fit and their totals.
+    bounds_ : ndarray of shape (n_features, 2) or None
+        The declared bounds.
+    n_iter_ : int
+        Number of rounds.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if the records had any.
+
+    See Also
+    --------
+    TaciturnRegressor : Least squares within a privacy budget.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from taciturn.sklearn import TaciturnClassifier
+    >>> X = np.linspace(-1.0, 1.0, 200).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] > 0.0, "high", "low")
+    >>> model = TaciturnClassifier(
+    ...     total_epsilon=8.0, bounds=(-1, 1), classes=["high", "low"], total_records=200, random_state=1
+    ... )
+    >>> model.fit(X, y).predict([[-0.9], [0.9]])
+    array(['low', 'high'], dtype='<U4')
+    >>> round(model.privacy_spent_.epsilon, 2)
+    8.0
     """
 
     def __init__(
@@ -91,13 +147,29 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, agents: Any = None, groups: Any = None, **metadata: Any) -> Self:
-        """Train on records X [n, J] with labels y [n]; `agents` names the party that holds each of them.
+        """Train the model.
 
-        `groups` names the person, or other unit, whose each row is: whole units are protected. Without it rows that are
-        the same to the last bit, label included, count as one record that was given several times.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The records of all parties.
+        y : array-like of shape (n_samples,)
+            The label of each record.
+        agents : array-like of shape (n_samples,), default=None
+            The party that holds each record; None: a single party.
+        groups : array-like of shape (n_samples,), default=None
+            The person, or other unit, to which each record belongs; the noise protects whole units. None: records
+            that are identical in every bit, including the label, count as one record.
+        **metadata
+            Refused; `sample_weight` with a reason.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
         """
-        refuse(metadata)
-        x, y = self._inputs(X, y)
+        check_metadata(metadata)
+        x, y = self._validate(X, y)
         check_classification_targets(y)
         classes = self._classes(y)
         names = Classes(tuple(map(str, classes)))
@@ -112,12 +184,24 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return self.fit_intercept
 
     def decision_function(self, X: Any) -> Array:
-        """The score of every class, [n, K]; with two classes how much the second leads, [n]."""
+        """Return the score of every class, [n, K]; with two classes the score of the second minus the first, [n].
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Records.
+        """
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class with the highest score."""
+        """Return the class with the highest score of each record, [n].
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Records.
+        """
         scores = self.decision_function(X)
         best = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         predicted: NDArray[Any] = self.classes_[best]
@@ -125,7 +209,13 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
-        """The chance of every class, [n, K]; loss softmax alone has a model of it."""
+        """Return the probability of every class, [n, K]; only with `loss="softmax"`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Records.
+        """
         scores = self.decision_function(X)
         if scores.ndim == 1:
             scores = np.column_stack([np.zeros_like(scores), scores])
@@ -133,7 +223,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
     def _classes(self, y: NDArray[Any]) -> NDArray[Any]:
         if self.classes is None and self._private:
-            raise needed("classes", self.total_epsilon, "which labels occur among the records is private")
+            raise undeclared("classes", self.total_epsilon, "which labels occur among the records is private")
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
             raise InputError(f"there is only one class, {classes[0]}: a classifier needs at least two")
@@ -141,30 +231,79 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
 
 class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
-    """Least squares on several parties' records, with a total privacy budget.
+    """Linear least squares on several parties' records within a total privacy budget.
+
+    Every fit trains by federated ADMM or gradient descent with noise that makes the model differentially private for
+    each record, or for each unit that `groups` names.
 
     Parameters
     ----------
-    total_epsilon, delta : the privacy budget of one whole fit; `inf` trains without noise and without privacy.
-    bounds : (low, high) for all features, a pair for each in order, or by name for a data frame: what is known of them
-        without looking at the records. Values beyond are clipped, in `fit` and in `predict`.
-    label_bounds : (low, high) of y; labels beyond are clipped.
-    total_records : a round number of records that the parties agree to state; no party may have more.
-    penalty, alpha : l2 (the sum of squares) or l1, and its weight beside half the mean squared error; of the
-        coefficients of features scaled to [-1, 1] and a label scaled to [0, 1], and of the intercept.
-    algorithm, rounds, local_updates, clip : as in `taciturn run`; None leaves them to the planner.
-    ledger : file of the ledger over studies that every fit is set aside in (`taciturn ledger init`).
-    max_records : of the rows of one unit (see `fit`) at one party, the first this many are used; the noise covers them.
-    random_state : None draws noise from the operating system; a number makes a simulation that can be repeated.
+    total_epsilon : float, default=1.0
+        The total epsilon of one whole fit; `inf` trains without noise and without privacy.
+    delta : float, default=1e-6
+        The delta of the guarantee.
+    bounds : pair, sequence of pairs, or dict, default=None
+        What is known about the features without looking at the records: (low, high) of all features, a pair for each
+        feature in order, or a pair for each by name for a data frame. Values outside are clipped, in `fit` and in
+        `predict`. None only if `total_epsilon` is infinite.
+    label_bounds : pair, default=None
+        (low, high) of y; labels outside are clipped. None only if `total_epsilon` is infinite.
+    total_records : int, default=None
+        A round number of records that the parties agree to publish; no party may have more. None only if
+        `total_epsilon` is infinite.
+    penalty : {"l2", "l1"}, default="l2"
+        The regulariser: the sum of squares, or of absolute values, of the coefficients of features scaled to [-1, 1]
+        and a label scaled to [0, 1], and of the intercept.
+    alpha : float, default=1e-6
+        Weight of the penalty relative to half the mean squared error.
+    algorithm : str, default=None
+        The training algorithm, as for `taciturn run`; None: the planner chooses. Some algorithms, such as "hidden",
+        have only simulated noise and need a `random_state`.
+    rounds : int, default=None
+        Number of rounds; None: the planner chooses.
+    local_updates : int, default=None
+        Updates of each party per round; None: the planner chooses.
+    clip : float, default=None
+        Bound on the norm of one record's gradient; None: the planner chooses.
+    ledger : path, default=None
+        File of the ledger over studies that reserves the budget of every fit (`taciturn ledger init` creates it).
+    max_records : int, default=1
+        Rows of one unit (see `fit`) at one party that are used, the first ones; the noise covers all of them.
+    random_state : int, RandomState or None, default=None
+        None: the noise comes from the operating system. A number makes the fit a repeatable simulation, which
+        protects nobody.
 
     Attributes
     ----------
-    coef_, intercept_ : in the units of the features and the label.
-    privacy_spent_ : the cost of the fit, and of all fits so far.
-    ledger_ : the fit's events with their totals.
-    bounds_ : the declared bounds, or None.
-    n_iter_ : the rounds that were made.
-    n_features_in_, feature_names_in_ : of the records.
+    coef_ : ndarray of shape (n_features,)
+        Coefficients in the units of the features and the label.
+    intercept_ : float
+        Constant in the unit of the label.
+    privacy_spent_ : PrivacySpent
+        The cost of the fit, and of all fits so far.
+    ledger_ : dict
+        The privacy events of the fit and their totals.
+    bounds_ : ndarray of shape (n_features, 2) or None
+        The declared bounds.
+    n_iter_ : int
+        Number of rounds.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if the records had any.
+
+    See Also
+    --------
+    TaciturnClassifier : Linear classification within a privacy budget.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from taciturn.sklearn import TaciturnRegressor
+    >>> X = np.linspace(0.0, 10.0, 200).reshape(-1, 1)
+    >>> model = TaciturnRegressor(total_epsilon=np.inf).fit(X, 3.0 * X[:, 0] + 1.0)
+    >>> np.round(model.predict([[5.0]]), 2)
+    array([16.])
     """
 
     def __init__(
@@ -201,13 +340,29 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, agents: Any = None, groups: Any = None, **metadata: Any) -> Self:
-        """Train on records X [n, J] with values y [n]; `agents` names the party that holds each of them.
+        """Train the model.
 
-        `groups` names the person, or other unit, whose each row is: whole units are protected. Without it rows that are
-        the same to the last bit, label included, count as one record that was given several times.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The records of all parties.
+        y : array-like of shape (n_samples,)
+            The value of each record.
+        agents : array-like of shape (n_samples,), default=None
+            The party that holds each record; None: a single party.
+        groups : array-like of shape (n_samples,), default=None
+            The person, or other unit, to which each record belongs; the noise protects whole units. None: records
+            that are identical in every bit, including the label, count as one record.
+        **metadata
+            Refused; `sample_weight` with a reason.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
         """
-        refuse(metadata)
-        x, y = self._inputs(X, y, y_numeric=True)
+        check_metadata(metadata)
+        x, y = self._validate(X, y, y_numeric=True)
         values = y.astype(np.float64)
         target = self._range(values)
         slopes = (target.high - target.low) * self._fit(x, values, target, "squared", agents, groups)[0]
@@ -215,12 +370,18 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Array:
-        """X coef_ + intercept_."""
+        """Return the prediction of each record, X coef_ + intercept_, [n].
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Records.
+        """
         return self._scores(X)
 
     def _range(self, y: NDArray[np.float64]) -> Range:
         if self.label_bounds is not None:
             return declared_range(self.label_bounds)
         if self._private:
-            raise needed("label_bounds", self.total_epsilon, "a range read off the labels would tell of them")
-        return seen_range(y)
+            raise undeclared("label_bounds", self.total_epsilon, "a range taken from the labels would reveal them")
+        return observed_range(y)

@@ -1,4 +1,4 @@
-"""What fits have cost: of one, and of all that one estimator and its clones made."""
+"""The privacy cost of fits: of one, and of all fits of an estimator and its clones."""
 
 from __future__ import annotations
 
@@ -10,109 +10,137 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget, gdp_epsilon
-from taciturn.privacy.composition import StudyCost, accountant_for, composed_epsilon, together
+from taciturn.privacy.budget_state import BudgetState
+from taciturn.privacy.composition import StudyCost, accountant_for, composed_epsilon, total_cost
 from taciturn.reporting.statements import headline
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings.rules import integer, real
 
-SHARED = (
-    "Together they protect nobody: fits with one random_state share their noise, and differences of models have none."
+SHARED_NOISE = (
+    "Together they protect nobody: fits with the same random_state share their noise, so the difference of two models "
+    "has none."
 )
-BELOW = 0.9999  # so that no rounding keeps the last of several fits out
+BELOW = 0.9999  # so that no rounding refuses the last of several fits
 
 
 class PrivacyWarning(UserWarning):
-    """More of a privacy budget is spent than the code at hand seems to say."""
+    """More of a privacy budget is spent than the code seems to say."""
 
 
 @dataclass(frozen=True)
 class PrivacySpent:
-    """The cost of a fit."""
+    """The privacy cost of a fit."""
 
-    epsilon: float  # of this fit by itself
+    epsilon: float  # of this fit alone
     delta: float
-    simulated: bool  # noise came from a seed, and protects nobody
+    simulated: bool  # whether the noise came from a seed and so protects nobody
     statement: str  # the guarantee of this fit in one sentence
-    fits: int  # how many there were so far: by this estimator and its clones, or on the ledger
-    all_fits_epsilon: float  # what they cost together, with delta, or the ledger's delta
+    fits: int  # so far: by this estimator and its clones, or in the ledger
+    all_fits_epsilon: float  # their total, at delta or at the ledger's delta
 
 
 @dataclass
 class FitHistory:
-    """What an estimator, its clones and its copies have spent in one process.
+    """The fits of an estimator, its clones and its copies in one process.
 
-    A copy made in the same process, by clone, deepcopy or pickle, shares them. In another process there is only
-    an old picture of it, which is `away`.
+    A copy in the same process, by clone, deepcopy or pickle, shares the history. In another process there is only a
+    snapshot of it, which `is_snapshot` detects.
     """
 
     costs: list[StudyCost] = field(default_factory=list)  # of every fit
     process: int = field(default_factory=os.getpid)
-    noises: list[tuple[Any, ...]] = field(default_factory=list)  # seed, algorithm and budget of every simulated fit
-    units: list[str] = field(default_factory=list)  # whom every fit protects
-    told: bool = False  # that they add up
+    seeds: list[tuple[Any, ...]] = field(default_factory=list)  # seed, algorithm and budget of every simulated fit
+    units: list[str] = field(default_factory=list)  # the unit that every fit protects
+    warned: bool = False  # that fits add up
     name: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
 
     @classmethod
-    def begun(cls) -> FitHistory:
-        """New ones, of this process."""
-        return _HERE.setdefault((made := cls()).name, made)
+    def start(cls) -> FitHistory:
+        """Return a new history of this process."""
+        history = cls()
+        _HISTORIES[history.name] = history
+        return history
 
     @property
-    def shared(self) -> bool:
-        """Whether two fits had the same noise: the difference of their models has none, whoever knows the seed."""
-        return len(set(self.noises)) < len(self.noises)
+    def shares_noise(self) -> bool:
+        """Whether two fits had the same noise, which the difference of their models removes."""
+        return len(set(self.seeds)) < len(self.seeds)
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether this is a snapshot from another process, which does not see the fits of this one."""
+        return self.process != os.getpid() or _HISTORIES.get(self.name) is not self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FitHistory:
-        """A copy of an estimator shares its spendings."""
+        """Return the same history, as a copy of an estimator shares it."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """So does one that was pickled, where it is read by the same process."""
-        return _restored, (self.name, self.process, self.costs, self.noises, self.units, self.told)
-
-    @property
-    def away(self) -> bool:
-        """Whether this is a picture from another process, which will never hear of what is spent here."""
-        return self.process != os.getpid() or _HERE.get(self.name) is not self
+        """Pickle it so that the same process restores the same history."""
+        return _restore, (self.name, self.process, self.costs, self.seeds, self.units, self.warned)
 
 
-_HERE: dict[str, FitHistory] = {}  # those of this process, by name; a child process inherits them, but for its id
+_HISTORIES: dict[str, FitHistory] = {}  # of this process, by name; a forked process inherits them with another id
 
 
-def _restored(name: str, process: int, *fields: Any) -> FitHistory:
-    costs, noises, units, told = fields
-    here = _HERE.get(name)
-    if here is not None and here.process == os.getpid():
-        return here
-    return FitHistory(list(costs), process, list(noises), list(units), told, name)
+def _restore(name: str, process: int, costs: Any, seeds: Any, units: Any, warned: bool) -> FitHistory:
+    known = _HISTORIES.get(name)
+    if known is not None and known.process == os.getpid():
+        return known
+    return FitHistory(list(costs), process, list(seeds), list(units), warned, name)
 
 
-def spent(totals: Mapping[str, Any], spendings: FitHistory, account: Mapping[str, Any] | None) -> PrivacySpent:
-    """A fit's cost from its ledger's totals, beside those before it; the ledger over studies has seen most of them.
+def privacy_spent(totals: Mapping[str, Any], history: FitHistory, account: Mapping[str, Any] | None) -> PrivacySpent:
+    """Return the cost of a fit, and of all fits so far.
 
-    The sum is of one kind, fixed by the first fit. It tells how much was spent; a guarantee for fits that are chosen
-    after seeing earlier ones is a limit fixed beforehand, which is what a ledger keeps.
+    The sum is of one kind, fixed by the first fit. It says how much was spent. A guarantee for fits that are chosen
+    after seeing earlier ones needs a limit fixed beforehand, which is what a ledger enforces.
+
+    Parameters
+    ----------
+    totals : mapping
+        Totals of the fit's own ledger.
+    history : FitHistory
+        The fits of the estimator and its clones, including this one.
+    account : mapping or None
+        The state of the ledger over studies, if there is one; it has seen most fits.
     """
-    epsilon, delta, costs = float(totals["total_epsilon"]), float(totals["delta"]), spendings.costs
+    epsilon, delta, costs = float(totals["total_epsilon"]), float(totals["delta"]), history.costs
     if account is not None:
-        fits, all_fits = len([s for s in account["studies"] if s["cost"]["zcdp"]]), float(account["epsilon_used"])
+        fits, all_fits = len([study for study in account.studies if study.cost.zcdp]), account.epsilon_used
     else:
-        fits, all_fits = len(costs), epsilon if len(costs) == 1 else _together(costs, delta)
-    simulated = totals["noise"] != "hardened" and math.isfinite(epsilon)
-    words = headline(totals)
-    if spendings.shared:
-        words, all_fits = f"{words} {SHARED}", math.inf
+        fits, all_fits = len(costs), epsilon if len(costs) == 1 else _total_epsilon(costs, delta)
+    sentence = headline(totals)
+    if history.shares_noise:
+        sentence, all_fits = f"{sentence} {SHARED_NOISE}", math.inf
     elif fits > 1 and math.isfinite(all_fits):
-        whom = " to every single record, since not all were for the same unit" if len(set(spendings.units)) > 1 else ""
-        words += f" All {fits} fits so far, of a search too, cost epsilon {format_epsilon(all_fits)} together{whom}."
-    return PrivacySpent(epsilon, delta, simulated, words, fits, all_fits)
+        whom = " to every single record, since not all were for the same unit" if len(set(history.units)) > 1 else ""
+        sentence += (
+            f" All {fits} fits so far, including a search, cost epsilon {format_epsilon(all_fits)} together{whom}."
+        )
+    simulated = totals["noise"] != "hardened" and math.isfinite(epsilon)
+    return PrivacySpent(epsilon, delta, simulated, sentence, fits, all_fits)
 
 
-def _together(costs: Sequence[StudyCost], delta: float) -> float:
+def _total_epsilon(costs: Sequence[StudyCost], delta: float) -> float:
     return composed_epsilon(accountant_for(costs[0], delta), together(costs), delta)
 
 
 def epsilon_of_each(total_epsilon: float, delta: float, fits: int) -> float:
-    """The total_epsilon that each of so many fits may have, so that all of them together keep the one given."""
+    """Return the total_epsilon that each of several fits may have, so that together they keep a budget.
+
+    Parameters
+    ----------
+    total_epsilon, delta : float
+        The budget of all fits together.
+    fits : int
+        Their number.
+
+    Examples
+    --------
+    >>> each = epsilon_of_each(1.0, 1e-6, fits=10)
+    >>> 1.0 / 10 < each < 1.0
+    True
+    """
     budget = gdp_budget(real(0.0)("total_epsilon", total_epsilon), NO_SLACK, real(0.0, 1.0)("delta", delta))
     return BELOW * gdp_epsilon(budget / integer(1)("fits", fits), NO_SLACK, delta)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,19 @@ from taciturn.objectives.metrics import quality_metrics
 from taciturn.objectives.passes import scores
 from taciturn.planning.study import Batch, Study
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.composition import StudyCost, cost_of, largest, together
-from taciturn.privacy.ledger import VIOLATION, ledger_totals, releases
 from taciturn.privacy.signatures import NAME, Signable
 from taciturn.privacy.trust import AGENTS
-from taciturn.reporting.statements import overspent
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import (
+    ClassificationQuality,
+    FederationNote,
+    MetricsRow,
+    PrivacyTotals,
+    RegressionQuality,
+    RunResult,
+    RunSummary,
+    ViolationEntry,
+)
 from taciturn.training.central import for_all_agents
 from taciturn.types import Array, Classes, Dataset
 from taciturn.version import VERSION
@@ -30,52 +38,72 @@ from taciturn.version import VERSION
 AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
 
 
-def finish(study: Study, folder: RunFolder, **more: Any) -> None:
-    """Write `averages.npz`, `model.npz` and, last, `summary.json`, which marks the end and holds `more`."""
-    settings, dataset, plan = study.settings, study.dataset, [part.batch for part in study.parts]
-    totals = ledger_totals(folder.read_ledger())
+def finish(study: Study, folder: RunFolder, federation: FederationNote | None = None) -> None:
+    """Write `averages.npz`, `model.npz` and, last, `summary.json`, which marks the end of the run.
+
+    Parameters
+    ----------
+    study
+        The study, after training.
+    folder
+        Its run folder, with the last checkpoint of every batch, the metrics and the ledger.
+    federation
+        What the summary says of the federation, in a federated study.
+
+    Raises
+    ------
+    PrivacyViolation
+        If the ledger adds up to more than the budget of a run; no model is written then.
+    """
+    totals = folder.read_ledger().totals
     _refuse_overspent(folder, totals)
-    stored = [read_arrays(folder.checkpoints / f"{batch.algorithm}.npz") for batch in plan]
-    if settings.averages:
-        agents = len(dataset.agents)
-        means = {
-            name: np.concatenate([_average(name, arrays[f"mean_{name}"], agents) for arrays in stored])
-            for name in AVERAGES
-            if settings.trust == AGENTS or name.startswith("w")  # noise on a sum does not cover what one agent sent
-        }
-        write_arrays(folder.averages, {name: _single(mean) for name, mean in means.items()})
+    stored = [read_arrays(folder.checkpoints / f"{part.batch.algorithm}.npz") for part in study.parts]
+    if study.settings.averages:
+        _write_averages(study, folder, stored)
     w = np.concatenate([_runs_first(arrays["w"]) for arrays in stored])
-    write_arrays(folder.model, {"w": _single(w), **_index(plan), **_names(dataset)})
+    labels = _label_arrays([part.batch for part in study.parts])
+    write_arrays(folder.model, {"w": _single(w), **labels, **_names(study.dataset)})
     runs, private = _results(study, folder, w), study.private_metrics
     ended = time.strftime("%Y-%m-%dT%H:%M:%S%z")  # with the folder's name it tells how long all rounds took
     if private:
-        names = (*private, "quality") if "test_error" in private else private
-        kept = [{name: run.pop(name) for name in names if name in run} for run in runs]
-        own = {"ended": ended, "data": folder.read_start()["data"], "runs": kept}
-        write_text(folder.local / folder.summary.name, to_json(own) + "\n")
-        runs = [{**run, **dict.fromkeys(private), "private_test": "test_error" in private} for run in runs]
-    summary = {
-        "taciturn": VERSION,
-        **({"ended": ended} if study.facts is None else {}),
-        "mode": settings.mode,
-        "privacy": totals,
-        "data": folder.read_start(local=False)["data"],
-        "runs": runs,
-        **more,
-    }
+        test_is_private = "test_error" in private
+        hidden: dict[str, Any] = dict.fromkeys((*private, "quality") if test_is_private else private)
+        own = [{name: run[name] for name in hidden if name in run} for run in runs]
+        local = {"ended": ended, "data": folder.read_start().data, "runs": own}
+        write_text(folder.local / folder.summary.name, to_json(local) + "\n")
+        runs = [replace(run, **hidden, private_test=test_is_private) for run in runs]
+    summary = RunSummary(
+        taciturn=VERSION,
+        ended=ended if study.facts is None else None,
+        mode=study.settings.mode,
+        privacy=totals,
+        data=folder.read_start(local=False).data,
+        runs=tuple(runs),
+        federation=federation,
+    )
     write_text(folder.summary, to_json(summary) + "\n")
 
 
-def _refuse_overspent(folder: RunFolder, totals: Mapping[str, Any]) -> None:
-    """Stop before a model is written where a run's ledger adds up to more than its budget; it cannot go on then."""
-    over = next(filter(overspent, totals["runs"]), None)
+def _refuse_overspent(folder: RunFolder, totals: PrivacyTotals) -> None:
+    """Raise before a model is written if a run's ledger adds up to more than its budget; it cannot go on then."""
+    over = next((run for run in totals.runs if run.overspent), None)
     if over is not None:
         reason = (
-            f"the ledger of {over['algorithm']} adds up to epsilon {float(over['spent_epsilon']):.4g}, more than its "
-            f"budget of {float(over['total_epsilon']):g}: nothing of the run may be shown"
+            f"the ledger of {over.algorithm} adds up to epsilon {over.spent_epsilon:.4g}, more than its "
+            f"budget of {over.total_epsilon:g}: nothing of the run may be shown"
         )
-        folder.chain.append([{"kind": VIOLATION, "algorithm": over["algorithm"], "reason": reason}])
+        folder.chain.append([ViolationEntry(algorithm=over.algorithm, reason=reason)])
         raise PrivacyViolation(reason)
+
+
+def _write_averages(study: Study, folder: RunFolder, stored: Sequence[Mapping[str, Array]]) -> None:
+    """Write the theorems' averages; noise on a sum does not cover what one agent sent."""
+    agents = len(study.dataset.agents)
+    names = [name for name in AVERAGES if study.settings.trust == AGENTS or name.startswith("w")]
+    means = {
+        name: np.concatenate([_average(name, arrays[f"mean_{name}"], agents) for arrays in stored]) for name in names
+    }
+    write_arrays(folder.averages, {name: _single(mean) for name, mean in means.items()})
 
 
 def _runs_first(array: Array) -> Array:
@@ -93,7 +121,7 @@ def _single(array: Array) -> Array:
     return array[0] if len(array) == 1 else array
 
 
-def _index(plan: list[Batch]) -> dict[str, Any]:
+def _label_arrays(plan: Sequence[Batch]) -> dict[str, Array]:
     labels = [label for batch in plan for label in batch.labels()]
     return {name: np.array([label[name] for label in labels]) for name in labels[0] if name != "run"}
 
@@ -108,19 +136,24 @@ def _names(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _results(study: Study, folder: RunFolder, w: Array) -> list[dict[str, Any]]:
-    """One entry for each run: its last row of metrics, and its quality on the test records."""
-    dataset, loss = study.dataset, LOSSES[study.settings.loss]()
-    last = {row["run"]: row for row in folder.read_metrics()}
-    runs = []
-    for r, parameters in enumerate(w):
-        row = {name: value for name, value in last[r].items() if name not in {"round", "run"}}
-        row["rounds"] = last[r]["round"]
-        if dataset.test is not None:
-            found = np.concatenate([scores(parameters[:, None, :], block.x)[:, 0] for block in dataset.test.blocks()])
-            row["quality"] = quality_metrics(found, dataset.test.y, dataset.target, loss)
-        runs.append(row)
-    return runs
+def _results(study: Study, folder: RunFolder, w: Array) -> list[RunResult]:
+    """Return the result of each run: its last row of metrics, and its quality on the test records."""
+    last = {row.run: row for row in folder.read_metrics()}
+    return [_result(study, last[r], parameters) for r, parameters in enumerate(w)]
+
+
+def _result(study: Study, last: MetricsRow, w: Array) -> RunResult:
+    measures = {name: value for name, value in last.items() if name not in {"run", "round"}}
+    return RunResult(**measures, rounds=last.round, quality=_quality(study, w))
+
+
+def _quality(study: Study, w: Array) -> ClassificationQuality | RegressionQuality | None:
+    test, target, loss = study.dataset.test, study.dataset.target, LOSSES[study.settings.loss]()
+    if test is None:
+        return None
+    found = np.concatenate([scores(w[:, None, :], block.x)[:, 0] for block in test.blocks()])
+    measures = quality_metrics(found, test.y, target, loss)
+    return ClassificationQuality(**measures) if isinstance(target, Classes) else RegressionQuality(**measures)
 
 
 def settle(ledger: str, folder: RunFolder) -> None:
@@ -130,8 +163,8 @@ def settle(ledger: str, folder: RunFolder) -> None:
     """
     if not ledger:
         return
-    cost, head = ledger_cost(folder.read_ledger()), folder.chain.hashes()[-1]
-    account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start()["reservation"]
+    cost, head = folder.read_ledger().cost(), folder.chain.hashes()[-1]
+    account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
     if not account.settled_from(reservation, head):
         account.settle(reservation, cost, head)
 
@@ -141,10 +174,10 @@ def settle_violated(ledger: str, folder: RunFolder) -> None:
 
     It cannot go on, and its ledger may not know everything: the whole plan stays spent, or more if its ledger has more.
     """
-    rows = folder.read_ledger() if ledger else []
-    if any(row["kind"] == VIOLATION for row in rows):
-        account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start()["reservation"]
-        account.violated(reservation, ledger_cost(rows), folder.chain.hashes()[-1])
+    own = folder.read_ledger() if ledger else None
+    if own is not None and own.violation:
+        account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
+        account.violated(reservation, own.cost(), folder.chain.hashes()[-1])
 
 
 def sign(folder: RunFolder) -> None:
@@ -153,7 +186,8 @@ def sign(folder: RunFolder) -> None:
         signable(folder).sign()
     except OSError as error:
         warnings.warn(
-            f"{folder.ledger} was not signed ({error.strerror or error}): 'taciturn ledger sign {folder.path}' signs it",
+            f"{folder.ledger} was not signed ({error.strerror or error}); sign it with "
+            f"'taciturn ledger sign {folder.path}'",
             LedgerWarning,
             stacklevel=2,
         )
@@ -161,12 +195,7 @@ def sign(folder: RunFolder) -> None:
 
 def signable(folder: RunFolder) -> Signable:
     """A run's ledger, for those who sign it or check who did."""
-    identity = folder.read_start(local=False).get("id", "")
-    if identity and not NAME.fullmatch(str(identity)):
+    identity = folder.read_start(local=False).id or ""
+    if identity and not NAME.fullmatch(identity):
         raise InputError(f"{folder.start} is damaged: the run's id must have 32 hexadecimal digits")
     return Signable(folder.chain, "run", identity, "ended" if folder.finished else "paused")
-
-
-def ledger_cost(ledger: Iterable[Mapping[str, Any]]) -> StudyCost:
-    """What the releases of a study's ledger cost a ledger over studies: of every run the most of its agents."""
-    return together(largest(map(cost_of, agents.values())) for agents in releases(ledger).values())

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from taciturn.planning.study import Study
 from taciturn.privacy.events import BatchEvent
-from taciturn.privacy.ledger import entries
+from taciturn.runs.ledger import RunLedger, release_entries
 from taciturn.training.central import charged_to_all, records_of
 from taciturn.training.loop import check_finite, placed, rounds_of
 from taciturn.training.process_group import SINGLE_PROCESS
 from taciturn.training.recorder import refuse_uncovered
-from taciturn.training.setup import first_lines
+from taciturn.training.setup import plan_entries, study_header
 from taciturn.training.simulate import Round, start
 from taciturn.types import Array
 
@@ -25,7 +25,7 @@ class Trained(NamedTuple):
 
     w: Array  # [J, K]
     rounds: int
-    ledger: list[dict[str, Any]]  # the lines a run folder's ledger would have
+    ledger: RunLedger  # as a run folder would hold it
 
 
 def train_in_memory(study: Study, tolerance: float = 0.0) -> Trained:
@@ -44,9 +44,8 @@ def train_in_memory(study: Study, tolerance: float = 0.0) -> Trained:
             w, done = made.w, made.t
             if resting:
                 break
-    drawn = entries(events, part.batch.labels(), study.dataset.agents)
-    place = {"first": 1, "last": done, "session": 1}
-    return Trained(w[:, 0], done, [*first_lines(study), *(entry | place for entry in drawn)])
+    drawn = release_entries(events, part.batch.labels(), study.dataset.agents, first=1, last=done)
+    return Trained(w[:, 0], done, RunLedger((study_header(study), *plan_entries(study), *drawn)))
 
 
 def _rests(made: Round, before: Array, agents: int, tolerance: float) -> bool:

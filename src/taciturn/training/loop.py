@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from taciturn.objectives.metrics import test_error
 from taciturn.planning.study import Batch, Study, StudyPart
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder, append_lines
+from taciturn.runs.records import MetricsRow
 from taciturn.training.central import bytes_sent, charged_to_all, records_of
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup, Requests
 from taciturn.training.recorder import Recorder
@@ -42,7 +44,7 @@ class Evaluation(NamedTuple):
     """What a round was found to be worth."""
 
     error: Array  # [R]
-    rows: list[dict[str, Any]]  # of the metrics
+    rows: list[MetricsRow]
 
 
 class Interrupted(Exception):
@@ -54,17 +56,17 @@ def train(
     folder: RunFolder,
     watch: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
-    team: ProcessGroup = SINGLE_PROCESS,
+    group: ProcessGroup = SINGLE_PROCESS,
 ) -> None:
     """Run every batch to its end, from the folder's checkpoints where there are any.
 
-    In a team the study has the records of this process's agents only, and the first process alone is watched.
+    In a group the study has the records of this process's agents only, and the first process alone is watched.
     """
-    team.told(lambda: _rewind(folder, [part.batch for part in study.parts]))
-    with placed(study, team) as there:
+    group.broadcast(lambda: _rewind(folder, [part.batch for part in study.parts]))
+    with placed(study, group) as there:
         for part in there.parts:
-            _train_part(there, folder, part, watch if team.leads else _unwatched, stop, team)
-    team.told(lambda: _flush(folder))
+            _train_part(there, folder, part, watch if group.is_main else _unwatched, stop, group)
+    group.broadcast(lambda: _flush(folder))
 
 
 def _flush(folder: RunFolder) -> None:
@@ -79,15 +81,15 @@ def _unwatched(progress: Progress) -> None:
 
 
 @contextmanager
-def placed(study: Study, team: ProcessGroup) -> Iterator[Study]:
+def placed(study: Study, group: ProcessGroup) -> Iterator[Study]:
     """The study where its settings want it computed."""
     settings = study.settings
     if settings.backend != "torch":
         plain = settings.backend == "numpy" or library() is None  # numpy's matrix products have threads of their own
-        with threads(1 if plain else team.cores() if settings.threads == "auto" else int(settings.threads)):
+        with threads(1 if plain else group.cores() if settings.threads == "auto" else int(settings.threads)):
             yield study
         return
-    place = team.device(settings.device)
+    place = group.device(settings.device)
     parts = [part._replace(algorithm=on_device(part.algorithm, place)) for part in study.parts]
     with matrix_products(settings.tf32):
         yield study._replace(dataset=on_device(study.dataset, place), parts=parts)
@@ -99,12 +101,12 @@ def _train_part(
     part: StudyPart,
     watch: Callable[[Progress], None],
     stop: Callable[[], bool],
-    team: ProcessGroup,
+    group: ProcessGroup,
 ) -> None:
     settings, dataset, batch, own = study.settings, study.dataset, part.batch, records_of(study, part)
     fresh = settings.noise == "hardened"  # noise drawn anew cannot be drawn again: it is charged before it is seen
     every = min(FLUSH, settings.checkpoint_seconds) if fresh else settings.checkpoint_seconds
-    recorder = Recorder(folder, batch, dataset.agents, every, fresh, team, part.plans)
+    recorder = Recorder(folder, batch, dataset.agents, every, fresh, group, part.plans)
     state = start(own.train, batch.size, settings.server, settings.averages, len(own.agents))
     state = recorder.resumed(state)
     rounds = recorder.begin(state.round, part.rounds, limited=any(np.isfinite(batch.budgets)))
@@ -117,24 +119,24 @@ def _train_part(
     error: Array | None = None  # of the last evaluation that may be shown
     waiting: list[Evaluation] = []  # not to be shown before the ledger has their rounds
     watch(Progress(batch, state.round, rounds, error))
-    heeding = team.heeding(
-        lambda: Requests(stop(), team.leads and time.monotonic() >= recorder.due), alarm=recorder.alarming
+    group = group.with_requests(
+        lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.due), alarm=recorder.alarming
     )
-    for done in _timed(recorder, rounds_of(study, part, own.train, rounds, state, heeding)):
-        recorder.charge(charged_to_all(study, part, done), heeding.alarmed())
+    for done in _timed(recorder, rounds_of(study, part, own.train, rounds, state, group)):
+        recorder.charge(charged_to_all(study, part, done), group.alarm_raised())
         _check_numbers(recorder, done.residual, part, done.t)
-        wishes, last = heeding.wishes(), done.t == rounds
-        stopping = wishes.stop and not last
+        requests, last = group.requests(), done.t == rounds
+        stopping = requests.stop and not last
         # where a fresh run is left off may turn out to be its end, so it is left off only where it was evaluated
         evaluated = last or done.t % settings.evaluate_every == 0 or (fresh and stopping)
         if evaluated:
-            objective = to_numpy(team.summed(study.problem.total(done.w, dataset.train)))
+            objective = to_numpy(group.all_reduce(study.problem.total(done.w, dataset.train)))
             if study.facts is None:  # a private figure must not decide whether a certified run goes on
                 _check_numbers(recorder, objective, part, done.t)
-            if team.leads:
+            if group.is_main:
                 found = test_error(done.w, dataset.test, dataset.target)
                 waiting.append(Evaluation(found, _rows(study, part, done, recorder.seconds, found, objective)))
-        saving = last or stopping or (wishes.save and (evaluated or not fresh))
+        saving = last or stopping or (requests.save and (evaluated or not fresh))
         rows = [row for evaluation in waiting for row in evaluation.rows]
         if fresh and saving:
             recorder.checkpoint(done, rows)
@@ -164,10 +166,10 @@ def rounds_of(
     shards: Sequence[Shard],
     rounds: int,
     state: SimulationState,
-    team: ProcessGroup = SINGLE_PROCESS,
+    group: ProcessGroup = SINGLE_PROCESS,
 ) -> Iterator[Round]:
     """The rounds of one batch on these records, with the noise its settings name."""
-    return simulate(part.algorithm, shards, noise_of(study, part), rounds, state, team=team)
+    return simulate(part.algorithm, shards, noise_of(study, part), rounds, state, group=group)
 
 
 def noise_of(study: Study, part: StudyPart) -> Callable[[int, int], NoiseSource]:
@@ -182,14 +184,13 @@ def noise_of(study: Study, part: StudyPart) -> Callable[[int, int], NoiseSource]
     return noise
 
 
-def _write_rows(study: Study, folder: RunFolder, rows: list[dict[str, Any]]) -> None:
+def _write_rows(study: Study, folder: RunFolder, rows: Sequence[MetricsRow]) -> None:
     """Metrics; in certified mode what is computed from private records without noise goes into the local-only file."""
     private = study.private_metrics
     if private:
-        places = [{"run": row["run"], "round": row["round"]} for row in rows]
-        kept = [place | {name: row[name] for name in private} for place, row in zip(places, rows, strict=True)]
-        append_lines(folder.local_metrics, kept)
-        rows = [row | dict.fromkeys(private) for row in rows]
+        append_lines(folder.local_metrics, [{name: row[name] for name in ("run", "round", *private)} for row in rows])
+        hidden: dict[str, Any] = dict.fromkeys(private)
+        rows = [replace(row, **hidden) for row in rows]
     append_lines(folder.metrics, rows)
 
 
@@ -224,22 +225,22 @@ def check_finite(values: Array, part: StudyPart, t: int) -> None:
 
 def _rows(
     study: Study, part: StudyPart, done: Round, seconds: float, error: Array, objective: Array
-) -> list[dict[str, Any]]:
+) -> list[MetricsRow]:
     up, down = bytes_sent(study, part, done)
     return [
-        {
+        MetricsRow(
             **label,
-            "round": done.t,
-            "test_error": error[r],
-            "train_objective": objective[r],
-            "consensus_residual": done.residual[r],
-            "noise": done.noise[r],
-            "rho": done.rho[r],
-            "eta": done.eta[r],
-            "seconds": round(seconds, 4),
-            "bytes_up": up,
-            "bytes_down": down,
-        }
+            round=done.t,
+            test_error=error[r],
+            train_objective=objective[r],
+            consensus_residual=done.residual[r],
+            noise=done.noise[r],
+            rho=done.rho[r],
+            eta=done.eta[r],
+            seconds=round(seconds, 4),
+            bytes_up=up,
+            bytes_down=down,
+        )
         for r, label in enumerate(part.batch.labels())
     ]
 

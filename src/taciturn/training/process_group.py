@@ -1,4 +1,4 @@
-"""Who works at a simulation's agents: this process alone, or several processes that meet once a round."""
+"""The processes that run one simulation: one process, or several that exchange sums once a round."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ T = TypeVar("T")
 
 
 class Requests(NamedTuple):
-    """What is to happen after the round at hand."""
+    """What processes ask for after a round."""
 
     stop: bool = False
     save: bool = False  # a checkpoint is due
-    alarm: bool = False  # somebody's steps released what no plan covers
+    alarm: bool = False  # a step released something that no plan covers
 
 
 Alarm: TypeAlias = Callable[[Mapping[int, Step]], bool]
-"""Whether the steps of some agents, by number, must stop everybody."""
+"""Whether the steps of some agents, by index, must stop all processes."""
 
 
-def calm(steps: Mapping[int, Step]) -> bool:
-    """No steps alarm anybody."""
+def no_alarm(steps: Mapping[int, Step]) -> bool:
+    """Return False: no step is checked."""
     return False
 
 
 class ReducedUpdates(NamedTuple):
-    """What the answers of all agents come to, whoever works at them."""
+    """The updates of all agents, summed over all processes."""
 
     received: Received
     noise: Array  # [R]  mean |xi| over the agents
-    residual: Callable[[Array], Array]  # of the model: the consensus residual, [R]
+    residual: Callable[[Array], Array]  # model [J, R, K] -> consensus residual [R]
 
 
 class ProcessGroup(Protocol):
-    """The processes that work at one simulation; all of them make the same calls in the same order."""
+    """The processes of one simulation. All of them make the same calls in the same order."""
 
     @property
     def rank(self) -> int:
@@ -52,135 +52,138 @@ class ProcessGroup(Protocol):
         ...
 
     @property
-    def leads(self) -> bool:
-        """Whether this process is the first, which writes, evaluates and speaks for all."""
+    def is_main(self) -> bool:
+        """Whether this is process 0, which writes files, evaluates and reports."""
         ...
 
-    def parts(self, agents: int) -> Sequence[range]:
-        """Which of so many agents each process works at."""
+    def partition(self, agents: int) -> Sequence[range]:
+        """Return the block of agents of each process.
+
+        Raises
+        ------
+        InputError
+            If there are more processes than agents.
+        """
         ...
 
-    def together(self, work: Callable[[], T]) -> T:
-        """Every process does the work; what is refused in one of them is refused in all."""
+    def run_on_all(self, work: Callable[[], T]) -> T:
+        """Run `work` in every process and return its result here; an error of one process is raised in all."""
         ...
 
-    def told(self, work: Callable[[], T]) -> T:
-        """The first process does the work, and all get its result."""
+    def broadcast(self, work: Callable[[], T]) -> T:
+        """Run `work` in process 0 and return its result, or raise its error, in all."""
         ...
 
-    def dealt(self, work: Callable[[], Sequence[T]]) -> T:
-        """The first process does the work, and each gets its own item of the result."""
+    def scatter(self, work: Callable[[], Sequence[T]]) -> T:
+        """Run `work` in process 0 and return item i of its result in process i."""
         ...
 
-    def collected(self, own: T) -> list[T]:
-        """The first process gets what each of them has, in order; the others get nothing."""
+    def gather(self, own: T) -> list[T]:
+        """Return the values of all processes in process 0, and an empty list in the others."""
         ...
 
-    def alike(self, what: str, work: Callable[[], Any]) -> None:
-        """Refuse to go on where the work gives two processes different results."""
+    def require_equal(self, what: str, work: Callable[[], Any]) -> None:
+        """Raise InputError if `work` has different results in two processes; `what` names it in the message."""
         ...
 
-    def summed(self, values: Array) -> Array:
-        """The sum over all processes."""
+    def all_reduce(self, values: Array) -> Array:
+        """Return the sum of the values of all processes."""
         ...
 
-    def meet(self, w: Array, steps: Mapping[int, Step]) -> ReducedUpdates:
-        """Put the steps of the agents here, by number, together with those of the others."""
+    def reduce_updates(self, w: Array, steps: Mapping[int, Step]) -> ReducedUpdates:
+        """Combine the steps of the agents of this process with those of the others.
+
+        Parameters
+        ----------
+        w
+            The model [J, R, K] that the server sent.
+        steps
+            The steps of this process's agents, by their index.
+        """
         ...
 
-    def heeding(self, wish: Callable[[], Requests], alarm: Alarm = calm) -> ProcessGroup:
-        """The same team, in which this process has wishes, and looks at the steps made here."""
+    def with_requests(self, own: Callable[[], Requests], alarm: Alarm = no_alarm) -> ProcessGroup:
+        """Return the same group, in which this process states its requests, and checks its steps, in every round."""
         ...
 
-    def alarmed(self) -> bool:
-        """Whether the last round needs a look before anything of it is used: some process found an alarming step."""
+    def requests(self) -> Requests:
+        """Return what any process requested in the last round."""
         ...
 
-    def wishes(self) -> Requests:
-        """What all heed: what any of them wished for when they last met."""
+    def alarm_raised(self) -> bool:
+        """Return whether the steps of the last round must be checked before anything of it is used."""
         ...
 
     def device(self, name: str) -> str:
-        """The device that this process takes where a run is to be on `name`."""
+        """Return the device of this process in a run on device `name`."""
         ...
 
     def cores(self) -> int:
-        """How many cores this process may use."""
+        """Return how many cores this process may use."""
         ...
 
 
 @dataclass(frozen=True)
 class SingleProcess:
-    """One process works at all agents."""
+    """A group of one process, which works on all agents."""
 
-    wish: Callable[[], Requests] = Requests
+    own: Callable[[], Requests] = Requests
     rank: ClassVar[int] = 0
-    leads: ClassVar[bool] = True
+    is_main: ClassVar[bool] = True
 
-    def parts(self, agents: int) -> Sequence[range]:
-        """All of them."""
+    def partition(self, agents: int) -> Sequence[range]:
         return (range(agents),)
 
-    def together(self, work: Callable[[], T]) -> T:
-        """Done here."""
+    def run_on_all(self, work: Callable[[], T]) -> T:
         return work()
 
-    def told(self, work: Callable[[], T]) -> T:
-        """Done here."""
+    def broadcast(self, work: Callable[[], T]) -> T:
         return work()
 
-    def dealt(self, work: Callable[[], Sequence[T]]) -> T:
-        """The only item."""
+    def scatter(self, work: Callable[[], Sequence[T]]) -> T:
         return work()[0]
 
-    def collected(self, own: T) -> list[T]:
-        """The only one there is."""
+    def gather(self, own: T) -> list[T]:
         return [own]
 
-    def alike(self, what: str, work: Callable[[], Any]) -> None:
-        """There is nobody to differ from."""
+    def require_equal(self, what: str, work: Callable[[], Any]) -> None:
+        """Do nothing: there is no other process."""
 
-    def summed(self, values: Array) -> Array:
-        """The values themselves."""
+    def all_reduce(self, values: Array) -> Array:
         return values
 
-    def meet(self, w: Array, steps: Mapping[int, Step]) -> ReducedUpdates:
-        """All steps are here."""
+    def reduce_updates(self, w: Array, steps: Mapping[int, Step]) -> ReducedUpdates:
         received = Received.of({p: step.upload for p, step in steps.items()})
         noise = np.mean([step.noise for step in steps.values()], axis=0)
         z = [upload.z for upload in received.uploads.values()]
         return ReducedUpdates(received, noise, lambda model: consensus_residual(model, z))
 
-    def heeding(self, wish: Callable[[], Requests], alarm: Alarm = calm) -> SingleProcess:
-        """Its own wishes."""
-        return SingleProcess(wish)
+    def with_requests(self, own: Callable[[], Requests], alarm: Alarm = no_alarm) -> SingleProcess:
+        return SingleProcess(own)
 
-    def alarmed(self) -> bool:
-        """Every round needs the look: nobody has looked before."""
+    def requests(self) -> Requests:
+        return self.own()
+
+    def alarm_raised(self) -> bool:
+        """Return True: the steps have not been checked yet."""
         return True
 
-    def wishes(self) -> Requests:
-        """As of now."""
-        return self.wish()
-
     def device(self, name: str) -> str:
-        """The one named."""
         return name
 
     def cores(self) -> int:
-        """All there are."""
         return cores()
 
 
 SINGLE_PROCESS = SingleProcess()
 
 
-def rank_here() -> int:
-    """The number of this process among those that torchrun started; 0 where it was not torchrun."""
-    return int(os.environ["RANK"]) if ranks_here() > 1 else 0
+def current_rank() -> int:
+    """Return the number of this process among those that torchrun started; 0 if torchrun did not start it."""
+    return int(os.environ["RANK"]) if world_size() > 1 else 0
 
 
-def ranks_here() -> int:
-    """How many processes torchrun started; 1 where it was not torchrun."""
+def world_size() -> int:
+    """Return how many processes torchrun started; 1 if torchrun did not start this one."""
     started = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
     return int(os.environ["WORLD_SIZE"]) if started else 1

@@ -56,7 +56,7 @@ def tie_of(digest: str) -> Tie | None:
 def check_tie(digest: str, account: BudgetLedger) -> None:
     """Refuse a second ledger for the same records, unless it was begun as one."""
     known = tie_of(digest)
-    if known is None or known.ledger == account.identity or account.state()["further"]:
+    if known is None or known.ledger == account.identity or account.state().further:
         return
     raise InputError(
         f"these records have a ledger already, {known.data} ({known.path}), and {account.path} is another one: budgets "
@@ -71,7 +71,7 @@ def tie(digest: str, account: BudgetLedger) -> None:
     known = tie_of(digest)
     if known is None or known.ledger == account.identity:
         make_folder(_folder(), exist_ok=True)
-        found = Tie(account.identity, account.state()["data"], str(account.path.resolve()))
+        found = Tie(account.identity, account.state().data, str(account.path.resolve()))
         write_text(_folder() / f"{digest}.json", json.dumps(found._asdict()) + "\n")
 
 

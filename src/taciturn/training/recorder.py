@@ -22,8 +22,9 @@ from taciturn.planning.noise_plan import RunPlan
 from taciturn.planning.study import Batch
 from taciturn.privacy.events import NON_PRIVATE, BatchEvent, event_of
 from taciturn.privacy.hash_chain import HashChain
-from taciturn.privacy.ledger import VIOLATION, entries
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import RunLedger, release_entries
+from taciturn.runs.records import LedgerEntry, MetricsRow, ReleaseEntry, ViolationEntry
 from taciturn.training.checkpoint import divided, from_arrays, joined, to_arrays
 from taciturn.training.process_group import ProcessGroup
 from taciturn.training.simulate import Round, SimulationState
@@ -73,9 +74,9 @@ def refuse_uncovered(
 
 def refuse_stopped(folder: RunFolder) -> None:
     """Refuse to go on with a run that a violation of its privacy stopped."""
-    for entry in folder.chain.read():
-        if entry["kind"] == VIOLATION:
-            raise PrivacyViolation(f"{folder.path} cannot go on: {entry['reason']}")
+    violation = folder.read_ledger().violation
+    if violation:
+        raise PrivacyViolation(f"{folder.path} cannot go on: {violation}")
 
 
 class Span(NamedTuple):
@@ -95,7 +96,7 @@ class Recorder:
     made again after a crash, so a round that was charged is not charged twice; fresh noise is another release, and is.
     So nothing of a fresh round may be seen before `write_ledger`; a crash before it loses rounds that nobody saw.
 
-    In a team, the first process alone reads and writes; the others keep their agents' events until they are collected.
+    In a group, the first process alone reads and writes; the others keep their agents' events until they are collected.
     """
 
     folder: RunFolder
@@ -103,11 +104,11 @@ class Recorder:
     agents: tuple[str, ...]
     every: float  # seconds between two checkpoints
     fresh: bool  # whether a round that is made again has other noise
-    team: ProcessGroup
+    group: ProcessGroup
     plans: Sequence[RunPlan] = ()  # what every run means to spend; none in mode paper
     seconds: float = 0.0
     pending: list[Span] = field(default_factory=list)  # what the ledger does not have yet
-    unwritten: list[dict[str, Any]] = field(default_factory=list)  # rows of metrics that the checkpoint has
+    unwritten: list[MetricsRow] = field(default_factory=list)  # rows of metrics that the checkpoint has
     charged: int = 0  # the last round the ledger has
     span: int = 1  # rounds of an entry; the last rounds, and those before a stop, may be fewer
     session: int = 1  # counts the processes that worked on the batch
@@ -126,24 +127,26 @@ class Recorder:
 
     def resumed(self, before: SimulationState) -> SimulationState:
         """Where the last checkpoint left off; where there is none, `before`, the state of the agents here."""
-        arrays = self.team.dealt(self._saved)
+        arrays = self.group.scatter(self._saved)
         if not arrays:
             return before
         self.seconds, self.saved = float(arrays["seconds"]), int(arrays["session"])
         kept = [_from_json(one) for one in json.loads(str(arrays["pending"]))]
-        self.pending = kept if self.team.leads else [span._replace(events=Counter()) for span in kept]
-        if self.team.leads and self.folder.metrics.stat().st_size == int(arrays["place"][0]):  # the newest checkpoint
-            self.unwritten = json.loads(str(arrays["rows"]))
-        return self.team.together(lambda: from_arrays(arrays, before))
+        self.pending = kept if self.group.is_main else [span._replace(events=Counter()) for span in kept]
+        if self.group.is_main and self.folder.metrics.stat().st_size == int(
+            arrays["place"][0]
+        ):  # the newest checkpoint
+            self.unwritten = [MetricsRow.from_json(row, self.file) for row in json.loads(str(arrays["rows"]))]
+        return self.group.run_on_all(lambda: from_arrays(arrays, before))
 
     def _saved(self) -> list[dict[str, Array]]:
         """What the checkpoint has for every process, which is nothing where there is no checkpoint."""
-        blocks = self.team.parts(len(self.agents))
+        blocks = self.group.partition(len(self.agents))
         return divided(read_arrays(self.file), blocks) if self.file.exists() else [{} for _ in blocks]
 
     def begin(self, done: int, rounds: int, limited: bool) -> int:
         """Take the ledger up where it stands, and say how many rounds the budget allows from there."""
-        spans = self.team.told(self._spans)
+        spans = self.group.broadcast(self._spans)
         self.charged = max((last for _, last, _ in spans), default=0)
         self.session = 1 + max((session for _, _, session in spans), default=self.saved)
         self.span = 1 if self.fresh else max(1, math.ceil(rounds / ENTRIES))
@@ -154,7 +157,7 @@ class Recorder:
         if self.fresh and self.pending:  # a crash came between the checkpoint and the ledger
             now, self.session = max(self.session, self.saved + 1), self.saved
             self.write_ledger()
-            self.session, spans = now, self.team.told(self._spans)
+            self.session, spans = now, self.group.broadcast(self._spans)
         self.schedule()
         if not (self.fresh and limited):
             return rounds
@@ -163,8 +166,9 @@ class Recorder:
 
     def _spans(self) -> set[tuple[int, int, int]]:
         """First and last round of the batch's lines in the ledger, and the session they are of."""
-        mine = [e for e in self.chain.read() if e["kind"] == "release" and e["run"] == self.batch.first]
-        return {(entry["first"], entry["last"], entry["session"]) for entry in mine}
+        ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
+        mine = [entry for entry in ledger.releases if entry.run == self.batch.first]
+        return {(entry.first or 0, entry.last or 0, entry.session or 0) for entry in mine}
 
     def alarming(self, steps: Mapping[int, Step]) -> bool:
         """Whether these steps released something that no plan covers."""
@@ -196,45 +200,43 @@ class Recorder:
             before.events.update(done.events)
             self.pending[-1] = before._replace(last=done.t)
 
-    def write_ledger(self, *more: Mapping[str, Any]) -> None:
+    def write_ledger(self, *more: LedgerEntry) -> None:
         """Everything charged so far is in the ledger, on the disk, when this returns; `more` is put behind it."""
-        parts = self.team.collected(self.pending)
-        self.team.told(lambda: self._append(parts, more))
+        parts = self.group.gather(self.pending)
+        self.group.broadcast(lambda: self._append(parts, more))
         if self.pending:
             self.charged = max(self.charged, self.pending[-1].last)
         self.pending = []
 
-    def _append(self, parts: Sequence[Sequence[Span]], more: Sequence[Mapping[str, Any]]) -> None:
+    def _append(self, parts: Sequence[Sequence[Span]], more: Sequence[LedgerEntry]) -> None:
         """An append for each span: how many of them were written together is not told."""
         self.chain.append_groups([*map(self._entries, _joined(parts)), more])
 
-    def _entries(self, span: Span) -> Iterator[Mapping[str, Any]]:
-        place = {"first": span.first, "last": span.last, "session": self.session}
-        return (entry | place for entry in entries(span.events, self.batch.labels(), self.agents))
+    def _entries(self, span: Span) -> Iterator[ReleaseEntry]:
+        return release_entries(span.events, self.batch.labels(), self.agents, span.first, span.last, self.session)
 
     def _refuse_uncovered(self, done: Round) -> None:
         """Where the round is uncovered, the ledger keeps what was drawn and why the run stopped: it cannot go on."""
         try:
             sent = len(done.state.agents)
-            self.team.together(lambda: refuse_uncovered(self.batch, self.plans, done.t, done.events, sent))
+            self.group.run_on_all(lambda: refuse_uncovered(self.batch, self.plans, done.t, done.events, sent))
         except PrivacyViolation as violation:
-            line = {"kind": VIOLATION, "algorithm": self.batch.algorithm, "round": done.t, "reason": str(violation)}
-            self.write_ledger(line)
+            self.write_ledger(ViolationEntry(algorithm=self.batch.algorithm, round=done.t, reason=str(violation)))
             raise
 
-    def checkpoint(self, done: Round, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+    def checkpoint(self, done: Round, rows: Sequence[MetricsRow] = ()) -> None:
         """The state that knows how long the files were, what the ledger does not have yet, and `rows` for the metrics.
 
         It is private, and comes before ledger and metrics: whenever a crash comes, the rest is written from it.
         """
         began = time.monotonic()
-        parts, pending = self.team.collected(to_arrays(done.state)), self.team.collected(self.pending)
-        self.team.told(lambda: self._save(done, joined(parts), _joined(pending), rows))  # who stops now stops after it
+        parts, pending = self.group.gather(to_arrays(done.state)), self.group.gather(self.pending)
+        self.group.broadcast(
+            lambda: self._save(done, joined(parts), _joined(pending), rows)
+        )  # who stops now stops after it
         self.schedule(time.monotonic() - began)
 
-    def _save(
-        self, done: Round, state: dict[str, Array], pending: Sequence[Span], rows: Sequence[Mapping[str, Any]]
-    ) -> None:
+    def _save(self, done: Round, state: dict[str, Array], pending: Sequence[Span], rows: Sequence[MetricsRow]) -> None:
         files = [self.folder.metrics, self.folder.local_metrics]
         place = [flushed_size(path) if path.exists() else 0 for path in files]
         books = {"seconds": np.array(self.seconds), "place": np.array(place), "w": to_numpy(done.w)}

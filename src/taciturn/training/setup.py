@@ -9,23 +9,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
-from taciturn.algorithms import ALGORITHMS
-from taciturn.core.arrays import file_of
+from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
+from taciturn.core.arrays import backing_file
 from taciturn.core.storage import to_json
 from taciturn.data import SOURCES, describe, fingerprint, source_for
 from taciturn.data.schema_draft import is_draft
 from taciturn.errors import InputError
 from taciturn.planning.paper_mode import prepare_paper
-from taciturn.planning.plan import StudyPlan, load_data, plan_study
-from taciturn.planning.study import Study
+from taciturn.planning.plan import StudyPlan, load_data, plan_study, reservation_cost
+from taciturn.planning.study import Study, with_absolute_paths
 from taciturn.privacy.budget import BudgetLedger, Hold
-from taciturn.privacy.composition import StudyCost
 from taciturn.privacy.trust import SECURE_SUM
-from taciturn.runs.folder import PARTITION_KEY
+from taciturn.runs.folder import PARTITION_KEY, RunFolder
+from taciturn.runs.records import MethodFacts, PlanEntry, PublicFacts, SourceFacts, StudyHeader
 from taciturn.settings import Settings
-from taciturn.settings.resolve import digests
+from taciturn.settings.resolve import plugin_digests
 from taciturn.training.central import is_central
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
 from taciturn.training.record_ties import check_tie, table_digest, tie, warn_without_ledger
@@ -34,50 +34,61 @@ from taciturn.types import Dataset, Range, Shard
 from taciturn.version import VERSION
 
 
-class Beginning(TypedDict):
-    """What a run folder is created with."""
+class InitialFiles(NamedTuple):
+    """The content of a new run folder."""
 
-    files: dict[str, str]
-    ledger: list[dict[str, Any]]
-    local: dict[str, str]
+    files: dict[str, str]  # text by file name
+    header: StudyHeader  # the first line of the ledger
+    plans: list[PlanEntry]  # its next lines; empty in mode paper
+    local: dict[str, str]  # files for the owner of the records only; empty where all records are public
+
+    def create(self, path: Path) -> RunFolder:
+        """Create the run folder.
+
+        Raises
+        ------
+        InputError
+            If the path exists.
+        """
+        return RunFolder.create(path, self.files, [self.header, *self.plans], self.local)
 
 
-def prepare(settings: Settings, team: ProcessGroup = SINGLE_PROCESS, key: int | None = None) -> Study:
+def prepare(settings: Settings, group: ProcessGroup = SINGLE_PROCESS, key: int | None = None) -> Study:
     """Everything a run needs, checked; in certified mode all that promises something before a record is read.
 
-    `key`: who holds which private record, the same in all processes of a team.
+    `key`: who holds which private record, the same in all processes of a group.
     """
     if settings.backend == "torch":
-        check_device(team.device(settings.device))
+        check_device(group.device(settings.device))
     study = load_data(plan_study(settings), key=key) if settings.mode == "certified" else prepare_paper(settings)
     if settings.backend == "torch":
         refuse_files(study.dataset)
-    return _divisible(study, team)
+    return _divisible(study, group)
 
 
-def _divisible(study: Study, team: ProcessGroup) -> Study:
-    """The study, where the team can share its agents out."""
-    if len(team.parts(len(study.dataset.agents))) > 1 and study.settings.server == "full":
+def _divisible(study: Study, group: ProcessGroup) -> Study:
+    """The study, where the group can share its agents out."""
+    if len(group.partition(len(study.dataset.agents))) > 1 and study.settings.server == "full":
         raise InputError("server is full, but ranks tell each other only sums: use --server sums, or one process")
     central = [part.batch.algorithm for part in study.parts if is_central(part)]
-    if len(team.parts(len(study.dataset.agents))) > 1 and central:
+    if len(group.partition(len(study.dataset.agents))) > 1 and central:
         names = ", ".join(central)
         raise InputError(f"{names}: a central reference has all records in one place, so use one process")
     return study
 
 
-def own_part(study: Study, team: ProcessGroup) -> Study:
+def own_part(study: Study, group: ProcessGroup) -> Study:
     """The study with the records of the agents that are worked at here; those of the others are let go."""
-    dataset, here = study.dataset, team.parts(len(study.dataset.agents))[team.rank]
+    dataset, here = study.dataset, group.partition(len(study.dataset.agents))[group.rank]
     if len(here) == len(dataset.agents):
         return study
     own = tuple(_apart(shard) for shard in dataset.train[here.start : here.stop])
-    return study._replace(dataset=replace(dataset, train=own, test=dataset.test if team.leads else None))
+    return study._replace(dataset=replace(dataset, train=own, test=dataset.test if group.is_main else None))
 
 
 def _apart(shard: Shard) -> Shard:
     """The same records in memory of their own; what lies in a file stays there."""
-    return Shard(shard.x.copy(), shard.y.copy()) if file_of(shard.x) is None else shard
+    return Shard(shard.x.copy(), shard.y.copy()) if backing_file(shard.x) is None else shard
 
 
 class Reservation:
@@ -86,7 +97,7 @@ class Reservation:
     def __init__(self, account: BudgetLedger, name: str) -> None:
         """Hold a reservation that is there already, or is about to be made under this name."""
         self.account, self.name, self.records = account, name, ""
-        self._hold = Hold(name)
+        self._lock = ReservationLock(name)
 
     def has_records(self, digest: str) -> None:
         """Take note of the digest of the study's records; those of another ledger are refused."""
@@ -98,31 +109,31 @@ class Reservation:
         if self.records:
             tie(self.records, self.account)
         if folder:
-            self._hold.note(folder)
+            self._lock.write_folder(folder)
         self.account.start(self.name)
 
     def release(self) -> None:
         """Let others have it."""
-        self._hold.release()
+        self._lock.close()
 
 
 @contextmanager
 def reserved(
-    settings: Settings, team: ProcessGroup = SINGLE_PROCESS, key: int | None = None
+    settings: Settings, group: ProcessGroup = SINGLE_PROCESS, key: int | None = None
 ) -> Iterator[tuple[Study, Reservation | None]]:
     """The study with its whole plan set aside in the ledger it names; what fails before it begins gives it back.
 
     Who takes the reservation has to release it.
     """
-    if not (settings.ledger and team.leads):
-        study = prepare(settings, team, key)
-        if team.leads and settings.noise == "hardened":
+    if not (settings.ledger and group.is_main):
+        study = prepare(settings, group, key)
+        if group.is_main and settings.noise == "hardened":
             warn_without_ledger(lambda: _own_records(settings))
         yield study, None
         return
     plan = plan_study(settings)
     with set_aside(plan) as reservation:
-        study = _divisible(load_data(plan, key=key), team)
+        study = _divisible(load_data(plan, key=key), group)
         if digest := _own_records(settings):
             reservation.has_records(digest)
         yield study, reservation
@@ -135,7 +146,7 @@ def set_aside(plan: StudyPlan) -> Iterator[Reservation]:
     It is held before it is made, so that nobody gives it back meanwhile; who takes it has to release it.
     """
     settings, cost = plan.settings, reservation_cost(plan)
-    account, study = BudgetLedger.open(Path(settings.ledger)), settings.called
+    account, study = BudgetLedger.open(Path(settings.ledger)), settings.display_name
     reservation = Reservation(account, uuid.uuid4().hex)
     try:
         account.reserve(study, cost, settings.adjacency, plan.facts.unit, name=reservation.name)
@@ -154,51 +165,34 @@ def _own_records(settings: Settings) -> str:
     return table_digest(settings.data) if source_for(settings.data).name == "table" else ""
 
 
-def reservation_cost(plan: StudyPlan) -> StudyCost:
-    """What the whole study sets aside in a ledger over studies."""
-    if plan.settings.noise != "hardened":
-        raise InputError("a ledger over studies needs noise hardened: noise from a known seed can be taken off again")
-    if not plan.cost.finite:
-        raise InputError(
-            "this run cannot be set aside in a ledger over studies: such a ledger adds up Gaussian DP or zCDP, and "
-            "runs without noise, of random samples or of objectives with Gaussian noise have no such cost"
-        )
-    return plan.cost
-
-
-def beginning(study: Study, reservation: str = "") -> Beginning:
-    """The first files and ledger lines of a run."""
-    config = kept(study.settings).to_toml()
+def initial_files(study: Study, reservation: str = "") -> InitialFiles:
+    """Return the files and ledger lines that a run begins with; `reservation` is its name in the budget ledger."""
+    config = with_absolute_paths(study.settings).to_toml()
     files = {"config.toml": config}
     if study.settings.schema:
         files["schema.toml"] = Path(study.settings.schema).read_text(encoding="utf-8")
     facts: dict[str, Any] = {"config": digest(config)}
     if study.facts is None:
-        return {
-            "files": files | {"start.json": _json(facts | _private(study))},
-            "ledger": first_lines(study),
-            "local": {},
-        }
+        files["start.json"] = _json(facts | _private(study))
+        return InitialFiles(files, study_header(study), plan_entries(study), {})
     facts |= {"data": public_description(study), "reservation": reservation}
-    identity = {"id": uuid.uuid4().hex} if study.settings.noise == "hardened" else {}
-    facts |= identity
+    identity = uuid.uuid4().hex if study.settings.noise == "hardened" else None
+    facts |= {"id": identity} if identity else {}
     files["start.json"] = _json(facts)
     local = {"start.json": _json(_private(study))} if study.dataset.train else {}  # who has no records has no secrets
     if study.partition_key is not None:
         local[PARTITION_KEY] = f"{study.partition_key}\n"
-    opening, *plans = first_lines(study)
-    return {"files": files, "ledger": [opening | identity, *plans], "local": local}
+    return InitialFiles(files, replace(study_header(study), id=identity), plan_entries(study), local)
 
 
-def first_lines(study: Study) -> list[dict[str, Any]]:
-    """What a study's ledger begins with: what its events mean, and what every run plans to spend, if it plans."""
-    plans = [
-        {"kind": "plan", **label, **plan.entry()}
+def plan_entries(study: Study) -> list[PlanEntry]:
+    """Return the ledger lines with the plan of every run; mode paper has none."""
+    return [
+        plan.entry(label)
         for part in study.parts
         if part.plans
         for label, plan in zip(part.batch.labels(), part.plans, strict=True)
     ]
-    return [_opening(study), *plans]
 
 
 def _private(study: Study) -> dict[str, Any]:
@@ -230,35 +224,54 @@ def _target(dataset: Dataset) -> dict[str, Any]:
     return {"target": dataclasses.asdict(dataset.target)}
 
 
-def _opening(study: Study) -> dict[str, Any]:
-    """The ledger's first line: what its events mean."""
+def study_header(study: Study) -> StudyHeader:
+    """Return the first line of the ledger: the settings and facts that give its events their meaning."""
     s, facts = study.settings, study.facts
-    opening = {"kind": "study", "taciturn": VERSION, "mode": s.mode, "noise": s.noise, "delta": s.delta}
-    if s.plugins:
-        opening["plugins"] = digests(s.plugins)
     doubts = ["drafted"] if s.schema and is_draft(Path(s.schema)) else []
-    if doubts := doubts + (BudgetLedger.open(Path(s.ledger)).doubts() if s.ledger else []):
-        opening["doubts"] = doubts
+    doubts += BudgetLedger.open(Path(s.ledger)).doubts() if s.ledger else []
+    header = StudyHeader(
+        taciturn=VERSION,
+        mode=s.mode,
+        noise=s.noise,
+        delta=s.delta,
+        plugins=plugin_digests(s.plugins) if s.plugins else None,
+        doubts=tuple(doubts) or None,
+        methods={name: _method_facts(ALGORITHMS[name]) for name in s.algorithm},
+        source=_source_facts(s.data),
+    )
     if facts is None:
-        return opening
-    terms = {name: getattr(s, name) for name in ("mechanism", "adjacency", "clip", "clip_l1", "record_bound")}
-    terms |= {"trust": s.trust} | ({"colluders": s.colluders} if s.trust == SECURE_SUM else {})
-    steps = {"algorithm": s.algorithm, "local_updates": s.local_updates, "rounds": s.rounds}
-    return opening | terms | steps | {"methods": _methods(s), "public": facts._asdict()}
+        return header
+    return replace(
+        header,
+        mechanism=s.mechanism,
+        adjacency=s.adjacency,
+        clip=s.clip,
+        clip_l1=s.clip_l1,
+        record_bound=s.record_bound,
+        trust=s.trust,
+        colluders=s.colluders if s.trust == SECURE_SUM else None,
+        algorithm=s.algorithm,
+        local_updates=s.local_updates,
+        rounds=s.rounds,
+        public=PublicFacts(**facts._asdict()),
+    )
 
 
-def _methods(settings: Settings) -> dict[str, dict[str, Any]]:
-    """What a statement of privacy must know of each method, so that the ledger says it without the method."""
-    found = {name: ALGORITHMS[name] for name in settings.algorithm}
-    return {name: {"noise_on": m.noise_on, "bounded": m.bounded, "central": m.central} for name, m in found.items()}
+def _method_facts(method: AlgorithmSpec) -> MethodFacts:
+    return MethodFacts(
+        noise_on=method.noise_on,
+        scales_records=method.scales_records,
+        central=method.central,
+        promise=method.promise,
+        rounds=method.rounds,
+    )
 
 
-def kept(settings: Settings) -> Settings:
-    """The settings to write down: paths hold from any folder."""
-    names = ["data_dir", "schema", "test", "ledger", *([] if settings.data in SOURCES else ["data"])]
-    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name in names if (value := getattr(settings, name))}
-    plugins = tuple(str(Path(value).resolve()) for value in settings.plugins)
-    return replace(settings, plugins=plugins, **paths)
+def _source_facts(data: str) -> SourceFacts:
+    if data not in SOURCES:
+        return SourceFacts(built_in=False, draws_split=False)
+    source = SOURCES[data]
+    return SourceFacts(built_in=True, draws_split="train_share" in source.takes, unprotected=source.unprotected)
 
 
 def digest(text: str) -> str:

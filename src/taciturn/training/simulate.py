@@ -12,7 +12,7 @@ from taciturn.algorithms.averages import Averages, average, no_averages
 from taciturn.algorithms.base import Agent, Algorithm, Step
 from taciturn.algorithms.server import FullState, SumsState, new_server
 from taciturn.core.arrays import namespace
-from taciturn.kernels.threads import side_by_side
+from taciturn.kernels.threads import parallel_map
 from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.noise import NoiseSource
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
@@ -65,20 +65,20 @@ def simulate(
     rounds: int,
     state: SimulationState,
     answering: Callable[[int], Collection[int]] | None = None,  # the agents that answer in a round; None: all
-    team: ProcessGroup = SINGLE_PROCESS,
+    group: ProcessGroup = SINGLE_PROCESS,
 ) -> Iterator[Round]:
     """Rounds state.round + 1 to `rounds`, one at a time; agents work and are summed in their order.
 
     An agent that does not answer in a round keeps its state, and so does what the server knows of it. The theorems'
-    averages are defined for agents that all answer. Shards and state are those of the agents `team` has here.
+    averages are defined for agents that all answer. Shards and state are those of the agents `group` has here.
     """
-    here = team.parts(state.server.agents)[team.rank]
+    here = group.partition(state.server.agents)[group.rank]
     for t in range(state.round + 1, rounds + 1):
         server, w = algorithm.server_send(t, state.server)
         asked = here if answering is None else sorted(answering(t))
         held = dict(zip(here, zip(state.agents, shards, strict=True), strict=True))
         steps = dict(zip(asked, _steps(algorithm, t, w, held, noise, asked), strict=True))
-        answers = team.meet(w, steps)
+        answers = group.reduce_updates(w, steps)
         server = algorithm.server_receive(t, w, server, answers.received)
         model = algorithm.model(t, w, server)
         agents = tuple(steps[p].agent if p in steps else agent for p, (agent, _) in held.items())
@@ -114,4 +114,4 @@ def _steps(
 
     rows = sum(len(held[p][1].x) + DRAW for p in asked) / max(1, len(asked))
     large = namespace(w) is np and rows * w.size >= LARGE
-    return side_by_side(step, asked) if large else map(step, asked)
+    return parallel_map(step, asked) if large else map(step, asked)

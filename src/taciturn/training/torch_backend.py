@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from taciturn.core.arrays import file_of
+from taciturn.core.arrays import backing_file
 from taciturn.errors import InputError
 from taciturn.types import Dataset
 
@@ -46,7 +46,7 @@ def on_device(value: T, device: str) -> T:
 
 def refuse_files(dataset: Dataset) -> None:
     """torch computes with what is in memory."""
-    if any(file_of(shard.x) is not None for shard in dataset.train):
+    if any(backing_file(shard.x) is not None for shard in dataset.train):
         raise InputError(
             "the records lie in files, and torch needs them in memory: raise --memory, "
             "or use --backend compiled or numpy"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from taciturn.errors import InputError, unknown_name
 from taciturn.planning.study import Study, StudyPart
 from taciturn.privacy.trust import AGENTS
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import RunLabel
 from taciturn.training.central import is_central
 from taciturn.training.loop import Progress, noise_of, placed, rounds_of
 from taciturn.training.process_group import SINGLE_PROCESS
@@ -30,7 +31,7 @@ class ReplayedUploads(NamedTuple):
     model: Array  # [J, K]  w of the last round that was made again
     last: int  # that round
     differs: float | None  # the most a number of the model differs from the stored one; None: there is none yet
-    label: Mapping[str, Any]  # algorithm, epsilon and seed of the run
+    label: RunLabel
     features: tuple[str, ...]  # J names
     classes: tuple[str, ...]  # K names; "" where the label is a number
 
@@ -55,7 +56,7 @@ class SilentNoise:
         """Zeros."""
         return self.laplace(update, scale, like)
 
-    def chosen(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
+    def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
         """All records: what a sample hides is shown."""
         return np.ones((records, like.shape[1]), np.bool_)
 
@@ -144,10 +145,10 @@ def _part(study: Study, folder: RunFolder, run: int) -> StudyPart:
 
 
 def _rounds_done(folder: RunFolder, run: int) -> int:
-    done = [row["round"] for row in folder.read_metrics() if row["run"] == run]
+    done = [row.round for row in folder.read_metrics() if row.run == run]
     if not done:
         raise InputError(f"run {run} of {folder.path} has no evaluated round yet: nothing is known to have been sent")
-    return int(max(done))
+    return max(done)
 
 
 def _difference(folder: RunFolder, run: int, model: Array) -> float | None:

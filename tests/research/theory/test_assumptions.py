@@ -1,4 +1,4 @@
-"""Every assumption that a setting breaks is named, and none that it keeps."""
+"""Every assumption that a setting violates is named, and no other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from taciturn.algorithms.schedules import DynamicRho
-from taciturn.research.theory.assumptions import broken, steps_of, taken
+from taciturn.research.theory.assumptions import implied_constants, match_steps, violated_assumptions
 from taciturn.research.theory.bounds import Setting
 from taciturn.research.theory.measure import Measured
 from taciturn.research.theory.theorems import NONSMOOTH, SMOOTH, STRONG, Theorem, TheoremConstants
@@ -30,10 +30,10 @@ def told(
     dual: float = 1.0,
     outside: float = 0.0,
 ) -> list[str]:
-    steps = steps_of(theorem, ETA[theorem] if eta is None else eta, 0.5)
+    steps = match_steps(theorem, ETA[theorem] if eta is None else eta, 0.5)
     one = np.ones((1, 1))
     measured = Measured(np.array([50.0]), one, one, dual * one, outside, rho[:, None], one)
-    found = broken(theorem, c, AT._replace(gamma=gamma), steps, measured, dual_norm=1.5)
+    found = violated_assumptions(theorem, c, AT._replace(gamma=gamma), steps, measured, dual_norm=1.5)
     assert all(wrong.words for wrong in found)
     return [f"{wrong.assumption}{'' if wrong.needed else ' (not needed)'}" for wrong in found]
 
@@ -57,8 +57,13 @@ def test_functions_and_constants() -> None:
     assert told(STRONG, C._replace(strong_convexity=0.0)) == ["strongly convex"]
     assert told(STRONG, C._replace(strong_convexity=0.4)) == ["alpha"]
     assert told(STRONG, C._replace(strong_convexity=0.6)) == []
-    assert taken(C._replace(smoothness=3.0), steps_of(SMOOTH, ETA[SMOOTH], 0.5)).smoothness == pytest.approx(4.0)
-    assert taken(C._replace(strong_convexity=0.6), steps_of(STRONG, ETA[STRONG], 0.5)).strong_convexity == 0.5
+    assert implied_constants(
+        C._replace(smoothness=3.0), match_steps(SMOOTH, ETA[SMOOTH], 0.5)
+    ).smoothness == pytest.approx(4.0)
+    assert (
+        implied_constants(C._replace(strong_convexity=0.6), match_steps(STRONG, ETA[STRONG], 0.5)).strong_convexity
+        == 0.5
+    )
 
 
 def test_the_papers_own_penalty_breaks_assumption_2_ii_where_it_jumps() -> None:

@@ -1,4 +1,4 @@
-"""The theorems on the seeded problems: measured under bound, at the promised rates."""
+"""The theorems hold on the seeded problems, at the promised rates."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from taciturn.research.theory.bounds import right_side
 from taciturn.research.theory.measure import exponent_in_epsilon, exponent_in_rounds, log_spaced, mean_interval
 from taciturn.research.theory.optimum import optimum
-from taciturn.research.theory.small_problems import TheoremCase, cases, play
-from taciturn.research.theory.theorem_checks import Result, check, judge, summary
+from taciturn.research.theory.small_problems import TheoremCase, cases, simulate_case
+from taciturn.research.theory.theorem_checks import Result, check, compare_with_bounds, summary
 from taciturn.research.theory.theorems import constants
 from taciturn.types import Array
 
@@ -74,11 +74,11 @@ def test_what_breaks_is_told(results: tuple[Result, ...]) -> None:
 def test_a_mean_above_the_bound_is_a_violation_and_any_gamma_will_do() -> None:
     case = cases()[0]
     c, found = constants(case.problem, case.shards), optimum(case.problem, case.shards)
-    measured = play(case, (1.0,), 4, 50)
+    measured = simulate_case(case, (1.0,), 4, 50)
     for gamma in (0.0, 0.1, 10.0):  # the inequality asks nothing of gamma
-        assert judge(case.theorem, c, found, gamma, measured, 1.0, 1).above == ()
+        assert compare_with_bounds(case.theorem, c, found, gamma, measured, 1.0, 1).above == ()
     small = c._replace(diameter=0.05, change=0.0)
-    one = judge(case.theorem, small, found, 0.0, measured, 1.0, 1)
+    one = compare_with_bounds(case.theorem, small, found, 0.0, measured, 1.0, 1)
     assert one.above and one.verdict == "above the bound" and one.exponent is not None
     assert [wrong.assumption for wrong in one.broken] == ["1 (ii)"]
 
@@ -86,7 +86,7 @@ def test_a_mean_above_the_bound_is_a_violation_and_any_gamma_will_do() -> None:
 def test_the_left_side_is_that_of_the_papers_averages() -> None:
     """No noise, E = 3: line 5's w and all z^{t,e} kept and averaged afterwards, in an independent reading."""
     case, rounds, updates = cases()[1], 12, 3
-    measured = play(case, (np.inf,), 1, rounds, updates)
+    measured = simulate_case(case, (np.inf,), 1, rounds, updates)
     ws, zs = kept(case, rounds, updates)
     w, z = np.mean(ws, axis=0), np.mean(zs, axis=0)
     objective = sum(float(case.problem.objective(z[p][:, None], s)[0]) for p, s in enumerate(case.shards))

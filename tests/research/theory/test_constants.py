@@ -1,4 +1,4 @@
-"""U_1, U_2 and U_3 hold at every point of W, whatever the problem."""
+"""U_1, U_2 and U_3 hold at every point of W, for every problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the printed theorems and their proofs fail, and that the repaired ones do not."""
+"""The printed theorems and their proofs fail, and the repaired ones do not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from taciturn.privacy.noise import SeededNoise
-from taciturn.research.theory.counterexamples import dual_lengths, stated_bound_broken, two_means
+from taciturn.research.theory.counterexamples import dual_norms, stated_bound_violation, two_means
 from taciturn.research.theory.theorems import NONSMOOTH, SMOOTH, STRONG, Theorem
 
 
@@ -17,7 +17,7 @@ from taciturn.research.theory.theorems import NONSMOOTH, SMOOTH, STRONG, Theorem
 def test_each_printed_bound_is_broken_by_agents_that_all_agree(
     theorem: Theorem, left: float, stated: float, corrected: float
 ) -> None:
-    found = stated_bound_broken(theorem)
+    found = stated_bound_violation(theorem)
     assert found == pytest.approx((left, stated, corrected), rel=1e-3)
     assert found.left > found.stated and found.left < found.corrected
 
@@ -31,7 +31,7 @@ def test_for_several_updates_the_proof_averages_something_else_than_the_statemen
 
 
 def test_noise_can_make_the_dual_as_long_as_one_likes() -> None:
-    lengths = dual_lengths(100)
+    lengths = dual_norms(100)
     assert lengths[99] == pytest.approx(10.0 * lengths[9], rel=1e-6)
     assert lengths[99] > 50.0 * lengths[0]
 

@@ -1,4 +1,4 @@
-"""The optimum is one, by its own certificate and by points of W; lambda* is dual optimal."""
+"""The optimum is a minimum, by its certificate and by points of W; lambda* is dual optimal."""
 
 from __future__ import annotations
 

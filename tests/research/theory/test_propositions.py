@@ -1,4 +1,4 @@
-"""Proposition 1 as far as it holds, Proposition 2 with a public sensitivity, and where their proofs do not."""
+"""Proposition 1 within its limits, proposition 2 with a public sensitivity, and where their proofs fail."""
 
 from __future__ import annotations
 

@@ -1,138 +1,194 @@
-// The page: what is open and ticked, and a look at the server every second while something runs.
-import { read, write } from "./address.js";
-import { askForRuns, Refused } from "./ask.js";
-import { showCurves } from "./curves.js";
-import { byId, element, say } from "./dom.js";
-import { listen } from "./keys.js";
-import { showLedger } from "./ledger.js";
-import { showPrivacy } from "./meter.js";
-import { showSettings } from "./settings.js";
-import { Table } from "./table.js";
-import { whole } from "./words.js";
+// The page: its state in the address, the keyboard, and a request to the server every second while a run is active.
+import { showCharts } from "./charts.js";
+import { showLedger, showPrivacy, showSettings } from "./details.js";
+import { byId, element, setText } from "./dom.js";
+import { formatCount } from "./format.js";
+import { AccessRefused, fetchRuns } from "./server.js";
+import { RunTable } from "./table.js";
 
-const BUSY = 1000; // milliseconds between two looks while a run goes on
-const QUIET = 3000;
-const HIDDEN = 15000;
+// Milliseconds between two requests.
+const WHILE_RUNNING = 1000;
+const WHILE_IDLE = 3000;
+const WHILE_HIDDEN = 15000;
 
-const state = read();
+// The part of the address after # contains what is open, ticked, sorted and filtered, so that a view can be bookmarked.
+function readAddress() {
+  const stored = new URLSearchParams(location.hash.slice(1));
+  return {
+    open: stored.get("open") || "",
+    ticked: new Set((stored.get("with") || "").split(",").filter(Boolean)),
+    other: stored.get("beside") || "",
+    filter: stored.get("filter") || "",
+    sort: stored.get("sort") || "started",
+    down: (stored.get("order") || "down") === "down",
+  };
+}
+
+function writeAddress() {
+  const stored = new URLSearchParams();
+  if (view.open) stored.set("open", view.open);
+  if (view.ticked.size) stored.set("with", [...view.ticked].join(","));
+  if (view.other) stored.set("beside", view.other);
+  if (view.filter) stored.set("filter", view.filter);
+  if (view.sort !== "started" || !view.down) {
+    stored.set("sort", view.sort);
+    stored.set("order", view.down ? "down" : "up");
+  }
+  const text = stored.toString().replaceAll("%2C", ",");
+  if (location.search || `#${text}` !== (location.hash || "#")) {
+    history.replaceState(null, "", `${location.pathname}${text ? `#${text}` : ""}`); // this also removes the token from the address bar
+  }
+}
+
+const view = readAddress();
 let rows = [];
 let timer = 0;
 
-const act = {
-  open: (id) => change({ open: id, other: id === state.other ? "" : state.other }),
+const actions = {
+  open: (id) => change({ open: id, other: id === view.other ? "" : view.other }),
   tick: (id) => {
-    if (!state.ticked.delete(id)) state.ticked.add(id);
+    if (!view.ticked.delete(id)) view.ticked.add(id);
     change({});
   },
-  sort: (key) => change(key === state.sort ? { down: !state.down } : { sort: key, down: key === "started" }),
+  sort: (key) => change(key === view.sort ? { down: !view.down } : { sort: key, down: key === "started" }),
   filter: (filter) => {
     byId("filter").value = filter;
     change({ filter });
   },
 };
-const table = new Table(act);
+const table = new RunTable(actions);
 
-function change(more) {
-  Object.assign(state, more);
-  write(state);
+function change(changes) {
+  Object.assign(view, changes);
+  writeAddress();
   show();
 }
 
 function show() {
-  table.show(rows, state);
+  table.show(rows, view);
   byId("list").hidden = !rows.length;
   byId("empty").hidden = rows.length > 0;
-  const open = rows.find((row) => row.id === state.open);
+  const open = rows.find((row) => row.id === view.open);
   byId("details").hidden = !open;
   if (open) showRun(open);
 }
 
 function showRun(row) {
-  say(byId("title"), row.name);
-  facts(row);
-  const others = rows.filter((one) => state.ticked.has(one.id) && one.id !== row.id);
-  showCurves([row, ...others]);
+  setText(byId("title"), row.name);
+  showFacts(row);
+  const others = rows.filter((other) => view.ticked.has(other.id) && other.id !== row.id);
+  showCharts([row, ...others]);
   showPrivacy(row);
-  showSettings(row, rows, state.other || (others.length === 1 ? others[0].id : ""), (other) => change({ other }));
+  showSettings(row, rows, view.other || (others.length === 1 ? others[0].id : ""), (other) => change({ other }));
   showLedger(row);
 }
 
-function facts(row) {
-  const key = row.version;
+function showFacts(row) {
   const place = byId("facts");
-  if (place.dataset.key === key) return;
-  place.dataset.key = key;
-  const progress = row.at ? ` after ${whole(row.done)} of ${whole(row.planned)} rounds` : "";
+  if (place.dataset.version === row.version) return;
+  place.dataset.version = row.version;
+  const progress = row.at ? ` after ${formatCount(row.done)} of ${formatCount(row.planned)} rounds` : "";
   const study = row.data ? ` · ${row.data}, ${row.agents} parties, ${row.algorithms.join(", ")}, mode ${row.mode}, noise ${row.noise}` : "";
   const reason = row.reason ? element("span", { class: "bad" }, `: ${row.reason}`) : "";
   place.replaceChildren(element("span", { class: `state ${row.state}` }, row.state), progress, reason, study);
-  if (row.resume) place.append(" · go on with ", copied(row.resume));
+  if (row.resume) place.append(" · continue with ", commandToCopy(row.resume));
 }
 
-// A command to take along: a click copies it, where the browser lets us.
-function copied(command) {
+// A command with a button that copies it, or selects it if the browser refuses access to the clipboard.
+function commandToCopy(command) {
   const code = element("code", {}, command);
-  const button = element("button", { type: "button", class: "quiet", onclick: async () => {
+  const copy = async () => {
     try {
       await navigator.clipboard.writeText(command);
       button.textContent = "copied";
     } catch {
       getSelection().selectAllChildren(code);
     }
-  } }, "copy");
+  };
+  const button = element("button", { type: "button", class: "quiet", onclick: copy }, "copy");
   return element("span", {}, code, " ", button);
 }
 
-function news(before) {
+// Say what changed since the previous list.
+function announce(before) {
   const running = rows.filter((row) => row.state === "running").length;
-  const old = new Map(before.map((row) => [row.id, row.state]));
-  const changed = rows.filter((row) => old.has(row.id) && old.get(row.id) !== row.state).map((row) => `${row.name}: ${row.state}`);
-  const begun = before.length ? rows.filter((row) => !old.has(row.id)).map((row) => `${row.name}: new`) : [];
-  say(byId("news"), [running ? `${running} running` : "nothing running", ...changed, ...begun].slice(0, 4).join(" · "));
+  const states = new Map(before.map((row) => [row.id, row.state]));
+  const changed = rows.filter((row) => states.has(row.id) && states.get(row.id) !== row.state).map((row) => `${row.name}: ${row.state}`);
+  const added = before.length ? rows.filter((row) => !states.has(row.id)).map((row) => `${row.name}: new`) : [];
+  setText(byId("news"), [running ? `${running} running` : "nothing running", ...changed, ...added].slice(0, 4).join(" · "));
   byId("news").classList.toggle("live", running > 0);
 }
 
-async function look() {
+async function refresh() {
   clearTimeout(timer);
   try {
-    const found = await askForRuns();
+    const reply = await fetchRuns();
     document.body.classList.remove("gone");
-    if (found) take(found);
+    if (reply) accept(reply);
   } catch (error) {
     document.body.classList.add("gone");
-    say(byId("news"), error instanceof Refused ? error.message : "the dashboard has ended or cannot be reached");
+    setText(byId("news"), error instanceof AccessRefused ? error.message : "the dashboard has stopped or cannot be reached");
   }
   const running = rows.some((row) => row.state === "running");
-  timer = setTimeout(look, document.hidden ? HIDDEN : running ? BUSY : QUIET);
+  timer = setTimeout(refresh, document.hidden ? WHILE_HIDDEN : running ? WHILE_RUNNING : WHILE_IDLE);
 }
 
-function take(found) {
+function accept(reply) {
   const before = rows;
-  rows = found.runs;
-  document.body.dataset.local = found.local ? "yes" : "no";
-  say(byId("folder"), found.folder);
-  say(byId("begin"), `taciturn run --total-epsilon 1 --out ${found.local ? found.folder : "runs"}/first`);
-  if (!rows.some((row) => row.id === state.open)) state.open = latest()?.id || "";
-  news(before);
-  write(state);
+  rows = reply.runs;
+  document.body.dataset.local = reply.local ? "yes" : "no";
+  setText(byId("folder"), reply.folder);
+  setText(byId("begin"), `taciturn run --total-epsilon 1 --out ${reply.local ? reply.folder : "runs"}/first`);
+  if (!rows.some((row) => row.id === view.open)) view.open = likelyWanted()?.id || "";
+  announce(before);
+  writeAddress();
   show();
 }
 
-// What is likely looked for: the newest run that goes on, or the newest that is whole.
-function latest() {
+// Open first: the newest active run, or else the newest that is not damaged.
+function likelyWanted() {
   const newest = [...rows].sort((a, b) => (b.started ?? 0) - (a.started ?? 0));
   return newest.find((row) => row.state === "running") || newest.find((row) => row.state !== "damaged") || newest[0];
 }
 
-byId("filter").value = state.filter;
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
+  const control = event.target.closest("input[type=search], select, summary, button, a, .chart");
+  if (event.key === "Escape" && event.target === byId("filter")) {
+    actions.filter("");
+    table.focus(table.order[0]);
+  } else if (event.target === byId("filter")) {
+    if (event.key !== "Enter" && event.key !== "ArrowDown") return;
+    table.focus(table.order[0]);
+  } else if (event.key === "/") {
+    byId("filter").focus();
+    byId("filter").select();
+  } else if (event.key === "?") {
+    byId("keys").showModal();
+  } else if (event.key === "j" || (event.key === "ArrowDown" && !control)) {
+    table.step(1, view.open);
+  } else if (event.key === "k" || (event.key === "ArrowUp" && !control)) {
+    table.step(-1, view.open);
+  } else if (event.key === "Enter" && table.focused() && !control) {
+    actions.open(table.focused());
+  } else if (event.key === " " && table.focused() && !control) {
+    actions.tick(table.focused());
+  } else {
+    return;
+  }
+  event.preventDefault();
+}
+
+byId("filter").value = view.filter;
 byId("filter").addEventListener("input", (event) => change({ filter: event.target.value }));
 byId("untick").addEventListener("click", () => change({ ticked: new Set() }));
+byId("help").addEventListener("click", () => byId("keys").showModal());
 for (const id of ["settings", "ledger"]) byId(id).addEventListener("toggle", show);
-document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+document.addEventListener("keydown", onKey);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 addEventListener("hashchange", () => {
-  Object.assign(state, read());
-  byId("filter").value = state.filter;
+  Object.assign(view, readAddress());
+  byId("filter").value = view.filter;
   show();
 });
-listen(table, state, act);
-look();
+refresh();

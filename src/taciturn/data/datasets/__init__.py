@@ -1,1 +1,1 @@
-"""One file for each data set."""
+"""The built-in data sets, one module each."""

@@ -1,4 +1,4 @@
-"""MNIST as published: 28 x 28 pixels, from the user's own files."""
+"""MNIST as published: images of 28 x 28 pixels, from files in the data folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from taciturn.data.mnist_files import (
     read_labels,
     variants,
 )
-from taciturn.data.partition import split
+from taciturn.data.partition import partition_records
 from taciturn.errors import InputError, TaciturnError
 from taciturn.types import Classes, Dataset
 
@@ -28,32 +28,36 @@ DIGITS = Classes(tuple("0123456789"))
 
 
 def load(options: DataOptions) -> Dataset:
-    """60,000 training and 10,000 test images; features pixel / 255."""
+    """Load 60,000 training and 10,000 test images; features are pixel / 255."""
     files = find_files(data_folder(options.data_dir))
     train = _read(files[TRAIN_IMAGES], files[TRAIN_LABELS])
     test = _read(files[TEST_IMAGES], files[TEST_LABELS])
-    agents = split(options, train.labels, DIGITS)
-    features = pixel_names((28, 28))
-    return assemble("mnist", options, train, agents, features=features, target=DIGITS, test=test)
+    partition = partition_records(options, train.labels, DIGITS)
+    return assemble("mnist", options, train, partition, features=pixel_names((28, 28)), target=DIGITS, test=test)
 
 
 def find_files(folder: Path) -> dict[str, Path]:
-    """The four files in folder/mnist, or in the folder itself."""
+    """Return MNIST's four files, by name, in folder/mnist or in the folder itself.
+
+    Raises
+    ------
+    InputError
+        If one of them is missing.
+    """
     places = (folder / "mnist", folder)
     for place in places:
         found = {name: paths[0] for name in MD5 if (paths := variants(place, name))}
         if len(found) == len(MD5):
             return found
     best = max(places, key=lambda place: sum(bool(variants(place, name)) for name in MD5))
-    lacking = [name for name in MD5 if not variants(best, name)]
+    missing = ", ".join(name for name in MD5 if not variants(best, name))
     raise InputError(
-        f"MNIST is not complete: put {', '.join(lacking)} (each as it is or as .gz) into {best},"
-        " or run `taciturn data fetch mnist`"
+        f"MNIST is not complete: put {missing} (uncompressed or as .gz) into {best}, or run `taciturn data fetch mnist`"
     )
 
 
 def is_known(folder: Path) -> bool:
-    """Whether the files are the published ones; where they are not complete, loading says so."""
+    """Return whether the files are the published ones; true if they are incomplete, which loading reports."""
     try:
         files = find_files(folder)
     except TaciturnError:
@@ -63,14 +67,14 @@ def is_known(folder: Path) -> bool:
 
 @cache
 def _is_known(path: Path, name: str, changed: int, size: int) -> bool:
-    """Looked up once for every state of a file."""
+    """Check a file once for every state of it."""
     return is_canonical(path, name)
 
 
 def _read(images: Path, labels: Path) -> RawRecords:
     x, y = read_images(images), read_labels(labels)
     if len(x) != len(y):
-        raise InputError(f"{images} holds {len(x)} images but {labels} holds {len(y)} labels: there must be as many")
+        raise InputError(f"{images} holds {len(x)} images, but {labels} holds {len(y)} labels: the numbers must agree")
     return RawRecords(x.reshape(len(x), 28 * 28), y, unit=255)
 
 
@@ -82,14 +86,7 @@ SOURCES.register("mnist")(
         origin="taciturn data fetch mnist, or the four idx files in the folder mnist/",
         load=load,
         features="scattering",
-        paper={
-            "rounds": 300,
-            "rho": "dynamic",
-            "rho_c1": 2.0,
-            "rho_c2": 5.0,
-            "rho_tc": 10000,
-            "eta": "nonsmooth",
-        },
+        paper={"rounds": 300, "rho": "dynamic", "rho_c1": 2.0, "rho_c2": 5.0, "rho_tc": 10000, "eta": "nonsmooth"},
         find=lambda folder: find_files(folder)[TRAIN_IMAGES].parent,
         known=is_known,
         fetch=fetch_mnist,

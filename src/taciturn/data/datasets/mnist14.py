@@ -1,4 +1,4 @@
-"""MNIST at 14 x 14 pixels and 16 grey levels: small enough to come with the package."""
+"""MNIST at 14 x 14 pixels and 16 grey levels, embedded in the package."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from taciturn.data.assemble import RawRecords, assemble
 from taciturn.data.dataset_source import SOURCES, DataOptions, Source, pixel_names
 from taciturn.data.mnist_files import ATTRIBUTION
-from taciturn.data.partition import split
-from taciturn.errors import InputError
+from taciturn.data.partition import partition_records
+from taciturn.errors import CorruptFile
 from taciturn.types import Classes, Dataset
 
 SHA256 = "b8698c15f7e81535479a83858b1f6c6f218133b0ea4e308c62f6f5bb1e049273"
@@ -23,38 +23,44 @@ DIGITS = Classes(tuple("0123456789"))
 
 
 class Digits(NamedTuple):
-    """The training images, then the test images."""
+    """The training images, followed by the test images."""
 
     images: NDArray[np.uint8]  # [70000, 14, 14] grey levels 0..15
     labels: NDArray[np.uint8]  # [70000]
 
 
 def load(options: DataOptions) -> Dataset:
-    """60,000 training and 10,000 test images; features level / 15."""
+    """Load 60,000 training and 10,000 test images; features are level / 15."""
     images, labels = unpack(read_content())
     x = images.reshape(TRAIN + TEST, SIDE * SIDE)
     train = RawRecords(x[:TRAIN], labels[:TRAIN], unit=15)
     test = RawRecords(x[TRAIN:], labels[TRAIN:], unit=15)
-    agents = split(options, train.labels, DIGITS)
-    features = pixel_names((SIDE, SIDE))
-    return assemble("mnist14", options, train, agents, features=features, target=DIGITS, test=test)
+    partition, features = partition_records(options, train.labels, DIGITS), pixel_names((SIDE, SIDE))
+    return assemble("mnist14", options, train, partition, features=features, target=DIGITS, test=test)
 
 
 def read_content() -> bytes:
-    """The embedded file, checked and decompressed."""
+    """Read, check and decompress the embedded file.
+
+    Raises
+    ------
+    CorruptFile
+        If it is missing or has the wrong checksum.
+    """
     try:
         packed = resources.files("taciturn.data").joinpath("mnist14.bin.xz").read_bytes()
     except OSError as error:
-        raise InputError(f"the embedded data set mnist14 cannot be read ({error}): install Taciturn again") from None
+        raise CorruptFile(f"the embedded data set mnist14 cannot be read ({error}): reinstall Taciturn") from error
     if hashlib.sha256(packed).hexdigest() != SHA256:
-        raise InputError(
-            "the embedded data set mnist14 is damaged: its SHA-256 is not the right one; install Taciturn again"
-        )
+        raise CorruptFile("the embedded data set mnist14 is damaged (wrong SHA-256): reinstall Taciturn")
     return lzma.decompress(packed)
 
 
 def unpack(content: bytes) -> Digits:
-    """Undo scripts/make_mnist14.py: a byte is a pixel (high half) and the one below it; then two labels to a byte."""
+    """Decode the content that scripts/make_mnist14.py writes.
+
+    A byte holds a pixel (high half) and the pixel below it (low half); after the images, a byte holds two labels.
+    """
     raw = np.frombuffer(content, np.uint8)
     pairs = (TRAIN + TEST) * SIDE * SIDE // 2
     bytes_ = raw[:pairs].reshape(-1, SIDE // 2, 1, SIDE)  # [n, 7, 1, 14]

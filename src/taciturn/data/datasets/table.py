@@ -1,4 +1,4 @@
-"""A table of the user's own, under a schema."""
+"""The user's own table, with a schema."""
 
 from __future__ import annotations
 
@@ -7,122 +7,127 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.allocation import ArrayAllocator, allocator_for, chosen, feature_rows
+from taciturn.data.allocation import ArrayAllocator, allocator_for, feature_rows, join_rows
 from taciturn.data.assemble import RawRecords, assemble
 from taciturn.data.dataset_source import PARTITION_OPTIONS, SOURCES, DataOptions, Source
 from taciturn.data.partition import (
-    DEAL,
+    ASSIGNMENT,
     HOLD_OUT,
-    Agents,
+    Partition,
     Units,
-    bound_units,
-    by_column,
-    by_draws,
-    deal_units,
     hold_out,
-    split,
+    limit_unit_rows,
+    partition_by_name,
+    partition_records,
+    partition_units,
     unit_draws,
+    uses_draws,
 )
 from taciturn.data.schema import Schema
 from taciturn.data.table_io import TableFiles, names_agents, open_table, table_name, table_schema
-from taciturn.data.table_stream import Stream, Wanted
+from taciturn.data.table_stream import EncodedTable, ReadOptions
 from taciturn.errors import InputError
 from taciturn.types import Dataset
 
 
 def load(options: DataOptions) -> Dataset:
-    """Features by the schema; agents by its agent column, by file, or by partition."""
+    """Load a table: features by its schema; agents by its agent column, by file, or by partition.
+
+    Raises
+    ------
+    InputError
+        If the table, its schema or the options are invalid, or no row is a record.
+    """
     table, schema = open_table(options.data), table_schema(options)
     test_table = open_table(options.test) if options.test else None
     if test_table and options.private and Path(options.test).resolve() == Path(options.data).resolve():
         raise InputError(
-            f"test is {options.test}, the table that is trained on: a file given with --test is taken to be public, "
-            "and figures on it are published; use --test-share, whose figures stay with the owner"
+            f"test is {options.test}, which is also the training table: a table given with --test counts as public, "
+            "and results on it are published; use --test-share, whose results stay with the owner"
         )
     width = len(schema.features) + options.intercept + schema.target.width
-    room = allocator_for(options, table.most + (test_table.most if test_table else 0), width)
-    rows = Stream(table, schema, _wanted(schema, options), room)
+    allocator = allocator_for(options, table.most + (test_table.most if test_table else 0), width)
+    rows = EncodedTable(table, schema, _read_options(schema, options), allocator)
     if not (rows.rows or options.private):
         why = "; ".join(rows.notes) or "there is none below the header"
         raise InputError(f"no row of {table_name(options)} is a record: {why}")
-    units = None if schema.unit is None else Units(schema.unit, rows.units.names, rows.units.of)
-    agents = _agents(rows, schema, units, options)
-    agents, cut = (agents, []) if units is None else bound_units(agents, units)
-    agents, test, test_notes = _set_aside(rows, test_table, schema, agents, units, options, room)
+    units = None if schema.unit is None else Units(schema.unit, rows.units.names, rows.units.codes)
+    partition = _partition(rows, schema, units, options)
+    partition, cut = (partition, []) if units is None else limit_unit_rows(partition, units)
+    partition, test, test_notes = _set_aside(rows, test_table, schema, partition, units, options, allocator)
     return assemble(
         table_name(options),
         options,
         rows.records,
-        agents,
+        partition,
         features=schema.features,
         target=schema.target,
         test=test,
         notes=[*rows.notes, *cut, *test_notes, *_ignored(table, schema)],
-        room=room,
+        allocator=allocator,
     )
 
 
-def _wanted(schema: Schema, options: DataOptions) -> Wanted:
-    owners = names_agents(options, schema)
-    held_out = [HOLD_OUT] if options.test_share else []
-    dealt = [DEAL] if by_draws(options) and not owners else []
-    return Wanted(
+def _read_options(schema: Schema, options: DataOptions) -> ReadOptions:
+    agents = names_agents(options, schema)
+    purposes = [HOLD_OUT] * bool(options.test_share) + [ASSIGNMENT] * (uses_draws(options) and not agents)
+    return ReadOptions(
         options.intercept,
-        owners=owners,
+        agents=agents,
         units=schema.unit is not None,
         key=options.partition_key,
-        draws=(*held_out, *dealt) if schema.unit is None else (),
+        draws=tuple(purposes) if schema.unit is None else (),
     )
 
 
-def _agents(rows: Stream, schema: Schema, units: Units | None, options: DataOptions) -> Agents:
-    """The owner's own agents, or, where the table names none, the partition's."""
-    names = rows.owners.names
+def _partition(rows: EncodedTable, schema: Schema, units: Units | None, options: DataOptions) -> Partition:
+    """Return the agents that the table names or, if it names none, those of a partition."""
+    names = rows.agents.names
     if not names_agents(options, schema):
-        draws = _draws(rows, units, options, DEAL) if by_draws(options) else None
+        draws = _draws(rows, units, options, ASSIGNMENT) if uses_draws(options) else None
         if units is not None:
-            return deal_units(options, units, rows.records.labels, schema.target, draws)
-        return split(options, rows.records.labels, schema.target, draws)
+            return partition_units(options, units, rows.records.labels, schema.target, draws)
+        return partition_records(options, rows.records.labels, schema.target, draws)
     if not names:
         raise InputError(f"column '{schema.agent}' names no agent: every record needs one")
     if options.partition not in ("in-order", "hashed", "column"):
-        raise InputError(f"partition {options.partition} would deal records to others: the table names its agents")
+        raise InputError(f"partition is {options.partition}, but the table names its agents: remove it or use column")
     if options.agents not in (DataOptions.agents, len(names)):
         raise InputError(f"agents is {options.agents}, but the table names {len(names)} agents of its own")
-    return by_column(names, rows.owners.of)
+    return partition_by_name(names, rows.agents.codes)
 
 
 def _set_aside(
-    rows: Stream,
+    rows: EncodedTable,
     test_table: TableFiles | None,
     schema: Schema,
-    agents: Agents,
+    partition: Partition,
     units: Units | None,
     options: DataOptions,
-    room: ArrayAllocator,
-) -> tuple[Agents, RawRecords | None, list[str]]:
-    """The agents with what is left to train on, the test set, and notes on it."""
+    allocator: ArrayAllocator,
+) -> tuple[Partition, RawRecords | None, list[str]]:
+    """Return the training records, the test records, and notes on the latter."""
     if test_table is not None:
-        test = Stream(test_table, schema, Wanted(options.intercept), room)
-        return agents, test.records, [f"test table: {note}" for note in test.notes]
+        test = EncodedTable(test_table, schema, ReadOptions(options.intercept), allocator)
+        return partition, test.records, [f"test table: {note}" for note in test.notes]
     if not options.test_share:
-        return agents, None, []
-    draws = _draws(rows, units, options, HOLD_OUT)
-    what = "record" if units is None else "unit"
-    agents, held = hold_out(agents, draws, options.test_share, what, options.private)
+        return partition, None, []
+    draws, kind = _draws(rows, units, options, HOLD_OUT), "record" if units is None else "unit"
+    partition, held = hold_out(partition, draws, options.test_share, kind, options.private)
     if not len(held):
-        return agents, None, []
+        return partition, None, []
     x, labels = rows.records.x, rows.records.labels[held]
-    return agents, RawRecords(feature_rows(x, 1, chosen([held]), x.shape[1], room), labels, encoded=True), []
+    held_x = feature_rows(x, 1, join_rows([held]), x.shape[1], allocator)
+    return partition, RawRecords(held_x, labels, encoded=True), []
 
 
-def _draws(rows: Stream, units: Units | None, options: DataOptions, purpose: bytes) -> NDArray[np.float64]:
-    """Each record's own draw for a purpose, or its unit's, [n]."""
+def _draws(rows: EncodedTable, units: Units | None, options: DataOptions, purpose: bytes) -> NDArray[np.float64]:
+    """Return the draw of each record, or of its unit, for a purpose, [n]."""
     return rows.draws(purpose) if units is None else unit_draws(units, options.partition_key, purpose)
 
 
 def _ignored(table: TableFiles, schema: Schema) -> list[str]:
-    """A note of the columns the schema says nothing about."""
+    """Return a note on the columns that the schema does not mention."""
     known = {schema.label, schema.agent, schema.unit and schema.unit.column, *(rule.name for rule in schema.columns)}
     names = [name for name in table.columns if name not in known]
     return [f"columns not in the schema were ignored: {', '.join(names)}"] if names else []

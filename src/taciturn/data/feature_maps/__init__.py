@@ -1,7 +1,7 @@
-"""Public feature maps: fixed before any record is seen, applied to each record by itself.
+"""Public feature maps, which are fixed before any record is seen and applied to each record separately.
 
-What a map makes of one record depends on that record alone, so that neighbouring data sets stay neighbouring and a
-guarantee is what it was. `whole.py` keeps that true to the last bit.
+The result for one record depends only on that record, so neighbouring data sets stay neighbouring and privacy
+guarantees are unchanged. `exact_arithmetic` makes that true to the last bit.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from taciturn.data.feature_maps.feature_map import (
     MAPS,
     NONE,
     FeatureMap,
+    InputShape,
     Map,
-    Raw,
-    built,
+    build_map,
     check_map,
-    keeps_places,
+    keeps_positions,
     width_of,
 )
 
-__all__ = ["MAPS", "NONE", "FeatureMap", "Map", "Raw", "built", "check_map", "keeps_places", "width_of"]
+__all__ = ["MAPS", "NONE", "FeatureMap", "InputShape", "Map", "build_map", "check_map", "keeps_positions", "width_of"]

@@ -1,8 +1,8 @@
-"""Whole numbers in floating point: sums that no order of adding changes.
+"""Integer arithmetic in floating point: sums that do not depend on the order of addition.
 
-Sums of whole numbers below 2^24 are exact in float32, below 2^53 in float64. A map made of them gives a record the same
-bits in every company and with any number of threads. With rounded sums, a record's features could change in the last
-bit when another record is left out, because a library may add up the rows of a block in different orders.
+Sums of integers below 2^24 are exact in float32, below 2^53 in float64. A map that uses only such sums gives a record
+the same bits whatever the other records and the number of threads are. With rounded sums, a record's features could
+change in the last bit when another record is removed, because a library may add a block's rows in different orders.
 """
 
 from __future__ import annotations
@@ -12,26 +12,39 @@ from numpy.typing import NDArray
 
 from taciturn.types import Array
 
-LARGEST = 2**23  # of any sum in float32, before weights are rounded
-FINE = 4096  # steps of a feature before it is scaled to length 1
+LARGEST = 2**23  # bound on any sum in float32, before weights are rounded
+FINE = 4096  # steps per unit of a feature before it is normalised
 
 
 def whole_weights(weights: Array, largest_input: int) -> tuple[NDArray[np.float32], float]:
-    """Weights [inputs, outputs] times the second value returned, as whole numbers.
+    """Scale weights [inputs, outputs] and round them to integers.
 
-    Inputs from 0 to `largest_input` then have exact sums, however many there are: a weight at most doubles when it is
-    rounded (up to a half it becomes 0), so that no sum is above 2 LARGEST = 2^24.
+    Sums over inputs from 0 to `largest_input` are then exact, however many inputs there are: rounding at most doubles
+    a weight (one up to 1/2 becomes 0), so no sum exceeds 2 LARGEST = 2^24.
+
+    Returns
+    -------
+    NDArray[np.float32]
+        The integer weights.
+    float
+        The scale by which the weights were multiplied.
     """
     scale = LARGEST / (largest_input * float(np.abs(weights).sum(axis=0).max()))
     return np.rint(scale * weights).astype(np.float32), scale
 
 
 def normalize_rows(x: Array) -> NDArray[np.float64]:
-    """Rows [n, J] rounded to 1/FINE and scaled to length 1; a row that rounds to 0 stays 0.
+    """Round rows [n, J] to multiples of 1/FINE and scale them to norm 1; a row that rounds to 0 stays 0.
 
-    Lengths are exact where no |x| is above 2^14 / sqrt(J).
+    Norms are exact if no |x| exceeds 2^14 / sqrt(J).
+
+    Examples
+    --------
+    >>> normalize_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
     """
     steps = np.rint(FINE * np.asarray(x, np.float64))
-    length = np.sqrt((steps**2).sum(axis=1, keepdims=True))  # of whole numbers
+    length = np.sqrt((steps**2).sum(axis=1, keepdims=True))  # of integers: exact
     found: NDArray[np.float64] = steps / np.maximum(length, 1.0)
     return found

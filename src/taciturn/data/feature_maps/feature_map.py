@@ -1,4 +1,4 @@
-"""What a feature map is."""
+"""The interface and the registry of feature maps."""
 
 from __future__ import annotations
 
@@ -16,51 +16,91 @@ from taciturn.types import Array
 
 NONE = "none"
 
-Map: TypeAlias = Callable[[Array], NDArray[np.float64]]  # phi: x [n, J] -> [n, width], rows of length 1, or 0
+Map: TypeAlias = Callable[[Array], NDArray[np.float64]]
+"""phi: x [n, J] -> [n, width]; every row of the result has norm 1, or 0."""
 
 
-class Raw(NamedTuple):
-    """What is public about the features that a map is given."""
+class InputShape(NamedTuple):
+    """What is public about the features that a map receives."""
 
     width: int  # J, without the intercept
-    image: tuple[int, int] | None = None  # rows and columns, where they are pixels in [0, 1]
+    image: tuple[int, int] | None = None  # rows and columns, if the features are pixels in [0, 1]
 
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """A map by name."""
+    """A feature map by name.
 
-    summary: str  # one line
-    width: Callable[[Raw], int]  # how many features it makes
-    build: Callable[[Raw], Map]  # may take its time
-    images: bool = False  # whether it is for square images alone
-    keeps: bool = False  # whether feature j is still that of column or pixel j
+    Register an instance in `MAPS` to add a map; a plugin may do so. A map must be fixed before any record is seen and
+    must treat every record separately; `exact_arithmetic` helps to make that true to the last bit.
+
+    Parameters
+    ----------
+    summary : str
+        A one-line description.
+    width : callable
+        Returns the number of features after the map.
+    build : callable
+        Returns the map for inputs of a given shape; it may take seconds.
+    images : bool
+        Whether it is only for square images.
+    keeps : bool
+        Whether feature j still corresponds to column or pixel j.
+
+    Examples
+    --------
+    >>> from taciturn.data.feature_maps.exact_arithmetic import normalize_rows
+    >>> squares = FeatureMap("squares", lambda shape: shape.width, lambda shape: lambda x: normalize_rows(x**2))
+    >>> squares.build(InputShape(2))(np.array([[0.0, 3.0]]))
+    array([[0., 1.]])
+    """
+
+    summary: str
+    width: Callable[[InputShape], int]
+    build: Callable[[InputShape], Map]
+    images: bool = False
+    keeps: bool = False
 
 
 MAPS: Registry[FeatureMap] = Registry("feature map", "taciturn.data.feature_maps")
+"""Feature maps by name. Register one with `MAPS.register("squares")(FeatureMap(...))`."""
 
 
 def check_map(name: str, image: tuple[int, int] | None) -> None:
-    """Refuse a map of images for what is none."""
+    """Raise InputError if a map is unknown, or is for square images and the records are not.
+
+    Parameters
+    ----------
+    name
+        The feature map.
+    image
+        The records' rows and columns, if they are images.
+    """
     if name == NONE or not MAPS[name].images or (image is not None and image[0] == image[1]):
         return
-    there = "no images" if image is None else f"images of {image[0]} x {image[1]} pixels"
+    records = "not images" if image is None else f"images of {image[0]} x {image[1]} pixels"
     others = ", ".join((NONE, *(other for other in MAPS if not MAPS[other].images)))
-    raise InputError(f"features is {name}, a map of square images, and these records are {there}: use {others}")
+    raise InputError(f"features is {name}, which is for square images, but these records are {records}: use {others}")
 
 
-def keeps_places(name: str) -> bool:
-    """Whether feature j is still that of column or pixel j."""
+def keeps_positions(name: str) -> bool:
+    """Return whether feature j after the map still corresponds to column or pixel j."""
     return name == NONE or MAPS[name].keeps
 
 
-def width_of(name: str, raw: Raw) -> int:
-    """How many features records have after the map, without the intercept."""
-    return raw.width if name == NONE else MAPS[name].width(raw)
+def width_of(name: str, shape: InputShape) -> int:
+    """Return the number of features after a map, without the intercept."""
+    return shape.width if name == NONE else MAPS[name].width(shape)
 
 
-@cache  # filters take a second to make
-def built(name: str, raw: Raw) -> Map:
-    """The map, ready to use."""
-    check_map(name, raw.image)
-    return MAPS[name].build(raw)
+@cache  # building the filters takes a second
+def build_map(name: str, shape: InputShape) -> Map:
+    """Return a map for inputs of a given shape; it is cached.
+
+    Raises
+    ------
+    InputError
+        If the map is unknown or not for such inputs.
+    """
+    check_map(name, shape.image)
+    return MAPS[name].build(shape)

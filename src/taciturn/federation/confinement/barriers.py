@@ -1,4 +1,4 @@
-"""What keeps a confined program out, found by trying: a program of ours runs confined and tries to break out."""
+"""A trial of the confinement: a probe runs confined, tries to break out, and the result shows which barriers hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from taciturn.federation.confinement import probe
 from taciturn.federation.confinement.start import launch
 
 _SYSTEM_BUS = "/run/dbus/system_bus_socket"
-SECONDS = 30.0  # that the attempts may take
+SECONDS = 30.0  # limit for the attempts
 _REQUIRED = ("damage", "tracing", "signals", "buses", "code", "descriptors")
 _MEANING = {
     "damage": "truncate, remove or change the rights of the site's files",
@@ -38,8 +38,8 @@ _MEANING = {
 }
 _CHOICES = (
     "allow user namespaces (sysctl kernel.unprivileged_userns_clone or user.max_user_namespaces, an AppArmor profile "
-    "on Ubuntu, or the container's seccomp profile); use Linux 5.13 or later with Landlock; elsewhere than on Linux, a "
-    "virtual machine with Linux"
+    "on Ubuntu, or the container's seccomp profile); use Linux 5.13 or later with Landlock; on another operating "
+    "system, use a virtual machine with Linux"
 )
 
 
@@ -50,16 +50,16 @@ class Barrier:
     Attributes
     ----------
     name
-        A name of a secret, or one of damage, tracing, signals, buses, code, descriptors, sockets, processes, writing,
+        The name of a secret, or one of damage, tracing, signals, buses, code, descriptors, sockets, processes, writing,
         programs, privileges and ports.
     meaning
-        What the program would do without it.
+        What the program could do without it.
     holds
         Whether every attempt failed.
     attempts
-        How many there were.
+        The number of attempts.
     through
-        Those that succeeded.
+        The attempts that succeeded.
     """
 
     name: str
@@ -71,14 +71,14 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Trial:
-    """What was found on this machine.
+    """The result of a trial on this machine.
 
     Attributes
     ----------
     barriers
-        All of them, those of the secrets first.
+        All barriers, those of the secrets first.
     missing
-        The mechanisms that this machine does not allow, and why.
+        The mechanisms that this machine does not allow, each with the reason.
     required
         Names of the barriers without which nothing may start.
     """
@@ -89,33 +89,29 @@ class Trial:
 
     @property
     def broken(self) -> tuple[Barrier, ...]:
-        """The barriers that are required and do not hold."""
+        """The required barriers that do not hold."""
         return tuple(each for each in self.barriers if each.name in self.required and not each.holds)
 
     def require(self) -> None:
-        """Go on only if all that is required holds.
+        """Raise unless all required barriers hold.
 
         Raises
         ------
         InputError
-            Names what the program could do, which mechanisms are missing, and the choices.
+            With what the program could do, the missing mechanisms, and the choices.
         """
-        if not self.broken:
-            return
-        could = "; ".join(f"{each.meaning} ({each.through[0]})" for each in self.broken)
-        lacks = "; ".join(self.missing.values()) or "none is missing"
-        raise InputError(
-            f"the program that talks to the network could {could}: nothing was started. Mechanisms this machine lacks: "
-            f"{lacks}. Choices: {_CHOICES}"
-        )
+        if self.broken:
+            could = "; ".join(f"{each.meaning} ({(*each.through, 'not tried')[0]})" for each in self.broken)
+            raise InputError(
+                f"the program that talks to the network could {could}: nothing was started. Mechanisms that this "
+                f"machine lacks: {'; '.join(self.missing.values()) or 'none'}. Choices: {_CHOICES}"
+            )
 
 
-def holds(
+def try_confinement(
     secrets: Mapping[str, Sequence[Path]],
     *,
     readable: Sequence[Path] = (),
-    sockets: Sequence[Path] = (),
-    user: str | None = None,
     **options: Any,
 ) -> Trial:
     """Try to break out of the confinement that `launch` would give a program, from inside.
@@ -123,18 +119,21 @@ def holds(
     Parameters
     ----------
     secrets
-        What must stay shut, by name: files and folders with records, journal, ledger, identity, policy.
+        What must stay closed, by name: files and folders with records, journal, ledger, identity, policy.
     readable
-        As for `launch`; the secrets must not lie beneath.
-    sockets
-        Paths of Unix sockets that must be out of reach, besides those of D-Bus.
-    user, **options
+        As for `launch`; the secrets must not be below these paths.
+    **options
         As for `launch`.
 
     Returns
     -------
     Trial
-        Every barrier with what was tried. Call its `require` before the real program starts.
+        Every barrier with its attempts. Call its `require` before the real program starts.
+
+    Raises
+    ------
+    InputError
+        If the probe itself could not work, which would prove nothing.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="taciturn-trial-")))
@@ -145,64 +144,64 @@ def holds(
         stage.chmod(0o1777)
         private.mkdir(mode=0o700)
         (private / "control").write_text("")
-        task = stack.enter_context(tempfile.TemporaryFile())
+        task_file = stack.enter_context(tempfile.TemporaryFile())
         answer = stack.enter_context(tempfile.TemporaryFile())
-        what = probe.Task(
+        task = probe.Task(
             secrets={name: [str(path.absolute()) for path in paths] for name, paths in secrets.items()},
             canary=str(given),
             content=given.read_text(),
             vault=os.getpid(),
             user=os.getuid(),
-            buses=[*map(str, sockets), *_session_buses(), stack.enter_context(_listening(str(private / "bus")))],
-            sockets=[_SYSTEM_BUS, *(stack.enter_context(_listening(each)) for each in _open_sockets(stage / "bus"))],
-            mailboxes=[stack.enter_context(_listening(each, False)) for each in _open_sockets(stage / "mailbox")],
+            buses=[*_session_buses(), stack.enter_context(_listening(str(private / "bus")))],
+            sockets=[_SYSTEM_BUS, *(stack.enter_context(_listening(each)) for each in _addresses(stage / "bus"))],
+            mailboxes=[stack.enter_context(_listening(each, False)) for each in _addresses(stage / "mailbox")],
             code=[str(Path(path).absolute()) for path in sys.path if Path(path).is_dir()],
             control=str(private / "control"),
             open_folder=str(stage),
             mark=f".taciturn-trial-{random.token_hex(8)}",
-            fds=[task.fileno(), answer.fileno()],
+            fds=[task_file.fileno(), answer.fileno()],
         )
-        task.write(json.dumps(what._asdict()).encode())
-        task.seek(0)
-        missing = _run(what.fds, [*readable, given], folder / "log", user, options)
+        task_file.write(json.dumps(task._asdict()).encode())
+        task_file.seek(0)
+        missing = _run_probe(task.fds, [*readable, given], folder / "log", options)
         answer.seek(0)
-        attempts = _judged(_attempts(answer.read(), folder / "log"), what.mark)
+        attempts = _check_files(_read_attempts(answer.read(), folder / "log"), task.mark)
     names = {**dict.fromkeys(secrets, ""), **_MEANING}
     barriers = tuple(_barrier(name, meaning or f"open the {name}", attempts) for name, meaning in names.items())
     required = (*secrets, *_REQUIRED)
     return Trial(tuple(each for each in barriers if each.attempts or each.name in required), missing, required)
 
 
-def _run(
-    fds: Sequence[int], readable: Sequence[Path], log: Path, user: str | None, options: Mapping[str, Any]
+def _run_probe(
+    fds: Sequence[int], readable: Sequence[Path], log: Path, options: Mapping[str, Any]
 ) -> Mapping[str, str]:
-    """Run the attempts; say which mechanisms were missing."""
+    """Run the probe and return the mechanisms that were missing."""
     command = [sys.executable, "-I", "-S", probe.__file__, *map(str, fds)]
-    process = launch(command, readable=readable, fds=fds, log=log, user=user, **options)
+    process = launch(command, readable=readable, fds=fds, log=log, **options)
     try:
         process.wait(SECONDS)
-    except subprocess.TimeoutExpired:
-        raise InputError(f"the trial of the confinement did not end within {SECONDS:g} s") from None
+    except subprocess.TimeoutExpired as error:
+        raise InputError(f"the trial of the confinement did not end within {SECONDS:g} s") from error
     finally:
         process.kill()
         process.wait()
     return process.missing
 
 
-def _attempts(answer: bytes, log: Path) -> list[probe.Attempt]:
-    """What the program said; a program that could not work at all has proved nothing."""
+def _read_attempts(answer: bytes, log: Path) -> list[probe.Attempt]:
+    """Return the probe's attempts; a probe that could not work at all has proved nothing."""
     try:
-        attempts = [probe.Attempt(**each) for each in json.loads(answer)]
-    except ValueError:
-        said = log.read_text(errors="replace").strip().splitlines() or ["nothing"]
-        raise InputError(f"the trial of the confinement failed; its last words: {said[-1]}") from None
-    if not attempts[0].through:
-        raise InputError(f"a confined program cannot {attempts[0].what}: {attempts[0].said}")
-    return attempts[1:]
+        works, *attempts = (probe.Attempt(**each) for each in json.loads(answer))
+    except ValueError as error:
+        lines = log.read_text(errors="replace").strip().splitlines() or ["nothing"]
+        raise InputError(f"the trial of the confinement failed; the last line of its log: {lines[-1]}") from error
+    if not works.through:
+        raise InputError(f"a confined program cannot {works.what}: {works.said}")
+    return attempts
 
 
-def _judged(attempts: Sequence[probe.Attempt], mark: str) -> list[probe.Attempt]:
-    """Files that were made count only if they arrived outside; they are removed."""
+def _check_files(attempts: Sequence[probe.Attempt], mark: str) -> list[probe.Attempt]:
+    """Count a created file as a success only if it arrived outside; remove it."""
     arrived = set()
     for folder in {attempt.left_in for attempt in attempts if attempt.left_in}:
         with contextlib.suppress(OSError):
@@ -218,7 +217,7 @@ def _barrier(name: str, meaning: str, attempts: Sequence[probe.Attempt]) -> Barr
 
 
 def _session_buses() -> Iterator[str]:
-    """Where the D-Bus of this user listens."""
+    """Yield the addresses at which the D-Bus of this user listens."""
     yield f"/run/user/{os.getuid()}/bus"
     for address in os.environ.get("DBUS_SESSION_BUS_ADDRESS", "").split(";"):
         kind, _, rest = address.partition(":")
@@ -227,19 +226,19 @@ def _session_buses() -> Iterator[str]:
             yield from (prefix + keys[key] for key, prefix in (("path", ""), ("abstract", "\0")) if key in keys)
 
 
-def _open_sockets(path: Path) -> list[str]:
-    """Addresses at which this process itself listens while the attempts run, so that they are never in vain."""
+def _addresses(path: Path) -> list[str]:
+    """Return addresses at which this process listens during the attempts, so that they have a target."""
     abstract = [f"\0taciturn-trial-{random.token_hex(8)}"] if sys.platform == "linux" else []
     return [str(path), *abstract]
 
 
 @contextlib.contextmanager
 def _listening(address: str, stream: bool = True) -> Iterator[str]:
-    """A socket that every user of this machine may connect to, if they reach it, as that of the system's bus."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM if stream else socket.SOCK_DGRAM) as each:
-        each.bind(address)
+    """Open a socket that every user of this machine may connect to, like the system bus."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM if stream else socket.SOCK_DGRAM) as server:
+        server.bind(address)
         if not address.startswith("\0"):
             Path(address).chmod(0o666)
         if stream:
-            each.listen(16)
+            server.listen(16)
         yield address

@@ -1,13 +1,14 @@
-"""The small process that confines itself and then becomes the program, and the one that watches over it.
+"""The small process that confines itself and then becomes the program, and its parent that watches it.
 
 `taciturn.federation.confinement.start` runs this in a fresh interpreter without site packages. It forks once: the child
-confines itself and calls execve; the parent waits for it, passes on signals and its exit status, and ends it when the
-process that asked for it has ended. Each mechanism is either applied in full or reported as failed, and then nothing
-is started: the caller may ask again without it.
+confines itself and calls execve; the parent waits for it, forwards signals and its exit status, and kills it when the
+process that launched it has ended. Each mechanism is either applied completely or reported as failed, and then nothing
+is started: the launcher may try again without it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -15,40 +16,30 @@ import select
 import signal
 import struct
 import sys
+from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 from taciturn.federation.confinement import kernel, landlock, root, seccomp
 
 MECHANISMS = ("user", "namespaces", "privileges", "landlock", "seccomp")
 NOBODY = 65534
-READY = b"ready"  # said on the report descriptor when nothing is left but to run the program
+READY = b"ready"  # written to the report descriptor just before the program runs
 _LOG_BYTES = 1 << 26  # no file that was open before, such as the log, grows beyond this
 _TASKS = 512  # processes and threads
 _SYSTEM = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")
 _SETTINGS = (
-    "/etc/hosts",
-    "/etc/resolv.conf",
-    "/etc/nsswitch.conf",
-    "/etc/host.conf",
-    "/etc/gai.conf",
-    "/etc/localtime",
-    "/etc/ld.so.cache",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/pki/tls/certs",
-    "/etc/pki/tls/openssl.cnf",
-    "/etc/pki/ca-trust/extracted",
-    "/etc/crypto-policies",
+    *("/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/localtime"),
+    *("/etc/ld.so.cache", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf"),
+    *("/etc/pki/ca-trust/extracted", "/etc/crypto-policies"),
 )
 
 
 class Order(NamedTuple):
-    """What to start, and what it is given."""
+    """The program to start and what it is given; see `launch` for the meaning of most fields."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
     readable: tuple[str, ...]
-    mechanisms: tuple[str, ...]
     identity: tuple[int, int] | None  # user and group to become
     network: bool
     connect: tuple[int, ...] | None
@@ -56,8 +47,9 @@ class Order(NamedTuple):
     files: int
     memory: int | None
     scratch: int
-    report: int  # descriptor on which a failure is told
-    lifeline: int  # descriptor that closes when the caller has ended
+    mechanisms: tuple[str, ...] = MECHANISMS
+    report: int = -1  # descriptor for READY or a failure
+    lifeline: int = -1  # descriptor that closes when the launcher has ended
 
 
 class Failed(Exception):
@@ -68,8 +60,17 @@ class Failed(Exception):
         self.mechanism = mechanism
 
 
+@contextlib.contextmanager
+def _applying(mechanism: str) -> Iterator[None]:
+    """Raise Failed for a mechanism if the block raises OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise Failed(mechanism, error) from error
+
+
 def main() -> NoReturn:
-    """Read an order from standard input, start its program confined, and watch over it until it ends."""
+    """Read an order from standard input, start its program confined, and watch it until it ends."""
     order = Order(**json.load(sys.stdin))
     for descriptor in (order.report, order.lifeline):
         os.set_inheritable(descriptor, False)
@@ -101,14 +102,14 @@ def _become(order: Order, privileged: bool, alive: int) -> NoReturn:
     try:
         os.setsid()
         os.chdir("/")
-        os.umask(0o022)  # of what is made on the way
+        os.umask(0o022)  # for the files of the new root
         paths = (*_SYSTEM, *_SETTINGS, *order.readable)
         if "namespaces" in order.mechanisms:
             _enter_namespaces(order, paths, privileged)
         elif order.identity is not None and os.geteuid() == 0:
             _change_user(order)
         _lower_limits(order)
-        _give_up(order, paths, alive)
+        _give_up_rights(order, paths, alive)
         os.umask(0o077)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -124,106 +125,88 @@ def _lower_limits(order: Order) -> None:
     limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: order.files, resource.RLIMIT_FSIZE: _LOG_BYTES}
     if order.memory is not None:
         limits[resource.RLIMIT_DATA] = order.memory
-    if "namespaces" in order.mechanisms:  # elsewhere all processes of the user count
+    if "namespaces" in order.mechanisms:  # without them, all processes of the user would count
         limits[resource.RLIMIT_NPROC] = _TASKS
     for kind, value in limits.items():
         kernel.limit(kind, value)
 
 
 def _leave_pids(order: Order) -> bool:
-    """Have the next child start a new pid namespace; say whether this process may make namespaces by itself."""
+    """Make the next child start a new pid namespace; return whether this process can create namespaces by itself."""
     if "namespaces" not in order.mechanisms:
         return False
-    try:
+    with _applying("namespaces"):
         if os.geteuid() == 0:
-            try:
+            with contextlib.suppress(PermissionError):
                 kernel.unshare(kernel.NEWPID)
-            except PermissionError:
-                pass
-            else:
                 return True
             if order.identity is not None:
                 _change_user(order)
         uid, gid = os.geteuid(), os.getegid()
         kernel.unshare(kernel.NEWUSER | kernel.NEWPID)
-        kernel.map_user(uid, gid, _own_folder())
-    except OSError as error:
-        raise Failed("namespaces", error) from error
+        kernel.map_user(uid, gid, _open_own_folder())
     return False
 
 
 def _enter_namespaces(order: Order, paths: tuple[str, ...], privileged: bool) -> None:
-    """Own mounts, processes, IPC, host name and users; a root with nothing in it but the paths."""
+    """Enter new mount, IPC, host name and user namespaces, and a root that contains only the paths."""
     network = 0 if order.network else kernel.NEWNET
     change = privileged and "user" in order.mechanisms
     owner = order.identity or (NOBODY, NOBODY) if change else (os.geteuid(), os.getegid())
-    try:
+    with _applying("namespaces"):
         contents = root.copies(paths)
-        proc = _own_folder()
+        proc = _open_own_folder()
         kernel.unshare(kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWCGROUP | network)
         kernel.call("sethostname", b"confined", 8)
         root.enter(paths, contents, owner, order.scratch)
-    except OSError as error:
-        raise Failed("namespaces", error) from error
     if change:
         _change_user(order)
     if privileged:
-        try:
-            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # else its files in /proc belong to root
+        with _applying("namespaces"):
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # otherwise its files in /proc belong to root
             kernel.unshare(kernel.NEWUSER)
             kernel.map_user(*owner, proc)
-        except OSError as error:
-            raise Failed("namespaces", error) from error
 
 
-def _own_folder() -> int:
+def _open_own_folder() -> int:
     return os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _change_user(order: Order) -> None:
     uid, gid = order.identity or (NOBODY, NOBODY)
-    try:
+    with _applying("user"):
         os.setgroups([])
         os.setgid(gid)
         os.setuid(uid)
-        needed = (os.path.realpath(order.command[0]), os.__file__)
-        for path in needed:
+        for path in (os.path.realpath(order.command[0]), os.__file__):  # fail now if the user cannot read these
             with open(path, "rb"):
                 pass
-    except OSError as error:
-        raise Failed("user", error) from error
 
 
-def _give_up(order: Order, paths: tuple[str, ...], alive: int) -> None:
-    """Everything that holds without a view of its own: capabilities, Landlock, seccomp, and death with the watcher."""
+def _give_up_rights(order: Order, paths: tuple[str, ...], alive: int) -> None:
+    """Apply what needs no namespaces: drop capabilities, Landlock, seccomp, and die with the watcher."""
     if not kernel.LINUX:
         return
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     if "privileges" in order.mechanisms:
-        try:
+        with _applying("privileges"):
             kernel.drop_capabilities()
-        except OSError as error:
-            raise Failed("privileges", error) from error
     if "landlock" in order.mechanisms:
-        try:
+        with _applying("landlock"):
             landlock.restrict(_grants(order, paths), order.connect, order.listen)
-        except OSError as error:
-            raise Failed("landlock", error) from error
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if select.select([alive], [], [], 0)[0]:
-        os._exit(1)  # the watcher ended before its end could be noticed
+        os._exit(1)  # the watcher ended before this process asked to die with it
     if "seccomp" in order.mechanisms:
-        try:
+        with _applying("seccomp"):
             seccomp.restrict(order.network)
-        except OSError as error:
-            raise Failed("seccomp", error) from error
 
 
 def _grants(order: Order, paths: tuple[str, ...]) -> list[tuple[str, int]]:
-    """Rights on files: read what is given, run the program and nothing else, write to a private /tmp."""
+    """Return the rights to files: read what is given, run only the program, write to a private /tmp."""
     program = os.path.realpath(order.command[0])
     grants = [(path, landlock.READ) for path in paths]
-    packages = order.environment.get("PYTHONPATH", "").split(os.pathsep)  # whose names Python lists
+    packages = order.environment.get("PYTHONPATH", "").split(os.pathsep)  # Python lists these folders
     grants += [(path, landlock.READ_DIR) for path in packages if path]
     grants += [(path, landlock.EXECUTE | landlock.READ_FILE) for path in (program, _interpreter(program)) if path]
     grants += [(path, landlock.READ_FILE | landlock.WRITE_FILE) for path in root.DEVICES]
@@ -233,7 +216,7 @@ def _grants(order: Order, paths: tuple[str, ...]) -> list[tuple[str, int]]:
 
 
 def _interpreter(program: str) -> str | None:
-    """The loader of shared libraries that a 64-bit ELF program names, which the kernel runs in its place."""
+    """Return the dynamic loader that a 64-bit ELF program names, which the kernel runs in its place."""
     with open(program, "rb") as file:
         head = file.read(64)
         start, size, count = struct.unpack_from("<Q", head, 32) + struct.unpack_from("<HH", head, 54)
@@ -251,7 +234,7 @@ def _interpreter(program: str) -> str | None:
 
 
 def _watch(child: int, lifeline: int, keep: int) -> NoReturn:
-    """End with the child as it ended; end the child when the lifeline closes or a signal asks for it."""
+    """Exit as the child exits; kill it when the lifeline closes, and forward signals to it."""
     wake, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
     signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
@@ -259,30 +242,26 @@ def _watch(child: int, lifeline: int, keep: int) -> NoReturn:
         signal.signal(number, lambda *_: None)
     if kernel.LINUX:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    _close_all_but(lifeline, keep, wake, wakeup)
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            _end_as(status)
-        ready = select.select([lifeline, wake], [], [])[0]
-        if lifeline in ready:
-            os.kill(child, signal.SIGKILL)
-            _end_as(os.waitpid(child, 0)[1])
-        for asked in os.read(wake, 64):
-            if asked != signal.SIGCHLD:
-                os.kill(child, asked if _catches(child, asked) else signal.SIGKILL)
-
-
-def _close_all_but(*kept: int) -> None:
     low = 0
-    for descriptor in sorted(kept):
+    for descriptor in sorted((lifeline, keep, wake, wakeup)):  # close all others
         os.closerange(low, descriptor)
         low = descriptor + 1
     os.closerange(low, 1 << 16)
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            _exit_as(status)
+        ready = select.select([lifeline, wake], [], [])[0]
+        if lifeline in ready:
+            os.kill(child, signal.SIGKILL)
+            _exit_as(os.waitpid(child, 0)[1])
+        for received in os.read(wake, 64):
+            if received != signal.SIGCHLD:
+                os.kill(child, received if _catches(child, received) else signal.SIGKILL)
 
 
 def _catches(pid: int, number: int) -> bool:
-    """Whether a process handles a signal; the first of a pid namespace never gets one that it does not handle."""
+    """Return whether a process handles a signal; the first of a pid namespace never gets one that it does not."""
     try:
         with open(f"/proc/{pid}/status") as file:
             caught = next(line for line in file if line.startswith("SigCgt:"))
@@ -291,8 +270,8 @@ def _catches(pid: int, number: int) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
-def _end_as(status: int) -> NoReturn:
-    """End with a child's exit status or by the signal that ended it."""
+def _exit_as(status: int) -> NoReturn:
+    """Exit with a child's exit status, or by the signal that ended it."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number != signal.SIGKILL:

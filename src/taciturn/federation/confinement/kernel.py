@@ -1,6 +1,6 @@
-"""The Linux system calls that confinement needs and Python does not offer, with their errors as OSError.
+"""The Linux system calls that confinement needs and Python does not offer; they raise OSError.
 
-Standard library only: this runs in the small process that confines itself before it becomes another program.
+Only the standard library: this runs in the small process that confines itself before it becomes another program.
 """
 
 from __future__ import annotations
@@ -35,18 +35,27 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def call(name: str, *arguments: object) -> int:
-    """Call a function of the C library; a result of -1 is raised as OSError."""
+    """Call a function of the C library.
+
+    Raises
+    ------
+    OSError
+        If it returns -1.
+    """
     return _checked(getattr(_libc, name)(*arguments), name)
 
 
 def syscall(number: int, *arguments: object) -> int:
-    """Make a system call by its number; a result of -1 is raised as OSError.
+    """Make a system call by its number; integers are passed as machine words.
 
-    Whole numbers are passed as the machine's words, since the C library takes them so.
+    Raises
+    ------
+    OSError
+        If it returns -1.
     """
-    words = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    words = [ctypes.c_long(each) if isinstance(each, int) else each for each in (number, *arguments)]
     _libc.syscall.restype = ctypes.c_long
-    return _checked(_libc.syscall(ctypes.c_long(number), *words), f"system call {number}")
+    return _checked(_libc.syscall(*words), f"system call {number}")
 
 
 def _checked(result: int, name: str) -> int:
@@ -56,6 +65,19 @@ def _checked(result: int, name: str) -> int:
     return result
 
 
+def machine() -> str:
+    """Return the machine whose system call numbers are used: "x86_64" or "aarch64".
+
+    Raises
+    ------
+    OSError
+        If the numbers of this machine are not known.
+    """
+    if MACHINE is None:
+        raise OSError(errno.ENOSYS, f"no system call numbers are known for {os.uname().machine}")
+    return MACHINE
+
+
 def prctl(option: int, argument: int, *more: int) -> int:
     """Change how the kernel treats this process."""
     words = [ctypes.c_ulong(each) for each in (argument, *more, 0, 0, 0)[:4]]
@@ -63,37 +85,54 @@ def prctl(option: int, argument: int, *more: int) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Move this process into new namespaces (of its children, for NEWPID)."""
+    """Move this process (for NEWPID, its children) into new namespaces."""
     call("unshare", ctypes.c_int(flags))
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
-    """Mount a file system, or bind one folder or file to another place."""
+    """Mount a file system, or bind a folder or file to another path.
+
+    Parameters
+    ----------
+    source, target
+        What to mount, and where.
+    kind
+        The file system's type; None for a bind mount or a change of flags.
+    flags
+        MS_* bits.
+    data
+        Options of the file system.
+    """
     texts = [None if text is None else text.encode() for text in (source, target, kind, data)]
     call("mount", texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
 
 
 def unmount(target: str) -> None:
-    """Take a mount, and all beneath it, out of sight of this mount namespace."""
+    """Remove a mount, and everything below it, from this mount namespace."""
     call("umount2", target.encode(), ctypes.c_int(MNT_DETACH))
 
 
 def set_mount(target: str, add: int, remove: int = 0, recursive: bool = False) -> None:
-    """Change attributes such as read-only of a mount, and of all mounts beneath it if `recursive` (Linux 5.12)."""
+    """Add and remove ATTR_* attributes of a mount, and of all mounts below it if `recursive` (Linux 5.12)."""
     words = (ctypes.c_uint64 * 4)(add, remove, 0, 0)
     flags = _AT_RECURSIVE if recursive else 0
     syscall(_MOUNT_SETATTR, _AT_FDCWD, target.encode(), flags, ctypes.byref(words), ctypes.sizeof(words))
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make `new` the root of this mount namespace and hang the former root below `old`."""
-    syscall(_known(_PIVOT_ROOT), new.encode(), old.encode())
+    """Make `new` the root of this mount namespace and move the former root to `old`."""
+    syscall(_PIVOT_ROOT[machine()], new.encode(), old.encode())
 
 
 def map_user(uid: int, gid: int, proc: int) -> None:
-    """Keep one user and one group under their own numbers in the user namespace that was just made.
+    """Map one user and one group to themselves in the user namespace that was just created.
 
-    `proc` is a descriptor of this process's folder in /proc, opened before that was made read-only.
+    Parameters
+    ----------
+    uid, gid
+        The user and the group.
+    proc
+        A descriptor of this process's folder in /proc, opened before that became read-only.
     """
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
@@ -104,7 +143,7 @@ def map_user(uid: int, gid: int, proc: int) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, also those a program run later could have gained."""
+    """Drop every capability, including those that a program started later could gain."""
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     for capability in range(64):
         try:
@@ -113,18 +152,11 @@ def drop_capabilities() -> None:
             if error.errno not in (errno.EINVAL, errno.EPERM):  # the kernel has fewer; there was none to drop
                 raise
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    syscall(_known(_CAPSET), ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+    syscall(_CAPSET[machine()], ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
 
 
 def limit(kind: int, value: int) -> None:
-    """Lower a resource limit to `value`, for good; a limit that is lower already stays."""
+    """Lower a resource limit to `value` permanently; a lower limit stays."""
     hard = resource.getrlimit(kind)[1]
-    if hard != resource.RLIM_INFINITY:
-        value = min(value, hard)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (value, value))
-
-
-def _known(numbers: dict[str, int]) -> int:
-    if MACHINE is None:
-        raise OSError(errno.ENOSYS, f"no system call numbers are known for {os.uname().machine}")
-    return numbers[MACHINE]

@@ -1,10 +1,11 @@
-"""A root folder of its own for one program: nothing in it but what the program is given, read-only.
+"""A new root folder for one program that contains only what the program is given, read-only.
 
-The former root is taken out of the mount namespace altogether, so no path, link or descriptor leads back to it.
+The former root is removed from the mount namespace completely, so no path, link or descriptor leads back to it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -13,38 +14,41 @@ from collections.abc import Iterable
 from taciturn.federation.confinement import kernel
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
-_COPIED_UP_TO = 1 << 20  # bytes of a file that is copied rather than bound
-_LINKS = 40  # symbolic links followed on the way to one path, as the kernel does
+_COPIED_UP_TO = 1 << 20  # bytes; larger files are bound instead of copied
+_LINKS = 40  # symbolic links followed for one path, as in the kernel
 _QUIET = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 
 
 def copies(paths: Iterable[str]) -> dict[str, bytes]:
-    """What the small files among the paths hold, read while this process may still read them."""
+    """Return the contents of the small files among the paths, by real path, while this process may still read them."""
     contents = {}
     for path in paths:
-        try:
+        with contextlib.suppress(PermissionError):
             if os.path.isfile(path) and os.path.getsize(path) <= _COPIED_UP_TO and not os.access(path, os.X_OK):
                 with open(path, "rb") as file:
                     contents[os.path.realpath(path)] = file.read(_COPIED_UP_TO)
-        except PermissionError:
-            continue
     return contents
 
 
 def enter(paths: Iterable[str], contents: dict[str, bytes], owner: tuple[int, int], scratch: int) -> None:
-    """Make a new root that shows the paths where they were, and leave the former root.
+    """Build a new root that shows the paths at their places, make it the root, and leave the former one.
 
     Parameters
     ----------
     paths
-        Files and folders; those that do not exist are left out.
+        Files and folders; those that do not exist are ignored.
     contents
-        Of the small files: they are written into the new root, so that the program's user need not be able to read
-        the originals.
+        Contents of the small files (`copies`). They are written into the new root, so that the program's user need not
+        be able to read the originals.
     owner
-        Of the copies and of `/tmp`.
+        User and group of the copies and of `/tmp`.
     scratch
         Bytes that the program can write in its `/tmp`.
+
+    Raises
+    ------
+    OSError
+        If a mount is not permitted, or a path is neither a file nor a folder.
     """
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     stage = next(each for each in ("/tmp", "/run", "/var", "/usr") if os.path.isdir(each))
@@ -79,7 +83,7 @@ def enter(paths: Iterable[str], contents: dict[str, bytes], owner: tuple[int, in
 
 
 def _mount_proc(target: str) -> None:
-    """Show the new pid namespace's processes only, if the kernel can; nothing at all where a container forbids it."""
+    """Show only the new pid namespace's processes, if the kernel can; show nothing if a container forbids it."""
     for options in ("hidepid=invisible,subset=pid", None):
         try:
             kernel.mount("proc", target, "proc", _QUIET | kernel.MS_RDONLY, options)
@@ -91,36 +95,34 @@ def _mount_proc(target: str) -> None:
 
 
 class _View:
-    """Builds the new root from paths of the former one, with the symbolic links that lead to them."""
+    """Build the new root from paths of the former one, including the symbolic links that lead to them."""
 
     def __init__(self, old: str, new: str, contents: dict[str, bytes], owner: tuple[int, int]) -> None:
         self._old, self._new, self._contents, self._owner = old, new, contents, owner
         self._shown: list[str] = []
 
     def show(self, path: str) -> None:
-        """Bind or copy what a path leads to and make the links on the way to it."""
+        """Bind or copy the target of a path and create the links that lead to it."""
         real = self._walk(path)
         if real is None or any(real == shown or real.startswith(shown + "/") for shown in self._shown):
             return
         mode = os.lstat(self._old + real).st_mode
         if real in self._contents and stat.S_ISREG(mode):
             self._copy(real)
-        elif stat.S_ISDIR(mode):
-            self.folder(real)
-            self._bind(real)
-        elif stat.S_ISREG(mode):
-            self.file(real)
-            self._bind(real)
+        elif stat.S_ISDIR(mode) or stat.S_ISREG(mode):
+            create = self.folder if stat.S_ISDIR(mode) else self.file
+            create(real)
+            kernel.mount(self._old + real, self._new + real, None, kernel.MS_BIND | kernel.MS_REC)
         else:
             raise OSError(errno.EINVAL, f"{path} is neither a file nor a folder")
         self._shown.append(real)
 
     def folder(self, path: str) -> None:
-        """Make a folder in the new root, with those above it."""
+        """Create a folder in the new root, with its parents."""
         os.makedirs(self._new + path, mode=0o755, exist_ok=True)
 
     def file(self, path: str) -> None:
-        """Make an empty file in the new root, to bind another one to it."""
+        """Create an empty file in the new root, over which another one can be bound."""
         self.folder(os.path.dirname(path))
         os.close(os.open(self._new + path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o400))
 
@@ -129,13 +131,10 @@ class _View:
         with open(self._new + path, "wb") as file:
             file.write(self._contents[path])
         os.chown(self._new + path, *self._owner)
-        kernel.mount(self._new + path, self._new + path, None, kernel.MS_BIND)  # read-only even beneath /tmp
-
-    def _bind(self, path: str) -> None:
-        kernel.mount(self._old + path, self._new + path, None, kernel.MS_BIND | kernel.MS_REC)
+        kernel.mount(self._new + path, self._new + path, None, kernel.MS_BIND)  # read-only even below /tmp
 
     def _walk(self, path: str) -> str | None:
-        """Follow a path in the former root, link by link; None if it leads nowhere."""
+        """Follow a path in the former root, link by link, to its real path; return None if there is none."""
         todo, real, links = path.split("/")[::-1], "", 0
         while todo:
             part = todo.pop()
@@ -163,7 +162,7 @@ class _View:
 
     def _link(self, path: str, target: str) -> None:
         if any(path.startswith(shown + "/") for shown in self._shown):
-            return  # a folder that is bound brings its own links
+            return  # a bound folder brings its own links
         self.folder(os.path.dirname(path))
         if not os.path.islink(self._new + path):
             os.symlink(target, self._new + path)

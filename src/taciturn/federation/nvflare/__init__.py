@@ -1,5 +1,5 @@
-"""The engine: NVFlare's cell network, which carries sealed bytes between a hub and the sites' relays.
+"""The engine: NVFlare's cell network, which carries sealed bytes between a hub and the sites.
 
-Only `hub` and `relay` import NVFlare. They are programs of their own, run confined, and talk to Taciturn over a `Link`.
-Nothing of NVFlare above its cells is used: there are no jobs, no administrators, no executors.
+Only `carrier` and `cell` import NVFlare. The carrier runs as a separate, confined program and talks to Taciturn over a
+`Link`. Nothing of NVFlare above its cells is used: there are no jobs, administrators or executors.
 """

@@ -1,4 +1,4 @@
-"""Accountants: valid bounds on the composition of events; the tightest is taken."""
+"""Accountants: valid upper bounds on the epsilon of composed events, of which the tightest is used."""
 
 from __future__ import annotations
 
@@ -13,25 +13,46 @@ Counts: TypeAlias = Mapping[Event, int]
 """How often each event happened."""
 
 Accountant: TypeAlias = Callable[[Counts, float], float | None]
-"""(events, delta) -> epsilon, or None where the accountant knows nothing of an event."""
+"""(events, delta) -> epsilon, or None if the accountant cannot handle one of the events."""
 
 ACCOUNTANTS: Registry[Accountant] = Registry("accountant", __name__)
-
-
 LAPLACES = ("laplace", DISCRETE_LAPLACE)
 
 
 @ACCOUNTANTS.register("pure")
 def pure(counts: Counts, delta: float) -> float | None:
-    """epsilon = the sum of the releases' own; it holds with delta = 0, so with any."""
+    """Return the sum of the pure epsilons of all events, or None if one has none.
+
+    The bound holds at delta = 0, so at every delta.
+
+    Parameters
+    ----------
+    counts : mapping of Event to int
+        How often each event happened.
+    delta : float
+        Unused.
+
+    Returns
+    -------
+    float or None
+
+    Examples
+    --------
+    >>> pure({Noise("laplace", 4.0, 1.0, 1.0): 8}, 1e-6)
+    2.0
+    """
     parts = [count * epsilon for event, count in counts.items() if (epsilon := pure_epsilon(event)) is not None]
     return math.fsum(parts) if len(parts) == len(counts) else None
 
 
 def pure_epsilon(event: Event) -> float | None:
-    """Delta_1 / b of Laplace noise, Delta_2 / b where its density falls with ||xi||_2.
+    """Return the pure epsilon of one event, or None if it has none.
 
-    An objective's minimiser costs its determinant besides (docs/explanation/objective-perturbation.md).
+    It is Delta_1 / b for Laplace noise and Delta_2 / b for noise of density ~ exp(-||xi||_2 / b); a perturbed objective
+    adds its determinant (docs/explanation/objective-perturbation.md).
+
+    >>> pure_epsilon(Noise("l2-laplace", 4.0, math.inf, 1.0)), pure_epsilon(Noise("gaussian", 1.0, 1.0, 1.0))
+    (0.25, None)
     """
     if isinstance(event, Objective) and event.mechanism == OBJECTIVE_L2_LAPLACE:
         return event.l2 / event.scale + event.determinant
@@ -53,14 +74,40 @@ EXPLAINED = {
 
 
 class EpsilonBound(NamedTuple):
-    """An epsilon that holds, and the accountant that shows it."""
+    """A valid epsilon, and the accountant that proves it.
+
+    Parameters
+    ----------
+    epsilon : float
+        The bound.
+    accountant : str
+        A key of `EXPLAINED`.
+    """
 
     epsilon: float
-    accountant: str  # a key of EXPLAINED
+    accountant: str
 
 
 def tightest(counts: Counts, delta: float) -> EpsilonBound:
-    """The smallest epsilon any accountant gives at delta; infinite where none knows all events."""
+    """Return the smallest epsilon that any accountant proves at delta.
+
+    Parameters
+    ----------
+    counts : mapping of Event to int
+        How often each event happened.
+    delta : float
+        The delta of (epsilon, delta).
+
+    Returns
+    -------
+    EpsilonBound
+        Infinite, with accountant "none", if no accountant can handle all events.
+
+    Examples
+    --------
+    >>> tightest({Noise("gaussian", 4.0, math.inf, 1.0): 2}, 1e-6).accountant
+    'gdp'
+    """
     counts = {event: count for event, count in counts.items() if count}
     if not counts:
         return EpsilonBound(0.0, "pure")

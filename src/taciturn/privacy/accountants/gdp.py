@@ -1,7 +1,7 @@
 """Gaussian differential privacy: Gaussian releases compose into one Gaussian release, exactly.
 
-Discrete Gaussian noise costs a little more than continuous noise of the same scale: `Slack` says how much. The proof,
-and that of what other noise is worth as Gaussian noise, is docs/explanation/discrete-gaussian.md.
+Discrete Gaussian noise costs a little more than continuous noise of the same scale; `Slack` bounds by how much.
+docs/explanation/discrete-gaussian.md has the proof, and the one for other noise expressed as Gaussian noise.
 """
 
 from __future__ import annotations
@@ -17,29 +17,41 @@ from taciturn.privacy.accountants import ACCOUNTANTS, LAPLACES, Counts, pure_eps
 from taciturn.privacy.events import Discrete, Event, Hidden, Noise
 from taciturn.privacy.sensitivity import hidden_factor
 
-REACH = 12.0  # B: noise beyond so many sigma is left to delta
-FINEST = 0.25  # of a discrete Gaussian's sigma, for which the normaliser's bound holds
-SOLVED = 1e-11  # what rounding in delta's formula may take away from an epsilon, with room to spare
+REACH = 12.0  # B: larger noise, in units of sigma, is counted in delta
+FINEST = 0.25  # the smallest sigma of a discrete Gaussian for which the bound on its normaliser holds
+SOLVED = 1e-11  # more than rounding in the formula of delta can take away from an epsilon
 
 
 @dataclass(frozen=True)
 class Slack:
-    """By how much discrete Gaussian noise departs from rounded continuous noise, summed over all that was drawn.
+    """How far discrete Gaussian noise departs from rounded continuous noise, summed over all draws.
 
-    A transcript is at most e^above times as likely, and at least e^-below times as likely, but for a set of transcripts
-    of probability `outside`.
+    Except for a set of transcripts of probability `outside`, a transcript is at most e^above times and at least
+    e^-below times as likely.
+
+    Parameters
+    ----------
+    above, below : float
+        K+ and K-.
+    outside : float
+        p.
+
+    Examples
+    --------
+    >>> Slack(0.1, 0.2, 1e-9) * 2 + NO_SLACK
+    Slack(above=0.2, below=0.4, outside=2e-09)
     """
 
-    above: float = 0.0  # K+
-    below: float = 0.0  # K-
-    outside: float = 0.0  # p
+    above: float = 0.0
+    below: float = 0.0
+    outside: float = 0.0
 
     def __add__(self, other: Slack) -> Slack:
-        """That of both."""
+        """Return the slack of both."""
         return Slack(self.above + other.above, self.below + other.below, self.outside + other.outside)
 
     def __mul__(self, count: int) -> Slack:
-        """That of so many."""
+        """Return the slack of `count` independent draws."""
         return Slack(count * self.above, count * self.below, count * self.outside)
 
 
@@ -47,7 +59,7 @@ NO_SLACK = Slack()
 
 
 def slack_of(event: Event, reach: float = REACH) -> Slack:
-    """The slack of one event.
+    """Return the slack of one event; 0 unless it is discrete Gaussian noise.
 
     With n coordinates and m = Delta_2 / sigma: K+ = n / (24 sigma^2), K- = n ((B + m)^2 / (24 sigma^2)
     + 3 exp(-2 pi^2 sigma^2)), p = 2 n exp(-B^2 / 2).
@@ -66,7 +78,27 @@ def slack_of(event: Event, reach: float = REACH) -> Slack:
 
 @ACCOUNTANTS.register("gdp")
 def gdp(counts: Counts, delta: float) -> float | None:
-    """mu^2 = sum of (Delta_2 / sigma)^2, and delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)."""
+    """Return epsilon of mu-GDP with mu^2 = sum of (Delta_2 / sigma)^2.
+
+    delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
+
+    Parameters
+    ----------
+    counts : mapping of Event to int
+        How often each event happened.
+    delta : float
+        The delta of (epsilon, delta).
+
+    Returns
+    -------
+    float or None
+        None if no event is Gaussian, or if one has no known mu.
+
+    Examples
+    --------
+    >>> round(gdp({Noise("gaussian", 4.0, math.inf, 1.0): 1}, 1e-6), 4)
+    1.0607
+    """
     if not any(is_gaussian(event) for event in counts):
         return None
     parts = [count * worth for event, count in counts.items() if (worth := gdp_worth(event)) is not None]
@@ -78,9 +110,9 @@ def gdp(counts: Counts, delta: float) -> float | None:
 
 @lru_cache(maxsize=4096)
 def gdp_epsilon(mu_squared: float, slack: Slack, delta: float) -> float:
-    """The smallest epsilon that mu-GDP with this slack gives: eps(mu, (delta - p) e^-K+) + K+ + K-.
+    """Return the smallest epsilon of mu-GDP with this slack: eps(mu, (delta - p) e^-K+) + K+ + K-.
 
-    It is rounded up, and infinite for what is not a number.
+    The result is rounded up; it is infinite if an argument is NaN or the slack uses up delta.
     """
     if mu_squared == 0.0 and slack == NO_SLACK:
         return 0.0
@@ -94,7 +126,7 @@ def gdp_epsilon(mu_squared: float, slack: Slack, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def gdp_budget(epsilon: float, slack: Slack, delta: float) -> float:
-    """The largest mu^2 that (epsilon, delta) allows beside this slack, from the safe side."""
+    """Return the largest mu^2 that (epsilon, delta) allows beside this slack, rounded down."""
     if gdp_epsilon(0.0, slack, delta) >= epsilon:
         return 0.0
     inner = (delta - slack.outside) * math.exp(-slack.above)
@@ -107,7 +139,7 @@ def gdp_budget(epsilon: float, slack: Slack, delta: float) -> float:
 
 
 def _epsilon(mu: float, delta: float) -> float:
-    """The smallest epsilon of one Gaussian release, to the last bits."""
+    """Return the smallest epsilon of one Gaussian release, to the last bits."""
     if not math.isfinite(mu):
         return math.inf
     if delta >= 1.0 or _log_delta(mu, 0.0) <= math.log(delta):
@@ -116,7 +148,7 @@ def _epsilon(mu: float, delta: float) -> float:
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
-    """log(Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)), after Balle and Wang (2018)."""
+    """Return log(Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)) (Balle and Wang 2018)."""
     from scipy.special import log_ndtr
 
     first = float(log_ndtr(mu / 2.0 - epsilon / mu))
@@ -125,7 +157,7 @@ def _log_delta(mu: float, epsilon: float) -> float:
 
 
 def _first(reached: Callable[[float], bool]) -> float:
-    """The smallest positive number at which this holds, where it holds for every larger one too; infinite: for none."""
+    """Return the smallest positive number from which on the predicate holds; infinite if it never does."""
     low, high = 0.0, 1.0
     while not reached(high):
         low, high = high, 2.0 * high
@@ -139,7 +171,7 @@ def _first(reached: Callable[[float], bool]) -> float:
 
 
 def mu_squared(event: Event) -> float | None:
-    """mu^2 of one event, where it is Gaussian and continuous."""
+    """Return mu^2 of a continuous Gaussian event, None for any other."""
     if isinstance(event, Hidden):
         return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale)
     if isinstance(event, Noise) and event.mechanism == "gaussian":
@@ -148,15 +180,18 @@ def mu_squared(event: Event) -> float | None:
 
 
 def is_gaussian(event: Event) -> bool:
-    """Whether Gaussian composition is what the event was made for."""
+    """Return whether the event is Gaussian, continuous or discrete."""
     return isinstance(event, Discrete) or mu_squared(event) is not None
 
 
 def gdp_worth(event: Event) -> float | None:
-    """A mu^2 such that the event is mu-GDP, but for its slack; None where none is known.
+    """Return a mu^2 such that the event is mu-GDP apart from its slack, or None if none is known.
 
-    What is epsilon-private is mu-GDP with Phi(-mu/2) = 1 / (1 + e^epsilon), and mu <= sqrt(pi/2) epsilon; so Laplace
+    An epsilon-private release is mu-GDP with Phi(-mu/2) = 1 / (1 + e^epsilon), and mu <= sqrt(pi/2) epsilon; so Laplace
     noise, coordinate by coordinate, has mu^2 <= (pi/2) (Delta_2 / b)^2.
+
+    >>> gdp_worth(Noise("gaussian", 2.0, math.inf, 1.0))
+    0.25
     """
     if isinstance(event, Discrete):
         return square(event.l2 / event.scale)
@@ -172,14 +207,14 @@ def gdp_worth(event: Event) -> float | None:
 
 
 def pure_mu(epsilon: float) -> float:
-    """mu = -2 Phi^-1(1 / (1 + e^epsilon)): whatever is epsilon-private is mu-GDP."""
+    """Return mu = -2 Phi^-1(1 / (1 + e^epsilon)): every epsilon-private release is mu-GDP."""
     from scipy.special import ndtri_exp
 
-    if epsilon < 1e-3 or math.isinf(epsilon):  # where Phi^-1 would lose digits
+    if epsilon < 1e-3 or math.isinf(epsilon):  # Phi^-1 would lose digits
         return math.sqrt(math.pi / 2.0) * epsilon
     return -2.0 * float(ndtri_exp(-float(np.logaddexp(0.0, epsilon))))
 
 
 def square(ratio: float) -> float:
-    """ratio^2, infinite where ** would overflow."""
+    """Return ratio^2, infinite where `**` would raise OverflowError."""
     return ratio * ratio

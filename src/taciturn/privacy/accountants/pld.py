@@ -1,4 +1,4 @@
-"""Privacy loss distributions: the tightest for Poisson samples, and for Laplace noise that moves few coordinates."""
+"""Privacy loss distributions: the tightest accountant for Poisson samples, and for few Laplace releases."""
 
 from __future__ import annotations
 
@@ -13,17 +13,35 @@ from taciturn.privacy.events import CONTINUOUS, Event, Noise, Sampled
 
 KnownEvent: TypeAlias = Noise | Sampled
 
-INTERVAL = 1e-4  # of the discretised loss, which is rounded upwards: the result is a bound at any interval
-MOST = 10**6  # releases; beyond them it would take minutes
-POINTS = 10**6  # the most of them, so that thousands of large epsilons do not take minutes
-SHARE, COARSEST = 1 / 12, 2e-3  # of a sampled release's standard deviation; finer intervals gain below 0.1 %
-LEAST = 0.1  # noise over sensitivity; with less epsilon is a large number, and the Renyi bound says so soon enough
-POINTS_EACH = 15_000  # of one sampled release, which take longer than those of the sum
+INTERVAL = 1e-4  # of the discretised loss, which is rounded up, so that the result is a bound at any interval
+MOST = 10**6  # releases; more would take minutes
+POINTS = 10**6  # the most points of the composed distribution; more would take minutes
+SHARE, COARSEST = 1 / 12, 2e-3  # interval over a sampled release's standard deviation; finer ones gain below 0.1 %
+LEAST = 0.1  # noise over sensitivity; below it epsilon is so large that the Renyi bound is good enough
+POINTS_EACH = 15_000  # the most points of one sampled release, which cost more time than those of the sum
 
 
 @ACCOUNTANTS.register("pld")
 def pld(counts: Counts, delta: float) -> float | None:
-    """dp-accounting's PLD of continuous noise, where it could be the tightest."""
+    """Return epsilon by dp-accounting's privacy loss distributions.
+
+    Parameters
+    ----------
+    counts : mapping of Event to int
+        How often each event happened.
+    delta : float
+        The delta of (epsilon, delta).
+
+    Returns
+    -------
+    float or None
+        None if an event is not continuous noise or a Poisson sample, or if another accountant is known to be as tight.
+
+    Examples
+    --------
+    >>> round(pld({Noise("laplace", 4.0, 1.0, 1.0): 4}, 1e-6), 2)
+    1.0
+    """
     events = _known(counts)
     if len(events) < len(counts) or not _worthwhile(events, sum(counts.values())):
         return None
@@ -31,7 +49,7 @@ def pld(counts: Counts, delta: float) -> float | None:
 
 
 def pld_epsilon(counts: Counts, delta: float) -> float:
-    """Laplace events by their L1, Gaussian ones by their L2 sensitivity, as dp-accounting defines its events."""
+    """Return epsilon by PLD; Laplace events use their L1 and Gaussian ones their L2 sensitivity."""
     return float(_composed(frozenset((event, counts[event]) for event in _known(counts))).get_epsilon(delta))
 
 
@@ -40,7 +58,7 @@ def _known(events: Iterable[Event]) -> list[KnownEvent]:
 
 
 def _worthwhile(events: list[KnownEvent], count: int) -> bool:
-    """For Gaussians alone gdp is exact; many small Laplace releases behave as Gaussian ones, where zcdp wins by L2."""
+    """Return whether PLD can win: gdp is exact for Gaussians, and zcdp is tighter for many small Laplace releases."""
     samples = [event for event in events if isinstance(event, Sampled)]
     if samples:
         return count <= MOST and all(event.scale > LEAST * event.l2 for event in samples)
@@ -71,7 +89,7 @@ def _theirs(event: KnownEvent) -> Any:
 
 
 def _interval(event: KnownEvent) -> float:
-    """Fine for one release of this kind; what rounding adds to the total variance is a share of the variance itself."""
+    """Return a discretisation interval whose rounding adds little to the variance of one release of this kind."""
     if not isinstance(event, Sampled):
         return INTERVAL
     ratio = min(event.l2 / event.scale, 10.0)
@@ -81,7 +99,7 @@ def _interval(event: KnownEvent) -> float:
 
 
 def _reach(event: KnownEvent, count: int) -> float:
-    """About the largest loss there will be; Gaussians, which become one, are left out."""
+    """Estimate the largest loss of `count` such events; Gaussians, which compose into one, count 0."""
     if isinstance(event, Sampled):
         ratio = event.l2 / event.scale
         return count * event.rate * square(ratio) / 2.0 + 10.0 * ratio

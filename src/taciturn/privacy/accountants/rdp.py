@@ -1,4 +1,4 @@
-"""Renyi differential privacy: divergences of every order add up; for Poisson samples and perturbed objectives."""
+"""Renyi differential privacy: divergences of every order add up. Used for Poisson samples and perturbed objectives."""
 
 from __future__ import annotations
 
@@ -17,13 +17,31 @@ from taciturn.privacy.objective_perturbation import renyi, single_epsilon
 Floats = NDArray[np.float64]
 
 WHOLE_ORDERS = np.array([*range(2, 64), *range(64, 128, 4), *range(128, 256, 16), *range(256, 1025, 64)], np.float64)
-HOPELESS = 1e200  # half of 1 / sigma^2, beyond which numbers would overflow
-ROUNDING = 1e-14  # of one sampled release's divergence, so that none comes out below the truth
+HOPELESS = 1e200  # larger 1 / (2 sigma^2) would overflow
+ROUNDING = 1e-14  # added to every sampled release's divergence, which must not be underestimated
 
 
 @ACCOUNTANTS.register("rdp")
 def rdp(counts: Counts, delta: float) -> float | None:
-    """The divergences' sum, turned into epsilon by dp-accounting; None where zcdp, which says the same, knows all."""
+    """Return epsilon from the sum of the events' Renyi divergences.
+
+    Parameters
+    ----------
+    counts : mapping of Event to int
+        How often each event happened.
+    delta : float
+        The delta of (epsilon, delta).
+
+    Returns
+    -------
+    float or None
+        None if an event has no known divergence, or if zcdp, which is then equally tight, handles all events.
+
+    Examples
+    --------
+    >>> round(rdp({Sampled(4.0, 1.0, 0.1): 100}, 1e-6), 2)
+    1.23
+    """
     curve = None if zcdp_sum(counts) is not None else _curve(frozenset(counts.items()))
     if curve is None:
         return None
@@ -36,7 +54,7 @@ def rdp(counts: Counts, delta: float) -> float | None:
 
 @lru_cache(maxsize=64)
 def _curve(counts: frozenset[tuple[Event, int]]) -> tuple[Floats, Floats] | None:
-    """Orders, and the divergence of all events at each; whole orders where there are samples."""
+    """Return orders, and the divergence of all events at each; integer orders if there are samples."""
     orders = WHOLE_ORDERS if any(isinstance(event, Sampled) for event, _ in counts) else ORDERS
     total, rhos = np.zeros_like(orders), []
     for event, count in counts:
@@ -52,9 +70,9 @@ def _curve(counts: frozenset[tuple[Event, int]]) -> tuple[Floats, Floats] | None
 
 
 def sampled_renyi(event: Sampled, orders: Floats) -> Floats:
-    """ln sum_i C(a, i) (1-q)^(a-i) q^i exp((i^2 - i) / (2 sigma^2)) / (a-1), for whole orders a.
+    """Return ln sum_i C(a, i) (1-q)^(a-i) q^i exp((i^2 - i) / (2 sigma^2)) / (a-1) for integer orders a.
 
-    sigma = scale / l2. Mironov, Talwar and Zhang 2019, section 3.3.
+    sigma = scale / l2 (Mironov, Talwar and Zhang 2019, section 3.3).
     """
     from scipy.special import logsumexp, xlog1py, xlogy
 
@@ -69,7 +87,7 @@ def sampled_renyi(event: Sampled, orders: Floats) -> Floats:
 
 @cache
 def _log_choose(orders: tuple[float, ...]) -> Floats:
-    """ln C(a, i) [orders, i], -inf where i > a."""
+    """Return ln C(a, i), [orders, i], -inf where i > a."""
     from scipy.special import gammaln
 
     a, i = np.array(orders)[:, None], np.arange(orders[-1] + 1.0)
@@ -78,7 +96,7 @@ def _log_choose(orders: tuple[float, ...]) -> Floats:
 
 
 def _single(counts: Counts) -> tuple[Objective, float] | None:
-    """The one minimiser among Gaussian releases, and what these are worth together, if that is all there is."""
+    """Return the only minimiser and the mu of all Gaussian events beside it, or None if there are other events."""
     rest = [count * part for event, count in counts.items() if (part := mu_squared(event)) is not None]
     one = [event for event, count in counts.items() if isinstance(event, Objective) and count == 1]
     return (one[0], math.sqrt(math.fsum(rest))) if len(one) == 1 == len(counts) - len(rest) else None

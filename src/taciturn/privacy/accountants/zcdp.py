@@ -1,4 +1,4 @@
-"""Zero-concentrated differential privacy: rho adds up, whatever is chosen after seeing what."""
+"""Zero-concentrated differential privacy: rho adds up, even if releases are chosen adaptively."""
 
 from __future__ import annotations
 
@@ -11,28 +11,45 @@ from taciturn.privacy.accountants.gdp import square
 from taciturn.privacy.events import Discrete, Event, Hidden, Noise
 from taciturn.privacy.sensitivity import hidden_factor
 
-ORDERS = 1.0 + np.geomspace(1e-2, 1e6, 800)  # of Renyi divergence; fine enough for 1e-4 of epsilon
+ORDERS = 1.0 + np.geomspace(1e-2, 1e6, 800)  # of the Renyi divergence; fine enough for 1e-4 of epsilon
 
 
 @ACCOUNTANTS.register("zcdp")
 def zcdp(counts: Counts, delta: float) -> float | None:
-    """The sum of rho, turned into epsilon."""
+    """Return epsilon of the events' total rho, or None if one has no known rho.
+
+    Parameters
+    ----------
+    counts : mapping of Event to int
+        How often each event happened.
+    delta : float
+        The delta of (epsilon, delta).
+
+    Returns
+    -------
+    float or None
+
+    Examples
+    --------
+    >>> round(zcdp({Noise("gaussian", 4.0, math.inf, 1.0): 1}, 1e-6), 3)
+    1.143
+    """
     total = zcdp_sum(counts)
     return None if total is None else zcdp_epsilon(total, delta)
 
 
 def zcdp_sum(counts: Counts) -> float | None:
-    """rho of all events."""
+    """Return the total rho of all events, or None if one has no known rho."""
     parts = [count * rho for event, count in counts.items() if (rho := zcdp_rho(event)) is not None]
     return math.fsum(parts) if len(parts) == len(counts) else None
 
 
 def zcdp_rho(event: Event) -> float | None:
-    """Delta_2^2 / (2 scale^2).
+    """Return rho of one event: Delta_2^2 / (2 scale^2), or None if none is known.
 
-    For the Gaussian, continuous and discrete, this is Bun and Steinke 2016 and Canonne, Kamath and Steinke 2020. A
-    Laplace coordinate that moves by d is d/b-private, so d^2/(2 b^2)-zCDP, and the coordinates add up to the same.
-    Whatever else is epsilon-private is epsilon^2/2-zCDP; l2-laplace is Delta_2 / scale-private.
+    For continuous and discrete Gaussian noise see Bun and Steinke 2016, and Canonne, Kamath and Steinke 2020. A Laplace
+    coordinate that changes by d is d/b-private, so d^2/(2 b^2)-zCDP, and the coordinates add up to the same formula.
+    Any other epsilon-private event is epsilon^2/2-zCDP; l2-laplace is Delta_2 / scale-private.
     """
     if isinstance(event, Hidden):
         return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale) / 2.0
@@ -43,9 +60,10 @@ def zcdp_rho(event: Event) -> float | None:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """The smallest epsilon that rho-zCDP gives at delta: over all orders a, Renyi divergence rho a turned into epsilon.
+    """Return the smallest epsilon of rho-zCDP at delta.
 
-    That is rho a + log(1 - 1/a) - log(delta a) / (a - 1), proposition 12 of Canonne, Kamath and Steinke 2020.
+    It is the minimum over all orders a of rho a + log(1 - 1/a) - log(delta a) / (a - 1) (proposition 12 of Canonne,
+    Kamath and Steinke 2020).
     """
     if rho <= 0.0:
         return 0.0
@@ -56,7 +74,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def zcdp_budget(epsilon: float, delta: float) -> float:
-    """The largest rho that (epsilon, delta) allows, by bisection on the safe side."""
+    """Return the largest rho that (epsilon, delta) allows, rounded down."""
     low, high = 0.0, 1.0
     while zcdp_epsilon(high, delta) <= epsilon:
         low, high = high, 4.0 * high

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from taciturn.algorithms import ALGORITHMS
 from taciturn.errors import InputError
 from taciturn.reporting.curves import Curve, curves
 from taciturn.reporting.figures.style import GREY, STYLE, heading, label_lines, log_axis, look
 from taciturn.reporting.side_by_side import predicts_numbers
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.records import MetricsRow
 
 
 class Panel(NamedTuple):
@@ -76,8 +76,8 @@ def owners_alone(folders: Sequence[RunFolder]) -> list[str]:
     ]
 
 
-def _measured(metric: str, rows: Sequence[Mapping[str, Any]]) -> bool:
-    return any(row[metric] is not None for row in rows)
+def _measured(metric: str, rows: Sequence[MetricsRow]) -> bool:
+    return any(getattr(row, metric) is not None for row in rows)
 
 
 def in_words(folders: Sequence[RunFolder], local: bool = True) -> str:
@@ -98,13 +98,14 @@ def _shown(folders: Sequence[RunFolder], local: bool) -> dict[Panel, list[Curve]
     rows = [(folder.path.name if len(folders) > 1 else "", folder.read_metrics(local)) for folder in folders]
     if not any(found for _, found in rows):
         raise InputError(f"{folders[0].path} has no evaluated round yet: there is nothing to draw")
-    names = dict.fromkeys(row["algorithm"] for _, metrics in rows for row in metrics)
-    on_uploads = [name for name in names if name in ALGORITHMS and ALGORITHMS[name].noise_on == "uploads"]
+    methods = {name: facts for folder in folders for name, facts in folder.read_header().method_facts.items()}
+    names = dict.fromkeys(row.algorithm for _, metrics in rows for row in metrics)
+    on_uploads = [name for name in names if name in methods and methods[name].noise_on == "uploads"]
     measured = {panel: _curves(panel, rows) for panel in panels(predicts_numbers(folders), on_uploads)}
     return {panel: found for panel, found in measured.items() if local or found}
 
 
-def _curves(panel: Panel, rows: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[Curve]:
+def _curves(panel: Panel, rows: Sequence[tuple[str, Sequence[MetricsRow]]]) -> list[Curve]:
     return [curve for name, metrics in rows for curve in curves(metrics, panel.metric, f"{name}: " if name else "")]
 
 

@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.ticker import LogFormatterSciNotation
 
-from taciturn.core.storage import replacing
+from taciturn.core.storage import atomic_write
 from taciturn.errors import InputError
 from taciturn.types import Array
 
@@ -107,7 +107,7 @@ def save(drawn: Figure, path: Path, private: bool = False) -> None:
         with rc_context(STYLE):
             drawn.savefig(buffer, format=path.suffix.lstrip("."), dpi=RESOLUTION, **png)
         content = buffer.getvalue()
-    with replacing(path, private) as file:
+    with atomic_write(path, private) as file:
         file.write(content)
 
 

@@ -16,7 +16,7 @@ from taciturn.errors import InputError
 from taciturn.reporting.figures.run_figure import panels
 from taciturn.reporting.figures.style import COLOURS, DIVERGING, GREY, PALE, STYLE, heading, label_lines, log_axis, look
 from taciturn.reporting.intervals import Interval, mean_words
-from taciturn.reporting.ranking import Ranked, repeated
+from taciturn.reporting.ranking import Ranked, seeds_range
 from taciturn.types import Array
 
 ROW, REST = 0.3, 1.5  # inches: of a row, of everything else
@@ -120,7 +120,7 @@ def _write(axes: Axes, place: int, words: str) -> None:
 
 
 def _explained(rows: Sequence[Ranked]) -> str:
-    seeds, own = repeated(rows), any(row.own for row in rows)
+    seeds, own = seeds_range(rows), any(row.own for row in rows)
     words = f"means of {seeds} seeds, which are the small dots; bars: 95 % interval" if seeds else "one run"
     return words + ("\ncomputed without noise, for the owner of the records alone" if own else "")
 

@@ -1,4 +1,4 @@
-"""How fast it is: Taciturn and its peers on the same data, in the same run; one file for each benchmark."""
+"""Benchmarks: Taciturn and comparable libraries on the same data in the same run; one file for each benchmark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BENCHMARKS", "Benchmark", "Options", "Report", "Watch", "run"]
 
 
 def run(name: str, options: Options | None = None) -> Report:
-    """One benchmark by name, with what the machine did meanwhile."""
+    """Run one benchmark by name, and record what else the machine did meanwhile."""
     benchmark = BENCHMARKS[name]
     with observed() as machine:
         report = benchmark.run(options or Options())

@@ -1,4 +1,4 @@
-"""The picture of a benchmark: bars of times, or growth curves."""
+"""The figure of a benchmark: bars of times, or growth curves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OWN, OTHER, MEMORY = COLOURS[1], COLOURS[0], COLOURS[2]
 
 
 def picture(report: Report) -> Figure:
-    """What the report has to show."""
+    """Draw a report."""
     with rc_context(STYLE):
         return _curves(report) if report.growth else _bars(report)
 
@@ -55,7 +55,7 @@ def _curves(report: Report) -> Figure:
 
 
 def _panel(axes: Axes, one: Growth) -> None:
-    """Time and memory, both as multiples of what the smallest value took, so that slopes can be compared."""
+    """Draw time and memory as multiples of their values at the smallest size, so that slopes can be compared."""
     for label, found, colour, marker in (
         ("time of a round", one.seconds, OTHER, "o"),
         ("peak memory", one.bytes, MEMORY, "s"),
@@ -76,5 +76,5 @@ def _panel(axes: Axes, one: Growth) -> None:
 
 
 def _short(value: int) -> str:
-    """20k where 20,000 would touch its neighbour."""
+    """Return 20k for 20,000, which would overlap its neighbour."""
     return f"{value / 1000:g}k" if value >= 10_000 else f"{value:,}"

@@ -1,4 +1,4 @@
-"""A benchmark: options, interleaved timing, the report, and the registry of all benchmarks."""
+"""Benchmarks: options, interleaved timing, the report, and the registry."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ Watch: TypeAlias = Callable[[str], None]
 """Told between two measurements what is done next."""
 
 
-def unwatched(text: str) -> None:
-    """Nobody looks."""
+def ignore_progress(text: str) -> None:
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose."""
+    """Options of a benchmark."""
 
     small: bool = False  # a size for trying it out: its numbers mean nothing
     repeats: int = 9  # turns of every candidate
     data_dir: str = ""  # where data sets lie; empty: TACITURN_DATA, else taciturn in the user's cache folder
-    watch: Watch = unwatched
+    watch: Watch = ignore_progress
 
 
 PAUSE = 0.05  # seconds: the threads of the candidate before stop looking for work meanwhile
 
 
 class Timing(NamedTuple):
-    """Seconds of one candidate over its calls."""
+    """Seconds of the calls of one candidate."""
 
     best: float
     median: float
     calls: int
 
     def scaled(self, factor: float) -> Timing:
-        """What so many times the work would take."""
+        """Return the timing of so many times the work."""
         return self._replace(best=factor * self.best, median=factor * self.median)
 
 
-def interleaved(
+def time_interleaved(
     candidates: Mapping[str, Callable[[], Any]], options: Options, burst: int = 5, pause: float = PAUSE
 ) -> dict[str, Timing]:
-    """Every candidate once to warm up, then in turns; in a turn `burst` calls follow each other."""
+    """Call every candidate once to warm up, then in turns; in a turn `burst` calls follow each other."""
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(options.repeats + 1):
         for name, work in candidates.items():
@@ -59,14 +59,14 @@ def interleaved(
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """How long one call takes."""
+    """Return how long one call takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def fastest(timings: Mapping[str, Timing], *names: str) -> float:
-    """The best time among those of these candidates that were timed."""
+    """Return the best time among those of these candidates that were timed."""
     return min(timings[name].best for name in names if name in timings)
 
 
@@ -75,7 +75,7 @@ GROWN = ("factor", "from", "to", "time ~", "memory ~", "longest round", "most me
 
 
 class Growth(NamedTuple):
-    """Rounds at several values of one factor, all else being equal."""
+    """Times and memory of rounds at several values of one factor, all others being equal."""
 
     factor: str  # its letter
     meaning: str
@@ -88,7 +88,7 @@ class Growth(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of one benchmark; the first timing, where there are any, is Taciturn's."""
+    """The result of one benchmark; the first timing, if there are any, is Taciturn's."""
 
     name: str
     title: str
@@ -99,7 +99,7 @@ class Report:
     machine: Mapping[str, Any] = field(default_factory=dict)
 
     def summary(self) -> dict[str, Any]:
-        """All of it, as one JSON object."""
+        """Return the report for JSON."""
         found: dict[str, Any] = {"benchmark": self.name, "title": self.title, **self.figures}
         if self.timings:
             found["seconds"] = {name: timing._asdict() for name, timing in self.timings.items()}
@@ -108,11 +108,11 @@ class Report:
         return found | {"notes": list(self.notes), "machine": dict(self.machine)}
 
     def headings(self) -> tuple[str, ...]:
-        """Of the table."""
+        """Return the headings of the table."""
         return GROWN if self.growth else TIMED
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The table: what was timed, and how Taciturn's best compares; or what grew."""
+        """Return the table: each timing compared with Taciturn's best, or the growth."""
         if self.growth:
             return [_grown(one) for one in self.growth]
         own = next(iter(self.timings.values()), None)
@@ -120,7 +120,7 @@ class Report:
 
 
 def markdown(report: Report) -> str:
-    """The table as a page of its own."""
+    """Return the report as a Markdown page."""
     headings, facts = report.headings(), report.machine
     lines = [f"# {report.title}", "", markdown_table(headings, report.rows(), headings[:1]), ""]
     lines.append(markdown_table(("figure", ""), figure_rows(report.figures), ("figure",)))
@@ -128,13 +128,13 @@ def markdown(report: Report) -> str:
 
 
 def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The promised numbers as text; lists and objects are for JSON alone."""
+    """Return the headline numbers as text; lists and objects appear only in JSON."""
     plain = {key: value for key, value in figures.items() if isinstance(value, int | float | str)}
     return [(key, f"{value:.4g}" if isinstance(value, float) else str(value)) for key, value in plain.items()]
 
 
 def format_seconds(value: float) -> str:
-    """A time with its unit."""
+    """Return a time with its unit."""
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
         if value * factor >= 1.0:
             return f"{value * factor:.3g} {unit}"
@@ -162,7 +162,7 @@ def _where(facts: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark by name: what it compares, and how to run it."""
+    """A benchmark: what it compares, and the function that runs it."""
 
     summary: str
     run: Callable[[Options], Report]

@@ -1,7 +1,7 @@
-"""Flower's simulation: federated averaging with one full-batch gradient step at every client, no noise.
+"""Flower's simulation: federated averaging with one full-batch gradient step at every client, without noise.
 
-`main` is for a process of its own, since Ray starts others and both write much: the shards lie in a folder as x0.npy,
-y0.npy and so on, and the time and the model's size after every round go to rounds.json there.
+`main` runs in a separate process, because Ray starts others and both print a lot. It reads the shards x0.npy, y0.npy
+and so on from a folder, and writes the time and the model's size after every round to rounds.json there.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ STEP = 0.1
 
 
 def installed() -> bool:
-    """Whether Flower's simulation can run here."""
+    """Return whether Flower's simulation can run here."""
     return all(find_spec(name) is not None for name in ("flwr", "ray", "torch"))
 
 
 def seconds_of_rounds(shards: Sequence[Shard], rounds: int, folder: Path) -> list[float]:
-    """Simulate, and say how long every round took."""
+    """Simulate, and return the seconds of every round."""
     for p, shard in enumerate(shards):
         np.save(folder / f"x{p}.npy", np.asarray(shard.x, np.float32))
         np.save(folder / f"y{p}.npy", shard.y.argmax(axis=1))
@@ -52,7 +52,7 @@ def seconds_of_rounds(shards: Sequence[Shard], rounds: int, folder: Path) -> lis
 
 @cache
 def _records(folder: str, client: int) -> tuple[Any, Any]:
-    """A client's records; a worker keeps those it has read."""
+    """Return a client's records; a worker caches those it has read."""
     import torch
 
     x, y = (np.load(Path(folder) / f"{name}{client}.npy") for name in "xy")
@@ -101,7 +101,7 @@ def _server(rounds: int, features: int, classes: int, clock: list[tuple[float, f
 
 
 def main(folder: str, clients: int, rounds: int) -> None:
-    """Simulate with one worker a core."""
+    """Simulate with one worker for each core."""
     from flwr.simulation import run_simulation
 
     clock: list[tuple[float, float]] = []

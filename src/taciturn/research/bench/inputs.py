@@ -1,4 +1,4 @@
-"""The records benchmarks run on: MNIST where it lies, else noise of its shape and density, and plain noise."""
+"""Records for benchmarks: MNIST if it is available, else noise with its shape and density, and dense noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = 600  # records
 
 
 class Input(NamedTuple):
-    """Records twice: as Taciturn holds them, and as one dense float32 matrix for the others."""
+    """Records in Taciturn's format, and as one dense float32 matrix for other libraries."""
 
     what: str
     shards: tuple[Shard, ...]
@@ -35,7 +35,7 @@ class Input(NamedTuple):
 
 
 def mnist(options: Options) -> Input:
-    """MNIST dealt out in order, or, where its files are not, noise of the same shape and density."""
+    """Return MNIST partitioned in file order or, if its files are missing, noise with its shape and density."""
     try:
         find_files(data_folder(options.data_dir))
     except TaciturnError:
@@ -50,7 +50,7 @@ def mnist(options: Options) -> Input:
 
 
 def sparse(records: int) -> Input:
-    """Eight-bit pixels, most of them 0, divided by 255."""
+    """Return eight-bit pixels, most of them 0, divided by 255."""
     generator = np.random.default_rng(0)
     pixels = generator.integers(1, 256, (records, FEATURES), np.uint8)
     pixels[generator.random(pixels.shape, np.float32) >= DENSITY] = 0
@@ -59,7 +59,7 @@ def sparse(records: int) -> Input:
 
 
 def dense(records: int, features: int = FEATURES, agents: int = AGENTS, classes: int = CLASSES) -> Input:
-    """Uniform in [0, 1)."""
+    """Return uniform numbers in [0, 1)."""
     x = np.random.default_rng(0).random((records, features), np.float32)
     return _input("synthetic, uniform", x, agents, classes)
 

@@ -1,4 +1,4 @@
-"""The machine a benchmark ran on, and how busy others kept it."""
+"""The machine that a benchmark ran on, and how busy other processes kept it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PACKAGES = ("numpy", "torch", "scikit-learn", "flwr", "appfl")
 
 @dataclass
 class Machine:
-    """What was seen of the machine from the beginning to the end of a benchmark."""
+    """Observations of the machine during a benchmark."""
 
     load: float = field(default_factory=lambda: os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0)
-    others: float | None = None  # share of all cores that other processes used; None where it cannot be told
+    others: float | None = None  # share of all cores that other processes used; None if unknown
 
     def facts(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the observations for JSON."""
         return {
             "cores": cores(),
             "cpu": _cpu(),
@@ -40,7 +40,7 @@ class Machine:
         }
 
     def warning(self) -> str:
-        """A sentence where others were at work; empty where all was quiet."""
+        """A sentence if other processes were working; otherwise empty."""
         if self.others is not None:
             percent = f"{100 * self.others:.0f} %"
             return f"the machine was busy: others used {percent} of its cores" if self.others > BUSY else ""
@@ -50,7 +50,7 @@ class Machine:
 
 @contextmanager
 def observed() -> Iterator[Machine]:
-    """Watch the machine during the block."""
+    """Observe the machine during the block."""
     machine, began = Machine(), (time.monotonic(), _busy(), _own())
     yield machine
     now = (time.monotonic(), _busy(), _own())
@@ -60,7 +60,7 @@ def observed() -> Iterator[Machine]:
 
 
 def _busy() -> float | None:
-    """Seconds that all cores together have worked: user, nice, system, irq, softirq and steal."""
+    """Return the seconds that all cores together have worked: user, nice, system, irq, softirq and steal."""
     try:
         user, nice, system, _, _, *rest = map(int, STAT.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9])
     except (OSError, ValueError):

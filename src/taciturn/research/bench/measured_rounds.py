@@ -1,4 +1,4 @@
-"""One round of Taciturn's, and what it is compared with: plain numpy, bare matrix products, other libraries."""
+"""One round of Taciturn, and what it is compared with: plain numpy, bare matrix products, other libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from taciturn.kernels.threads import cores
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.privacy.mechanisms import LaplaceDataDependent
 from taciturn.privacy.noise import SeededNoise
-from taciturn.research.bench.benchmark import Options, Report, Timing, fastest, interleaved
+from taciturn.research.bench.benchmark import Options, Report, Timing, fastest, time_interleaved
 from taciturn.research.bench.inputs import Input
 from taciturn.training.simulate import Round, simulate, start
 from taciturn.types import Array, Shard
@@ -30,7 +30,7 @@ FOREVER = 10**9  # rounds
 def taciturn_rounds(
     shards: Sequence[Shard], epsilon: Sequence[float] = (1.0,), seeds: Sequence[int] = (1,), local_updates: int = 1
 ) -> Callable[[], Round]:
-    """Each call plays one more round in mode paper: server sums, no averages, the runs side by side."""
+    """Return a function that runs one more round in mode paper: server sums, no averages, all runs together."""
     budgets = np.array(epsilon, shards[0].y.dtype)
     records = sum(len(shard.y) for shard in shards)
     problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), BETA, SETS["all"](1.0), records, len(shards))
@@ -49,18 +49,18 @@ def taciturn_rounds(
 
 
 def grid(epsilons: Sequence[float], seeds: int) -> tuple[list[float], list[int]]:
-    """Budgets and seeds of all runs side by side."""
+    """Return budgets and seeds of all runs."""
     pairs = [(epsilon, seed) for epsilon in epsilons for seed in range(1, seeds + 1)]
     return [epsilon for epsilon, _ in pairs], [seed for _, seed in pairs]
 
 
-def held_bytes(shards: Sequence[Shard]) -> int:
-    """The bytes of the records as a round reads them: all, or only those that are not zero."""
+def stored_bytes(shards: Sequence[Shard]) -> int:
+    """Return the bytes of the records that a round reads: all of them, or only the nonzero values."""
     return sum(shard.layout.nbytes for shard in shards)
 
 
 def multiplications(shards: Sequence[Shard]) -> int:
-    """The multiply-adds of a round's two passes over the values that are held: scores, and sums."""
+    """Return the multiply-adds of a round's two passes over the stored values: scores and sums."""
     return sum(2 * shard.layout.entries * shard.y.shape[1] for shard in shards)
 
 
@@ -69,7 +69,7 @@ Pair: TypeAlias = tuple[Matrix, Matrix]  # x [I_p, J] and one-hot y [I_p, K] of 
 
 
 def plain_rounds(shards: Sequence[Pair], epsilon: float = 1.0, beta: float = 1e-6) -> Callable[[], Matrix]:
-    """Each call is one more round, and gives w."""
+    """Return a function that runs one more round in plain numpy and returns w."""
     rounds = _rounds(shards, epsilon, beta)
     return lambda: next(rounds)
 
@@ -95,7 +95,7 @@ def _rounds(shards: Sequence[Pair], epsilon: float, beta: float) -> Iterator[Mat
 
 
 def _gradient(x: Matrix, y: Matrix, z: Matrix, records: int) -> tuple[Matrix, float]:
-    """The gradient of one agent's records, and the largest 1-norm that one of them has in it (eq. Delta)."""
+    """Return the gradient of one agent's records, and the largest 1-norm of a record's part in it (eq. Delta)."""
     scores = x @ z
     power = np.exp(scores - scores.max(axis=1, keepdims=True))
     residual = power / power.sum(axis=1, keepdims=True) - y
@@ -110,7 +110,7 @@ SKLEARN_GRADIENT, TORCH_GRADIENT = "gradient alone, scikit-learn", "gradient alo
 
 
 def products(x: Array, columns: int) -> dict[str, Work]:
-    """x w and x^T r for w [J, columns], the two products no step can do without; by numpy and, if there, torch."""
+    """Return functions that compute x w and x^T r for w [J, columns], which every step needs, by numpy and torch."""
     generator = np.random.default_rng(2)
     w = generator.random((x.shape[1], columns), np.float32)
     r = generator.random((len(x), columns), np.float32)
@@ -124,7 +124,7 @@ def products(x: Array, columns: int) -> dict[str, Work]:
 
 
 def gradients(x: Array, labels: NDArray[np.int64], classes: int) -> dict[str, Work]:
-    """The gradient of the same loss by those libraries that are installed: no agents, no noise, no update."""
+    """Return functions that compute the gradient of the same loss by installed libraries, without agents or noise."""
     found: dict[str, Work] = {}
     if find_spec("sklearn") is not None:
         found[SKLEARN_GRADIENT] = _sklearn(x, labels, classes)
@@ -157,7 +157,7 @@ def _torch(x: Array, labels: NDArray[np.int64], classes: int) -> Work:
 
 
 def read(size: int) -> Work:
-    """Read that many bytes once, on all cores: nothing that looks at every record is faster."""
+    """Read this many bytes once on all cores: a lower bound for everything that reads every record."""
     buffer = np.arange(max(1, size // 8), dtype=np.uint64)
     parts = np.array_split(buffer, cores())
     pool = ThreadPoolExecutor(cores())
@@ -168,13 +168,13 @@ SQUARE = 1536  # rows and columns: large enough that the processor multiplies as
 
 
 def square_product() -> Work:
-    """A product of two square matrices: the pace at which this machine multiplies."""
+    """Multiply two square matrices: the speed at which this machine multiplies."""
     a = np.random.default_rng(3).random((SQUARE, SQUARE), np.float32)
     return lambda: a @ a
 
 
-def without(*packages: str) -> tuple[str, ...]:
-    """A line for each of these packages that is not installed."""
+def missing_packages(*packages: str) -> tuple[str, ...]:
+    """Return a line for each of these packages that is not installed."""
     lacking = [name for name in packages if find_spec(name) is None]
     return tuple(f"{name} is not installed: left out" for name in lacking)
 
@@ -185,7 +185,7 @@ CHECKED = 2  # rounds
 
 
 def one_round(name: str, given: Input, options: Options) -> Report:
-    """Time Taciturn's round, the same round written the plain way, and the floors beneath them."""
+    """Time Taciturn's round, the same round in plain numpy, and their lower bounds."""
     agents, records, features, classes = given.shape
     plain = [(np.asarray(shard.x, np.float64), np.asarray(shard.y, np.float64)) for shard in given.shards]
     candidates = {
@@ -193,10 +193,10 @@ def one_round(name: str, given: Input, options: Options) -> Report:
         PLAIN: plain_rounds(plain),
         **products(given.x, classes),
         **gradients(given.x, given.labels, classes),
-        READ: read(held_bytes(given.shards)),
+        READ: read(stored_bytes(given.shards)),
         MULTIPLY: square_product(),
     }
-    timings = interleaved(candidates, options)
+    timings = time_interleaved(candidates, options)
     timings[MULTIPLY] = timings[MULTIPLY].scaled(multiplications(given.shards) / SQUARE**3)
     options.watch("comparing with the plain round")
     figures = _figures(timings) | {
@@ -206,14 +206,14 @@ def one_round(name: str, given: Input, options: Options) -> Report:
         "records": records,
         "features": features,
         "classes": classes,
-        "held_bytes": held_bytes(given.shards),
+        "held_bytes": stored_bytes(given.shards),
     }
     title = f"One objp round, {agents} agents, {records:,} records x {features} features, {classes} classes"
     return Report(name, title, figures, timings, notes=_notes(given))
 
 
 def _figures(timings: dict[str, Timing]) -> dict[str, Any]:
-    """The floor is the larger of two: reading what is held once, and its multiplications at the machine's best pace."""
+    """Return ratios; the floor is the slower of reading the records once and multiplying at full speed."""
     own, multiplying = timings[TACITURN].best, timings[MULTIPLY].best
     return {
         "ratio_to_matmul": own / fastest(timings, NUMPY_PRODUCTS, TORCH_PRODUCTS),
@@ -224,7 +224,7 @@ def _figures(timings: dict[str, Timing]) -> dict[str, Any]:
 
 
 def difference(given: Input, plain: list[Pair]) -> float:
-    """How far the two models are apart after rounds without noise, relative to the largest parameter."""
+    """Return the difference of the two models after rounds without noise, relative to the largest parameter."""
     ours, theirs = taciturn_rounds(given.shards, (math.inf,)), plain_rounds(plain, math.inf)
     for _ in range(CHECKED):
         w, expected = ours().w[:, 0], theirs()
@@ -237,5 +237,5 @@ def _notes(given: Input) -> tuple[str, ...]:
         "float32, mode paper, epsilon 1, one run; gradient, norms of every record, noise, update and dual",
         f"the best pace of multiplying is that of a product of two square matrices of {SQUARE} rows",
         "gradients alone have no agents, norms, noise or update: they bound a step that is not federated",
-        *without("torch", "sklearn"),
+        *missing_packages("torch", "sklearn"),
     )

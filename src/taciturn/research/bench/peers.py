@@ -1,4 +1,4 @@
-"""Other federated systems at the same task."""
+"""Other federated systems on the same task."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ SETTINGS = {
 }
 
 
-class Silent:
-    """A logger that says nothing."""
+class SilentLogger:
+    """A logger that prints nothing."""
 
     def log_title(self, titles: Any) -> None:
-        """Nothing."""
+        """Ignore the message."""
 
     def log_content(self, contents: Any) -> None:
-        """Nothing."""
+        """Ignore the message."""
 
 
 def installed() -> bool:
-    """Whether APPFL can run here."""
+    """Return whether APPFL can run here."""
     return all(find_spec(name) is not None for name in ("appfl", "torch"))
 
 
 def rounds(shards: Sequence[Shard]) -> Callable[[], Any]:
-    """Each call is one more round: all trainers, one step on all their records, then the aggregator."""
+    """Return a function that runs one more round: all trainers, one step on all their records, then the aggregator."""
     from appfl.algorithm.aggregator.iiadmm_aggregator import IIADMMAggregator
     from omegaconf import DictConfig
 
     shape = shards[0].x.shape[1], shards[0].y.shape[1]
     trainers = [_trainer(shard, shape) for shard in shards]
     server = IIADMMAggregator(
-        _model(shape), DictConfig({"optimize_memory": False}), Silent()
+        _model(shape), DictConfig({"optimize_memory": False}), SilentLogger()
     )  # True: collects garbage each round
 
     def play() -> Any:
@@ -75,7 +75,7 @@ def _trainer(shard: Shard, shape: tuple[int, int]) -> Any:
         lambda true, scores: float((scores.argmax(axis=1) == true).mean()),
         records,
         train_configs=DictConfig(SETTINGS | {"train_batch_size": len(x)}),
-        logger=Silent(),
+        logger=SilentLogger(),
     )
     trainer.set_weight(1.0)
     return trainer

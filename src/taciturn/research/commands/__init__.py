@@ -1,4 +1,4 @@
-"""Commands of the research package: `taciturn reproduce`, `theory` and `bench`."""
+"""Commands of the research package: `taciturn reproduce`, `theory` and `bench`; the CLI loads them by name."""
 
 from taciturn.research.commands.bench_command import bench
 from taciturn.research.commands.reproduce_command import reproduce

@@ -1,4 +1,4 @@
-"""`taciturn bench`."""
+"""`taciturn bench`: time Taciturn and other libraries on the same records."""
 
 from __future__ import annotations
 
@@ -9,40 +9,31 @@ from pathlib import Path
 
 import rich_click as click
 
-from taciturn.cli.output import print_json, print_table, stderr, stdout
+from taciturn.cli.output import JSON, PATH, print_fields, print_json, print_table, save_figure, say, stderr
+from taciturn.cli.progress_display import SHOW_AFTER, LogLines
 from taciturn.core.storage import to_json, write_text
 from taciturn.errors import InputError
 from taciturn.research import bench as benchmarks
 from taciturn.research.bench.benchmark import figure_rows, markdown
 
-SHOW_AFTER, LINE_SECONDS = 2.0, 10.0
-
 
 @click.command(context_settings={"show_default": True})
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--all", "everything", is_flag=True, help="run all of them but the longest, one after the other")
+@click.option("--all", "everything", is_flag=True, help="run all of them except the longest, one after the other")
 @click.option("--repeats", default=9, type=click.IntRange(1), metavar="NUMBER", help="turns of every candidate")
-@click.option("--small", is_flag=True, help="a size for trying it out; its numbers mean nothing")
+@click.option("--small", is_flag=True, help="a small size to try it out; its numbers mean nothing")
 @click.option(
-    "--data-dir", default="", metavar="FOLDER", help="where MNIST lies, if not in $TACITURN_DATA or the cache"
+    "--data-dir", default="", metavar="FOLDER", help="folder of MNIST  [default: $TACITURN_DATA, else the cache]"
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="write NAME.json, .md, .svg and .png here"
-)
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+@click.option("--out", type=PATH, metavar="FOLDER", help="write NAME.json, .md, .svg and .png to this folder")
+@JSON
 def bench(
-    names: tuple[str, ...],
-    everything: bool,
-    repeats: int,
-    small: bool,
-    data_dir: str,
-    out: Path | None,
-    as_json: bool,
+    names: tuple[str, ...], everything: bool, repeats: int, small: bool, data_dir: str, out: Path | None, as_json: bool
 ) -> None:
-    """Time Taciturn beside its peers, on the same records in the same run.
+    """Time Taciturn and comparable libraries, on the same records in the same run.
 
-    Without a NAME, the benchmarks there are. Candidates take turns; the best of all turns counts, and what counts of it
-    is the ratio to something measured beside it. Peers that are not installed are left out, and named.
+    Without a NAME it lists the benchmarks. Candidates take turns and the best of all turns counts; compare ratios, not
+    seconds. Libraries that are not installed are left out, and the output names them.
 
     \b
     Examples:
@@ -58,12 +49,12 @@ def bench(
         _list(as_json)
         return
     for name in chosen:
-        benchmarks.BENCHMARKS[name]  # a misspelt name is refused before any time is spent
+        benchmarks.BENCHMARKS[name]  # raises for a misspelt name before any time is spent
     if out is not None:
         _make(out)
     found = []
     for name in chosen:
-        with _watching(name) as watch:
+        with _display(name) as watch:
             found.append(benchmarks.run(name, benchmarks.Options(small, repeats, data_dir, watch)))
         if out is not None:
             _write(found[-1], out)
@@ -78,54 +69,48 @@ def _list(as_json: bool) -> None:
     summaries = {name: benchmarks.BENCHMARKS[name].summary for name in benchmarks.BENCHMARKS}
     if as_json:
         print_json(summaries)
-        return
-    for name, summary in summaries.items():
-        stdout.print(f"[bold]{name:14}[/] {summary}", highlight=False, soft_wrap=True)
+    else:
+        print_fields(summaries, 14)
 
 
 def _make(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: --out takes a folder")
+        raise InputError(f"--out is {folder}, which is a file; it must be a folder")
     folder.mkdir(parents=True, exist_ok=True)
 
 
 def _write(report: benchmarks.Report, folder: Path) -> None:
-    from taciturn.reporting.figures.style import save
     from taciturn.research.bench.bench_figure import picture
 
     write_text(folder / f"{report.name}.json", to_json(report.summary()) + "\n")
     write_text(folder / f"{report.name}.md", markdown(report))
     if report.timings or report.growth:
         for ending in ("svg", "png"):
-            save(picture(report), folder / f"{report.name}.{ending}")
+            save_figure(picture(report), folder / f"{report.name}.{ending}")
 
 
 def _print(report: benchmarks.Report) -> None:
-    stdout.print(f"[bold]{report.title}[/bold]", highlight=False, soft_wrap=True)
+    say(f"[bold]{report.title}[/bold]", markup=True)
     if report.timings or report.growth:
         print_table(report.headings(), report.rows())
-    stdout.print()
+    say()
     for key, value in figure_rows(report.figures):
-        stdout.print(f"{key:32} {value}", highlight=False, soft_wrap=True)
+        say(f"{key:32} {value}")
     for note in report.notes:
-        stdout.print(f"note  {note}", highlight=False, soft_wrap=True)
-    stdout.print()
+        say(f"note  {note}")
+    say()
 
 
 @contextmanager
-def _watching(name: str) -> Iterator[benchmarks.Watch]:
-    """A line that changes on a terminal, one now and then in a log; no thread, which would be timed with the rest."""
-    began = spoke = time.monotonic()
+def _display(name: str) -> Iterator[benchmarks.Watch]:
+    """Show progress, on a terminal in one line; without a thread, which would be timed with the candidates."""
+    start, lines = time.monotonic(), LogLines(stderr)
 
     def watch(text: str) -> None:
-        nonlocal spoke
-        now = time.monotonic()
-        if stderr.is_terminal and now - began > SHOW_AFTER:
+        lines.print(f"{name}: {text}")
+        if stderr.is_terminal and time.monotonic() - start > SHOW_AFTER:
             stderr.file.write(f"\r\x1b[2K{name}: {text}")
             stderr.file.flush()
-        elif not stderr.is_terminal and now - max(began, spoke) > (SHOW_AFTER if spoke == began else LINE_SECONDS):
-            spoke = now
-            stderr.print(f"{name}: {text}", soft_wrap=True, highlight=False)
 
     try:
         yield watch

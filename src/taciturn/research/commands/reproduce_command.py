@@ -1,4 +1,4 @@
-"""`taciturn reproduce`."""
+"""`taciturn reproduce`: repeat the experiments of the paper."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 import rich_click as click
 from click.exceptions import Exit
 
-from taciturn.cli.output import print_json, print_table, stderr, stdout
-from taciturn.cli.progress_display import Watcher
+from taciturn.cli.output import JSON, PATH, note, print_json, print_table, say, stderr
+from taciturn.cli.progress_display import TrainingDisplay
 from taciturn.core.signals import stop_signals
 from taciturn.errors import InputError
 from taciturn.research import reproduction
-from taciturn.research.reproduction.paper_runs import figures_of
+from taciturn.research.reproduction.paper_runs import parse_figures
 from taciturn.research.reproduction.paper_table import HEADINGS, comparison, markdown, notes, ordering, rows
-from taciturn.research.reproduction.reproduce import check_place, has_gpu
+from taciturn.research.reproduction.reproduce import check_device, has_gpu
 
 
 @click.command()
 @click.argument("data", required=False, metavar="mnist|femnist")
-@click.option("--quick", is_flag=True, help="fewer rounds, one seed: the ordering of the algorithms in minutes")
-@click.option("--figures", help="the paper's figures that are wanted  [default: 1,2,3,4; --quick: 1,2,3]")
+@click.option(
+    "--quick", is_flag=True, help="fewer rounds and one seed: shows the ordering of the algorithms in minutes"
+)
+@click.option("--figures", help="which of the paper's figures to draw  [default: 1,2,3,4; --quick: 1,2,3]")
 @click.option("--device", help="cpu, cuda or cuda:N  [default: a GPU if there is one]")
 @click.option("--products", help="matrix products on a GPU: half, tf32 or float32  [default: half]")
 @click.option("--rounds", type=click.IntRange(1), help="T  [default: 20000, as in the paper]")
 @click.option("--seeds", type=click.IntRange(1), help="noise seeds  [default: 10, as in the paper]")
-@click.option("--data-dir", help="where the data sets lie  [default: $TACITURN_DATA]")
-@click.option("--out", type=click.Path(path_type=Path), help="the folder  [default: runs/reproduce-DATA]")
-@click.option(
-    "--from", "given", multiple=True, type=click.Path(path_type=Path), help="draw from folders computed elsewhere"
-)
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+@click.option("--data-dir", help="folder of the data sets  [default: $TACITURN_DATA]")
+@click.option("--out", type=PATH, help="folder to write to  [default: runs/reproduce-DATA]")
+@click.option("--from", "given", multiple=True, type=PATH, help="draw from folders that were computed elsewhere")
+@JSON
 def reproduce(
     data: str | None,
     quick: bool,
@@ -46,12 +46,12 @@ def reproduce(
     given: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Make the figures and numbers of the paper's experiments, and put ours beside the published ones.
+    """Repeat the paper's experiments, draw its figures, and compare the results with the published ones.
 
-    OutP, ObjP and ObjPM at four budgets over the seeds (figures 1 to 3), and OutP under other penalties (figure 4). The
-    whole grid is meant for a GPU; --quick shows the ordering of the algorithms on a laptop. Stopped or killed, the same
-    command goes on. The computing part alone runs where only python, numpy, torch and triton are:
-    python -m taciturn.research.reproduction; --from draws from the folder it leaves.
+    The grid is OutP, ObjP and ObjPM at four budgets over the seeds (figures 1 to 3), and OutP with other penalties
+    (figure 4). The whole grid needs a GPU; --quick shows the ordering of the algorithms on a laptop. The same command
+    continues a reproduction that was stopped or killed. The computation alone also runs where only Python, numpy, torch
+    and triton are installed: python -m taciturn.research.reproduction; --from draws from its folder.
 
     \b
     Examples:
@@ -60,13 +60,15 @@ def reproduce(
       taciturn reproduce femnist --device cuda --seeds 3 --figures 1,2
       taciturn reproduce --from runs/mnist --from runs/femnist --out figures
     """
-    wanted = figures_of(figures, quick)
+    wanted = parse_figures(figures, quick)
     if given:
         if data or quick or rounds or seeds or device or products or data_dir:
-            raise InputError("--from draws what was computed: of the others it takes --figures, --out and --json alone")
+            raise InputError(
+                "--from draws existing results; the only other options it takes are --figures, --out and --json"
+            )
         summaries = [reproduction.ReproductionFolder(path).read_summary() for path in given]
         if len({summary["data"] for summary in summaries}) < len(summaries):
-            raise InputError("--from is given two folders of one data set: they would be drawn over each other")
+            raise InputError("--from names two folders of one data set; give one folder for each data set")
         place = out or given[0] / "figures"
     else:
         folder = _compute(data, wanted, quick, device, products, rounds, seeds, data_dir or "", out)
@@ -87,29 +89,26 @@ def _compute(
     out: Path | None,
 ) -> reproduction.ReproductionFolder:
     if data is None:
-        raise InputError("which data set is to be reproduced: mnist or femnist?")
+        raise InputError("no data set is given; choose mnist or femnist")
     plan = reproduction.make_plan(data, figures, quick, rounds, seeds)
     where = device or ("cuda" if has_gpu() else "cpu")
-    check_place(where, products)
+    check_device(where, products)
     if where == "cpu" and not quick and rounds is None:
-        stderr.print("without a GPU the whole grid takes days: --quick shows its ordering in minutes", highlight=False)
+        note("without a GPU the whole grid takes days; --quick shows the ordering in minutes")
     folder = reproduction.ReproductionFolder(out or Path("runs") / f"reproduce-{data}{'-quick' if quick else ''}")
-    watcher = Watcher(stderr)
-
-    def watch(progress: reproduction.ReproductionProgress) -> None:
-        budgets = [case.epsilon for case in progress.stage.cases]
-        watcher.show_whole(plan.done(progress.stage, progress.t), plan.done(plan.stages[-1], plan.rounds))
-        watcher.show(progress.stage.name, progress.t, progress.rounds, budgets, progress.test_error)
-
+    total = plan.done(plan.stages[-1], plan.rounds)
     try:
-        with stop_signals(stderr.print) as stop:
+        with TrainingDisplay(stderr) as display, stop_signals(stderr.print) as stop:
+
+            def watch(progress: reproduction.ReproductionProgress) -> None:
+                budgets = [case.epsilon for case in progress.stage.cases]
+                display.show_whole(plan.done(progress.stage, progress.t), total)
+                display.show(progress.stage.name, progress.t, progress.rounds, budgets, progress.test_error)
+
             reproduction.reproduce(plan, folder, where, products, data_dir, watch, stop)
-    except (reproduction.ReproductionInterrupted, KeyboardInterrupt):
-        watcher.close()
-        stderr.print(f"stopped: the same command goes on with {folder.path}", soft_wrap=True, highlight=False)
-        raise Exit(130) from None
-    finally:
-        watcher.close()
+    except (reproduction.ReproductionInterrupted, KeyboardInterrupt) as error:
+        note(f"stopped: the same command continues {folder.path}")
+        raise Exit(130) from error
     return folder
 
 
@@ -124,7 +123,7 @@ def _show(summaries: list[dict[str, Any]], place: Path, figures: Sequence[int], 
         return
     for summary in summaries:
         _print(summary)
-    stdout.print(f"figures  {place}", soft_wrap=True, highlight=False)
+    say(f"figures  {place}")
 
 
 def _numbers(summary: dict[str, Any]) -> dict[str, Any]:
@@ -140,14 +139,14 @@ SHORT = ("algorithm", "ε", "penalty", "best %", "mean %", "paper", "diff.")
 def _print(summary: dict[str, Any]) -> None:
     seeds = "seed" if summary["seeds"] == 1 else "seeds"
     title = f"{summary['data'].upper()}, {summary['rounds']:,} rounds, {summary['seeds']} {seeds}"
-    stdout.print(f"[bold]{title}[/bold]", highlight=False)
+    say(f"[bold]{title}[/bold]", markup=True)
     columns = [HEADINGS.index(name) for name in SHOWN]
     print_table(SHORT, [[row[i] for i in columns] for row in rows(summary)])
-    for note in notes(summary):
-        stdout.print(note, soft_wrap=True, highlight=False)
+    for line in notes(summary):
+        say(line)
     order = ordering(summary)
     for holds, words in ((True, "holds"), (False, "does not hold")):
         found = ", ".join(f"{epsilon:g}" for epsilon, kept in order.items() if kept is holds)
         if found:
-            stdout.print(f"ObjPM < ObjP < OutP {words} at epsilon {found}", soft_wrap=True, highlight=False)
-    stdout.print()
+            say(f"ObjPM < ObjP < OutP {words} at epsilon {found}")
+    say()

@@ -1,8 +1,7 @@
-"""`taciturn theory`: the paper's theorems, measured."""
+"""`taciturn theory`: compare the paper's theorems with measurements."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,35 +11,46 @@ import rich_click as click
 from click.exceptions import Exit
 
 from taciturn import api
-from taciturn.cli.inspect_commands import own_place
-from taciturn.cli.output import print_json, print_table, stderr, stdout
-from taciturn.cli.progress_display import LINE_SECONDS, progress_bars
+from taciturn.cli.output import (
+    JSON,
+    PATH,
+    check_figure,
+    note,
+    owner_folder,
+    print_json,
+    print_table,
+    save_figure,
+    say,
+    stderr,
+    stdout,
+)
+from taciturn.cli.progress_display import LogLines, progress_bars
 from taciturn.errors import InputError
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import resolve
 
 if TYPE_CHECKING:
     from taciturn.research.theory.measure import MeanInterval
-    from taciturn.research.theory.theorem_checks import Checked, Result, TheoremFinding
+    from taciturn.research.theory.theorem_checks import CheckedAlgorithm, Result, TheoremFinding
 
 EPSILONS, SEEDS, ROUNDS = "0.25,0.5,1,2", 10, 2000
 NAMES_WIDE, NUMBER_WIDE = 40, 11  # columns that a term with its formula takes, and each of its numbers
-OWNER = "computed from the records without noise: for their owner alone"
+OWNER = "computed from the records without noise: for their owner only"
 
 
 @click.command()
-@click.argument("run", required=False, type=click.Path(path_type=Path))
+@click.argument("run", required=False, type=PATH)
 @click.option("--epsilon", metavar="LIST", help=f"epsilons of one local update  [default: {EPSILONS}]")
 @click.option("--seeds", type=click.IntRange(2), metavar="NUMBER", help=f"noise seeds  [default: {SEEDS}]")
 @click.option("--rounds", type=click.IntRange(10), metavar="NUMBER", help=f"T  [default: {ROUNDS}]")
 @click.option("--gamma", type=float, metavar="NUMBER", help="weight of the disagreement  [default: twice ‖λ*‖]")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="the picture (.png, .svg, .pdf)  [default: theory.png here, or in the run's local-only]",
 )
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object, and nothing else, on stdout")
+@JSON
 def theory(
     run: Path | None,
     epsilon: str | None,
@@ -50,14 +60,14 @@ def theory(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Hold the paper's three convergence theorems against what Algorithm 1 does.
+    """Compare the paper's three convergence theorems with measurements of Algorithm 1.
 
-    Without RUN on three small problems with seeds, one for each theorem: the measured gap under the theorem's bound, as
-    printed and as its proof gives it once repaired, and how fast it falls with rounds, with epsilon and with local
-    updates; and propositions 1 and 2, each on a small example. With RUN, a folder of --mode paper with objp or objpm
-    and --set box or l2-ball, on the run's own records: its rounds are made again, and what comes out is for the owner
-    of the records alone. Assumptions that do not hold are named. A mean above its bound, where all assumptions hold,
-    ends with exit code 1.
+    Without RUN it uses three small problems, one for each theorem. It compares the measured gap with the theorem's
+    bound, as printed and as the repaired proof gives it, shows how fast the gap falls with rounds, epsilon and local
+    updates, and checks propositions 1 and 2 on a small example each. With RUN, a folder of --mode paper with objp or
+    objpm and --set box or l2-ball, it repeats the run on its own records; the result is for the owner of the records
+    only. Assumptions that do not hold are named. The exit code is 1 if a mean is above its bound although all
+    assumptions hold.
 
     \b
     Examples:
@@ -66,82 +76,67 @@ def theory(
       taciturn theory runs/paper
       taciturn theory runs/paper --gamma 2 --json
     """
-    from taciturn.reporting.figures.style import check_place
     from taciturn.research.theory.theorems import check_gamma
 
-    if out is not None:
-        check_place(out)
+    check_figure(out)
     check_gamma(gamma)
     if run is None:
         results = _on_problems(epsilon or EPSILONS, seeds or SEEDS, rounds or ROUNDS, gamma, out, as_json)
     else:
         given = {"--epsilon": epsilon, "--seeds": seeds, "--rounds": rounds}
-        if told := [name for name, value in given.items() if value is not None]:
-            raise InputError(f"{' and '.join(told)} cannot be given with a run: its own settings say it")
+        if extra := [name for name, value in given.items() if value is not None]:
+            raise InputError(f"{' and '.join(extra)} cannot be given with RUN, which has its own settings")
         results = _on_run(run, gamma, out, as_json)
     if any(one.verdict == "above the bound" and not one.uncovered for result in results for one in _all(result)):
-        stderr.print("a measured mean is above its bound, and all assumptions hold", soft_wrap=True, highlight=False)
+        note("a measured mean is above its bound although all assumptions hold")
         raise Exit(1)
 
 
 def _on_problems(
     epsilon: str, seeds: int, rounds: int, gamma: float | None, out: Path | None, as_json: bool
 ) -> list[Result]:
-    from taciturn.reporting.figures.style import save
-    from taciturn.research.theory.propositions import (
-        proposition_1,
-        proposition_2,
-    )
+    from taciturn.research.theory.propositions import proposition_1, proposition_2
     from taciturn.research.theory.small_problems import cases
-    from taciturn.research.theory.theorem_checks import (
-        check,
-        summary,
-        work,
-    )
+    from taciturn.research.theory.theorem_checks import check, count_rounds, summary
     from taciturn.research.theory.theory_figure import figure
 
     epsilons = _numbers(epsilon)
     found, results = cases(), []
-    with _watching(len(found) * work(rounds)) as watch:
+    with _display(len(found) * count_rounds(rounds)) as watch:
         for case in found:
             step = watch(f"theorem {case.theorem.number}")
             results.append(check(case, epsilons, seeds, rounds, gamma, step))
     approach, ratios = proposition_1(), proposition_2()
     path = out or Path("theory.png")
-    save(figure(results), path)
+    save_figure(figure(results), path)
     if as_json:
         propositions = {"proposition_1": approach.summary(), "proposition_2": ratios._asdict()}
         print_json({"picture": str(path), "theorems": [summary(result) for result in results], **propositions})
     else:
         _print(results)
-        _say(f"proposition 1: {approach.words}")
-        _say(f"proposition 2: {ratios.words}")
-        _say(f"picture  {path}")
+        say(f"proposition 1: {approach.words}")
+        say(f"proposition 2: {ratios.words}")
+        say(f"picture  {path}")
     return results
 
 
 def _on_run(run: Path, gamma: float | None, out: Path | None, as_json: bool) -> list[Result]:
-    from taciturn.reporting.figures.style import save
-    from taciturn.research.theory.theorem_checks import (
-        check_run,
-        refuse_uncovered,
-        summary,
-    )
+    from taciturn.research.theory.theorem_checks import check_covered, check_run, summary
     from taciturn.research.theory.theory_figure import run_figure
 
-    refuse_uncovered(resolve(RunFolder.open(run).read_config()))
+    check_covered(resolve(RunFolder.open(run).read_config()))
     folder, study = api.made_again(run)
-    with _watching(sum(part.rounds for part in study.parts)) as watch:
+    with _display(sum(part.rounds for part in study.parts)) as watch:
         steps = {part.batch.algorithm: watch(part.batch.algorithm) for part in study.parts}
         checked = check_run(study, gamma, lambda part, t: steps[part.batch.algorithm](t))
-    path = out or own_place(folder) / "theory.png"
-    save(run_figure(checked, f"{OWNER[0].upper()}{OWNER[1:]}."), path, private=True)
+    path = out or owner_folder(folder) / "theory.png"
+    save_figure(run_figure(checked, f"{OWNER[0].upper()}{OWNER[1:]}."), path, private=True)
     if as_json:
         found = [{"algorithm": one.algorithm, **summary(one.result)} for one in checked]
         print_json({"picture": str(path), "note": OWNER, "theorems": found})
     else:
         _print_run(checked, path)
-        stderr.print(f"note: all of this is {OWNER}", soft_wrap=True, highlight=False)
+        note(f"note: all of this is {OWNER}")
     return [one.result for one in checked]
 
 
@@ -150,8 +145,8 @@ def _numbers(text: str) -> tuple[float, ...]:
 
     try:
         found = tuple(float(word) for word in text.split(","))
-    except ValueError:
-        raise InputError(f"epsilon is '{text}': it must be numbers with commas between them, such as 0.5,1") from None
+    except ValueError as error:
+        raise InputError(f"--epsilon is '{text}'; it must be numbers separated by commas, such as 0.5,1") from error
     check_epsilons(found)
     return tuple(dict.fromkeys(found))
 
@@ -164,15 +159,15 @@ def _print(results: Sequence[Result]) -> None:
 
     one = results[0].shown
     at = f"ε = {one.setting.epsilon:g}, T = {one.rounds[-1]:,}, {one.seeds} seeds"
-    _say(f"E[F(z) − F(z*) + γ‖Aw − z‖] at {at}")
-    _say("it falls as T^−a and grows as ε^−b: a in T, b in ε, ± half the interval\n")
+    say(f"E[F(z) − F(z*) + γ‖Aw − z‖] at {at}")
+    say("it falls as T^−a and grows as ε^−b: a in T, b in ε, ± half the interval\n")
     print_table(HEADINGS, [_row(result) for result in results])
-    _say("")
+    say()
     for result in results:
         name = f"theorem {result.theorem.number}"
         why = f": a fit takes {FEWEST} points, each above 0" if "no exponent" in result.verdict else ""
-        _say(f"{name}: {result.verdict}{why}")
-        _tell(name, _all(result))
+        say(f"{name}: {result.verdict}{why}")
+        _print_violations(name, _all(result))
 
 
 def _row(result: Result) -> tuple[str, ...]:
@@ -194,24 +189,24 @@ def _exponent(found: MeanInterval | None) -> str:
     return f"{found.value:.2f}±{(found.high - found.low) / 2.0:.2f}"
 
 
-def _print_run(checked: Sequence[Checked], path: Path) -> None:
+def _print_run(checked: Sequence[CheckedAlgorithm], path: Path) -> None:
     for algorithm, result in checked:
         ones = result.findings
         first = ones[0]
         head = f"{algorithm}, theorem {result.theorem.number}, T = {first.rounds[-1]:,}, E = {first.setting.updates}, "
-        _say(f"{head}{_seeds(first.seeds)}, γ = {result.gamma:.4g}, F(z*) = {_least(result)}\n")
+        say(f"{head}{_seeds(first.seeds)}, γ = {result.gamma:.4g}, F(z*) = {_least(result)}\n")
         across = max(1, (stdout.width - NAMES_WIDE) // NUMBER_WIDE)
         for start in range(0, len(ones), across):
             _print_terms(ones[start : start + across])
         for verdict in dict.fromkeys(one.verdict for one in ones):
             at = ", ".join(f"{one.setting.epsilon:g}" for one in ones if one.verdict == verdict)
-            _say(f"{algorithm}: {verdict} at ε = {at}")
-        _tell(algorithm, ones)
-    _say(f"picture  {path}")
+            say(f"{algorithm}: {verdict} at ε = {at}")
+        _print_violations(algorithm, ones)
+    say(f"picture  {path}")
 
 
 def _print_terms(ones: Sequence[TheoremFinding]) -> None:
-    """A column for each epsilon."""
+    """Print the terms of the bound, with a column for each epsilon."""
     terms = zip(*(one.corrected[-1].terms for one in ones), strict=True)
     rows = [(term[0].name, term[0].formula, *(f"{each.value:.3g}" for each in term)) for term in terms]
     rows += [
@@ -220,11 +215,11 @@ def _print_terms(ones: Sequence[TheoremFinding]) -> None:
         ("measured", "F(z) − F(z*) + γ‖Aw − z‖", *(f"{one.measured[-1].value:.3g}" for one in ones)),
     ]
     print_table(("term", "formula", *(f"ε = {one.setting.epsilon:g}" for one in ones)), rows, left=2)
-    _say("")
+    say()
 
 
 def _least(result: Result) -> str:
-    """F(z*), and how far below the solver's point it may be at most, where that shows."""
+    """Return F(z*), with the solver's accuracy if that is visible."""
     value, accuracy = result.optimum.value, result.optimum.accuracy
     return f"{value:.6g}" if accuracy < 1e-6 * abs(value) else f"{value:.6g} (or less, by at most {accuracy:.1g})"
 
@@ -233,8 +228,8 @@ def _seeds(number: int) -> str:
     return f"{number} seeds" if number > 1 else "1 seed"
 
 
-def _tell(name: str, ones: Sequence[TheoremFinding]) -> None:
-    """The assumptions that do not hold, each once, with the settings they were seen at."""
+def _print_violations(name: str, ones: Sequence[TheoremFinding]) -> None:
+    """Print the assumptions that do not hold, each once, with the settings at which they fail."""
     seen: dict[str, str] = {}
     for one in ones:
         where = f"ε = {one.setting.epsilon:g}, E = {one.setting.updates}"
@@ -244,32 +239,26 @@ def _tell(name: str, ones: Sequence[TheoremFinding]) -> None:
             seen.setdefault("above", f"the mean is above the bound, first at T = {t} ({where})")
     for assumption, words in seen.items():
         label = "" if assumption == "above" else f"assumption {assumption}: " if assumption[0].isdigit() else ""
-        _say(f"{name}: {label}{words}")
+        say(f"{name}: {label}{words}")
 
 
 def _all(result: Result) -> tuple[TheoremFinding, ...]:
     return (*result.findings, *result.by_updates)
 
 
-def _say(text: str) -> None:
-    stdout.print(text, soft_wrap=True, highlight=False)
-
-
 @contextmanager
-def _watching(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
-    """A bar over all rounds on a terminal, a line now and then in a log."""
-    spoke, done = time.monotonic(), 0
+def _display(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
+    """Show a bar over all rounds; the yielded function returns a callback for each part of the work."""
+    done, lines = 0, LogLines(stderr)
     with progress_bars(stderr) as bars:
         task = bars.add_task("optimum", total=total)
 
         def named(name: str) -> Callable[[int], None]:
             def step(t: int) -> None:
-                nonlocal spoke, done
+                nonlocal done
                 done += 1
                 bars.update(task, completed=done, description=name)
-                if not stderr.is_terminal and time.monotonic() - spoke > LINE_SECONDS:
-                    spoke = time.monotonic()
-                    stderr.print(f"{name}: {done:,} of {total:,} rounds", soft_wrap=True, highlight=False)
+                lines.print(f"{name}: {done:,} of {total:,} rounds")
 
             return step
 

@@ -1,7 +1,8 @@
-"""The paper's methods on one GPU: all agents and all runs at once, with the softmax and the update as one kernel each.
+"""The paper's methods on one GPU: all agents and runs at once, with one kernel for the softmax and one for the update.
 
-The pure steps of `taciturn.algorithms` define the meaning; what is here must agree with them, and takes every schedule and
-noise scale from the same objects. It knows mode paper with the softmax loss, the L2 regulariser and no constraint.
+The pure steps of `taciturn.algorithms` are the definition; this package must agree with them and takes every schedule
+and noise scale from the same objects. It supports mode paper with the softmax loss, the L2 regulariser and no
+constraint.
 """
 
 from taciturn.research.gpu.device_batch import DeviceBatch, Stack, stack

@@ -1,4 +1,4 @@
-"""A batch of runs on the device: the records of all agents as one array, and the gradient of all agents and runs at once."""
+"""Batches of runs on a GPU: the records of all agents in one array, and the gradients of all agents at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from taciturn.types import Shard
 
 
 class Stack(NamedTuple):
-    """Every agent's records side by side; a row of zeros adds nothing to a gradient and has no norm."""
+    """The records of all agents in padded arrays; a padding row of zeros contributes nothing to a gradient."""
 
     x: torch.Tensor  # [P, n, J]  n the most records any agent has, rounded up
     labels: torch.Tensor  # [P, n]  class numbers
@@ -29,7 +29,17 @@ class Stack(NamedTuple):
 
 
 def stack(shards: Sequence[Shard], device: str, half: bool) -> Stack:
-    """The shards on the device, features in half or in single precision."""
+    """Copy shards to the device.
+
+    Parameters
+    ----------
+    shards : sequence of Shard
+        The records of each agent.
+    device : str
+        A torch device.
+    half : bool
+        Whether features are stored in half instead of single precision.
+    """
     counts = [len(shard.x) for shard in shards]
     rows = -(-max(counts) // 8) * 8
     x = np.zeros((len(shards), rows, shards[0].x.shape[1]), np.float32)
@@ -50,40 +60,40 @@ BLOCKS = 64  # Philox blocks, of four numbers each, that one program of an updat
 
 @dataclass(frozen=True, eq=False)
 class DeviceBatch:
-    """The runs that share every pass over the records."""
+    """Runs that share every pass over the records, with their work arrays on the device."""
 
     stack: Stack
     seeds: tuple[int, ...]  # [R]
 
     @property
     def device(self) -> torch.device:
-        """Where it works."""
+        """The device of the arrays."""
         return self.stack.x.device
 
     @property
     def runs(self) -> int:
-        """R."""
+        """Number of runs R."""
         return len(self.seeds)
 
     @property
     def size(self) -> int:
-        """J K, the parameters of a run."""
+        """Number of parameters of a run, J K."""
         return int(self.stack.x.shape[2]) * self.stack.classes
 
     @cached_property
     def columns(self) -> int:
-        """C, the R K columns of the matrix products, filled up."""
+        """Number of columns C of the matrix products: R K, padded."""
         return -(-self.runs * self.stack.classes // COLUMNS) * COLUMNS
 
     @cached_property
     def stride(self) -> int:
-        """Columns from one run to the next: K, or the next multiple of four where there is room for it."""
+        """Columns from one run to the next: K, or the next multiple of four if that fits."""
         aligned = -(-self.stack.classes // 4) * 4
         return aligned if self.runs * aligned <= self.columns else self.stack.classes
 
     @cached_property
     def tiles(self) -> int:
-        """Programs that share the parameters of one run."""
+        """Number of programs that share the parameters of one run."""
         return -(-self.size // (4 * BLOCKS))
 
     @cached_property
@@ -98,7 +108,7 @@ class DeviceBatch:
 
     @cached_property
     def residual(self) -> torch.Tensor:
-        """Residuals of every record, as the matrix products take them, [P, n, C]; 0 where columns only fill up."""
+        """Residuals of every record in the layout of the matrix products, [P, n, C]; padding is 0."""
         return torch.zeros_like(self.scores, dtype=self.stack.x.dtype)
 
     @cached_property
@@ -108,19 +118,27 @@ class DeviceBatch:
         return torch.empty((agents, features, self.columns), device=self.device)
 
     def put(self, values: NDArray[Any]) -> torch.Tensor:
-        """Numbers on the device."""
+        """Copy an array to the device."""
         tensor: torch.Tensor = on_device(values, str(self.device))
         return tensor
 
     def factor(self, z: torch.Tensor) -> torch.Tensor:
-        """z [P, R, J, K] as the matrix products take it, [P, J, C]; the updates keep it so from then on."""
+        """Return z [P, R, J, K] in the layout of the matrix products, [P, J, C]; the updates keep that layout."""
         wide = torch.zeros_like(self.gradient, dtype=self.stack.x.dtype)
         by_run = wide[:, :, : self.runs * self.stride].unflatten(2, (self.runs, self.stride))
         by_run[..., : self.stack.classes] = z.transpose(1, 2)
         return wide
 
     def differentiate(self, factor: torch.Tensor, largest: torch.Tensor) -> None:
-        """`gradient` at z; largest [P, R], which must be 0, becomes max_i ||x_i||_1 ||r_i||_1."""
+        """Compute `gradient` at z.
+
+        Parameters
+        ----------
+        factor : tensor [P, J, C]
+            z in the layout that `factor` returns.
+        largest : tensor [P, R]
+            Must be 0; becomes max_i ||x_i||_1 ||r_i||_1.
+        """
         x, (agents, rows, columns), classes = self.stack.x, self.scores.shape, self.stack.classes
         _product(x, factor, self.scores)
         wide = triton.next_power_of_2(classes)
@@ -134,7 +152,7 @@ class DeviceBatch:
 
 
 def _product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-    """The batched matrix product, summed in single precision whatever its factors are."""
+    """Compute a batched matrix product that is accumulated in single precision."""
     if a.dtype == torch.float32:
         torch.bmm(a, b, out=out)
     elif a.is_cuda:

@@ -1,4 +1,4 @@
-"""Rounds of one batch on the device, and its state as named arrays."""
+"""Rounds of one batch on the GPU, and conversion of its state to named arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WARPS = 2  # of a program of an update
 
 
 class DeviceState(NamedTuple):
-    """Everything a batch needs to go on; the next round writes over its arrays."""
+    """Everything that a batch needs to continue; the next round overwrites its arrays."""
 
     round: int  # rounds done
     z: torch.Tensor  # [P, R, J, K]
@@ -40,7 +40,7 @@ class DeviceState(NamedTuple):
 
 
 class DeviceRound(NamedTuple):
-    """One round, queued; asked for its results before the next one is begun, it gives them."""
+    """One queued round; its results must be requested before the next round starts."""
 
     t: int
     state: DeviceState
@@ -49,7 +49,7 @@ class DeviceRound(NamedTuple):
 
 
 def start(batch: DeviceBatch) -> DeviceState:
-    """The state before round 1: z = lambda = 0 everywhere."""
+    """Return the state before round 1: z = lambda = 0."""
     agents, _, features = batch.stack.x.shape
     z, lam = torch.zeros((2, agents, batch.runs, features, batch.stack.classes), device=batch.device)
     z_sum, lam_sum = torch.zeros((2, *z.shape[1:]), device=batch.device)
@@ -57,13 +57,19 @@ def start(batch: DeviceBatch) -> DeviceState:
 
 
 def simulate(algorithm: Algorithm, batch: DeviceBatch, rounds: int, state: DeviceState) -> Iterator[DeviceRound]:
-    """Rounds state.round + 1 to `rounds`, in the state's own arrays."""
+    """Run rounds state.round + 1 to `rounds`, in place.
+
+    Raises
+    ------
+    InputError
+        If the algorithm or problem is not supported on the GPU.
+    """
     match algorithm:
         case OutputPerturbation(problem=problem) if _known(problem):
             return _output(algorithm, batch, rounds, state)
         case DpIadmm(problem=problem, release=PaperGradient(mechanism=mechanism), closing=False) if _known(problem):
             return _objective(algorithm, mechanism.epsilon, batch, rounds, state)
-    raise InputError("the fused engine knows objp, objpm and outp in mode paper, with softmax, l2 and the set all")
+    raise InputError("the GPU engine supports objp, objpm and outp in mode paper, with softmax, l2 and --set all")
 
 
 def _known(problem: Problem) -> bool:
@@ -74,7 +80,7 @@ def _known(problem: Problem) -> bool:
 def _objective(
     algorithm: DpIadmm, budgets: Array, batch: DeviceBatch, rounds: int, state: DeviceState
 ) -> Iterator[DeviceRound]:
-    """Algorithm 1 with E local updates."""
+    """Run Algorithm 1 with E local updates."""
     problem, stack, updates = algorithm.problem, batch.stack, algorithm.local_updates
     agents, runs = len(stack.x), batch.runs
     shape = (agents, runs, batch.size, stack.classes, batch.columns, batch.stride)
@@ -106,13 +112,13 @@ def _objective(
 def _output(
     algorithm: OutputPerturbation, batch: DeviceBatch, rounds: int, state: DeviceState
 ) -> Iterator[DeviceRound]:
-    """Output perturbation: z moves first, then w, then lambda."""
+    """Run output perturbation, which updates z, then w, then lambda."""
     stack, runs = batch.stack, batch.runs
     agents = len(stack.x)
     shape = (agents, runs, batch.size, stack.classes, batch.columns, batch.stride)
     records = stack.records.double().cpu().numpy()[:, None]
     factor, sizes = batch.factor(state.z), torch.zeros((batch.tiles, runs), device=batch.device)
-    largest = torch.zeros((agents, runs), device=batch.device)  # its sensitivity is public: nobody asks for this
+    largest = torch.zeros((agents, runs), device=batch.device)  # unused: the sensitivity is public
 
     def numbers(t: int) -> tuple[Array, ...]:
         rho, eta = algorithm.rho(t)[:, 0], algorithm.eta(t, records)
@@ -144,7 +150,7 @@ def _mean(batch: DeviceBatch, sizes: torch.Tensor, updates: int) -> torch.Tensor
 def _tables(
     batch: DeviceBatch, done: int, rounds: int, numbers: Callable[[int], tuple[Array, ...]]
 ) -> Iterator[tuple[int, tuple[torch.Tensor, ...]]]:
-    """Every round to come with its numbers on the device, [..., R] each; they are moved there many rounds at a time."""
+    """Yield every remaining round with its numbers on the device, [..., R] each, copied many rounds at a time."""
     for first in range(done + 1, rounds + 1, TABLE):
         turns = range(first, min(first + TABLE, rounds + 1))
         columns = zip(*(numbers(t) for t in turns), strict=True)
@@ -156,18 +162,24 @@ ARRAYS = tuple(name for name in DeviceState._fields if name != "round")
 
 
 def to_arrays(state: DeviceState) -> dict[str, Any]:
-    """Everything a batch needs to go on, by name; the next round does not touch it."""
+    """Return a copy of the state as named arrays, for a checkpoint."""
     return {"round": np.array(state.round), **{name: np.array(to_numpy(getattr(state, name))) for name in ARRAYS}}
 
 
 def from_arrays(arrays: Mapping[str, Array], batch: DeviceBatch) -> DeviceState:
-    """The state those arrays hold, which must fit the batch."""
+    """Return the state that `to_arrays` saved.
+
+    Raises
+    ------
+    InputError
+        If the arrays do not fit the batch.
+    """
     state = start(batch)
     fits = "round" in arrays and all(
         name in arrays and arrays[name].shape == tuple(getattr(state, name).shape) for name in ARRAYS
     )
     if not fits:
-        raise InputError("the checkpoint does not fit the run: it was made under other settings or on another device")
+        raise InputError("the checkpoint does not fit the run: it was written with other settings or on another device")
     for name in ARRAYS:
         getattr(state, name).copy_(torch.from_numpy(arrays[name]))
     return state._replace(round=int(arrays["round"]))

@@ -13,7 +13,7 @@ WEYL_1 = tl.constexpr(0xBB67AE8584CAA73B)
 
 @triton.jit
 def _philox(block, stream, update, round, seed, agent):  # noqa: A002
-    """Philox4x64-10 as numpy keys it: key (seed, agent), counter (block, stream, update, round); four words."""
+    """Compute Philox4x64-10 as numpy does: key (seed, agent), counter (block, stream, update, round); four words."""
     c0 = block.to(tl.uint64)
     c1 = tl.zeros_like(c0) + stream.to(tl.uint64)
     c2 = tl.zeros_like(c0) + update.to(tl.uint64)
@@ -33,7 +33,7 @@ def _philox(block, stream, update, round, seed, agent):  # noqa: A002
 
 @triton.jit
 def words(first, stream, update, round, seed, agent, BLOCKS: tl.constexpr):  # noqa: A002
-    """Words 4 first .. 4 (first + BLOCKS) - 1 of a stream, in order, [4 BLOCKS]; numpy counts its blocks from 1."""
+    """Return words 4 first to 4 (first + BLOCKS) - 1 of a stream, in order, [4 BLOCKS]; numpy counts blocks from 1."""
     block = first + 1 + tl.arange(0, BLOCKS)
     a, b, c, d = _philox(block, stream, update, round, seed, agent)
     return tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), (4 * BLOCKS,))
@@ -41,7 +41,7 @@ def words(first, stream, update, round, seed, agent, BLOCKS: tl.constexpr):  # n
 
 @triton.jit
 def standard_laplace(word):
-    """numpy's own inversion: with U = word / 2^64 in 53 bits, -ln(2 - 2U) from U = 1/2 on and ln(2U) below."""
+    """Invert the Laplace distribution as numpy does: with U = word / 2^64, -ln(2 - 2U) for U >= 1/2, else ln(2U)."""
     u = (word >> 11).to(tl.int64)
     half: tl.constexpr = 1 << 52
     upper = u >= half
@@ -52,7 +52,7 @@ def standard_laplace(word):
 
 @triton.jit
 def standard_normal(word):
-    """Box and Muller's cosine, from the two halves of a word."""
+    """Return the cosine of Box and Muller, from the two halves of a word."""
     radius = ((word >> 32).to(tl.uint32).to(tl.float32) + 0.5) * (1.0 / 4294967296.0)
     angle = (word & 0xFFFFFFFF).to(tl.uint32).to(tl.float32) * (6.283185307179586 / 4294967296.0)
     return tl.sqrt(-2.0 * tl.log(radius)) * tl.cos(angle)
@@ -74,7 +74,7 @@ def softmax_residual(
     RECORDS: tl.constexpr,  # a program works on this many records
     RUNS: tl.constexpr,  # of this many runs
 ):
-    """r = softmax(s) - y (eq. gradient), and what the data-dependent sensitivity is made of (eq. Delta)."""
+    """Compute r = softmax(s) - y (eq. gradient) and the factors of the data-dependent sensitivity (eq. Delta)."""
     p, first = tl.program_id(2), tl.program_id(1) * RUNS
     q = tl.arange(0, RECORDS * RUNS)
     i, run, k = tl.program_id(0) * RECORDS + q // RUNS, first + q % RUNS, tl.arange(0, WIDTH)
@@ -95,20 +95,20 @@ def softmax_residual(
 
 @triton.jit
 def _places(tile, run, JK: tl.constexpr, K: tl.constexpr, C: tl.constexpr, STRIDE: tl.constexpr, BLOCKS: tl.constexpr):
-    """A tile of a run's parameters, in the order of its words: which are there, where in [R, J, K], where in [J, C]."""
+    """Return mask, offsets in [R, J, K] and offsets in [J, C] of a tile of parameters, in the order of its words."""
     m = tile * (4 * BLOCKS) + tl.arange(0, 4 * BLOCKS)
     return m < JK, run * JK + m, (m // K) * C + run * STRIDE + m % K
 
 
 @triton.jit
 def _linearised_step(rho, per_eta, w, lam, z, g):
-    """(rho w + lambda - g + z / eta) / (rho + 1 / eta)  (eq. DPADMM-2-Prox, as algorithms/steps.py has it)."""
+    """Return (rho w + lambda - g + z / eta) / (rho + 1 / eta), eq. DPADMM-2-Prox, as in algorithms/steps.py."""
     return (rho * w + lam - g + z * per_eta) * (1.0 / (rho + per_eta))
 
 
 @triton.jit
 def _dual_step(lam, rho, w, z):
-    """lambda + rho (w - z)  (eq. ADMM-3, as algorithms/steps.py has it)."""
+    """Return lambda + rho (w - z), eq. ADMM-3, as in algorithms/steps.py."""
     return lam + rho * (w - z)
 
 
@@ -145,7 +145,7 @@ def objective_update(
     LAST: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """Lines 18-19 for one local update, with the noise drawn here; the last update closes lines 21-23 too."""
+    """Compute lines 18-19 for one local update, including the noise; the last update also computes lines 21-23."""
     tile, run, group = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     there, own, wide = _places(tile, run, JK, K, C, STRIDE, BLOCKS)
     rho_t, per_eta, eps = tl.load(rho + run), 1.0 / tl.load(eta + run), tl.load(epsilon + run)
@@ -215,7 +215,7 @@ def output_update(
     STRIDE: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """The dual that w closes, the linearised step on the agent's mean loss, and noise on its result."""
+    """Compute the dual step, the linearised step on the agent's mean loss, and the noise on its result."""
     tile, run = tl.program_id(0), tl.program_id(1)
     there, own, wide = _places(tile, run, JK, K, C, STRIDE, BLOCKS)
     rho_t, rho_last, seed = tl.load(rho + run), tl.load(rho_before + run), tl.load(seeds + run)

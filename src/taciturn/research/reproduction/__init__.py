@@ -1,7 +1,7 @@
-"""The paper's numerical section: which runs it is made of, and running them into a folder that figures are drawn from.
+"""The experiments of the paper's numerical section: the runs, their computation into a folder, and their figures.
 
-It needs nothing but numpy, and on a GPU torch with triton: `python -m taciturn.research.reproduction` computes where nothing else
-is installed, `taciturn reproduce --from` draws anywhere.
+The computation needs only numpy and, on a GPU, torch with triton: `python -m taciturn.research.reproduction` runs where
+nothing else is installed, and `taciturn reproduce --from` draws the figures anywhere.
 """
 
 from taciturn.research.reproduction.compute import ReproductionInterrupted, ReproductionProgress, compute

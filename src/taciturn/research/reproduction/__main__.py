@@ -1,4 +1,4 @@
-"""The computing part of a reproduction alone, for a machine that has numpy, torch and triton and nothing else."""
+"""The computation of a reproduction without its figures, for a machine that has only numpy, torch and triton."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from taciturn.core.signals import stop_signals
 from taciturn.errors import TaciturnError
 from taciturn.research.reproduction import ReproductionFolder, ReproductionInterrupted, ReproductionProgress
-from taciturn.research.reproduction.paper_runs import DATA, figures_of, make_plan
+from taciturn.research.reproduction.paper_runs import DATA, make_plan, parse_figures
 from taciturn.research.reproduction.reproduce import reproduce
 
 
 def main() -> int:
-    """Compute, and say where the results are."""
+    """Compute, and print where the results are."""
     parser = argparse.ArgumentParser(prog="python -m taciturn.research.reproduction", description=__doc__)
     parser.add_argument("data", choices=tuple(DATA))
     parser.add_argument("--out", type=Path, required=True, help="the folder; one that was begun is gone on with")
@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     try:
-        plan = make_plan(given.data, figures_of(given.figures, given.quick), given.quick, given.rounds, given.seeds)
+        plan = make_plan(given.data, parse_figures(given.figures, given.quick), given.quick, given.rounds, given.seeds)
         with stop_signals(lambda text: print(text, file=sys.stderr)) as stop:
             folder = ReproductionFolder(given.out)
             reproduce(plan, folder, given.device, given.products, given.data_dir, _Lines(), stop)
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 class _Lines:
-    """A line now and then."""
+    """Prints a progress line every few seconds."""
 
     def __init__(self) -> None:
         self.spoke = 0.0

@@ -1,4 +1,4 @@
-"""Playing the stages of a plan into the folder; stopped at any moment, it can go on."""
+"""Computing the stages of a plan into its folder; an interrupted computation continues from its checkpoint."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 
 from taciturn.core.arrays import to_numpy
 from taciturn.core.storage import read_arrays, to_json, write_arrays
-from taciturn.errors import InputError
+from taciturn.errors import TrainingDiverged
 from taciturn.research.reproduction.paper_runs import DATA, ReproductionPlan, Stage
 from taciturn.research.reproduction.results import ReproductionFolder
-from taciturn.research.reproduction.stages import Played, StageEngine, build_algorithm, events
+from taciturn.research.reproduction.stages import ComputedRound, StageEngine, build_algorithm, events
 from taciturn.types import Array, Dataset
 
 CHECKPOINT_SECONDS = 120.0
@@ -22,11 +22,11 @@ LOOK_SECONDS = 0.5  # between two reports of progress
 
 
 class ReproductionInterrupted(Exception):
-    """Asked to stop; everything done is on the disk."""
+    """The computation was asked to stop; everything done is on disk."""
 
 
 class ReproductionProgress(NamedTuple):
-    """How far a reproduction is, for whoever watches."""
+    """How far a reproduction is."""
 
     stage: Stage
     t: int
@@ -42,17 +42,18 @@ class Traces:
     numbers: list[tuple[Any, Any]] = field(default_factory=list)  # test error [R] and noise [R] of each
 
     def add(self, t: int, error: Any, noise: Any) -> None:
-        """Take note of an evaluated round."""
+        """Add an evaluated round."""
         self.rounds.append(t)
         self.numbers.append((error, noise))
 
     def arrays(self) -> dict[str, Array]:
-        """As they are written; waits for what a GPU is still working at."""
+        """Return the traces as arrays to write; waits for the GPU."""
         self.numbers = [(to_numpy(error), to_numpy(noise)) for error, noise in self.numbers]
         error, noise = (np.array(column, np.float32) for column in zip(*self.numbers, strict=True))
         finite = np.isfinite(error + noise).all(axis=1)
         if not finite.all():
-            raise InputError(f"diverged by round {self.rounds[int(finite.argmin())]}: its numbers are no longer finite")
+            first = self.rounds[int(finite.argmin())]
+            raise TrainingDiverged(f"diverged by round {first}: its numbers are no longer finite")
         return {"rounds": np.array(self.rounds), "test_error": error, "noise": noise}
 
 
@@ -64,7 +65,7 @@ def compute(
     watch: Callable[[ReproductionProgress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Play every stage that has not ended, from its checkpoint where there is one."""
+    """Run every stage that has not finished, from its checkpoint if there is one."""
     for stage in plan.stages:
         if not folder.traces(stage.name).is_file():
             _play(plan, stage, dataset, engine, folder, watch, stop)
@@ -84,7 +85,7 @@ def _play(
     evaluated = set(plan.evaluations())
     watch(ReproductionProgress(stage, clock.done, plan.rounds, None))
     seeds = tuple(case.seed for case in stage.cases)
-    for played in engine.play(algorithm, seeds, plan.rounds, clock.saved):
+    for played in engine.compute_rounds(algorithm, seeds, plan.rounds, clock.saved):
         if played.t in evaluated:
             clock.traces.add(played.t, *played.measure())
         stopping = stop() and played.t < plan.rounds
@@ -96,7 +97,7 @@ def _play(
 
 
 class _Clock:
-    """When to look at a stage's numbers and when to write them down."""
+    """Decides when to report a stage's numbers and when to write a checkpoint."""
 
     def __init__(self, stage: Stage, rounds: int, folder: ReproductionFolder) -> None:
         self.stage, self.rounds, self.folder = stage, rounds, folder
@@ -115,11 +116,11 @@ class _Clock:
         return saved
 
     def seconds(self) -> float:
-        """How long the stage has been played, over all sessions."""
+        """How long the stage has been running, over all sessions."""
         return self.before + time.monotonic() - self.began
 
-    def look(self, played: Played, watch: Callable[[ReproductionProgress], None], stopping: bool) -> None:
-        """Show progress now and then, and write a checkpoint when one is due."""
+    def look(self, played: ComputedRound, watch: Callable[[ReproductionProgress], None], stopping: bool) -> None:
+        """Report progress every few seconds, and write a checkpoint when one is due."""
         now, last = time.monotonic(), played.t == self.rounds
         if not (last or stopping or now - self.looked > LOOK_SECONDS):
             return

@@ -26,7 +26,7 @@ from taciturn.research.reproduction.published import (
     describe,
     epsilons,
     find,
-    in_order,
+    in_paper_order,
 )
 from taciturn.types import Array
 
@@ -36,7 +36,7 @@ STEPS = (1, 2, 5, 10)  # between ticks
 
 
 class Measure(NamedTuple):
-    """What is drawn against the rounds: a value of the curves, its unit, its factor."""
+    """A quantity that is drawn against rounds: its name in the curves, its unit and its factor."""
 
     value: str
     unit: str
@@ -44,7 +44,7 @@ class Measure(NamedTuple):
     logarithmic: bool = False
 
     def of(self, group: Group, name: str | None = None) -> Array:
-        """The values of a group's curve, one for each round; what is missing, or has no logarithm, is nan."""
+        """Return the values of a group's curve, one for each round; missing and non-positive values are NaN."""
         read = (group.get("curve") or {}).get(name or self.value) or ()
         found = self.factor * np.array([math.nan if v is None else float(v) for v in read])
         return np.where(found > 0.0, found, math.nan) if self.logarithmic else found
@@ -74,7 +74,7 @@ Lines = Callable[[Summary, float], list[PanelLine]]  # the lines of a data set's
 def grid(
     title: str, summaries: Sequence[Summary], columns: Sequence[float], lines: Lines, measure: Measure
 ) -> Figure | None:
-    """The figure, or none where there is nothing to draw; data sets and epsilons without a line are left out."""
+    """Draw rows of panels, without data sets and epsilons that have no lines; None if there is nothing to draw."""
     rows = [_row(summary, columns, lines, measure) for summary in summaries]
     rows = [row for row in rows if row.panels]
     kept = sorted({j for row in rows for j in row.panels})
@@ -93,7 +93,7 @@ def grid(
 
 
 def _name(figure: Figure, rows: Sequence[Sequence[Axes]]) -> None:
-    """Name the lines once in every row, in its last panel that has all of them; where none has, in a legend."""
+    """Label the lines once in every row, in its last panel that has all of them, or else in a legend."""
     complete = [[axes for axes in row if _labels([axes]) == _labels(row)] for row in rows]
     if all(complete):
         label_lines(figure, [axes[-1] for axes in complete])
@@ -106,7 +106,7 @@ def _labels(panels: Sequence[Axes]) -> set[str]:
 
 
 def head(figure: Figure, title: str, summaries: Sequence[Summary]) -> None:
-    """A figure's title, with the data sets, rounds and seeds below."""
+    """Write a figure's title, with data sets, rounds and seeds below it."""
     figure.suptitle(f"{title}\n{describe(summaries)}", fontsize="medium")
 
 
@@ -150,13 +150,13 @@ def _draw(axes: Axes, line: PanelLine, measure: Measure) -> None:
 
 
 def _seen(rounds: Array) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """The indices of the first and the last round and of those between that a picture can tell apart."""
+    """Return the indices of the first and last round and of those between that are distinguishable in a figure."""
     cells = np.floor(POINTS * (rounds - rounds[0]) / max(rounds[-1] - rounds[0], 1.0))
     return np.flatnonzero(np.diff(cells, prepend=-1.0) > 0)
 
 
 def _axis(panels: Sequence[Axes], row: Row, measure: Measure) -> None:
-    """The vertical axis all panels of a row share, with the data set's name at the first."""
+    """Set the vertical axis that all panels of a row share, and write the data set's name at the first."""
     panels[0].set_ylabel(f"{data_name(row.summary)}\n{measure.unit}")
     panels[0].tick_params(labelleft=True)
     if measure.logarithmic:
@@ -169,7 +169,7 @@ def _axis(panels: Sequence[Axes], row: Row, measure: Measure) -> None:
 
 
 def _span(lines: Sequence[PanelLine], measure: Measure) -> tuple[float, float]:
-    """The range of the values once the first rounds, which begin at the guess of a model without training, are over."""
+    """Return the range of the values after the first rounds, which start from an untrained model."""
     settled = []
     for line in lines:
         rounds = np.array(line.group["curve"]["round"], float)
@@ -189,7 +189,7 @@ NO_NOISE = "no noise"
 
 
 def testing_errors(summaries: Sequence[Summary]) -> Figure | None:
-    """Figure 1: testing errors of the three algorithms against rounds, with the 20/80 band over the seeds."""
+    """Draw figure 1: testing errors of the three algorithms against rounds, with the 20/80 band over the seeds."""
 
     def lines(summary: Summary, epsilon: float) -> list[PanelLine]:
         found = _algorithms(summary, epsilon)
@@ -201,7 +201,7 @@ def testing_errors(summaries: Sequence[Summary]) -> Figure | None:
 
 
 def noise(summaries: Sequence[Summary]) -> Figure | None:
-    """Figure 3: average noise magnitudes at the epsilons 0.05 and 1."""
+    """Draw figure 3: average noise magnitudes at the epsilons 0.05 and 1."""
 
     def lines(summary: Summary, epsilon: float) -> list[PanelLine]:
         found = [line._replace(band=False) for line in _algorithms(summary, epsilon)]
@@ -213,7 +213,7 @@ def noise(summaries: Sequence[Summary]) -> Figure | None:
 
 
 def penalties(summaries: Sequence[Summary]) -> Figure | None:
-    """Figure 4: testing errors of OutP under the five penalties, without bands; none where only one of them was run."""
+    """Draw figure 4: testing errors of OutP under the five penalties; None if only one of them was run."""
 
     def lines(summary: Summary, epsilon: float) -> list[PanelLine]:
         looks = zip(PENALTY_NAMES.items(), COLOURS, (*DASHES, "-"), strict=False)
@@ -226,7 +226,7 @@ def penalties(summaries: Sequence[Summary]) -> Figure | None:
 
 
 def best_errors(summaries: Sequence[Summary]) -> Figure | None:
-    """Figure 2: the best final testing error of the seeds against epsilon; hollow: the paper's."""
+    """Draw figure 2: the best final testing error of the seeds against epsilon; hollow marks are the paper's."""
     shown = [summary for summary in summaries if any(_best(summary, algorithm) for algorithm in ALGORITHMS)]
     if not shown:
         return None
@@ -244,7 +244,7 @@ def _algorithms(summary: Summary, epsilon: float) -> list[PanelLine]:
 
 
 def _best(summary: Summary, algorithm: str) -> list[tuple[float, float]]:
-    """The points of an algorithm's line: epsilon and the best error in %."""
+    """Return the points of an algorithm's line: epsilon and the best error in %."""
     found = ((epsilon, find(summary, algorithm, epsilon)) for epsilon in epsilons([summary]))
     return [(e, 100.0 * g["final"]["best"]) for e, g in found if g and g["final"]["best"] is not None]
 
@@ -297,11 +297,11 @@ FIGURES: Mapping[int, tuple[str, Callable[[Sequence[Summary]], Figure | None]]] 
 
 
 def figure(summaries: Sequence[Summary], number: int) -> Figure | None:
-    """One of the paper's figures, its data sets in the paper's order; none where there is nothing to draw."""
+    """Draw one of the paper's figures, with data sets in the paper's order; None if there is nothing to draw."""
     if number not in FIGURES:
         raise InputError(f"no figure {number}: there are {', '.join(map(str, FIGURES))}")
     with rc_context(STYLE):
-        return FIGURES[number][1](in_order(summaries))
+        return FIGURES[number][1](in_paper_order(summaries))
 
 
 def draw(summaries: Sequence[Summary], folder: Path, figures: Sequence[int] = (1, 2, 3, 4)) -> list[Path]:

@@ -19,7 +19,7 @@ FIGURES = (1, 2, 3, 4)  # testing errors, best errors, noise, OutP under other p
 
 @dataclass(frozen=True)
 class PaperConstants:
-    """What the paper sets for a data set, and the step scale its sample needs."""
+    """The paper's parameters for a data set, and the step scale that its sample needs."""
 
     c1: float  # of rho-hat^t = min(10^9, c1 1.2^floor(t / Tc) + c2 / epsilon)  (eq. dynamic_rho)
     c2: float
@@ -31,7 +31,7 @@ class PaperConstants:
 
 
 def _constants(data: str, **more: Any) -> PaperConstants:
-    """With rho-hat as the data set's own preset of mode paper has it."""
+    """Return the constants with the rho-hat of the data set's preset for mode paper."""
     paper: Mapping[str, Any] = SOURCES[data].paper
     return PaperConstants(paper["rho_c1"], paper["rho_c2"], paper["rho_tc"], **more)
 
@@ -53,7 +53,7 @@ class PaperCase(NamedTuple):
 
 @dataclass(frozen=True)
 class Stage:
-    """Runs of one algorithm that go side by side."""
+    """Runs of one algorithm that are computed together."""
 
     name: str
     algorithm: str
@@ -73,27 +73,40 @@ class ReproductionPlan:
     stages: tuple[Stage, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """As it is written down."""
+        """Return the plan as it is written to plan.json."""
         return dataclasses.asdict(self)
 
     def done(self, stage: Stage, t: int) -> int:
-        """How much is done after round t of a stage: local updates times runs, of the stages before it too."""
+        """Return how much is done after round t of a stage, in local updates times runs, with the stages before."""
         before = self.stages[: self.stages.index(stage)]
         rounds = [*((other, self.rounds) for other in before), (stage, t)]
         return sum(count * other.local_updates * len(other.cases) for other, count in rounds)
 
     def evaluations(self) -> list[int]:
-        """The rounds whose model is tested: the first hundred, then every tenth, and the last."""
+        """Return the rounds whose model is tested: the first hundred, then every tenth, and the last."""
         return sorted({*range(1, min(100, self.rounds) + 1), *range(10, self.rounds + 1, 10), self.rounds})
 
 
-def figures_of(text: str | None, quick: bool) -> tuple[int, ...]:
-    """1,2 as numbers, each of them a figure of the paper; where none are named all, quick: those of the algorithms."""
+def parse_figures(text: str | None, quick: bool) -> tuple[int, ...]:
+    """Parse the numbers of the paper's figures.
+
+    Parameters
+    ----------
+    text : str or None
+        Numbers separated by commas; None stands for all figures.
+    quick : bool
+        Whether None stands only for the figures that compare the algorithms.
+
+    Examples
+    --------
+    >>> parse_figures("1,3", quick=False), parse_figures(None, quick=True)
+    ((1, 3), (1, 2, 3))
+    """
     if text is None:
         return FIGURES[:3] if quick else FIGURES
     names = [part.strip() for part in text.split(",")]
     if not set(names) <= {str(figure) for figure in FIGURES}:
-        raise InputError(f"figures is {text}: it must be numbers of 1 to 4, with commas between")
+        raise InputError(f"--figures is {text}; it must be numbers from 1 to 4, separated by commas")
     return tuple(sorted({int(name) for name in names}))
 
 
@@ -104,7 +117,7 @@ def make_plan(
     rounds: int | None = None,
     seeds: int | None = None,
 ) -> ReproductionPlan:
-    """The runs that the figures ask for; quick: fewer rounds and one seed, and nothing that only the table shows."""
+    """Return the runs that the figures need; quick: fewer rounds, one seed, and no runs for the table alone."""
     if data not in DATA:
         raise unknown_name("reproduction of the data set", data, DATA)
     constants = DATA[data]
@@ -112,7 +125,7 @@ def make_plan(
     seeds = (1 if quick else 10) if seeds is None else seeds
     for name, value in (("rounds", rounds), ("seeds", seeds)):
         if value < 1:
-            raise InputError(f"{name} is {value}: it must be at least 1")
+            raise InputError(f"--{name} is {value}; it must be at least 1")
     return ReproductionPlan(data, rounds, seeds, quick, tuple(_stages(constants, frozenset(figures), quick, seeds)))
 
 

@@ -1,4 +1,4 @@
-"""The final errors of a reproduction beside the paper's, as rows, as markdown and as numbers."""
+"""The final errors of a reproduction beside the paper's, as rows, as Markdown and as numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEFT = {"algorithm", "penalty"}
 
 
 def rows(summary: Summary) -> list[tuple[str, ...]]:
-    """One row for each group, under HEADINGS; what is not known is empty."""
+    """Return one row for each group, under HEADINGS; unknown cells are empty."""
     return [
         (
             group_name(summary, group),
@@ -42,12 +42,12 @@ def rows(summary: Summary) -> list[tuple[str, ...]]:
 
 
 def markdown(summary: Summary) -> str:
-    """The rows as a GitHub table, with the notes below."""
+    """Return the rows as a GitHub table, followed by the notes."""
     return "\n".join([markdown_table(HEADINGS, rows(summary), LEFT), "", *notes(summary)]) + "\n"
 
 
 def comparison(summary: Summary) -> list[dict[str, Any]]:
-    """One value for each group, errors in %; paper and difference are None where the paper gives no number."""
+    """Return one record for each group, errors in %; paper and difference are None if the paper gives no number."""
     kept = ("algorithm", "epsilon", "penalty", "outp_noise", "local_updates", "eta_scale", "seeds")
     return [
         {
@@ -63,7 +63,7 @@ def comparison(summary: Summary) -> list[dict[str, Any]]:
 
 
 def ordering(summary: Summary) -> dict[float, bool]:
-    """For each epsilon at which all three were run, whether ObjPM < ObjP < OutP in the mean final error."""
+    """Return, for each epsilon at which all three ran, whether ObjPM < ObjP < OutP in the mean final error."""
     found: dict[float, bool] = {}
     for epsilon in epsilons([summary]):
         groups = [find(summary, algorithm, epsilon) for algorithm in ALGORITHMS]
@@ -75,7 +75,7 @@ def ordering(summary: Summary) -> dict[float, bool]:
 
 
 def notes(summary: Summary) -> list[str]:
-    """The sentences without which the numbers would be misread."""
+    """Return the sentences that a reader needs to interpret the numbers."""
     found = [f"The paper's numbers are the best of {SEEDS} seeds after {ROUNDS:,} rounds; difference: best less paper."]
     if summary["data"] == "femnist":
         found.append("The paper drew another sample of FEMNIST's writers: the numbers are not on the same records.")

@@ -1,4 +1,4 @@
-"""The numbers that the paper publishes, and the groups of runs that they belong to."""
+"""The numbers that the paper publishes, and the groups of runs to which they belong."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PENALTY_NAMES = {"dynamic": "ρ̂ᵗ", "dynamic/100": "ρ̂ᵗ/100", "0.1": "ρ 
 PENALTIES = tuple(PENALTY_NAMES)
 
 
-def in_order(summaries: Iterable[Summary]) -> list[Summary]:
-    """The summaries in the paper's order of data sets; those it does not have come last."""
+def in_paper_order(summaries: Iterable[Summary]) -> list[Summary]:
+    """Return the summaries in the paper's order of data sets; others come last."""
     return sorted(summaries, key=lambda summary: _place(DATA, summary["data"]))
 
 
 def drawn(summary: Summary) -> list[Group]:
-    """The groups of the paper's figures: the published noise and, where an algorithm has several steps, the largest."""
+    """Return the groups of the paper's figures: the published noise and, of several steps, the largest."""
     largest: dict[str, float] = {}
     for group in summary["groups"]:
         largest[group["algorithm"]] = max(_scale(group), largest.get(group["algorithm"], 0.0))
@@ -31,20 +31,20 @@ def drawn(summary: Summary) -> list[Group]:
 
 
 def find(summary: Summary, algorithm: str, epsilon: float, penalty: str = "dynamic") -> Group | None:
-    """The drawn group of an algorithm at an epsilon under a penalty."""
+    """Return the drawn group of an algorithm at an epsilon under a penalty."""
     wanted = (algorithm, epsilon, penalty)
     found = (g for g in drawn(summary) if (g["algorithm"], float(g["epsilon"]), g["penalty"]) == wanted)
     return next(found, None)
 
 
 def epsilons(summaries: Iterable[Summary]) -> list[float]:
-    """The finite epsilons there are, rising."""
+    """Return the finite epsilons, rising."""
     every = {float(group["epsilon"]) for summary in summaries for group in summary["groups"]}
     return sorted(every - {math.inf})
 
 
 def in_table_order(summary: Summary) -> list[Group]:
-    """Every group: by algorithm, noise, penalty and step, then by epsilon."""
+    """Return every group by algorithm, noise, penalty and step, then by epsilon."""
     return sorted(
         summary["groups"],
         key=lambda group: (
@@ -58,7 +58,7 @@ def in_table_order(summary: Summary) -> list[Group]:
 
 
 def group_name(summary: Summary, group: Group) -> str:
-    """What a group's method is called: its noise for OutP, E for the others, a where the summary has others than 1."""
+    """Return the name of a group's method, with the noise of OutP, E of the others, and a if not all steps are 1."""
     name = ALGORITHMS.get(group["algorithm"]) or str(group["algorithm"])
     if group["algorithm"] == "outp":
         return f"{name}, {group['outp_noise']} noise" if group["outp_noise"] else name
@@ -67,12 +67,12 @@ def group_name(summary: Summary, group: Group) -> str:
 
 
 def has_scales(summary: Summary) -> bool:
-    """Whether some step was scaled otherwise than in the paper's text."""
+    """Return whether a step was scaled differently than in the paper's text."""
     return any(_scale(group) != 1.0 for group in summary["groups"] if group["algorithm"] != "outp")
 
 
 def describe(summaries: Sequence[Summary]) -> str:
-    """The data sets, with the step drawn where it is not the paper's, their rounds and their seeds."""
+    """Return data sets, rounds and seeds in words, with the drawn step where it is not that of the paper."""
     sizes = [f"{_count(summary['rounds'], 'round')}, {_count(summary['seeds'], 'seed')}" for summary in summaries]
     names = [data_name(s) + (f" (a = {max(map(_scale, s['groups'])):g})" if has_scales(s) else "") for s in summaries]
     if len(set(sizes)) == 1:
@@ -81,7 +81,7 @@ def describe(summaries: Sequence[Summary]) -> str:
 
 
 def data_name(summary: Summary) -> str:
-    """A data set's name as the paper writes it."""
+    """Return a data set's name as the paper writes it."""
     return str(summary["data"]).upper()
 
 
@@ -131,7 +131,7 @@ LOCAL_UPDATES = {"objp": 1, "objpm": 10}  # E
 
 
 def published_error(data: str, group: Mapping[str, Any]) -> float | None:
-    """What the paper gives for a group, in %: its penalty, its noise, its E; the scale of the step is left open."""
+    """Return the paper's error for a group's penalty, noise and E, in %; the scale of the step is ignored."""
     algorithm = group["algorithm"]
     same_noise = algorithm != "outp" or group["outp_noise"] == "published"
     same_updates = group["local_updates"] == LOCAL_UPDATES.get(algorithm, group["local_updates"])

@@ -13,7 +13,7 @@ from taciturn.research.reproduction.compute import ReproductionProgress, compute
 from taciturn.research.reproduction.paper_runs import ReproductionPlan
 from taciturn.research.reproduction.results import ReproductionFolder, summarise
 from taciturn.research.reproduction.stages import PRODUCTS, FusedEngine, PlainEngine, StageEngine
-from taciturn.settings.checks import device as device_rule
+from taciturn.settings.checks import check_device
 from taciturn.training import torch_backend
 from taciturn.types import Dataset
 from taciturn.version import VERSION
@@ -28,8 +28,8 @@ def reproduce(
     watch: Callable[[ReproductionProgress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Compute what is not there yet, and write the summary."""
-    check_place(device, products)
+    """Compute the stages that are missing, and write the summary."""
+    check_device(device, products)
     dataset = load(DataOptions(data=plan.data, data_dir=data_dir, precision="float32"))
     engine: StageEngine = (
         PlainEngine(dataset) if device == "cpu" else FusedEngine(dataset, device, products or PRODUCTS[0])
@@ -43,22 +43,28 @@ def reproduce(
 
 
 def has_gpu() -> bool:
-    """Whether the fused engine can run here."""
+    """Return whether the fused engine can run on this machine."""
     if any(importlib.util.find_spec(name) is None for name in ("torch", "triton")):
         return False
     return bool(importlib.import_module("torch").cuda.is_available())
 
 
-def check_place(device: str, products: str | None) -> None:
-    """Refuse a device that is not there, and products where there is no choice of them."""
+def check_device(device: str, products: str | None) -> None:
+    """Check the device and its arithmetic.
+
+    Raises
+    ------
+    InputError
+        If the device does not exist, or matrix products are chosen where there is no choice.
+    """
     if products is not None and products not in PRODUCTS:
         raise unknown_name("products", products, PRODUCTS)
-    if device_rule("device", device) == "cpu":
+    if check_device("device", device) == "cpu":
         if products is not None:
-            raise InputError(f"products is {products}, which is for a GPU: a CPU has float32 alone")
+            raise InputError(f"--products is {products}, which needs a GPU; a CPU uses float32")
         return
     if importlib.util.find_spec("triton") is None:
-        raise InputError(f"device is {device}, which needs triton beside torch: pip install 'taciturn[torch]'")
+        raise InputError(f"--device is {device}, which needs torch and triton: pip install 'taciturn[torch]'")
     torch_backend.check_device(device)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.core.storage import make_folder, read_arrays, to_json, write_arrays, write_text
-from taciturn.errors import InputError
+from taciturn.errors import CorruptFile, InputError
 from taciturn.types import Array
 
 LOCK = ".lock"
@@ -22,48 +22,48 @@ LOCK = ".lock"
 
 @dataclass(frozen=True)
 class ReproductionFolder:
-    """Everything a reproduction writes."""
+    """Everything that a reproduction writes."""
 
     path: Path
 
     @property
     def plan(self) -> Path:
-        """What is computed, on which records and where."""
+        """What is computed, on which records and on which device."""
         return self.path / "plan.json"
 
     @property
     def summary(self) -> Path:
-        """The results in compact form, from which every figure and table is made."""
+        """The results in compact form, from which every figure and table is drawn."""
         return self.path / "summary.json"
 
     @property
     def figures(self) -> Path:
-        """The pictures."""
+        """Folder of the figures."""
         return self.path / "figures"
 
     def traces(self, stage: str) -> Path:
-        """Test error and noise of every run of a stage at every evaluated round; present when it has ended."""
+        """Test error and noise of every run of a stage at every evaluated round; exists once it has finished."""
         return self.path / "stages" / f"{stage}.npz"
 
     def checkpoint(self, stage: str) -> Path:
-        """Where an interrupted stage goes on from."""
+        """The state from which an interrupted stage continues."""
         return self.path / "checkpoint" / f"{stage}.npz"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process works in a folder; the lock goes with the process, however it ends."""
+        """Lock the folder for one process; the lock ends with the process."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.plan.is_file() and any(file.name != LOCK for file in self.path.iterdir()):
-            raise InputError(f"{self.path} exists and is no reproduction: choose another --out")
+            raise InputError(f"{self.path} exists and is not a reproduction; choose another --out")
         with (self.path / LOCK).open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(f"{self.path} is being worked on by another process") from None
+            except OSError as error:
+                raise InputError(f"{self.path} is being worked on by another process") from error
             yield
 
     def begin(self, plan: Mapping[str, Any]) -> None:
-        """Write the plan, or go on with the same one."""
+        """Write the plan, or check that the folder has the same one."""
         text = to_json(plan) + "\n"
         if self.plan.is_file():
             there, here = self.read_plan(), json.loads(text)
@@ -78,34 +78,34 @@ class ReproductionFolder:
         write_text(self.plan, text)
 
     def read_plan(self) -> dict[str, Any]:
-        """The plan as written."""
+        """Return the plan."""
         return _read(self.plan)
 
     def read_summary(self) -> dict[str, Any]:
-        """The summary of a reproduction that has ended."""
+        """Return the summary of a finished reproduction."""
         if not self.summary.is_file():
-            raise InputError(f"{self.path} is no reproduction that has ended: it has no {self.summary.name}")
+            raise InputError(f"{self.path} is not a finished reproduction: it has no {self.summary.name}")
         found = _read(self.summary)
         if not {"data", "quick", "rounds", "seeds", "stages", "groups"} <= found.keys():
             raise InputError(f"{self.summary} is not the summary of a reproduction")
         return found
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """The last file of a reproduction."""
+        """Write the last file of a reproduction."""
         write_text(self.summary, to_json(summary) + "\n")
 
     def end_stage(self, stage: str, traces: Mapping[str, Any]) -> None:
-        """Write a stage's traces; its checkpoint has served."""
+        """Write a stage's traces and remove its checkpoint."""
         write_arrays(self.traces(stage), traces)
         self.checkpoint(stage).unlink(missing_ok=True)
 
     def read_traces(self, stage: str) -> dict[str, Array]:
-        """`rounds` [n], `test_error` [n, R], `noise` [n, R], and how long it took."""
+        """Return `rounds` [n], `test_error` [n, R], `noise` [n, R] and the seconds that the stage took."""
         return read_arrays(self.traces(stage))
 
 
 def _difference(there: Mapping[str, Any], here: Mapping[str, Any], names: list[str]) -> str:
-    """The first difference in words: a value that is short, or what it is about."""
+    """Describe the first difference between two plans."""
     name = names[0]
     if isinstance(here[name], (str, int, float, bool)):
         return f"its {name} is {there.get(name)}, not {here[name]}"
@@ -116,9 +116,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+        raise CorruptFile(f"{path} cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise InputError(f"{path} cannot be read: it holds no table of values")
+        raise CorruptFile(f"{path} cannot be read: it does not contain a JSON object")
     return found
 
 
@@ -126,7 +126,7 @@ POINTS = 150  # of a curve
 
 
 def summarise(folder: ReproductionFolder) -> dict[str, Any]:
-    """What figures and tables are made from."""
+    """Return the data for figures and tables."""
     plan = folder.read_plan()
     groups: list[dict[str, Any]] = []
     stages = []
@@ -165,10 +165,7 @@ def _group(
         "eta_scale": eta_scale if stage["algorithm"] != "outp" else None,
         "seeds": len(runs),
         "event": json.loads(str(traces["events"][runs[0]])) | {"updates": int(rounds[-1]) * stage["local_updates"]},
-        "final": {
-            "round": int(rounds[-1]),
-            **{name: _short(value) for name, value in _spread(last).items()},
-        },
+        "final": {"round": int(rounds[-1]), **{name: _short(value) for name, value in _spread(last).items()}},
         "curve": {
             "round": [int(t) for t in rounds[shown]],
             "mean": [_short(v) for v in error.mean(axis=1)[shown]],
@@ -191,7 +188,7 @@ def _spread(last: Array) -> dict[str, float]:
 
 
 def _thinned(count: int) -> NDArray[np.intp]:
-    """At most POINTS indices of a trace, the first and the last among them, evenly spread."""
+    """Return at most POINTS indices of a trace, evenly spread, including the first and the last."""
     return np.unique(np.linspace(0, count - 1, min(POINTS, count)).round().astype(np.intp))
 
 

@@ -1,4 +1,4 @@
-"""The algorithm of a stage with the paper's parameters, and two ways to run it: step by step, or fused on a GPU."""
+"""The algorithm of a stage with the paper's parameters, and two engines: step by step in numpy, or fused on a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from taciturn.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig
 from taciturn.algorithms.iadmm import DpIadmm
 from taciturn.algorithms.noisy_gradient import PaperGradient
 from taciturn.algorithms.outp import OutputPerturbation
-from taciturn.algorithms.schedules import Beside, Constant, DynamicRho, NonsmoothEta, Schedule
+from taciturn.algorithms.schedules import ConcatenatedSchedule, Constant, DynamicRho, NonsmoothEta, Schedule
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.metrics import mistakes
@@ -32,14 +32,14 @@ BETA, DELTA = 1e-6, 1e-6
 
 
 def build_problem(dataset: Dataset) -> Problem:
-    """Multiclass logistic regression with beta = 10^-6 and no constraint."""
+    """Return multiclass logistic regression with beta = 10^-6 and no constraint."""
     return Problem(
         LOSSES["softmax"](), REGULARISERS["l2"](), BETA, SETS["all"](1.0), dataset.records, len(dataset.agents)
     )
 
 
 def build_algorithm(stage: Stage, constants: PaperConstants, dataset: Dataset, precision: str) -> Algorithm:
-    """OutP, ObjP or ObjPM for all cases of a stage."""
+    """Return OutP, ObjP or ObjPM for all cases of a stage."""
     epsilon = np.array([case.epsilon for case in stage.cases], precision)
     recipe = AlgorithmConfig(
         build_problem(dataset),
@@ -56,14 +56,14 @@ def build_algorithm(stage: Stage, constants: PaperConstants, dataset: Dataset, p
 
 
 def _beside(stage: Stage, epsilon: Array, schedule: Callable[[PaperCase, Array], Schedule]) -> Schedule:
-    """One schedule for each stretch of cases that differ in epsilon and seed alone."""
+    """Return one schedule for each range of cases that differ only in epsilon and seed."""
     stretches = [list(cases) for _, cases in groupby(stage.cases, key=lambda case: (case.penalty, case.eta_scale))]
     parts = np.split(epsilon, np.cumsum([len(cases) for cases in stretches])[:-1])
-    return Beside(tuple(schedule(cases[0], part) for cases, part in zip(stretches, parts, strict=True)))
+    return ConcatenatedSchedule(tuple(schedule(cases[0], part) for cases, part in zip(stretches, parts, strict=True)))
 
 
 def _rho(case: PaperCase, constants: PaperConstants, epsilon: Array) -> Schedule:
-    """rho-hat^t, a part of it, or a number."""
+    """Return rho-hat^t, a part of it, or a constant."""
     dynamic, _, divisor = case.penalty.partition("/")
     if dynamic != DYNAMIC:
         return Constant(float(case.penalty), epsilon)
@@ -72,12 +72,12 @@ def _rho(case: PaperCase, constants: PaperConstants, epsilon: Array) -> Schedule
 
 
 def _record_bound(dataset: Dataset) -> float:
-    """sqrt(J): every pixel is within 0 and 1. A public bound, so larger than the longest record."""
+    """Return sqrt(J), a public bound on the length of a record: every pixel is between 0 and 1."""
     return math.sqrt(len(dataset.features))
 
 
 def events(algorithm: Algorithm) -> tuple[Event, ...]:
-    """What every local update of a run stands for: a nominal budget, or no noise at all, [R]."""
+    """Return the privacy event of every local update of each run, [R]: a nominal budget, or no noise."""
     if isinstance(algorithm, OutputPerturbation):
         return algorithm.mechanism.event.runs
     if isinstance(algorithm, DpIadmm) and isinstance(algorithm.release, PaperGradient):
@@ -88,8 +88,8 @@ def events(algorithm: Algorithm) -> tuple[Event, ...]:
 PRODUCTS = ("half", "tf32", "float32")
 
 
-class Played(NamedTuple):
-    """A round that was played; whoever wants to know what it came to asks before the next one."""
+class ComputedRound(NamedTuple):
+    """A round that has been computed; its results must be requested before the next one."""
 
     t: int
     measure: Callable[
@@ -100,7 +100,7 @@ class Played(NamedTuple):
 
 
 class StageEngine(Protocol):
-    """Where a stage is played."""
+    """Computes the rounds of a stage."""
 
     @property
     def place(self) -> str:
@@ -109,28 +109,28 @@ class StageEngine(Protocol):
 
     @property
     def precision(self) -> str:
-        """What algorithms are built in."""
+        """The precision of the algorithms."""
         ...
 
-    def play(
+    def compute_rounds(
         self, algorithm: Algorithm, seeds: tuple[int, ...], rounds: int, saved: Mapping[str, Array] | None
-    ) -> Iterator[Played]:
-        """The rounds to come, from z = lambda = 0 or from what was saved."""
+    ) -> Iterator[ComputedRound]:
+        """Yield the remaining rounds, from z = lambda = 0 or from a checkpoint."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class PlainEngine:
-    """The simulation in numpy, which defines what is meant."""
+    """The simulation in numpy, which is the reference."""
 
     dataset: Dataset
     place: str = "CPU, float32"
     precision: str = "float32"
 
-    def play(
+    def compute_rounds(
         self, algorithm: Algorithm, seeds: tuple[int, ...], rounds: int, saved: Mapping[str, Array] | None
-    ) -> Iterator[Played]:
-        """The rounds to come."""
+    ) -> Iterator[ComputedRound]:
+        """Yield the remaining rounds."""
         state = simulate.start(self.dataset.train, len(seeds), "sums", averages=False)
         if saved is not None:
             state = checkpoint.from_arrays(saved, state)
@@ -142,18 +142,18 @@ class PlainEngine:
                 raise _silent(done.t)
             yield self._played(done)
 
-    def _played(self, done: simulate.Round) -> Played:
-        return Played(
+    def _played(self, done: simulate.Round) -> ComputedRound:
+        return ComputedRound(
             done.t,
             lambda: (_error(done.w, self.dataset.test), done.noise),
-            lambda: None,  # every round was, before anybody saw it
+            lambda: None,  # every round was checked before it was yielded
             lambda: checkpoint.to_arrays(done.state),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class FusedEngine:
-    """All agents and runs at once on a GPU, with matrix products in half precision, in TF32 or in float32."""
+    """All agents and runs at once on a GPU, with matrix products in half precision, TF32 or float32."""
 
     dataset: Dataset
     device: str = "cuda"
@@ -162,7 +162,7 @@ class FusedEngine:
 
     @property
     def place(self) -> str:
-        """The GPU and what its products are made of."""
+        """The GPU and the precision of its matrix products."""
         import torch
 
         return f"{torch.cuda.get_device_name(self.device)}, {self.products} products"
@@ -178,10 +178,10 @@ class FusedEngine:
     def _test(self) -> Shard | None:
         return on_device(self.dataset.test, self.device)
 
-    def play(
+    def compute_rounds(
         self, algorithm: Algorithm, seeds: tuple[int, ...], rounds: int, saved: Mapping[str, Array] | None
-    ) -> Iterator[Played]:
-        """The rounds to come, queued on the device."""
+    ) -> Iterator[ComputedRound]:
+        """Yield the remaining rounds, queued on the device."""
         from taciturn.research import gpu as fused
 
         with current(self.device), matrix_products(self.products == "tf32"):
@@ -190,14 +190,14 @@ class FusedEngine:
             for done in fused.simulate(algorithm, batch, rounds, state):
                 yield self._played(done)
 
-    def _played(self, done: Any) -> Played:
+    def _played(self, done: Any) -> ComputedRound:
         from taciturn.research.gpu import to_arrays
 
         def check() -> None:
             if int(done.state.silent):
                 raise _silent(done.t)
 
-        return Played(
+        return ComputedRound(
             done.t, lambda: (_error(done.model(), self._test), done.noise()), check, lambda: to_arrays(done.state)
         )
 
@@ -210,7 +210,7 @@ def _silent(t: int) -> InputError:
 
 
 def _error(w: Any, test: Shard | None) -> Any:
-    """The share of wrong classes of every run; a model that is not finite has none, whatever its scores point to."""
+    """Return the share of misclassified records of every run; NaN for a model that is not finite."""
     if test is None:
-        raise InputError("the data set has no test records: without them there is nothing to compare")
+        raise InputError("the data set has no test records, so there is nothing to compare")
     return mistakes(scores(w, test.x), test) / len(test.x) + 0.0 * w.sum(axis=(0, 2))

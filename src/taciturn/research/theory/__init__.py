@@ -1,1 +1,1 @@
-"""The paper's theorems as code: their constants, bounds and assumptions, and what Algorithm 1 does under them."""
+"""The paper's theorems as code: their constants, bounds and assumptions, and measurements of Algorithm 1."""

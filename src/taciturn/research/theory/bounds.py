@@ -1,4 +1,4 @@
-"""The right-hand sides of the three theorems, term by term: as printed, and as their proofs give them once repaired."""
+"""The right-hand sides of the three theorems, term by term: as printed, and as the repaired proofs give them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from taciturn.research.theory.theorems import NONSMOOTH, SMOOTH, Theorem, Theore
 
 
 class Setting(NamedTuple):
-    """What a right-hand side depends on beside the problem and T."""
+    """What a right-hand side depends on besides the problem and T."""
 
     epsilon: float  # of one local update
     updates: int  # E
@@ -40,10 +40,11 @@ class TheoremBound(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """Where the printed and the repaired statement differ.
+    """The differences between the printed and the repaired statement.
 
-    U_2 is the diameter of W, but z and z* are P points of W each: ||z - z*||^2 <= P U_2^2, and a length gets sqrt(P).
-    The repaired proof of theorems 2 and 3 goes from z^{t+1} to the mean of the z^{t,e} in one step, which leaves 1/E.
+    U_2 is the diameter of W, but z and z* are P points of W each: ||z - z*||^2 <= P U_2^2, and a length has the factor
+    sqrt(P). The repaired proof of theorems 2 and 3 goes from z^{t+1} to the mean of the z^{t,e} in one step, which
+    leaves 1/E.
     """
 
     stacked: float  # P, or 1 as printed
@@ -54,7 +55,7 @@ class _Form(NamedTuple):
 
 
 def right_side(theorem: Theorem, c: TheoremConstants, at: Setting, rounds: int, corrected: bool = True) -> TheoremBound:
-    """The bound on E[F(z^(T)) - F(z*) + gamma ||A w^(T) - z^(T)||] after T = `rounds`."""
+    """Return the bound on E[F(z^(T)) - F(z*) + gamma ||A w^(T) - z^(T)||] after T = `rounds`."""
     root = math.sqrt(c.agents)
     form = _Form(c.agents, root / at.updates, "P ", "√P ", " E") if corrected else _Form(1.0, 1.0, "", "", "")
     if theorem is SMOOTH:
@@ -98,7 +99,7 @@ def _nonsmooth(c: TheoremConstants, at: Setting, rounds: int, form: _Form) -> Th
 
 
 def _strong(c: TheoremConstants, at: Setting, rounds: int, form: _Form, corrected: bool) -> TheoremBound:
-    """Theorem 3 (eq. strong_inequality); repaired, the longest dual stands where assumption 2 (i) puts gamma."""
+    """Theorem 3 (eq. strong_inequality); the repaired form has the longest dual in place of gamma."""
     u2 = form.stacked * c.diameter**2
     t, e, alpha = rounds + 1, at.updates, c.strong_convexity
     noise = 4.0 * c.agents * c.parameters * _scale_squared(c, at) / (alpha * t)
@@ -117,7 +118,7 @@ def _strong(c: TheoremConstants, at: Setting, rounds: int, form: _Form, correcte
 
 
 def _scale_squared(c: TheoremConstants, at: Setting) -> float:
-    """(U_3 / epsilon)^2, infinite where it is too large for a number."""
+    """Return (U_3 / epsilon)^2, infinite if it overflows."""
     scale = c.change / at.epsilon
     return scale * scale
 
@@ -127,10 +128,10 @@ def _over(above: str, below: str) -> str:
 
 
 def per_update(total: float, rounds: int, updates: int, composition: str = "basic") -> float:
-    """What every one of T E updates may spend of one total epsilon.
+    """Return the epsilon of each of T E updates that share one total epsilon.
 
-    basic: epsilons add up. root: as sqrt(T E), what advanced composition comes to where epsilons are small, up to its
-    factor sqrt(2 ln(1/delta)), which depends on neither T nor E.
+    With "basic" composition epsilons add up. With "root" they grow as sqrt(T E), which is advanced composition for
+    small epsilons without its factor sqrt(2 ln(1/delta)), which depends on neither T nor E.
     """
     releases = rounds * updates
     return total / (releases if composition == "basic" else math.sqrt(releases))

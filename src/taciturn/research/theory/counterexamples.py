@@ -1,4 +1,4 @@
-"""Where statements and proofs of the paper do not hold, as small as possible, in numbers."""
+"""Minimal numerical counterexamples to statements and proofs of the paper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEARLY_FLAT = 1e-3  # x of the one record, whose squared loss is then as good as
 PLENTY = 1e6  # an epsilon with next to no noise
 
 
-class Sides(NamedTuple):
+class InequalitySides(NamedTuple):
     """A left-hand side, and the right-hand side as printed and as repaired."""
 
     left: float
@@ -30,11 +30,11 @@ class Sides(NamedTuple):
     corrected: float
 
 
-def stated_bound_broken(theorem: Theorem) -> Sides:
-    """All agents have f_p(z) = -c z + (alpha/2) z^2 on W = [-1, 1], and begin at 0; next to no noise, E = 1.
+def stated_bound_violation(theorem: Theorem) -> InequalitySides:
+    """Return both sides where all agents have f_p(z) = -c z + (alpha/2) z^2 on W = [-1, 1], E = 1 and little noise.
 
-    Everybody agrees, so lambda* = 0 and gamma may be as small as one likes. Each agent moves as if it were alone, the
-    gap is P times that of one, and the printed bound does not know P.
+    All agents agree, so lambda* = 0 and gamma can be arbitrarily small. Each agent moves as if it were alone and the
+    gap is P times that of one agent, but the printed bound does not depend on P.
     """
     pull, alpha, agents, rho, rounds = {
         SMOOTH: (1.0, 0.0, 20, 2.0, 1),
@@ -50,7 +50,7 @@ def stated_bound_broken(theorem: Theorem) -> Sides:
     at = Setting(PLENTY, 1, rho, rho, max(gamma, 2.0 * found.dual_norm), 0.0, longest)
     c = constants(case.problem, case.shards)
     printed, repaired = (right_side(theorem, c, at, rounds, corrected).total for corrected in (False, True))
-    return Sides(float(measured.gaps(found.value, at.gamma)[-1, 0]), printed, repaired)
+    return InequalitySides(float(measured.gaps(found.value, at.gamma)[-1, 0]), printed, repaired)
 
 
 def _pulled(theorem: Theorem, pull: float, alpha: float, agents: int, rho: float) -> TheoremCase:
@@ -66,18 +66,18 @@ def _noise(agent: int, t: int) -> NoiseSource:
 
 
 class TwoMeans(NamedTuple):
-    """What the proof of theorem 2 averages, and what its statement does, for E > 1."""
+    """The average in the proof of theorem 2 and the average in its statement, for E > 1."""
 
     difference: float  # ||(1/T) sum_t z^t - z^(T)||
     repaired: float  # ||(1/T) sum_t z^{t+1} - z^(T) - (z^{T,E+1} - z^{1,1}) / (T E)||, which is 0
 
 
 def two_means(updates: int, rounds: int = 20) -> TwoMeans:
-    """The nonsmooth case with seeds, at epsilon 1."""
+    """Measure the nonsmooth case, with seeds, at epsilon 1."""
     last = _played(cases()[1], updates, rounds)
     averages, server = last.state.averages, last.state.server
     if averages is None or not isinstance(server, FullState):
-        raise RuntimeError("start() keeps averages and every z unless it is told not to")
+        raise RuntimeError("start() must keep averages and every z")
     end = np.stack([agent.z for agent in last.state.agents])  # z^{T,E+1}; z^{1,1} = 0
     sent = server.z  # z^{T+1}; z^1 = 0
     earlier = averages.z_smooth - sent / rounds  # (1/T) sum_t z^t
@@ -91,18 +91,22 @@ def _played(case: TheoremCase, updates: int, rounds: int) -> Round:
     return last
 
 
-class Apart(SeededNoise):
-    """Noise that the Laplace distribution gives with a chance above 0: each agent is thrown to its own side of W."""
+class SeparatingNoise(SeededNoise):
+    """Noise of positive Laplace density that moves every agent to its own side of W."""
 
     def laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Huge, and of the sign of the agent."""
+        """Return huge values with the sign of the agent."""
         return np.full_like(like, 1e6 if self.agent % 2 else -1e6)
 
 
-def dual_lengths(rounds: int) -> list[float]:
-    """||lambda^t|| of theorem 3's case under noise that pulls the agents apart: there is no gamma above all of them."""
+def dual_norms(rounds: int) -> list[float]:
+    """Return ||lambda^t|| of theorem 3's case under noise that pulls the agents apart: no gamma bounds all of them."""
     case = cases()[2]
     steps = simulate(
-        case.algorithm(np.array([1.0]), 1), case.shards, lambda p, t: Apart((1,), p, t), rounds, start(case.shards, 1)
+        case.algorithm(np.array([1.0]), 1),
+        case.shards,
+        lambda p, t: SeparatingNoise((1,), p, t),
+        rounds,
+        start(case.shards, 1),
     )
     return [math.sqrt(sum(float((agent.lam**2).sum()) for agent in done.state.agents)) for done in steps]

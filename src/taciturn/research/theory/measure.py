@@ -22,7 +22,7 @@ CONFIDENCE = 0.95
 
 
 class Measured(NamedTuple):
-    """What a batch of runs gave at some rounds T."""
+    """Measurements of a batch of runs at some rounds T."""
 
     rounds: Array  # [n]
     objective: Array  # [n, R]  F(z^(T))
@@ -33,17 +33,17 @@ class Measured(NamedTuple):
     eta: Array  # [T, R]
 
     def gaps(self, least: float, gamma: float) -> Array:
-        """The left-hand side of every run, [n, R]."""
+        """Return the left-hand side of every run, [n, R]."""
         return self.objective - least + gamma * self.residual
 
     def of(self, runs: NDArray[np.integer[Any]]) -> Measured:
-        """The same of some of the runs."""
+        """Return the measurements of some of the runs."""
         picked = {name: getattr(self, name)[:, runs] for name in ("objective", "residual", "dual", "rho", "eta")}
         return self._replace(**picked)
 
 
 class MeanInterval(NamedTuple):
-    """A number that was estimated, and where it lies with CONFIDENCE."""
+    """An estimate with its interval at level CONFIDENCE."""
 
     value: float
     low: float
@@ -51,7 +51,7 @@ class MeanInterval(NamedTuple):
 
 
 def log_spaced(rounds: int, points: int = 25) -> tuple[int, ...]:
-    """About so many whole numbers from 1 to T, each a fixed factor above the one before."""
+    """Return about `count` whole numbers from 1 to T, with a constant ratio between neighbours."""
     return tuple(sorted({round(rounds ** (i / (points - 1))) for i in range(points)}))
 
 
@@ -63,7 +63,7 @@ def measure(
     at: Sequence[int],
     watch: Callable[[int], None] = lambda t: None,
 ) -> Measured:
-    """Go through the rounds of a simulation that keeps the theorems' averages, and take note at `at`."""
+    """Run a simulation that keeps the theorems' averages, and measure at the rounds `at`."""
     wanted, found = set(at), []
     longest, rho, eta, outside = np.zeros(()), [], [], 0.0
     for done in rounds:
@@ -83,22 +83,22 @@ def measure(
 
 
 def _averages(theorem: Theorem, done: Round) -> tuple[Array, Array]:
-    """w^(T) and z^(T) of this theorem."""
+    """Return w^(T) and z^(T) of this theorem."""
     averages = done.state.averages
     if averages is None:
-        raise InputError("the theorems are about averages over the rounds: the run must keep them")
+        raise InputError("the theorems bound averages over the rounds, which this run does not keep")
     return getattr(averages, theorem.w), getattr(averages, theorem.z)
 
 
 def _outside(problem: Problem, z: Array) -> float:
-    """The longest way from an agent's z^(T) to W, beyond rounding."""
+    """Return the largest distance of an agent's z^(T) from W, beyond rounding."""
     xp = namespace(z)
     away = max(float(xp.abs(part - problem.feasible.project(part)).max()) for part in z)
     return away if away > 1e3 * float(xp.finfo(z.dtype).eps) * (1.0 + float(xp.abs(z).max())) else 0.0
 
 
 def mean_interval(values: Array) -> list[MeanInterval]:
-    """The mean over runs of every row [n, R], with Student's interval; of one run the interval is unknown."""
+    """Return the mean over runs of every row [n, R], with Student's interval, which is unknown for one run."""
     found = (interval([float(value) for value in row], CONFIDENCE) for row in values)
     return [
         MeanInterval(m, -math.inf if low is None else low, math.inf if high is None else high)
@@ -112,20 +112,20 @@ FEWEST = 3  # points that a line is fitted to
 
 
 def exponent_in_rounds(rounds: Array, gaps: Array, seed: int = 0) -> MeanInterval | None:
-    """a of mean gap ~ T^-a over the later part of the curve; gaps [n, R]."""
+    """Return a of mean gap ~ T^-a over the later part of the curve; gaps [n, R]."""
     later = np.log(rounds) >= (1.0 - LATER) * np.log(rounds[-1])
     return exponent(rounds[later], gaps[later], seed)
 
 
 def exponent_in_epsilon(epsilons: Sequence[float], gaps: Sequence[Array], seed: int = 0) -> MeanInterval | None:
-    """b of mean gap ~ epsilon^-b at one T; gaps [R] of every epsilon, the same seeds in each."""
+    """Return b of mean gap ~ epsilon^-b at one T; gaps [R] of every epsilon, with the same seeds."""
     return exponent(np.array(epsilons, np.float64), np.stack(gaps), seed)
 
 
 def exponent(x: Array, gaps: Array, seed: int) -> MeanInterval | None:
-    """c of mean gap ~ x^-c by least squares in logarithms, gaps [n, R]; several runs give a bootstrap's interval.
+    """Return c of mean gap ~ x^-c by least squares in logarithms, with a bootstrap interval over several runs.
 
-    None where there are too few points for a line, or a gap that has no logarithm.
+    None if there are too few points for a line, or a gap has no logarithm. The gaps are [n, R].
     """
     if len(x) < FEWEST or not (gaps > 0.0).all():
         return None

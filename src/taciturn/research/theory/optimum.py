@@ -1,4 +1,4 @@
-"""F(z*) and lambda* from scipy's solvers, which know nothing of Algorithm 1."""
+"""F(z*) and lambda* from scipy's solvers, independent of Algorithm 1."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CLOSE = 1e-10  # of the value: where adding them ends
 
 
 class Solved(NamedTuple):
-    """A solution with a subgradient of every agent's losses, made of the program's multipliers.
+    """A solution with a subgradient of every agent's losses, computed from the program's multipliers.
 
-    The regulariser is the same for all agents, and cancels in lambda*.
+    The regulariser is the same for all agents and cancels in lambda*.
     """
 
     w: Array  # [J, K]
@@ -35,10 +35,10 @@ class Solved(NamedTuple):
 
 
 def solve_hinge(problem: Problem, box: Box, shards: Sequence[Shard]) -> Solved:
-    """min (1/I) sum_i s_i + beta sum_jk q_jk  over w in W, s_i >= x_i^T (w_k - w_y) + 1 - y_ik, q_jk >= r(w_jk).
+    """Solve min (1/I) sum_i s_i + beta sum_jk q_jk over w in W, s_i >= x_i^T (w_k - w_y) + 1 - y_ik, q_jk >= r(w_jk).
 
-    q >= |w| is two inequalities. q >= w^2 is as many tangents as it takes: each solution gets its own, and the value
-    of a program with some of them is a lower bound.
+    q >= |w| is two inequalities. q >= w^2 is approximated by tangents: each solution adds its own, and the value of a
+    program with some of them is a lower bound.
     """
     from scipy.sparse import vstack
 
@@ -85,7 +85,7 @@ def _program(problem: Problem, box: Box, shape: tuple[int, int], records: int, a
 
 
 def _margins(x: Array, y: Array) -> tuple[Any, Array]:
-    """x_i^T (w_k - w_y) - s_i <= y_ik - 1 for all records i and classes k."""
+    """Return x_i^T (w_k - w_y) - s_i <= y_ik - 1 for all records i and classes k."""
     from scipy.sparse import csr_matrix, eye, hstack, kron
 
     records, classes = y.shape
@@ -96,7 +96,7 @@ def _margins(x: Array, y: Array) -> tuple[Any, Array]:
 
 
 def _around(shape: tuple[int, int], records: int) -> list[Any]:
-    """w - q <= 0 and -w - q <= 0."""
+    """Return w - q <= 0 and -w - q <= 0."""
     from scipy.sparse import csr_matrix, eye, hstack
 
     size = w_size(shape)
@@ -105,14 +105,14 @@ def _around(shape: tuple[int, int], records: int) -> list[Any]:
 
 
 def _tangents(v: Array, records: int) -> Any:
-    """2 v w - q <= v^2, which q = w^2 touches at v."""
+    """Return 2 v w - q <= v^2, which is tight for q = w^2 at v."""
     from scipy.sparse import csr_matrix, diags, eye, hstack
 
     return hstack([diags(2.0 * v), csr_matrix((v.size, records)), -eye(v.size)], format="csr")
 
 
 def _subgradients(shards: Sequence[Shard], prices: Array, records: int, classes: int) -> Array:
-    """Multipliers of a record's margins are the weights of the classes that attain its maximum; they add up to 1/I."""
+    """Return subgradients: a record's margin multipliers weigh the classes that attain its maximum, with sum 1/I."""
     weights = prices[: records * classes].reshape(records, classes)
     parts, first = [], 0
     for shard in shards:
@@ -128,10 +128,10 @@ STRIDE, LEAST = math.log(4.0), math.log(1e-12)  # between two multipliers, and t
 
 
 class Optimum(NamedTuple):
-    """A solution, and what is known of it."""
+    """A solution and its accuracy."""
 
     w: Array  # [J, K]
-    value: float  # F(w); the least F lies at most `accuracy` below
+    value: float  # F(w), at most `accuracy` above the minimum
     accuracy: float
     dual: Array  # [P, J, K]  lambda*_p in f_p'(w*) + N_W(w*), which add up to 0
     method: str
@@ -143,10 +143,15 @@ class Optimum(NamedTuple):
 
 
 def optimum(problem: Problem, shards: Sequence[Shard]) -> Optimum:
-    """The least F over W, solved for all agents at once, and a dual optimal point.
+    """Return the minimum of F over W for all agents together, and a dual optimal point.
 
     With subgradients g_p at w* whose sum g has -g in the normal cone of W, lambda*_p = g_p - g / P is a dual optimal
-    point: a cone holds -g / P too, and the lambda*_p add up to 0, which makes w free as in line 5.
+    point: the cone also contains -g / P, and the lambda*_p add up to 0, which makes w free as in line 5.
+
+    Raises
+    ------
+    InputError
+        If the loss, regulariser or set is not supported.
     """
     shards = [Shard(to_numpy(s.x).astype(np.float64), to_numpy(s.y).astype(np.float64)) for s in shards]
     if not isinstance(problem.feasible, Box | L2Ball):
@@ -161,13 +166,16 @@ def optimum(problem: Problem, shards: Sequence[Shard]) -> Optimum:
 
 
 def balanced(subgradients: Array) -> Array:
-    """g_p - (1/P) sum_q g_q, [P, J, K]."""
+    """Return g_p - (1/P) sum_q g_q, [P, J, K]."""
     found: Array = subgradients - subgradients.mean(axis=0)
     return found
 
 
 def _smooth_loss(problem: Problem, shards: Sequence[Shard]) -> Optimum:
-    """L-BFGS-B; an l1 norm is a sum over u, v >= 0 with w = u - v, a ball a multiplier that a root finder sets."""
+    """Minimise with L-BFGS-B.
+
+    An l1 norm is a sum over u, v >= 0 with w = u - v, and a ball a multiplier that a root finder determines.
+    """
     shape = shards[0].x.shape[1], shards[0].y.shape[1]
     lasso = isinstance(problem.regulariser, L1)
     if not lasso and not math.isfinite(problem.regulariser.curvature):
@@ -209,7 +217,7 @@ def _finished(problem: Problem, losses: Problem, shards: Sequence[Shard], w: Arr
 
 
 def _shortfall(feasible: FeasibleSet, g: Array, w: Array) -> float:
-    """max_{u in W} <g, w - u>: F is convex, so no point of W is better than w by more."""
+    """Return max_{u in W} <g, w - u>: F is convex, so no point of W improves on w by more."""
     if isinstance(feasible, L2Ball):
         return float((g * w).sum() + feasible.radius * np.linalg.norm(g))
     low, high = (feasible.low, feasible.high) if isinstance(feasible, Box) else (0.0, 0.0)
@@ -217,31 +225,28 @@ def _shortfall(feasible: FeasibleSet, g: Array, w: Array) -> float:
 
 
 def _signs(g: Array, w: Array, beta: float) -> Array:
-    """The subgradient of the l1 norm at w that balances g where w is 0."""
+    """Return the subgradient of the l1 norm at w that balances g where w is 0."""
     inner = np.clip(-g / beta, -1.0, 1.0) if beta > 0.0 else np.zeros_like(g)
     found: Array = np.where(np.abs(w) > 1e-9, np.sign(w), inner)
     return found
 
 
 def _total(problem: Problem, shards: Sequence[Shard], w: Array) -> tuple[float, Array]:
-    """F and its gradient, [J, K]."""
+    """Return F and its gradient, [J, K]."""
     slope = sum(problem.gradient(w[:, None], shard).value[:, 0] for shard in shards)
     return float(problem.total(w[:, None], shards)[0]), np.asarray(slope)
 
 
 def _limits(feasible: FeasibleSet, split: bool) -> tuple[float | None, float | None]:
-    """The bounds of every variable."""
+    """Return the bounds of every variable."""
     low, high = (feasible.low, feasible.high) if isinstance(feasible, Box) else (None, None)
     return (0.0, None if high is None or low is None else max(high, -low)) if split else (low, high)
 
 
 def _descend(
-    both: Callable[[Array], tuple[float, Array]],
-    start: Array,
-    limits: tuple[float | None, float | None],
-    slope: float,
+    both: Callable[[Array], tuple[float, Array]], start: Array, limits: tuple[float | None, float | None], slope: float
 ) -> Array:
-    """Until the gradient is below `slope`, or nothing is gained any more."""
+    """Minimise until the gradient is below `slope` or there is no more progress."""
     from scipy.optimize import minimize
 
     options: Any = {"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": 1e-16, "gtol": slope, "maxcor": 30}
@@ -252,9 +257,9 @@ def _descend(
 def _within_ball(
     minimiser: Callable[[float, Array, float], Array], length: Callable[[Array], float], start: Array, ball: L2Ball
 ) -> Array:
-    """The minimiser of F + (m/2) ||w||^2 that lies on the sphere, or the free one, m = 0, where that lies inside.
+    """Return the minimiser of F + (m/2) ||w||^2 on the sphere, or the free one, m = 0, if that is inside the ball.
 
-    Large m are easy and come first. An error of d in m costs d^2 in F once w is put onto the sphere.
+    Large m are easy and come first. An error of d in m costs d^2 in F once w is scaled onto the sphere.
     """
     from scipy.optimize import brentq
 

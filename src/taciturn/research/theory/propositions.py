@@ -1,4 +1,4 @@
-"""Propositions 1 and 2, each with a small example."""
+"""Propositions 1 and 2, each checked on a small example."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Constraints(Protocol):
     """W as inequalities h_m(z) <= 0, each convex and twice differentiable."""
 
     def __call__(self, z: Array) -> tuple[Array, Array, Array]:
-        """h [M], its gradients [M, n] and Hessians [M, n, n] at z [n]."""
+        """Return h [M], its gradients [M, n] and Hessians [M, n, n] at z [n]."""
         ...
 
 
@@ -26,7 +26,7 @@ class BoxConstraints(NamedTuple):
     size: float
 
     def __call__(self, z: Array) -> tuple[Array, Array, Array]:
-        """2 n of them."""
+        """Return the values of the 2 n constraints."""
         n = z.size
         slopes = np.concatenate([np.eye(n), -np.eye(n)])
         return slopes @ z - self.size, slopes, np.zeros((2 * n, n, n))
@@ -38,27 +38,27 @@ class BallConstraint(NamedTuple):
     radius: float
 
     def __call__(self, z: Array) -> tuple[Array, Array, Array]:
-        """One."""
+        """Return the value of the constraint."""
         return np.array([z @ z - self.radius**2]), 2.0 * z[None], 2.0 * np.eye(z.size)[None]
 
 
 class PointConstraint(NamedTuple):
-    """z^2 <= 0, which leaves the point 0 and has no z with h < 0."""
+    """z^2 <= 0: the only feasible point is 0, and no z has h < 0."""
 
     def __call__(self, z: Array) -> tuple[Array, Array, Array]:
-        """One."""
+        """Return the value of the constraint."""
         return np.array([z @ z]), 2.0 * z[None], 2.0 * np.eye(z.size)[None]
 
 
 def penalty(constraints: Constraints, sharpness: float, z: Array) -> float:
-    """g_l(z) = sum_m ln(1 + exp(l h_m(z)))  (eq. logfn-prox)."""
+    """Return g_l(z) = sum_m ln(1 + exp(l h_m(z))) (eq. logfn-prox)."""
     return float(np.logaddexp(0.0, sharpness * constraints(z)[0]).sum())
 
 
 def penalised(constraints: Constraints, target: Array, curvature: float, sharpness: float) -> Array:
-    """argmin_z G(z) + g_l(z)  (eq. ADMM-2-Prox-log), by scipy.
+    """Return argmin_z G(z) + g_l(z) (eq. ADMM-2-Prox-log), by scipy.
 
-    G of the subproblem is isotropic: but for a constant it is (mu/2) ||z - target||^2, with mu = rho + 1/eta and the
+    G of the subproblem is isotropic: up to a constant it is (mu/2) ||z - target||^2, with mu = rho + 1/eta and the
     target that the step projects.
     """
     from scipy.optimize import minimize
@@ -89,7 +89,7 @@ def penalised(constraints: Constraints, target: Array, curvature: float, sharpne
 def distances(
     constraints: Constraints, projected: Array, target: Array, curvature: float, sharpnesses: Sequence[float]
 ) -> list[float]:
-    """||z_l - z|| for growing l, where z is the projection's solution."""
+    """Return ||z_l - z|| for growing l, where z is the solution by projection."""
     found = (penalised(constraints, target, curvature, sharpness) for sharpness in sharpnesses)
     return [float(np.linalg.norm(z - projected)) for z in found]
 
@@ -102,24 +102,24 @@ class NoisyRelease(NamedTuple):
 
 
 def release(problem: Problem, z: Array, shard: Shard, epsilon: float, sensitivity: float | None = None) -> NoisyRelease:
-    """Noise for a public Delta, or, as the paper has it, of Delta = max_i ||x_i r_i^T||_1 / I of these records."""
+    """Return a release with a public Delta or, as in the paper, with max_i ||x_i r_i^T||_1 / I of these records."""
     found = problem.gradient(z[:, None], shard)
     delta = float(found.longest[0]) if sensitivity is None else sensitivity
     return NoisyRelease(found.value[:, 0], delta / epsilon)
 
 
 def log_ratio(first: NoisyRelease, second: NoisyRelease, common: Array) -> Array:
-    """ln of the two densities' ratio at outputs psi, [n] (eq. inverse).
+    """Return ln of the ratio of the two densities at outputs psi, [n] (eq. inverse).
 
-    psi stands for the noise xi = common(psi) - f'(z; D) (eq. correspondence), where `common` [n, J, K] holds all that
-    no record enters: rho (w - psi) + lambda - grad g_l(psi) - (psi - z) / eta. It takes every value as psi does, and
-    the determinants cancel.
+    psi corresponds to the noise xi = common(psi) - f'(z; D) (eq. correspondence), where `common` [n, J, K] contains
+    everything that does not depend on the records: rho (w - psi) + lambda - grad g_l(psi) - (psi - z) / eta. It takes
+    every value as psi does, and the determinants cancel.
     """
     return _log_density(first, common) - _log_density(second, common)
 
 
 def _log_density(one: NoisyRelease, common: Array) -> Array:
-    """ln Lap(xi): every one of the J K numbers has the factor 1 / (2 scale)."""
+    """Return ln Lap(xi): each of the J K numbers has the factor 1 / (2 scale)."""
     xi = np.abs(common - one.gradient).reshape(len(common), -1)
     found: Array = -xi.sum(axis=1) / one.scale - xi.shape[1] * math.log(2.0 * one.scale)
     return found
@@ -132,7 +132,7 @@ EPSILON, OUTPUTS = 1.0, 4000
 
 
 class Approach(NamedTuple):
-    """Proposition 1: how far the penalised solution is from the projection, for every l."""
+    """Proposition 1: the distance of the penalised solution from the projection, for every l."""
 
     sharpness: tuple[float, ...]
     box: tuple[float, ...]
@@ -140,7 +140,7 @@ class Approach(NamedTuple):
 
     @property
     def words(self) -> str:
-        """In one line."""
+        """The result in one line."""
         at = ", ".join(f"{sharpness:,.0f}" for sharpness in self.sharpness)
         return (
             f"at ℓ = {at} the penalised solution is {_listed(self.box)} away from the projection in a box, "
@@ -148,7 +148,7 @@ class Approach(NamedTuple):
         )
 
     def summary(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the result for JSON."""
         return {"l": list(self.sharpness), "box": list(self.box), "l2-ball": list(self.ball)}
 
 
@@ -162,7 +162,7 @@ class Ratios(NamedTuple):
 
     @property
     def words(self) -> str:
-        """In one line."""
+        """The result in one line."""
         return (
             f"over {self.outputs:,} outputs the largest |ln ratio| of two data sets' densities is "
             f"{self._beside(self.public)} with a public Δ, and {self._beside(self.paper)} with the paper's Δ"
@@ -173,7 +173,7 @@ class Ratios(NamedTuple):
 
 
 def proposition_1() -> Approach:
-    """A target outside both sets."""
+    """Measure proposition 1 with a target outside both sets."""
     target = np.array([1.0, -0.4, 0.3])
 
     def away(name: str, constraints: Constraints) -> tuple[float, ...]:
@@ -184,7 +184,7 @@ def proposition_1() -> Approach:
 
 
 def proposition_2() -> Ratios:
-    """Records that are alike but for one, twice as long; the second data set is without it."""
+    """Measure proposition 2 with equal records except one, twice as long, which the second data set lacks."""
     x = np.vstack([np.full((RECORDS - 1, FEATURES), 0.5), np.ones((1, FEATURES))])
     y = np.eye(CLASSES)[np.zeros(RECORDS, int)]
     problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), RECORDS, 1)
@@ -201,7 +201,7 @@ def proposition_2() -> Ratios:
 
 
 def _drawn(one: NoisyRelease, seed: int) -> Array:
-    """Half of the outputs, as noisy gradients of this data set, [n, J, K]."""
+    """Return half of the outputs, drawn as noisy gradients of this data set, [n, J, K]."""
     random = np.random.default_rng(seed)
     found: Array = one.gradient + random.laplace(0.0, one.scale, (OUTPUTS // 2, *one.gradient.shape))
     return found

@@ -1,4 +1,4 @@
-"""Three small problems with seeds, one for each theorem, that Algorithm 1 runs on in seconds."""
+"""Three small seeded problems, one for each theorem, on which Algorithm 1 runs in seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGENTS, RECORDS, FEATURES, CLASSES = 3, 20, 3, 2
 
 
 class TheoremCase(NamedTuple):
-    """A problem that fulfils what a theorem asks of f and eta."""
+    """A problem that satisfies the assumptions of a theorem on f and eta."""
 
     theorem: Theorem
     problem: Problem
@@ -30,7 +30,7 @@ class TheoremCase(NamedTuple):
     rho: float
 
     def eta(self, epsilon: Array) -> Schedule:
-        """The theorem's own step."""
+        """Return the theorem's step."""
         if self.theorem is SMOOTH:
             return SmoothEta(epsilon, self.problem.smoothness(self.shards))
         if self.theorem is NONSMOOTH:
@@ -38,7 +38,7 @@ class TheoremCase(NamedTuple):
         return StrongEta(epsilon, self.problem.strong_convexity)
 
     def algorithm(self, epsilon: Array, updates: int) -> Algorithm:
-        """Algorithm 1 with the paper's noise, E = `updates`."""
+        """Return Algorithm 1 with the paper's noise and E = `updates`."""
         release = PaperGradient(LaplaceDataDependent(epsilon))
         recipe = AlgorithmConfig(
             self.problem, epsilon, Constant(self.rho, epsilon), self.eta(epsilon), release, local_updates=updates
@@ -47,7 +47,7 @@ class TheoremCase(NamedTuple):
 
 
 def cases() -> tuple[TheoremCase, ...]:
-    """Softmax in a ball, the hinge loss with an l1 norm in a box, softmax with a strong l2 norm in a ball."""
+    """Return softmax in a ball, hinge loss with an l1 norm in a box, and softmax with a strong l2 norm in a ball."""
     return (
         _case(SMOOTH, "softmax", "l2", 1e-6, "l2-ball", 1.0, 0.2, seed=1),
         _case(NONSMOOTH, "hinge", "l1", 0.01, "box", 1.0, 0.2, seed=2),
@@ -65,8 +65,9 @@ def _case(
 
 
 def agents(seed: int) -> tuple[Shard, ...]:
-    """Agents whose records lie in [-1, 1], and whose classes a plane tells apart but for one in ten; each sees more
-    of another feature.
+    """Return agents with records in [-1, 1] and classes that a plane separates except for one record in ten.
+
+    Each agent emphasises another feature.
     """
     random = np.random.default_rng(seed)
     plane = random.standard_normal(FEATURES)
@@ -79,7 +80,7 @@ def agents(seed: int) -> tuple[Shard, ...]:
     return tuple(shards)
 
 
-def play(
+def simulate_case(
     case: TheoremCase,
     epsilons: Sequence[float],
     seeds: int,
@@ -87,7 +88,7 @@ def play(
     updates: int = 1,
     watch: Callable[[int], None] = lambda t: None,
 ) -> Measured:
-    """Runs of all epsilons and seeds side by side, epsilon by epsilon, measured at rounds a fixed factor apart."""
+    """Run all epsilons and seeds together, epsilon by epsilon, and measure at logarithmically spaced rounds."""
     epsilon = np.repeat(np.array(epsilons, np.float64), seeds)
     keys = tuple(range(1, seeds + 1)) * len(epsilons)
 

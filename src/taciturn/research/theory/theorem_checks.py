@@ -1,4 +1,4 @@
-"""Measured against bound: the small problems, and the records of a run."""
+"""Comparison of measurements with bounds, on the small problems and on the records of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ import numpy as np
 
 from taciturn.errors import InputError
 from taciturn.planning.study import Study, StudyPart, local_updates
-from taciturn.research.theory.assumptions import Broken, broken, steps_of, taken
+from taciturn.research.theory.assumptions import (
+    ViolatedAssumption,
+    implied_constants,
+    match_steps,
+    violated_assumptions,
+)
 from taciturn.research.theory.bounds import Setting, TheoremBound, right_side
 from taciturn.research.theory.measure import (
     MeanInterval,
@@ -23,7 +28,7 @@ from taciturn.research.theory.measure import (
     measure,
 )
 from taciturn.research.theory.optimum import Optimum, optimum
-from taciturn.research.theory.small_problems import TheoremCase, play
+from taciturn.research.theory.small_problems import TheoremCase, simulate_case
 from taciturn.research.theory.theorems import (
     NONSMOOTH,
     THEOREMS,
@@ -53,24 +58,24 @@ class TheoremFinding(NamedTuple):
     corrected: tuple[TheoremBound, ...]  # [n]
     stated: tuple[TheoremBound, ...]  # [n]
     exponent: MeanInterval | None  # a of T^-a, where it could be fitted
-    broken: tuple[Broken, ...]
+    broken: tuple[ViolatedAssumption, ...]
 
     @property
     def above(self) -> tuple[int, ...]:
-        """The T at which the measured mean is above the repaired bound, beyond its interval."""
+        """The T at which the measured mean exceeds the repaired bound by more than its interval."""
         pairs = zip(self.rounds, self.measured, self.corrected, strict=True)
         return tuple(t for t, mean, bound in pairs if (mean.low if self.seeds > 1 else mean.value) > bound.total)
 
     @property
     def verdict(self) -> str:
-        """What came of it."""
+        """The outcome."""
         if self.above:
             return "above the bound"
         return "not covered" if self.uncovered else "holds"
 
     @property
     def uncovered(self) -> bool:
-        """Whether an assumption fails that the repaired bound rests on."""
+        """Whether an assumption of the repaired bound fails."""
         return any(one.needed for one in self.broken)
 
     @property
@@ -97,7 +102,7 @@ class Result(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The worst of all findings; where they hold, whether the promised rate was seen and what was not fitted."""
+        """The worst of all findings; if they hold, whether the promised rate was seen and what was not fitted."""
         found = [one.verdict for one in (*self.findings, *self.by_updates)]
         worst = next((words for words in ("above the bound", "not covered") if words in found), "holds")
         if worst != "holds":
@@ -107,17 +112,16 @@ class Result(NamedTuple):
 
     @property
     def unfitted(self) -> tuple[str, ...]:
-        """Those of T and epsilon that had too few points for an exponent, or a gap that is not above 0."""
+        """Those of T and epsilon with too few points for an exponent, or a gap that is not positive."""
         return tuple(name for name, found in (("T", self.shown.exponent), ("ε", self.in_epsilon)) if found is None)
 
     @property
     def rate_kept(self) -> bool | None:
-        """Whether the gap falls with T at least as promised, and a gap costs no more rounds at a smaller epsilon.
+        """Whether the gap falls with T, and its rounds grow with 1 / epsilon, at least as well as promised.
 
-        None where no exponent in T could be fitted.
-
-        A bound C epsilon^-b T^-a asks for epsilon^(-b/a) rounds; that is what exponents can be held against, for a gap
-        that falls faster with T than promised may well grow faster as epsilon falls.
+        None if no exponent in T could be fitted. A bound C epsilon^-b T^-a promises epsilon^(-b/a) rounds for a given
+        gap. The exponents are compared in this form, because a gap that falls faster with T than promised may grow
+        faster as epsilon falls.
         """
         a, b = self.shown.exponent, self.in_epsilon
         if a is None:
@@ -127,7 +131,7 @@ class Result(NamedTuple):
         return b is None or b.low / a.high <= self.theorem.in_epsilon / self.theorem.in_rounds
 
 
-def judge(
+def compare_with_bounds(
     theorem: Theorem,
     c: TheoremConstants,
     found: Optimum,
@@ -136,9 +140,9 @@ def judge(
     epsilon: float,
     updates: int,
 ) -> TheoremFinding:
-    """Runs of one epsilon against the bounds of their problem."""
-    steps = steps_of(theorem, measured.eta[:, 0], epsilon)
-    own, rho = taken(c, steps), measured.rho[:, 0]
+    """Compare runs of one epsilon with the bounds of their problem."""
+    steps = match_steps(theorem, measured.eta[:, 0], epsilon)
+    own, rho = implied_constants(c, steps), measured.rho[:, 0]
     gaps = measured.gaps(found.value, gamma)
     rounds = tuple(int(t) for t in measured.rounds)
     settings = [
@@ -148,7 +152,7 @@ def judge(
     pairs = list(zip(settings, rounds, strict=True))
     corrected = tuple(right_side(theorem, own, at, t) for at, t in pairs)
     stated = tuple(right_side(theorem, own, at, t, corrected=False) for at, t in pairs)
-    wrong = broken(theorem, c, settings[-1], steps, measured, found.dual_norm)
+    wrong = violated_assumptions(theorem, c, settings[-1], steps, measured, found.dual_norm)
     exponent = exponent_in_rounds(measured.rounds, gaps)
     means = tuple(mean_interval(gaps))
     return TheoremFinding(
@@ -156,7 +160,7 @@ def judge(
     )
 
 
-def weigh(
+def compare_epsilons(
     theorem: Theorem,
     c: TheoremConstants,
     found: Optimum,
@@ -165,12 +169,13 @@ def weigh(
     epsilons: Sequence[float],  # [R]
     updates: int,
 ) -> Result:
-    """Runs of several epsilons; gamma is 2 ||lambda*|| unless it is given."""
+    """Compare runs of several epsilons; gamma is 2 ||lambda*|| unless it is given."""
     gamma = 2.0 * found.dual_norm if gamma is None else gamma
     budgets = list(dict.fromkeys(epsilons))
     parts = [measured.of(np.flatnonzero(np.asarray(epsilons) == budget)) for budget in budgets]
     findings = tuple(
-        judge(theorem, c, found, gamma, part, budget, updates) for part, budget in zip(parts, budgets, strict=True)
+        compare_with_bounds(theorem, c, found, gamma, part, budget, updates)
+        for part, budget in zip(parts, budgets, strict=True)
     )
     last = [part.gaps(found.value, gamma)[-1] for part in parts]
     finite = [(budget, gap) for budget, gap in zip(budgets, last, strict=True) if math.isfinite(budget)]
@@ -186,26 +191,30 @@ def check(
     gamma: float | None = None,
     watch: Callable[[int], None] = lambda t: None,
 ) -> Result:
-    """A case at every epsilon with E = 1, and at the epsilon nearest to 1 with every E of UPDATES."""
+    """Check a case at every epsilon with E = 1, and at the epsilon nearest to 1 with every E of UPDATES."""
     c, found = constants(case.problem, case.shards), optimum(case.problem, case.shards)
     runs = np.repeat(np.array(epsilons), seeds)
-    result = weigh(case.theorem, c, found, gamma, play(case, epsilons, seeds, rounds, 1, watch), runs.tolist(), 1)
+    result = compare_epsilons(
+        case.theorem, c, found, gamma, simulate_case(case, epsilons, seeds, rounds, 1, watch), runs.tolist(), 1
+    )
     epsilon = result.shown.setting.epsilon
     few = max(1, rounds // SHARE)
     by_updates = tuple(
-        judge(case.theorem, c, found, result.gamma, play(case, (epsilon,), seeds, few, e, watch), epsilon, e)
+        compare_with_bounds(
+            case.theorem, c, found, result.gamma, simulate_case(case, (epsilon,), seeds, few, e, watch), epsilon, e
+        )
         for e in UPDATES
     )
     return result._replace(by_updates=by_updates)
 
 
-def work(rounds: int) -> int:
-    """How many rounds a check goes through, for whoever watches."""
+def count_rounds(rounds: int) -> int:
+    """Return the number of rounds of a check, for progress displays."""
     return rounds + len(UPDATES) * max(1, rounds // SHARE)
 
 
 def summary(result: Result) -> dict[str, Any]:
-    """Everything in numbers, for JSON."""
+    """Return all numbers for JSON."""
     theorem = result.theorem
     return {
         "theorem": theorem.number,
@@ -253,17 +262,23 @@ def _interval(found: MeanInterval | None) -> dict[str, float | None] | None:
 COVERED = ("objp", "objpm")  # Algorithm 1
 
 
-class Checked(NamedTuple):
+class CheckedAlgorithm(NamedTuple):
     """One algorithm of a run."""
 
     algorithm: str
     result: Result
 
 
-def refuse_uncovered(settings: Settings) -> None:
-    """What the theorems say nothing about, before any record is read."""
+def check_covered(settings: Settings) -> None:
+    """Check that the theorems apply to a run, before any record is read.
+
+    Raises
+    ------
+    InputError
+        If the mode, the algorithms, the set or the epsilons are not covered.
+    """
     if settings.mode != "paper":
-        raise InputError("the theorems are about the paper's noise: they need a run of --mode paper")
+        raise InputError("the theorems apply to the paper's noise: they need a run of --mode paper")
     if not set(settings.algorithm) & set(COVERED):
         raise InputError(
             f"the theorems are about Algorithm 1, which is {' and '.join(COVERED)}; "
@@ -275,15 +290,15 @@ def refuse_uncovered(settings: Settings) -> None:
 
 
 def theorem_for(settings: Settings) -> Theorem:
-    """The theorem whose step the run takes; one with a step of its own is held against theorem 2, which asks least."""
+    """Return the theorem whose step the run uses; any other step is compared with theorem 2, which assumes least."""
     return THEOREMS.get(str(settings.eta), NONSMOOTH)
 
 
 def check_run(
     study: Study, gamma: float | None = None, watch: Callable[[StudyPart, int], None] = lambda part, t: None
-) -> list[Checked]:
-    """Every algorithm of the run that the theorems are about, at its own epsilons, seeds and rounds."""
-    refuse_uncovered(study.settings)
+) -> list[CheckedAlgorithm]:
+    """Check every algorithm of a run to which the theorems apply, at its epsilons, seeds and rounds."""
+    check_covered(study.settings)
     shards, problem = study.dataset.train, study.problem
     compact(problem.feasible, shards[0].x.shape[1] * shards[0].y.shape[1])
     c, found, theorem = constants(problem, shards), optimum(problem, shards), theorem_for(study.settings)
@@ -298,5 +313,7 @@ def check_run(
             at = log_spaced(part.rounds)
             measured = measure(theorem, there.problem, there.dataset.train, steps, at, partial(watch, part))
             updates = local_updates(study.settings, name)
-            checked.append(Checked(name, weigh(theorem, c, found, gamma, measured, batch.budgets, updates)))
+            checked.append(
+                CheckedAlgorithm(name, compare_epsilons(theorem, c, found, gamma, measured, batch.budgets, updates))
+            )
     return checked

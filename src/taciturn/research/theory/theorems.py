@@ -20,7 +20,15 @@ HEAVIEST = 1e12  # gamma, whose square is in every bound
 
 
 def check_epsilons(epsilons: Iterable[float]) -> None:
-    """Far below these, L of the step 1 / (L + sqrt(t) / epsilon) is lost to rounding; far above, there is no noise."""
+    """Check that epsilons are in a range that can be computed.
+
+    Far below it, L of the step 1 / (L + sqrt(t) / epsilon) is lost to rounding; far above it, there is no noise.
+
+    Raises
+    ------
+    InputError
+        If an epsilon is outside the range.
+    """
     for epsilon in epsilons:
         if not SMALLEST <= epsilon <= LARGEST:
             raise InputError(
@@ -29,9 +37,9 @@ def check_epsilons(epsilons: Iterable[float]) -> None:
 
 
 def check_gamma(gamma: float | None) -> None:
-    """A weight that squares; None is twice ||lambda*||."""
+    """Raise if gamma is negative or so large that its square overflows; None stands for twice ||lambda*||."""
     if gamma is not None and not 0.0 <= gamma <= HEAVIEST:
-        raise InputError(f"gamma is {gamma:g}: it weighs a length, and must be at least 0 and at most {HEAVIEST:g}")
+        raise InputError(f"gamma is {gamma:g}; it must be at least 0 and at most {HEAVIEST:g}")
 
 
 class Theorem(NamedTuple):
@@ -54,7 +62,7 @@ THEOREMS = {theorem.name: theorem for theorem in (SMOOTH, NONSMOOTH, STRONG)}
 
 
 def theorem_of(name: str) -> Theorem:
-    """The theorem whose step has this name."""
+    """Return the theorem whose step has this name."""
     if name not in THEOREMS:
         raise unknown_name("theorem", name, THEOREMS)
     return THEOREMS[name]
@@ -64,7 +72,7 @@ MASS = 2.0  # ||r||_1 of residuals that are the difference of two distributions:
 
 
 class TheoremConstants(NamedTuple):
-    """What the right-hand sides are made of."""
+    """The constants in the right-hand sides."""
 
     agents: int  # P
     parameters: int  # J K
@@ -76,10 +84,10 @@ class TheoremConstants(NamedTuple):
 
 
 def constants(problem: Problem, shards: Sequence[Shard]) -> TheoremConstants:
-    """The constants of a problem.
+    """Return the constants of a problem.
 
-    Every record's gradient is x r^T, so it is as long as its two factors are, and over W neither x nor the bound on r
-    changes. What holds for every u in W holds for the maximum over W.
+    Every record's gradient is x r^T, so its length is the product of the lengths of its factors, and over W neither x
+    nor the bound on r changes. What holds for every u in W holds for the maximum over W.
     """
     parameters = shards[0].x.shape[1] * shards[0].y.shape[1]
     reach = compact(problem.feasible, parameters)
@@ -96,7 +104,7 @@ def constants(problem: Problem, shards: Sequence[Shard]) -> TheoremConstants:
 
 
 def compact(feasible: FeasibleSet, parameters: int) -> float:
-    """How far W reaches, which must be finite."""
+    """Return the radius of W, which must be finite."""
     reach = feasible.reach(parameters)
     if not math.isfinite(reach):
         raise InputError("the theorems need a compact W, and the set 'all' has no diameter: use --set box or l2-ball")
@@ -104,9 +112,10 @@ def compact(feasible: FeasibleSet, parameters: int) -> float:
 
 
 def residual_bounds(loss: Loss, shard: Shard, reach: float) -> Array:
-    """For every record the largest ||dl/ds||_2 over W, [n].
+    """Return the largest ||dl/ds||_2 over W for every record, [n].
 
-    The loss's own bound, or ||dl/ds(0)|| + curvature ||s||: scores s = u^T x of u in W are no longer than reach ||x||.
+    This is the loss's own bound, or ||dl/ds(0)|| + curvature ||s||: scores s = u^T x of u in W are at most reach ||x||
+    long.
     """
     if math.isfinite(loss.residual_bound):
         return np.full(len(shard.x), loss.residual_bound)
@@ -117,7 +126,7 @@ def residual_bounds(loss: Loss, shard: Shard, reach: float) -> Array:
 
 
 def regulariser_bound(regulariser: Regulariser, reach: float, parameters: int) -> float:
-    """The largest ||r'(u)||_2 over W: ||r'(0)|| + curvature reach, or sqrt(J K) of the signs."""
+    """Return the largest ||r'(u)||_2 over W: ||r'(0)|| + curvature reach, or sqrt(J K) for signs."""
     if isinstance(regulariser, L1):
         return math.sqrt(parameters)
     if not math.isfinite(regulariser.curvature):
@@ -127,10 +136,10 @@ def regulariser_bound(regulariser: Regulariser, reach: float, parameters: int) -
 
 
 def _gradient(problem: Problem, shard: Shard, reach: float) -> float:
-    """The largest ||(1/I) sum_i x_i r_i^T||_2 of an agent over W: the smallest of three bounds.
+    """Return the largest ||(1/I) sum_i x_i r_i^T||_2 of an agent over W: the smallest of three bounds.
 
-    Record by record: sum_i ||x_i|| ||r_i||. As matrices: ||X||_2 ||R||_F. And, where the loss is smooth, from the
-    gradient at 0, which changes by at most L ||u|| on the way to u.
+    Record by record: sum_i ||x_i|| ||r_i||. As matrices: ||X||_2 ||R||_F. For a smooth loss also from the gradient at
+    0, which changes by at most L ||u|| between 0 and u.
     """
     norms, residuals = to_numpy(shard.norm2), residual_bounds(problem.loss, shard, reach)
     largest = float(np.linalg.norm(to_numpy(shard.x), 2))
@@ -143,7 +152,7 @@ def _gradient(problem: Problem, shard: Shard, reach: float) -> float:
 
 
 def _change(loss: Loss, shard: Shard, reach: float) -> float:
-    """The largest ||x_i r_i^T||_1 = ||x_i||_1 ||r_i||_1 of an agent over W; ||r||_1 <= sqrt(K) ||r||_2."""
+    """Return the largest ||x_i r_i^T||_1 = ||x_i||_1 ||r_i||_1 of an agent over W; ||r||_1 <= sqrt(K) ||r||_2."""
     if isinstance(loss, Softmax | Hinge):
         mass = np.full(len(shard.x), MASS)
     else:

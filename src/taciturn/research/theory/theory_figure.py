@@ -1,4 +1,4 @@
-"""The theorems in one picture: measured under bound, against rounds, epsilon and local updates."""
+"""Figures of the theorems: measurement and bound against rounds, epsilon and local updates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOM, SHARE = 5.0, 0.2  # below the lines: at least this factor, and this share 
 
 
 def figure(results: Sequence[Result]) -> Figure:
-    """One column for each theorem; rows against T, epsilon and E as far as they were measured."""
+    """Draw a column for each theorem, with rows against T, epsilon and E where they were measured."""
     rows = [_against_rounds]
     if all(len(_finite(result)) > 1 for result in results):
         rows.append(_against_epsilon)
@@ -46,7 +46,7 @@ def figure(results: Sequence[Result]) -> Figure:
 
 
 def run_figure(results: Sequence[tuple[str, Result]], note: str) -> Figure:
-    """The findings of a run: a row for each algorithm, a panel for each epsilon."""
+    """Draw the findings of a run: a row for each algorithm, a panel for each epsilon."""
     widest = max(len(result.findings) for _, result in results)
     with rc_context(STYLE):
         size = (0.8 + WIDTH * max(2, widest), 0.9 + HEIGHT * len(results))
@@ -134,14 +134,14 @@ def _ticks(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _write(axes: Axes, words: str) -> None:
-    """Below all lines."""
+    """Write text below all lines."""
     low, high = axes.get_ylim()
     axes.set_ylim(bottom=low / max(ROOM, (high / low) ** SHARE))
     axes.text(0.03, 0.04, words, transform=axes.transAxes, fontsize=8, color=GREY, va="bottom")
 
 
 def _shown(found: MeanInterval) -> str:
-    """An exponent as the slope it is in the picture; of one seed there is no interval."""
+    """Return an exponent as the slope in the figure; one seed gives no interval."""
     slope, low, high = (f"{-value:.2f}".replace("-", "−") for value in (found.value, found.high, found.low))
     return f"{slope} ({low} to {high})" if np.isfinite(found.low) else slope
 

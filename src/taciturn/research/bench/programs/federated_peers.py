@@ -1,4 +1,4 @@
-"""Other federated systems at the same task: Flower's simulation and APPFL's IIADMM, where they are installed."""
+"""Other federated systems on the same task: Flower's simulation and APPFL's IIADMM, if they are installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from taciturn.research.bench import flower_program as flower
 from taciturn.research.bench import peers as appfl
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Timing, interleaved
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Timing, time_interleaved
 from taciturn.research.bench.inputs import Input, mnist
 from taciturn.research.bench.measured_rounds import taciturn_rounds
 
@@ -19,12 +19,12 @@ INSTALL = "pip install torch 'flwr[simulation]' appfl"
 
 
 def run(options: Options) -> Report:
-    """A round on MNIST with ten clients, one full-batch step each."""
+    """Time a round on MNIST with ten clients, one full-batch step each."""
     given = mnist(options)
     candidates: dict[str, Any] = {TACITURN: taciturn_rounds(given.shards)}
     if appfl.installed():
         candidates[APPFL] = appfl.rounds(given.shards)
-    timings = interleaved(candidates, options)
+    timings = time_interleaved(candidates, options)
     if flower.installed():
         timings[FLOWER] = _flower(given, options)
     own = timings[TACITURN].best
@@ -39,7 +39,7 @@ def run(options: Options) -> Report:
 
 
 def _flower(given: Input, options: Options) -> Timing:
-    """Its rounds follow each other in a process of their own; the first warms up."""
+    """Time rounds that follow each other in a separate process; the first one warms up."""
     options.watch(f"Flower's simulation, {options.repeats + 1} rounds")
     with tempfile.TemporaryDirectory() as folder:
         found = flower.seconds_of_rounds(given.shards, options.repeats + 1, Path(folder))[1:]

@@ -1,4 +1,4 @@
-"""The noise of one update of 195 agents at FEMNIST's size, beside what numpy takes to fill as many numbers."""
+"""The noise of one update of 195 agents at FEMNIST's size, compared with numpy filling as many numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from taciturn.kernels.threads import side_by_side
 from taciturn.privacy.noise import SeededNoise
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, interleaved
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, time_interleaved
 from taciturn.research.bench.measured_rounds import Work
 
 NAME = "femnist-noise"
@@ -24,7 +23,7 @@ UNIFORM64, UNIFORM32 = "numpy random, float64", "numpy random, float32"
 
 
 def run(options: Options) -> Report:
-    """Everything draws as many numbers, agent by agent; Taciturn's also on all cores, as a round does it."""
+    """Time candidates that draw equally many numbers, agent by agent; Taciturn also on all cores, as in a round."""
     agents = SMALL if options.small else AGENTS
     like, scale = np.zeros((FEATURES, 1, CLASSES), np.float32), np.full(1, 0.1, np.float32)
     generator, shape = np.random.default_rng(1), (FEATURES, CLASSES)
@@ -40,7 +39,7 @@ def run(options: Options) -> Report:
     }
     candidates: dict[str, Work] = {name: partial(_one_by_one, draw, agents) for name, draw in draws.items()}
     candidates[EVERY_CORE] = lambda: list(side_by_side(draws[TACITURN], range(agents)))
-    timings = interleaved(candidates, options)
+    timings = time_interleaved(candidates, options)
     best = {name: timing.best for name, timing in timings.items()}
     figures = {
         "ratio_to_numpy_float64": best[TACITURN] / best[LAPLACE64],

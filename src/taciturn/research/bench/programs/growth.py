@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Growth, Options, Report, interleaved
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Growth, Options, Report, time_interleaved
 from taciturn.research.bench.inputs import dense
 from taciturn.research.bench.measured_rounds import taciturn_rounds
 
@@ -29,24 +29,17 @@ class Size:
     runs: int = 1
 
     def rounds(self) -> Callable[[], Any]:
-        """Each call plays a round of this size."""
+        """Return a function that runs a round of this size."""
         shards = dense(self.records, self.features, self.agents, self.classes).shards
         return taciturn_rounds(shards, [1.0] * self.runs, range(1, self.runs + 1), self.local_updates)
 
 
-FACTORS = {
-    "agents": "P",
-    "records": "I",
-    "features": "J",
-    "classes": "K",
-    "local_updates": "E",
-    "runs": "runs",
-}
+FACTORS = {"agents": "P", "records": "I", "features": "J", "classes": "K", "local_updates": "E", "runs": "runs"}
 TINY = Size(agents=2, records=60, features=5, classes=3)
 
 
 def run(options: Options) -> Report:
-    """All factors, each by itself."""
+    """Vary all factors, one at a time."""
     base = TINY if options.small else Size()
     grown = tuple(_grow(base, factor, options) for factor in FACTORS)
     figures = {
@@ -66,7 +59,7 @@ def _grow(base: Size, factor: str, options: Options) -> Growth:
     sizes = {step * getattr(base, factor): replace(base, **{factor: step * getattr(base, factor)}) for step in STEPS}
     memory = tuple(_peak(size, f"{FACTORS[factor]} = {value}: memory", options) for value, size in sizes.items())
     candidates = {f"{FACTORS[factor]} = {value}": size.rounds() for value, size in sizes.items()}
-    timings = interleaved(candidates, options, pause=0.0)
+    timings = time_interleaved(candidates, options, pause=0.0)
     seconds = tuple(timing.best for timing in timings.values())
     values, meaning = tuple(sizes), factor.replace("_", " ")
     powers = exponent(values, seconds), exponent(values, memory)
@@ -85,7 +78,7 @@ def _peak(size: Size, what: str, options: Options) -> float:
 
 
 def exponent(values: tuple[int, ...], found: tuple[float, ...]) -> float:
-    """The slope of the straight line through the logarithms."""
+    """Return the slope of the straight line through the logarithms."""
     return float(np.polyfit(np.log(values), np.log(found), 1)[0])
 
 

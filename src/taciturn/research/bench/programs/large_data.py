@@ -1,4 +1,4 @@
-"""A table of 8 GB trained in a process that may keep a part of it in memory: a real one, whose memory is read off."""
+"""Training on a table of 8 GB in a process with less memory; its peak is measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from taciturn.errors import InputError
 from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Timing, seconds
-from taciturn.research.bench.measured_rounds import read, without
+from taciturn.research.bench.measured_rounds import missing_packages, read
 
 NAME = "large-data"
 FEATURES, CLASSES, AGENTS, ROUNDS = 100, 10, 10, 3
@@ -32,7 +32,7 @@ class Child(NamedTuple):
 
 
 def run(options: Options) -> Report:
-    """Write the table, train on it elsewhere, and compare its peak with the records' size."""
+    """Write the table, train on it in another process, and compare its peak memory with the records' size."""
     records = SMALL if options.small else RECORDS
     with tempfile.TemporaryDirectory(prefix="taciturn-bench-") as name:
         folder = Path(name)
@@ -55,16 +55,18 @@ def run(options: Options) -> Report:
         "rounds": ROUNDS,
     }
     title = f"{records:,} records x {FEATURES} features ({size / 1e9:.1f} GB), --memory {figures['allowed']}"
-    return Report(NAME, title, figures, timings, notes=("peak memory counts the pages of files", *without("pyarrow")))
+    return Report(
+        NAME, title, figures, timings, notes=("peak memory counts the pages of files", *missing_packages("pyarrow"))
+    )
 
 
 def write_table(folder: Path, records: int, options: Options) -> None:
-    """A Parquet file of uniform features, with labels that depend on them, and its schema."""
+    """Write a Parquet file of uniform features, with labels that depend on them, and its schema."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError("large-data writes a Parquet file: pip install 'taciturn[parquet]'") from None
+    except ImportError as error:
+        raise InputError("large-data writes a Parquet file: pip install 'taciturn[parquet]'") from error
     generator, writer, names = np.random.default_rng(0), None, [f"x{j}" for j in range(FEATURES)]
     weights = generator.normal(size=(FEATURES, CLASSES)).astype(np.float32)
     for done in range(0, records, GROUP):
@@ -82,7 +84,7 @@ def write_table(folder: Path, records: int, options: Options) -> None:
 
 
 def _train(folder: Path, records: int, allowed: str) -> Child:
-    """`taciturn run` as a user starts it; what the system knows of the process when it ends is its memory's peak."""
+    """Run `taciturn run` as a user does; the operating system reports the peak memory of the process."""
     places = ["--data", "table.parquet", "--schema", "schema.toml", "--out", "run", "--memory", allowed]
     counts = ["--agents", str(AGENTS), "--total-records", str(records), "--rounds", str(ROUNDS)]
     command = [sys.executable, "-m", "taciturn", "run", *places, *counts, "--precision", "float32"]
@@ -94,7 +96,7 @@ def _train(folder: Path, records: int, allowed: str) -> Child:
 
 
 def _reading(size: int) -> dict[str, Timing]:
-    """What reading so many bytes from memory would take."""
+    """Return the time to read so many bytes from memory."""
     part = min(size, 2**28)
     work = read(part)
     taken = sorted(seconds(work) * size / part for _ in range(5))

@@ -1,4 +1,4 @@
-"""Two ranks on two cores beside one process on one: the same run, started as a user starts it."""
+"""Two ranks on two cores compared with one process on one core, for the same run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUNDS, EVERY, TURNS = 200, 20, 3  # rounds of a run, and between two looks at i
 
 
 def run(options: Options) -> Report:
-    """Start both in turns, read the seconds of their rounds off the run folders, and compare the models."""
+    """Start both in turns, read the seconds of their rounds from the run folders, and compare the models."""
     cores, data = _cores(), _data(options)
     turns = 1 if options.small else min(options.repeats, TURNS)
     taken: dict[str, list[float]] = {TWO: [], ONE: []}
@@ -56,9 +56,9 @@ def run(options: Options) -> Report:
 
 
 def _cores() -> list[int]:
-    """Two to bind processes to, where the system binds any."""
+    """Return two cores to bind processes to, if the system supports it."""
     if find_spec("torch") is None:
-        raise InputError("ranks meet by torch.distributed: pip install 'taciturn[torch]'")
+        raise InputError("ranks need torch.distributed: pip install 'taciturn[torch]'")
     return sorted(os.sched_getaffinity(0))[:2] if hasattr(os, "sched_setaffinity") else []
 
 
@@ -92,7 +92,7 @@ def _train(out: Path, data: str, launcher: tuple[str, ...], cores: list[int], op
 
 
 def _seconds(out: Path) -> list[float]:
-    """Of a round, from one look at the clock to the next."""
+    """Return the seconds of a round."""
     clock = [json.loads(line)["seconds"] for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     return [(after - before) / EVERY for before, after in pairwise(clock)]
 

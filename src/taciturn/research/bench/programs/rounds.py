@@ -1,18 +1,18 @@
-"""Benchmarks of one round: dense and MNIST records, many runs side by side, many agents."""
+"""Benchmarks of one round: dense and MNIST records, many runs together, many agents."""
 
 from __future__ import annotations
 
 from taciturn.algorithms.server import SumsState
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, fastest, interleaved
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, fastest, time_interleaved
 from taciturn.research.bench.inputs import RECORDS, SMALL, dense, mnist
 from taciturn.research.bench.measured_rounds import (
     NUMPY_PRODUCTS,
     TORCH_PRODUCTS,
     grid,
+    missing_packages,
     one_round,
     products,
     taciturn_rounds,
-    without,
 )
 from taciturn.training.simulate import Round
 
@@ -20,7 +20,7 @@ DENSE_ROUND = "dense-round"
 
 
 def run_dense_round(options: Options) -> Report:
-    """Ten agents, MNIST's shape."""
+    """Time ten agents with MNIST's shape."""
     return one_round(DENSE_ROUND, dense(SMALL if options.small else RECORDS), options)
 
 
@@ -31,7 +31,7 @@ MNIST_ROUND = "mnist-round"
 
 
 def run_mnist_round(options: Options) -> Report:
-    """Ten agents in file order."""
+    """Time ten agents in file order."""
     return one_round(MNIST_ROUND, mnist(options), options)
 
 
@@ -49,7 +49,7 @@ TACITURN_BATCH, ALONE = "Taciturn's round, 40 runs", "Taciturn's round, one run"
 
 
 def run_batch(options: Options) -> Report:
-    """A round of all runs beside the two products as wide as all of them."""
+    """Time a round of all runs, and the two products as wide as all of them."""
     given = mnist(options)
     budgets, seeds = grid(EPSILONS, SEEDS)
     candidates = {
@@ -57,7 +57,7 @@ def run_batch(options: Options) -> Report:
         **products(given.x, len(budgets) * given.shape[-1]),
         ALONE: taciturn_rounds(given.shards),
     }
-    timings = interleaved(candidates, options, burst=1)
+    timings = time_interleaved(candidates, options, burst=1)
     own = timings[TACITURN_BATCH].best
     figures = {
         "ratio_to_matmul": own / fastest(timings, NUMPY_PRODUCTS, TORCH_PRODUCTS),
@@ -67,7 +67,7 @@ def run_batch(options: Options) -> Report:
     }
     title = f"One objp round of {len(budgets)} runs at once (10 seeds x 4 budgets), {len(given.shards)} agents"
     notes = (f"records: {given.what}", "cost_of_a_run_alone: a run of the batch, as a share of one by itself")
-    return Report(BATCH, title, figures, timings, notes=(*notes, *without("torch")))
+    return Report(BATCH, title, figures, timings, notes=(*notes, *missing_packages("torch")))
 
 
 BENCHMARKS.register(BATCH)(Benchmark("40 runs side by side beside matrix products of the same width", run_batch))
@@ -80,13 +80,13 @@ TACITURN_AGENTS = "Taciturn's round"
 
 
 def run_agents(options: Options) -> Report:
-    """A round of all agents beside the products over all their records."""
+    """Time a round of all agents, and the products over all their records."""
     agents = SMALL_AGENTS if options.small else MANY
     options.watch("making records")
     given = dense(agents * RECORDS_EACH, FEATURES, agents, CLASSES)
     play = taciturn_rounds(given.shards)
     candidates = {TACITURN_AGENTS: play, **products(given.x, CLASSES)}
-    timings = interleaved(candidates, options, burst=1)
+    timings = time_interleaved(candidates, options, burst=1)
     few = dense(FEW * RECORDS_EACH, FEATURES, FEW, CLASSES)
     state = {FEW: server_bytes(taciturn_rounds(few.shards)()), agents: server_bytes(play())}
     figures = {
@@ -99,12 +99,12 @@ def run_agents(options: Options) -> Report:
     }
     title = f"One objp round, {agents:,} agents with {RECORDS_EACH} records of {FEATURES} features each"
     said = ", ".join(f"{size:,} bytes for {p:,} agents" for p, size in state.items())
-    notes = (f"records: {given.what}", f"state of the server: {said}", *without("torch"))
+    notes = (f"records: {given.what}", f"state of the server: {said}", *missing_packages("torch"))
     return Report(AGENTS, title, figures, timings, notes=notes)
 
 
 def server_bytes(done: Round) -> int:
-    """What the server keeps between rounds."""
+    """Return the bytes that the server keeps between rounds."""
     server = done.state.server
     assert isinstance(server, SumsState)
     return int(server.z.nbytes + server.lam.nbytes)

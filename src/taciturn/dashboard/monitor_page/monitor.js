@@ -1,33 +1,33 @@
-// What a site sends, or how a coordinator is: asked for again and again, and never kept.
-import { byId, element, say } from "./dom.js";
+// What a site sends, or the state of a coordinator; requested every two seconds and never cached.
+import { byId, element, setText } from "./dom.js";
 
 const SECONDS = 1000;
 let rows = "";
 
-async function look() {
+async function refresh() {
   try {
     const found = await fetch("api/now", { cache: "no-store" });
-    if (!found.ok) throw new Error(found.status === 401 ? await found.text() : "nothing is heard from the files: is the command still running?");
+    if (!found.ok) throw new Error(found.status === 401 ? await found.text() : "no current report: is the command still running?");
     show(await found.json());
-    say(byId("news"), "live");
+    setText(byId("news"), "live");
     byId("news").className = "live";
     document.body.className = "";
   } catch (error) {
-    say(byId("news"), error instanceof TypeError ? "the page's command has ended" : error.message);
+    setText(byId("news"), error instanceof TypeError ? "the command that serves this page has ended" : error.message);
     byId("news").className = "";
     document.body.className = "gone";
   }
-  setTimeout(look, document.hidden ? 10 * SECONDS : 2 * SECONDS);
+  setTimeout(refresh, document.hidden ? 10 * SECONDS : 2 * SECONDS);
 }
 
 function show(page) {
   document.title = `Taciturn · ${page.title}`;
-  say(byId("title"), page.title);
-  say(byId("state"), page.state);
+  setText(byId("title"), page.title);
+  setText(byId("state"), page.state);
   byId("state").className = page.good ? "promise good" : "promise";
   facts(page.facts);
   meter(page.meter);
-  say(byId("note"), page.note);
+  setText(byId("note"), page.note);
   byId("nothing").hidden = page.rows.length > 0;
   const now = JSON.stringify([page.headings, page.rows]);
   if (now === rows) return;
@@ -48,17 +48,17 @@ function facts(found) {
   if (place.children.length !== 2 * found.length) {
     place.replaceChildren(...found.flatMap(([name]) => [element("dt", {}, name), element("dd")]));
   }
-  found.forEach(([, value], i) => say(place.children[2 * i + 1], value));
+  found.forEach(([, value], i) => setText(place.children[2 * i + 1], value));
 }
 
 function meter(found) {
   byId("meter").hidden = !found;
   if (!found) return;
-  say(byId("used"), found.text);
-  say(byId("left"), found.left);
+  setText(byId("used"), found.text);
+  setText(byId("left"), found.left);
   byId("spent").style.width = `${100 * Math.min(1, found.share)}%`;
   byId("track").setAttribute("aria-valuenow", found.share);
   byId("track").setAttribute("aria-valuetext", `${found.text}, ${found.left}`);
 }
 
-look();
+refresh();

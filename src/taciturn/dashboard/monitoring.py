@@ -1,0 +1,341 @@
+"""The state of a site's agent and of a coordinator, for monitoring programs and for a page for their owner.
+
+What monitoring programs get reveals nothing about records: no times of rounds, which depend on them, and no counts
+except of messages. The page is for the owner, and shows what the transcript contains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from taciturn.federation.departures import KEPT_BACK, LEFT, Departure
+from taciturn.federation.journal import Journal
+from taciturn.federation.policy import Site, read_site
+from taciturn.federation.site_session import study_folder
+from taciturn.federation.status import LOCK, Seen, agent_status, look
+from taciturn.federation.transcript import event_words
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.reporting.tables import format_bytes, format_epsilon
+from taciturn.runs.folder import RunFolder
+from taciturn.runs.metrics_log import JsonlTail
+
+SILENT = 30.0  # seconds without a heartbeat of the engine
+SHOWN = 50  # departures on the page
+HEADINGS = ("time", "what", "round", "bytes", "SHA-256", "event")
+COUNTERS = (  # name of the metric, field of the status file, help
+    ("rounds", "rounds", "Rounds answered"),
+    ("dropped_messages", "dropped", "Messages dropped"),
+    ("engine_restarts", "restarts", "Restarts of the engine"),
+)
+
+
+@dataclass(frozen=True)
+class MonitorRow:
+    """A row of the page's table."""
+
+    cells: Sequence[str]
+    good: bool
+
+
+@dataclass(frozen=True)
+class MonitorPage:
+    """What the page shows."""
+
+    title: str
+    state: str
+    good: bool
+    facts: Sequence[tuple[str, str]] = ()
+    meter: BudgetBar | None = None
+    headings: Sequence[str] = ()
+    rows: Sequence[MonitorRow] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class BudgetBar:
+    """The privacy budget of a site's records: the share that is used, from 0 to 1, and in words."""
+
+    share: float
+    text: str
+    left: str
+
+
+@dataclass(frozen=True)
+class MonitorReport:
+    """What the monitoring server serves."""
+
+    health: Mapping[str, Any]  # the JSON of /health: `ok`, `reason` and more
+    metrics: str  # in the text format of Prometheus
+    page: MonitorPage
+
+
+class Metric(NamedTuple):
+    """A metric of Prometheus with its values, by labels such as 'kind="answer"'."""
+
+    name: str
+    help: str
+    values: Mapping[str, float]
+    kind: str = "gauge"
+
+
+def exposition(metrics: Iterable[Metric]) -> str:
+    """Return metrics in the text format of Prometheus.
+
+    Examples
+    --------
+    >>> print(exposition([Metric("up", "1 if running.", {'site="north"': 1.0})]), end="")
+    # HELP up 1 if running.
+    # TYPE up gauge
+    up{site="north"} 1
+    """
+    lines = []
+    for metric in metrics:
+        lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
+        for labels, value in metric.values.items():
+            lines.append(f"{metric.name}{f'{{{labels}}}' if labels else ''} {_format_value(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _format_value(value: float) -> str:
+    if math.isinf(value):
+        return "+Inf"
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+@dataclass
+class SiteRecords:
+    """What a site's journal and ledgers contain; they are read again only after they have grown."""
+
+    site: Site
+    newest: list[Departure] = field(default_factory=list)
+    totals: dict[str, tuple[int, int]] = field(default_factory=dict)  # kind -> byte strings that left, their bytes
+    repeats: int = 0
+    account: dict[str, Any] = field(default_factory=dict)
+    _ledgers: dict[str, JsonlTail] = field(default_factory=dict)
+    _events: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by the hash of the upload
+    _stamps: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def refresh(self) -> None:
+        """Read what is new."""
+        journal = self.site.state / "journal.sqlite"
+        if self._changed("ledger", self.site.ledger):
+            self.account = BudgetLedger.open(self.site.ledger).state()
+        if journal.is_file() and self._changed("journal", journal, journal.with_name(f"{journal.name}-wal")):
+            with Journal.read(self.site.state) as opened:
+                self.newest = opened.newest_departures(SHOWN)
+                self.totals, self.repeats = opened.departure_totals(), opened.repeats()
+        for name in {departure.experiment for departure in self.newest if departure.kind.startswith("answer")}:
+            self._read_ledger(name)
+
+    def describe_event(self, departure: Departure) -> tuple[str, bool]:
+        """Return what the ledger says about an upload, and whether that is as it must be."""
+        events = self._events.get(departure.sha256, [])
+        missing = departure.kind.startswith("answer") and departure.fate == LEFT and not events
+        return ("NOT IN THE LEDGER" if missing else event_words(events)), not missing
+
+    def _read_ledger(self, name: str) -> None:
+        folder = study_folder(self.site, name)
+        if name not in self._ledgers:
+            if not folder.exists():
+                return
+            self._ledgers[name] = JsonlTail(RunFolder.open(folder).ledger)
+        rows, _ = self._ledgers[name].more()
+        for row in rows:
+            if row["kind"] == "release":
+                self._events.setdefault(row["upload"], []).append(row)
+
+    def _changed(self, name: str, *paths: Path) -> bool:
+        stamp = tuple(n for path in paths if path.exists() for n in (path.stat().st_size, path.stat().st_mtime_ns))
+        before, self._stamps[name] = self._stamps.get(name), stamp
+        return before != stamp
+
+
+@dataclass
+class SiteMonitor:
+    """Reports about a site.
+
+    Parameters
+    ----------
+    path : Path
+        The site's configuration, site.toml.
+    """
+
+    path: Path
+    records: SiteRecords = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.records = SiteRecords(read_site(self.path))
+
+    def report(self) -> MonitorReport:
+        """Return the current state of the site's agent, its budget, and what has left."""
+        seen = look(self.records.site.state, LOCK)
+        self.records.refresh()
+        trouble = _site_trouble(seen)
+        health = {"ok": not trouble, "role": "site", "site": self.records.site.name, "reason": trouble}
+        health |= {"running": seen.running, "connected": seen.connected}
+        return MonitorReport(health, exposition(self._metrics(seen, not trouble)), self._page(seen, trouble))
+
+    def _budget(self) -> dict[str, float]:
+        total, used = float(self.records.account["total_epsilon"]), float(self.records.account["epsilon_used"])
+        return {"total": total, "used": used, "left": max(0.0, total - used)}
+
+    def _metrics(self, seen: Seen, healthy: bool) -> Iterable[Metric]:
+        site = f'site="{self.records.site.name}"'
+        yield Metric("taciturn_site_up", "1 if the agent is running.", {site: seen.running})
+        yield Metric("taciturn_site_connected", "1 if it is connected to the coordinator.", {site: seen.connected})
+        yield Metric("taciturn_site_healthy", "1 if /health says 200.", {site: healthy})
+        for name, key, meaning in COUNTERS:
+            values = {site: seen.count(key)}
+            yield Metric(f"taciturn_site_{name}_total", f"{meaning} since the agent started.", values, "counter")
+        counts = {f'{site},kind="{kind}"': float(n) for kind, (n, _) in self.records.totals.items()}
+        sizes = {f'{site},kind="{kind}"': float(size) for kind, (_, size) in self.records.totals.items()}
+        yield Metric("taciturn_site_departures_total", "Byte strings that left, by kind.", counts, "counter")
+        yield Metric("taciturn_site_departed_bytes_total", "Bytes that left, by kind.", sizes, "counter")
+        parts = {f'{site},part="{part}"': value for part, value in self._budget().items()}
+        yield Metric("taciturn_site_budget_epsilon", "The records' privacy budget over all studies.", parts)
+
+    def _page(self, seen: Seen, trouble: str) -> MonitorPage:
+        records, status, budget = self.records, agent_status(seen), self._budget()
+        counts, sizes = zip(*records.totals.values(), strict=True) if records.totals else ((), ())
+        facts = {
+            "active study": status["study_at_work"] or "none",
+            "connected since": _format_time(status["connected_since"]),
+            "heartbeat of the engine": _format_time(status["last_heartbeat"]),
+            "last question": _format_time(status["last_question"]),
+            "last answer": _format_time(status["last_answer"]),
+            "rounds since it started": status["rounds_answered"],
+            "messages dropped": status["dropped_messages"],
+            "engine restarted": status["engine_restarts"],
+            "left so far": f"{sum(counts):,} byte strings, {format_bytes(sum(sizes))}",
+            "sent again, not listed": f"{records.repeats:,} times",
+        }
+        meter = BudgetBar(
+            share=budget["used"] / budget["total"] if budget["total"] else 1.0,
+            text=f"ε {format_epsilon(budget['used'])} of {format_epsilon(budget['total'])} used or reserved",
+            left=f"left ε {format_epsilon(budget['left'])} at δ {records.account['delta']:g}",
+        )
+        return MonitorPage(
+            title=f"{records.site.name}: what this site sends",
+            state=trouble or "connected to the coordinator",
+            good=not trouble,
+            facts=_fact_texts(facts),
+            meter=meter,
+            headings=HEADINGS,
+            rows=[self._row(departure) for departure in records.newest],
+            note=f"at most the last {SHOWN}; 'taciturn federation site transcript' shows all",
+        )
+
+    def _row(self, departure: Departure) -> MonitorRow:
+        event, good = self.records.describe_event(departure)
+        held = departure.fate == KEPT_BACK
+        cells = (
+            _format_time(departure.time),
+            f"{departure.kind}, kept back" if held else departure.kind,
+            "–" if departure.round is None else str(departure.round),
+            f"{departure.bytes:,}",
+            departure.sha256,
+            event,
+        )
+        return MonitorRow(cells, good and not held)
+
+
+@dataclass
+class CoordinatorMonitor:
+    """Reports about a coordinator.
+
+    Parameters
+    ----------
+    path : Path
+        The run folder of its study.
+    """
+
+    path: Path
+
+    def report(self) -> MonitorReport:
+        """Return the current state of the study and of the connected sites."""
+        folder = RunFolder.open(self.path)
+        seen, finished = look(folder.checkpoints, "lock"), folder.finished
+        trouble = "" if finished else _coordinator_trouble(seen)
+        sites: dict[str, float] = seen.life.get("sites", {}) if seen.running else {}
+        health = {"ok": not trouble, "role": "coordinator", "reason": trouble, "running": seen.running}
+        health |= {"finished": finished, "round": seen.count("round"), "sites_connected": len(sites)}
+        facts = {
+            "study": seen.life.get("study"),
+            "rounds": f"{seen.count('round')} of {seen.count('rounds')}",
+            "listening since": _format_time(seen.moment("listening")) if seen.running else None,
+            "heartbeat of the engine": _format_time(seen.moment("heartbeat")),
+            "messages dropped": seen.count("dropped"),
+            "engine restarted": seen.count("restarts"),
+            "received from the sites": format_bytes(seen.count("bytes_up")),
+            "sent to the sites": format_bytes(seen.count("bytes_down")),
+        }
+        page = MonitorPage(
+            title=f"{self.path.name}: coordinator",
+            state="the study has ended" if finished else trouble or "training",
+            good=not trouble,
+            facts=_fact_texts(facts),
+            headings=("site", "connected since"),
+            rows=[
+                MonitorRow((site, _format_time(Seen(True, {"at": since}).moment("at"))), True)
+                for site, since in sorted(sites.items())
+            ],
+            note=f"{len(sites)} of {seen.count('wanted')} sites are connected; {seen.count('quorum')} must answer",
+        )
+        return MonitorReport(health, exposition(_coordinator_metrics(seen, finished, not trouble, sites)), page)
+
+
+def _coordinator_metrics(seen: Seen, finished: bool, healthy: bool, sites: Mapping[str, float]) -> Iterable[Metric]:
+    prefix = "taciturn_coordinator"
+    yield Metric(f"{prefix}_up", "1 if the command is running.", {"": seen.running})
+    yield Metric(f"{prefix}_healthy", "1 if /health says 200.", {"": healthy})
+    yield Metric(f"{prefix}_finished", "1 if the study has ended.", {"": finished})
+    listening = seen.running and seen.life.get("listening") is not None
+    yield Metric(f"{prefix}_listening", "1 if sites can connect.", {"": listening})
+    yield Metric(f"{prefix}_rounds_total", "Rounds of the study that are done.", {"": seen.count("round")}, "counter")
+    yield Metric(f"{prefix}_rounds_planned", "Rounds of the study in all.", {"": seen.count("rounds")})
+    yield Metric(f"{prefix}_sites_connected", "Sites that are connected.", {"": len(sites)})
+    yield Metric(f"{prefix}_sites_wanted", "Sites that take part.", {"": seen.count("wanted")})
+    yield Metric(f"{prefix}_site_connected", "1 for each of them.", {f'site="{site}"': 1 for site in sorted(sites)})
+    sizes = {'direction="up"': seen.count("bytes_up"), 'direction="down"': seen.count("bytes_down")}
+    yield Metric(f"{prefix}_bytes_total", "Bytes of messages, from the sites and to them.", sizes, "counter")
+    for name, key, meaning in COUNTERS[1:]:
+        values = {"": seen.count(key)}
+        yield Metric(f"{prefix}_{name}_total", f"{meaning} since the command started.", values, "counter")
+
+
+def _site_trouble(seen: Seen) -> str:
+    """Return why a site does not work; an empty text if it does."""
+    if not seen.running:
+        return "the agent is not running"
+    if not seen.connected:
+        return "not connected to the coordinator"
+    answering = (seen.life["question"] or 0.0) > (seen.life["answer"] or 0.0)
+    return "" if answering else _engine_trouble(seen)
+
+
+def _coordinator_trouble(seen: Seen) -> str:
+    """Return why a coordinator does not work; an empty text if it does."""
+    if not seen.running:
+        return "the command is not running"
+    if seen.life["listening"] is None:
+        return "sites cannot connect yet"
+    if len(seen.life["sites"]) < seen.life["quorum"]:
+        return f"{len(seen.life['sites'])} sites are connected, and {seen.life['quorum']} must answer"
+    return _engine_trouble(seen)
+
+
+def _engine_trouble(seen: Seen) -> str:
+    return "the engine gives no sign of life" if (seen.age("heartbeat") or 0.0) > SILENT else ""
+
+
+def _format_time(moment: str | None) -> str:
+    """Return a time without its zone, which is that of the machine."""
+    return moment[:19].replace("T", " ") if moment else "–"
+
+
+def _fact_texts(facts: Mapping[str, object]) -> list[tuple[str, str]]:
+    return [(name, "–" if value is None else str(value)) for name, value in facts.items()]

@@ -1,0 +1,259 @@
+"""The ledger of a run: its entries, and the privacy loss that they add up to by run and by agent."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, TypeVar, overload
+
+from taciturn.errors import CorruptFile
+from taciturn.privacy.accountants import EpsilonBound, pure, tightest
+from taciturn.privacy.composition import StudyCost, cost_of, largest, together
+from taciturn.privacy.events import BatchEvent, Event, Nominal
+from taciturn.runs.records import (
+    AgentTotals,
+    EventTotal,
+    LedgerEntry,
+    NonPrivateEntry,
+    PlanEntry,
+    PrivacyTotals,
+    ReleaseEntry,
+    RunLabel,
+    RunTotals,
+    StudyHeader,
+    ViolationEntry,
+    ledger_entry,
+)
+
+DELTAS = (1e-5, 1e-6, 1e-7, 1e-9)  # at which totals are reported, beside the delta of the run
+E = TypeVar("E", bound=LedgerEntry)
+
+
+def release_entries(
+    events: Mapping[tuple[int, BatchEvent], int],
+    runs: Sequence[RunLabel],
+    agents: Sequence[str],
+    first: int,
+    last: int,
+    session: int = 1,
+    upload: str | None = None,
+) -> Iterator[ReleaseEntry]:
+    """Yield one ledger entry for each run, agent and event.
+
+    Parameters
+    ----------
+    events
+        How often each batch event happened, by the index of the agent.
+    runs
+        Labels of the runs of the batch, in the order of a batch event's runs.
+    agents
+        Names of the agents.
+    first, last
+        The rounds in which the events happened.
+    session
+        Number of the process that worked on the run, from 1.
+    upload
+        SHA-256 of the message that carried the release, in a federation.
+    """
+    for r, run in enumerate(runs):
+        counts: Counter[tuple[int, Event]] = Counter()
+        for (p, batch), count in events.items():
+            counts[p, batch.runs[r]] += count
+        for (p, event), count in sorted(counts.items(), key=lambda item: item[0][0]):
+            yield ReleaseEntry(
+                run=run.run,
+                agent=agents[p],
+                event=event,
+                count=count,
+                first=first,
+                last=last,
+                session=session,
+                upload=upload,
+            )
+
+
+class PrivacyLoss(NamedTuple):
+    """The total privacy loss of some events."""
+
+    bound: EpsilonBound  # at the delta of the run
+    by_delta: dict[float, float]  # epsilon by delta
+    pure: float | None  # epsilon at delta 0; None: infinite
+
+
+def privacy_loss(events: Mapping[Event, int], delta: float) -> PrivacyLoss:
+    """Return the total privacy loss of events with their counts, at `delta` and at some other deltas."""
+    return _loss(frozenset(events.items()), delta)
+
+
+@lru_cache(maxsize=4096)  # most agents of a run have the same events
+def _loss(events: frozenset[tuple[Event, int]], delta: float) -> PrivacyLoss:
+    counts = dict(events)
+    by_delta = {d: tightest(counts, d).epsilon for d in sorted({*DELTAS, delta}, reverse=True)}
+    return PrivacyLoss(tightest(counts, delta), by_delta, pure(counts, 0.0))
+
+
+@dataclass(frozen=True)
+class RunLedger(Sequence[LedgerEntry]):
+    """The entries of a ledger in their order; the first is the study's header."""
+
+    entries: tuple[LedgerEntry, ...]
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Mapping[str, Any]], source: object = "the ledger") -> RunLedger:
+        """Build the ledger from the rows of its hash chain.
+
+        Raises
+        ------
+        CorruptFile
+            If a row is not a ledger entry, or the first is not a study's header.
+        """
+        entries = tuple(ledger_entry(row, source) for row in rows)
+        if not entries or not isinstance(entries[0], StudyHeader):
+            raise CorruptFile(f"{source} is damaged: its first line is not the header of a study")
+        return cls(entries)
+
+    @overload
+    def __getitem__(self, index: int) -> LedgerEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[LedgerEntry, ...]: ...
+    def __getitem__(self, index: int | slice) -> LedgerEntry | tuple[LedgerEntry, ...]:
+        return self.entries[index]
+
+    def __iter__(self) -> Iterator[LedgerEntry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def study(self) -> StudyHeader:
+        """The header."""
+        header = self.entries[0]
+        if not isinstance(header, StudyHeader):
+            raise TypeError("a ledger begins with the header of its study")
+        return header
+
+    def _of(self, kind: type[E]) -> list[E]:
+        return [entry for entry in self.entries if isinstance(entry, kind)]
+
+    @cached_property
+    def plans(self) -> dict[int, PlanEntry]:
+        """The plan of every run by its index; empty in mode paper."""
+        return {entry.run: entry for entry in self._of(PlanEntry)}
+
+    @cached_property
+    def releases(self) -> list[ReleaseEntry]:
+        """Every release."""
+        return self._of(ReleaseEntry)
+
+    @property
+    def non_private(self) -> str | None:
+        """Why the noise protects no one, where the ledger says so."""
+        return next((entry.reason for entry in self._of(NonPrivateEntry)), None)
+
+    @property
+    def violation(self) -> str | None:
+        """Why the run was stopped, where it released something that its plan does not cover."""
+        return next((entry.reason for entry in self._of(ViolationEntry)), None)
+
+    @cached_property
+    def events(self) -> dict[int, dict[str, Counter[Event]]]:
+        """How often each event happened, by run and agent."""
+        found: dict[int, dict[str, Counter[Event]]] = defaultdict(lambda: defaultdict(Counter))
+        for entry in self.releases:
+            found[entry.run][entry.agent][entry.event] += entry.count
+        return {run: dict(agents) for run, agents in found.items()}
+
+    def nominal_sums(self) -> dict[int, float]:
+        """Return, by run, the sum of the nominal epsilons at the agent that released most (basic composition)."""
+        return {
+            run: max(
+                math.fsum(n * e.epsilon for e, n in events.items() if isinstance(e, Nominal))
+                for events in agents.values()
+            )
+            for run, agents in self.events.items()
+        }
+
+    def cost(self) -> StudyCost:
+        """Return what the releases cost a budget ledger: the sum over runs of the agent that spent most."""
+        return together(largest(map(cost_of, agents.values())) for agents in self.events.values())
+
+    @cached_property
+    def totals(self) -> PrivacyTotals:
+        """The privacy loss by run and by agent.
+
+        A record is held by one agent, so the total of a run is the largest of its agents. A run that has released
+        nothing yet is listed with its plan and without agents.
+        """
+        study, plans, events = self.study, self.plans, self.events
+        runs = tuple(self._run_totals(run) for run in sorted(plans.keys() | events.keys()))
+        return PrivacyTotals(
+            mode=study.mode,
+            noise=study.noise,
+            non_private=self.non_private,
+            violation=self.violation,
+            unit=study.public.unit if study.public else "record",
+            central=study.central,
+            trust=study.trust_model,
+            colluders=study.colluders or 0,
+            delta=study.delta,
+            total_epsilon=max((run.spent_epsilon for run in runs), default=0.0),
+            planned_epsilon=max((plan.planned_epsilon for plan in plans.values()), default=math.inf),
+            all_runs_epsilon=self._all_runs_epsilon(),
+            agents=_worst_runs(runs),
+            events=tuple(
+                EventTotal(run=run, agent=agent, event=event, count=count)
+                for run, agents in sorted(events.items())
+                for agent, counts in agents.items()
+                for event, count in counts.items()
+            ),
+            runs=runs,
+        )
+
+    def _run_totals(self, run: int) -> RunTotals:
+        plan, delta = self.plans.get(run), self.study.delta
+        planned = plan.planned_epsilon if plan else math.inf
+        losses = {agent: privacy_loss(events, delta) for agent, events in self.events.get(run, {}).items()}
+        worst = max(losses.values(), key=lambda loss: loss.bound.epsilon, default=privacy_loss({}, delta))
+        return RunTotals(
+            run=run,
+            algorithm=plan.algorithm if plan else "",
+            total_epsilon=plan.total_epsilon if plan else math.inf,
+            planned_epsilon=planned,
+            spent_epsilon=worst.bound.epsilon,
+            accountant=worst.bound.accountant,
+            agents=tuple(_agent_totals(agent, loss, planned) for agent, loss in losses.items()),
+        )
+
+    def _all_runs_epsilon(self) -> float:
+        """Return the total for an observer of all runs: each run releases the same records once more."""
+        sums: dict[str, Counter[Event]] = defaultdict(Counter)
+        for agents in self.events.values():
+            for agent, events in agents.items():
+                sums[agent].update(events)
+        distinct = {frozenset(events.items()) for events in sums.values()}
+        return max((tightest(dict(events), self.study.delta).epsilon for events in distinct), default=0.0)
+
+
+def _agent_totals(agent: str, loss: PrivacyLoss, planned: float) -> AgentTotals:
+    spent = loss.bound.epsilon
+    return AgentTotals(
+        agent=agent,
+        epsilon=spent,
+        left=max(0.0, planned - spent) if math.isfinite(spent) else 0.0,
+        pure_epsilon=loss.pure,
+        by_delta={f"{delta:g}": epsilon for delta, epsilon in loss.by_delta.items()},
+    )
+
+
+def _worst_runs(runs: Iterable[RunTotals]) -> tuple[AgentTotals, ...]:
+    """Return the totals of every agent in the run that cost it most."""
+    worst: dict[str, AgentTotals] = {}
+    for run in runs:
+        for one in run.agents:
+            if one.agent not in worst or one.epsilon > worst[one.agent].epsilon:
+                worst[one.agent] = one
+    return tuple(worst.values())

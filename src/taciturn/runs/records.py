@@ -1,0 +1,603 @@
+"""Typed records of a run: the lines of its ledger, its start, its metrics, its privacy totals and its summary.
+
+Every record is a frozen dataclass and at the same time a read-only mapping with the keys of its JSON form. Conversion
+between the two is driven by the dataclass fields. JSON has no infinity and no NaN: files hold the string "inf" and
+null, records hold floats and None, and only this module converts between them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from taciturn.core.storage import to_json
+from taciturn.errors import CorruptFile
+from taciturn.privacy.events import Event, event_of
+from taciturn.privacy.trust import AGENTS
+
+
+class Record(Mapping[str, Any]):
+    """Base class of frozen dataclasses that are stored as JSON objects.
+
+    A record can be read by attribute or, like the JSON object, by key. A field whose default is None is left out of
+    the JSON form, and of the mapping, where it is None. The fields of an event are keys of the record itself.
+
+    >>> label = RunLabel(run=0, algorithm="objp", epsilon=math.inf)
+    >>> label.epsilon, label["epsilon"], "seed" in label
+    (inf, inf, False)
+    >>> label.to_json()
+    {'run': 0, 'algorithm': 'objp', 'epsilon': 'inf'}
+    >>> RunLabel.from_json({"run": 0, "algorithm": "objp", "epsilon": "inf"}, "ledger.jsonl") == label
+    True
+    """
+
+    kind: ClassVar[str] = ""  # the key "kind" of a ledger line; empty: the record has no such key
+
+    @classmethod
+    def from_json(cls, value: Any, source: object) -> Self:
+        """Build the record from a decoded JSON object.
+
+        Parameters
+        ----------
+        value : object
+            What `json.loads` returned. Keys that the record does not know are ignored.
+        source : object
+            Name of the file, for the error message.
+
+        Raises
+        ------
+        CorruptFile
+            If the value is not an object, lacks a key, or has a value of another type.
+        """
+        try:
+            return cls._parse(value)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise CorruptFile(f"{source} is damaged: it holds no valid {cls.__name__} ({_reason(error)})") from error
+
+    @classmethod
+    def _parse(cls, value: Any) -> Self:
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{value!r:.40} is not a JSON object")
+        found = {}
+        for spec in _specs(cls):
+            if spec.inline:
+                found[spec.name] = event_of(value)
+            elif spec.key in value:
+                try:
+                    found[spec.name] = spec.convert(value[spec.key])
+                except (KeyError, TypeError, ValueError) as error:
+                    raise ValueError(f"{spec.key}: {_reason(error)}") from error
+            elif spec.required:
+                raise KeyError(spec.key)
+        return cls(**found)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as plain JSON values: dicts, lists, strings, numbers, None, and "inf" for infinity."""
+        plain: dict[str, Any] = json.loads(to_json(self))
+        return plain
+
+    def _items(self) -> Iterator[tuple[str, Any]]:
+        if self.kind:
+            yield "kind", self.kind
+        for spec in _specs(type(self)):
+            value = getattr(self, spec.name)
+            if spec.inline:
+                yield from dataclasses.asdict(value).items()
+            elif not (spec.omit and value is None):
+                yield spec.key, value
+
+    def __getitem__(self, key: str) -> Any:
+        for name, value in self._items():
+            if name == key:
+                return value
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._items())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._items())
+
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self, **other}
+
+
+def _reason(error: Exception) -> str:
+    return f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+class _FieldSpec(NamedTuple):
+    name: str
+    key: str
+    convert: Callable[[Any], Any]
+    omit: bool
+    inline: bool
+    required: bool
+
+
+@cache
+def _specs(record: type[Record]) -> tuple[_FieldSpec, ...]:
+    hints = get_type_hints(record)
+    return tuple(
+        _FieldSpec(
+            name=one.name,
+            key=one.metadata.get("key", one.name),
+            convert=_converter(hints[one.name]),
+            omit=one.default is None,
+            inline=hints[one.name] == Event,
+            required=one.default is dataclasses.MISSING,
+        )
+        for one in dataclasses.fields(record)  # type: ignore[arg-type]
+    )
+
+
+def _converter(hint: Any) -> Callable[[Any], Any]:
+    """Return the function that checks and converts a decoded JSON value to the type of a field."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return partial(_first_fitting, [_converter(arg) for arg in args if arg is not NoneType], NoneType in args)
+    if origin is tuple:
+        return partial(_tuple, _converter(args[0]))
+    if origin is Mapping:
+        return partial(_mapping, _converter(args[1]))
+    if hint is float:
+        return _number
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return hint._parse
+    return partial(_instance, hint) if hint in (int, str, bool) else lambda value: value
+
+
+def _number(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if value in ("inf", "-inf"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r:.40} is not a number")
+    return value
+
+
+def _instance(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.40} is not of type {kind.__name__}")
+    return value
+
+
+def _tuple(convert: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"{value!r:.40} is not a list")
+    return tuple(map(convert, value))
+
+
+def _mapping(convert: Callable[[Any], Any], value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.40} is not a JSON object")
+    return {str(key): convert(item) for key, item in value.items()}
+
+
+def _first_fitting(converters: list[Callable[[Any], Any]], optional: bool, value: Any) -> Any:
+    """Convert to the first type of a union that fits the value."""
+    if value is None and optional:
+        return None
+    for convert in converters[:-1]:
+        try:
+            return convert(value)
+        except (KeyError, TypeError, ValueError):
+            continue
+    return converters[-1](value)
+
+
+# The data
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicFacts(Record):
+    """The facts about the data that a certified run takes for public (see `taciturn.data.Facts`)."""
+
+    name: str
+    features: int  # J, with the intercept
+    outputs: int  # K
+    classes: bool  # whether the label is a class, else it is a number
+    agents: int  # P
+    total_records: int  # as declared
+    records_max: int | Mapping[str, int]  # upper bound on the training records of any agent, or of each by name
+    unit: str  # "record", or the name of the unit column
+    max_records: int  # upper bound on the rows that a unit contributes at one agent
+    published: bool  # whether the sizes are those of a published data set
+    test: str  # "public", "held-out" or "none"
+    features_by: str  # the feature map
+
+    @property
+    def largest(self) -> int:
+        """The upper bound on the training records of any agent."""
+        return self.records_max if isinstance(self.records_max, int) else max(self.records_max.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredFacts(PublicFacts):
+    """The public facts with the length bound of a record that follows from them."""
+
+    bound: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFacts(Record):
+    """What a report must know of the data source of a study."""
+
+    built_in: bool  # whether it is one of Taciturn's data sets, else a table
+    draws_split: bool  # whether training and test records are drawn by the partition key
+    unprotected: str = ""  # what no budget covers in this data set, in words
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetDescription(Record):
+    """What a model predicts: one of `names`, or a number between `low` and `high`."""
+
+    names: tuple[str, ...] | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the label is a number rather than a class."""
+        return self.low is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataDescription(Record):
+    """The data of a run in numbers: counted by the owner, or, in the public files of a certified run, as declared."""
+
+    name: str
+    agents: Mapping[str, int | None]  # training records by agent; None: not public
+    records: int
+    test_records: int | None  # None: not public
+    features: int
+    target: TargetDescription
+    nonzero_share: float | None = None  # of the feature values
+    classes: Mapping[str, int] | None = None
+    test_classes: Mapping[str, int] | None = None
+    bounds: tuple[float, ...] | None = None
+    declared: DeclaredFacts | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the number of records was declared by the owners rather than counted or published."""
+        return self.declared is not None and not self.declared.published and None in self.agents.values()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartRecord(Record):
+    """The file `start.json`: what the run began with."""
+
+    config: str  # SHA-256 of config.toml
+    data: DataDescription
+    records: str | None = None  # digest of the records; None: they are elsewhere
+    reservation: str | None = None  # its name in the budget ledger; empty: none
+    id: str | None = None  # of a run with fresh noise
+
+
+# The ledger
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLabel(Record):
+    """What distinguishes one run of a study from the others."""
+
+    run: int  # index in the study
+    algorithm: str
+    epsilon: float  # as given: in total, or in mode paper for one local update
+    seed: int | None = None  # None: its noise has no seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodFacts(Record):
+    """What statements and figures must know of an algorithm, as it was when the run began."""
+
+    noise_on: str  # gradients, hidden, uploads, samples or objectives
+    scales_records: bool = field(metadata={"key": "bounded"})  # else the gradient of every record is clipped
+    central: bool  # whether a trusted curator holds all records
+    promise: str = "not recorded"  # its privacy guarantee in one line
+    rounds: int | None = None  # its own number of rounds, where the settings do not decide
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyHeader(Record):
+    """The first line of a ledger: the settings and facts that give its events their meaning."""
+
+    kind: ClassVar[str] = "study"
+
+    taciturn: str  # version
+    mode: str  # certified or paper
+    noise: str  # hardened or seeded
+    delta: float
+    plugins: Mapping[str, str] | None = None  # SHA-256 by file name
+    doubts: tuple[str, ...] | None = None
+    mechanism: str | None = None  # from here to `public`: certified mode only
+    adjacency: str | None = None
+    clip: float | str | None = None
+    clip_l1: float | str | None = None
+    record_bound: float | str | None = None
+    trust: str | None = None
+    colluders: int | None = None
+    algorithm: tuple[str, ...] | None = None
+    local_updates: int | str | None = None
+    rounds: int | str | None = None
+    methods: Mapping[str, MethodFacts] | None = None
+    source: SourceFacts | None = None
+    public: PublicFacts | None = None
+    id: str | None = None
+
+    @property
+    def method_facts(self) -> Mapping[str, MethodFacts]:
+        """The facts of every algorithm by name; empty in ledgers of earlier versions in mode paper."""
+        return self.methods or {}
+
+    @property
+    def facts(self) -> PublicFacts:
+        """The public facts of a certified study.
+
+        Raises
+        ------
+        CorruptFile
+            If the ledger of a certified study does not hold them.
+        """
+        if self.public is None:
+            raise CorruptFile("the first line of the ledger is damaged: it has no public facts")
+        return self.public
+
+    @property
+    def trust_model(self) -> str:
+        """The trust model; ledgers of mode paper name none, which means that no one is trusted."""
+        return self.trust or AGENTS
+
+    @property
+    def noise_on_sum(self) -> bool:
+        """Whether the noise protects the sum over all agents rather than each upload."""
+        return self.trust_model != AGENTS
+
+    @property
+    def central(self) -> tuple[str, ...]:
+        """The algorithms that are references with a trusted curator."""
+        return tuple(name for name, method in self.method_facts.items() if method.central)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventCount(Record):
+    """A privacy event and how often it happens."""
+
+    event: Event
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanEntry(RunLabel):
+    """A ledger line: what one run plans to spend at every agent."""
+
+    kind: ClassVar[str] = "plan"
+
+    total_epsilon: float  # the budget
+    delta: float
+    planned_epsilon: float  # of all planned events; at most the budget
+    accountant: str
+    rounds: int
+    events: tuple[EventCount, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseEntry(Record):
+    """A ledger line: an event of one agent in one run, and how often it happened in rounds `first` to `last`."""
+
+    kind: ClassVar[str] = "release"
+
+    run: int
+    agent: str
+    event: Event
+    count: int
+    first: int | None = None
+    last: int | None = None
+    session: int | None = None  # counts the processes that worked on the run
+    upload: str | None = None  # SHA-256 of the message, in the ledger of a federation's site
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonPrivateEntry(Record):
+    """A ledger line: why the noise of an agent protects no one."""
+
+    kind: ClassVar[str] = "non_private"
+
+    agent: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViolationEntry(Record):
+    """The last line of a ledger whose run released something that its plan does not cover."""
+
+    kind: ClassVar[str] = "violation"
+
+    algorithm: str
+    round: int | None = None
+    reason: str
+
+
+LedgerEntry: TypeAlias = StudyHeader | PlanEntry | ReleaseEntry | NonPrivateEntry | ViolationEntry
+ENTRY_KINDS: Mapping[str, type[LedgerEntry]] = {
+    entry.kind: entry for entry in (StudyHeader, PlanEntry, ReleaseEntry, NonPrivateEntry, ViolationEntry)
+}
+
+
+def ledger_entry(row: Mapping[str, Any], source: object) -> LedgerEntry:
+    """Return the typed record of a ledger line.
+
+    Raises
+    ------
+    CorruptFile
+        If the line has no known kind, or not what a line of its kind holds.
+    """
+    kind = str(row.get("kind"))
+    if kind not in ENTRY_KINDS:
+        raise CorruptFile(f"{source} is damaged: it has a line of the unknown kind {kind!r}")
+    return ENTRY_KINDS[kind].from_json(row, source)
+
+
+# Privacy totals
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentTotals(Record):
+    """The privacy loss of one agent in one run."""
+
+    agent: str
+    epsilon: float  # at the delta of the run
+    left: float  # of the plan
+    pure_epsilon: float | None  # at delta 0; None: infinite
+    by_delta: Mapping[str, float]  # epsilon by delta
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTotals(Record):
+    """The privacy loss of one run: that of the agent which spent most, since a record is held by one agent."""
+
+    run: int
+    algorithm: str
+    total_epsilon: float  # the budget
+    planned_epsilon: float
+    spent_epsilon: float
+    accountant: str  # that gave `spent_epsilon`
+    agents: tuple[AgentTotals, ...]  # empty before the first release
+
+    @property
+    def overspent(self) -> bool:
+        """Whether the ledger adds up to more than the budget, beyond rounding."""
+        return math.isfinite(self.total_epsilon) and self.spent_epsilon > self.total_epsilon * (1.0 + 1e-6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventTotal(Record):
+    """How often an event happened at one agent in one run."""
+
+    run: int
+    agent: str
+    event: Event
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyTotals(Record):
+    """The totals of a ledger."""
+
+    mode: str
+    noise: str
+    non_private: str | None  # why its noise protects no one
+    violation: str | None  # why nothing of it may be shown
+    unit: str
+    central: tuple[str, ...]  # algorithms with a trusted curator
+    trust: str
+    colluders: int
+    delta: float
+    total_epsilon: float  # the largest of all runs
+    planned_epsilon: float
+    all_runs_epsilon: float  # for an observer of all runs
+    agents: tuple[AgentTotals, ...]  # of each agent the run that cost it most
+    events: tuple[EventTotal, ...]
+    runs: tuple[RunTotals, ...]
+
+    @property
+    def noise_on_sum(self) -> bool:
+        """Whether the noise protects the sum over all agents rather than each upload."""
+        return self.trust != AGENTS
+
+    @property
+    def budgets(self) -> list[float]:
+        """The finite budgets of the runs, in increasing order; empty where no noise was added."""
+        return sorted({run.total_epsilon for run in self.runs if math.isfinite(run.total_epsilon)})
+
+
+# Metrics and the summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsRow(RunLabel):
+    """A line of `metrics.jsonl`: one evaluated round of one run. None: not measured, or not public."""
+
+    round: int
+    test_error: float | None
+    train_objective: float | None
+    consensus_residual: float | None
+    noise: float  # mean |xi|
+    rho: float
+    eta: float
+    seconds: float | None  # of training so far
+    bytes_up: int
+    bytes_down: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationQuality(Record):
+    """Quality of a classifier on the test records."""
+
+    records: int
+    error: float  # share of wrong classes
+    log_loss: float | None  # None: the loss has no probabilities
+    auroc: float | None  # None: not two classes
+    recall: Mapping[str, float | None]  # by class; None: no test record
+    confusion: tuple[tuple[int, ...], ...]  # rows: true class, columns: predicted class
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionQuality(Record):
+    """Quality of a regression on the test records."""
+
+    records: int
+    rmse: float  # in the label's unit
+    r2: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult(Record):
+    """The result of one run: its last row of metrics, and the quality of its model."""
+
+    algorithm: str
+    epsilon: float
+    seed: int | None = None
+    test_error: float | None
+    train_objective: float | None
+    consensus_residual: float | None
+    noise: float
+    rho: float
+    eta: float
+    seconds: float | None
+    bytes_up: int
+    bytes_down: int
+    rounds: int
+    quality: ClassificationQuality | RegressionQuality | None = None
+    private_test: bool | None = None  # whether the test error is for the owner of the records only
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederationNote(Record):
+    """What the summary of a federated study says of its federation."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary(Record):
+    """The file `summary.json`: the result of a study. `run` is the folder, where the summary is shown."""
+
+    run: str | None = None
+    taciturn: str  # version
+    ended: str | None = None  # ISO 8601; None: for the owner of the records only
+    mode: str
+    privacy: PrivacyTotals
+    data: DataDescription
+    runs: tuple[RunResult, ...]
+    federation: FederationNote | None = None

@@ -1,0 +1,84 @@
+"""The layout of the package: unique names, bounded size, a research leaf, and examples that run."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taciturn.algorithms import ALGORITHMS
+from taciturn.data import SOURCES
+from tests.cli.helpers import ROOT
+
+PACKAGE = ROOT / "src" / "taciturn"
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+CORE = [path for path in sorted(PACKAGE.rglob("*.py")) if "research" not in path.relative_to(PACKAGE).parts]
+WITH_EXAMPLES = [path for path in sorted(PACKAGE.rglob("*.py")) if ">>>" in path.read_text()]
+ARCHAIC = re.compile(
+    r"\b(whoever|whomsoever|heeds?|heeded|the house|made anew|comes to nothing|is no longer told)\b", re.I
+)
+
+
+def test_no_two_modules_share_a_name() -> None:
+    names = Counter(path.stem for path in MODULES if path.stem != "__main__")
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    names = Counter(
+        node.name
+        for path in MODULES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_the_core_stays_small_enough_to_read() -> None:
+    assert len([path for path in CORE if path.name != "__init__.py"]) <= 230
+
+
+@pytest.mark.parametrize("package", ["reporting", "dashboard"])
+def test_reports_and_dashboard_name_no_algorithm_and_no_data_set(package: str) -> None:
+    # Words that are also plain English or a file format are left out.
+    names = {*ALGORITHMS, *SOURCES} - {"hidden", "table"}
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
+    for path in [*(PACKAGE / package).rglob("*.py"), *(PACKAGE / package).rglob("*.js")]:
+        if "vendor" not in path.parts:
+            code = "\n".join(_code_lines(path))
+            assert not pattern.findall(code), path
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_text_is_plain_english(path: Path) -> None:
+    assert ARCHAIC.findall(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_examples_in_docstrings_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    module = importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert result.attempted > 0 and result.failed == 0
+
+
+def _code_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file without comments and docstrings."""
+    text = path.read_text()
+    if path.suffix == ".js":
+        yield from (line.split("//")[0] for line in re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL).splitlines())
+        return
+    skipped: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            skipped.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    for number, line in enumerate(text.splitlines(), start=1):
+        if number not in skipped:
+            yield line.split("  #")[0]
