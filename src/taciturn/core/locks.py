@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ PATIENCE, MOMENT = 1.0, 0.01  # seconds: for those who only ask whether a lock i
 
 
 @contextmanager
-def locked(path: Path, refusal: str, content: str = "") -> Iterator[None]:
+def locked(path: Path, refusal: str, content: str = "", timeout: float = 0.0) -> Iterator[None]:
     """Hold a lock file for this process alone, with some words in it for those who are refused.
+
+    With `timeout` `math.inf` it waits for as long as another process holds the lock.
 
     Raises
     ------
@@ -26,22 +29,13 @@ def locked(path: Path, refusal: str, content: str = "") -> Iterator[None]:
     """
     handle = open_file(path, os.O_RDWR | os.O_CREAT)
     try:
-        if not _alone(handle):
+        if math.isinf(timeout):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        elif not _alone(handle):
             raise InputError(refusal)
         if content:
             os.ftruncate(handle, 0)
             os.pwrite(handle, content.encode(), 0)
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def wait_for_lock(path: Path) -> Iterator[None]:
-    """Hold a lock file for a block, after waiting for as long as another process holds it."""
-    handle = open_file(path, os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
