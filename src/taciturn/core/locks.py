@@ -51,17 +51,6 @@ def locked(path: Path, refusal: str, content: str = "", timeout: float = 0.0) ->
         os.close(handle)
 
 
-@contextmanager
-def wait_for_lock(path: Path) -> Iterator[None]:
-    """Hold a lock file for a block, after waiting for as long as another process holds it."""
-    handle = open_file(path, os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def is_locked(path: Path) -> bool:
     """Return whether a process holds the lock on a file now; a missing file is not locked."""
     try:

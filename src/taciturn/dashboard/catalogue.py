@@ -22,6 +22,7 @@ from taciturn.dashboard.privacy_view import SettingsReply, ledger_reply, privacy
 from taciturn.dashboard.replies import (
     READ_ERRORS,
     Damaged,
+    Reply,
     check_encodable,
     explain,
     printable,
@@ -32,6 +33,7 @@ from taciturn.errors import CorruptFile, InputError
 from taciturn.reporting.tables import by_label, format_setting, rounds_done
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import MetricsLog
+from taciturn.runs.records import MetricsRow, RunResult
 
 RUN_FILES = frozenset({"config.toml", "start.json", "ledger.jsonl", "metrics.jsonl"})  # any of them marks a run folder
 DEEPEST = 6  # levels of folders that are searched
@@ -315,7 +317,7 @@ class Catalogue:
         second = RunFolder(other.path) if other else None
         return self._read(lambda: settings_reply(RunFolder(run.path), second, self.local))
 
-    def _read(self, make: Callable[[], R]) -> R | Damaged:
+    def _read(self, make: Callable[[], Reply]) -> Reply | Damaged:
         return reply_or_reason(self.root, self.local, make)
 
     def _slowly(self, kind: str, run: FoundRun, compute: Callable[[], object]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 import uuid
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from taciturn.core.locks import is_locked, locked, wait_for_lock
+from taciturn.core.locks import is_locked, locked
 from taciturn.core.storage import make_folder, state_folder, write_text
 from taciturn.errors import BudgetExhausted, CorruptFile, InputError, PrivacyViolation, missing_file
 from taciturn.privacy.budget_state import OPEN, RESERVED, STARTED, VIOLATED, BudgetState, StudyReservation, machine_of
@@ -429,7 +430,7 @@ class BudgetLedger:
         """Allow one writer at a time to all copies of the ledger on this machine."""
         file = self.chain.head.with_suffix(".lock")
         make_folder(file.parent, exist_ok=True)
-        with wait_for_lock(file):
+        with locked(file, "", timeout=math.inf):
             yield
 
 

@@ -35,27 +35,27 @@ class StudyReservation:
         The reserved cost while the reservation is open, and what was spent after it ended.
     time
         The day on which it was reserved, as YYYY-MM-DD.
-    state
-        RESERVED, STARTED, SETTLED, GIVEN_BACK or VIOLATED.
     rule
         The stopping rule, if this is the reservation that fixed it.
     non_private
         Why the study's noise protects nothing; empty for a private study.
-    head
-        The hash of the last line of the study's own ledger when it ended, if known.
+    state
+        RESERVED, STARTED, SETTLED, GIVEN_BACK or VIOLATED.
     started, settled
         The days on which it started and ended; empty if it has not.
+    head
+        The hash of the last line of the study's own ledger when it ended, if known.
     """
 
     reservation: str
     study: str
     cost: StudyCost
     time: str
-    state: str = ""
     rule: PrivacyFilter | None = None
     non_private: str = ""
-    head: str = ""
+    state: str = ""
     started: str = ""
+    head: str = ""
     settled: str = ""
 
     @property
@@ -83,10 +83,14 @@ class StudyReservation:
                 f"the ledger has one line '{row['kind']}' too many for reservation {self.reservation}, which is "
                 f"{self.state or 'not in it'}"
             )
-        changes = {"started": row["time"]} if state == STARTED else {} if state in OPEN else {"settled": row["time"]}
-        if "cost" in row:
-            changes["cost"] = StudyCost.read(row["cost"])
-        return replace(self, state=state, head=row.get("head", self.head), **changes)
+        return replace(
+            self,
+            state=state,
+            started=row["time"] if state == STARTED else self.started,
+            settled=self.settled if state in OPEN else row["time"],
+            cost=StudyCost.read(row["cost"]) if "cost" in row else self.cost,
+            head=row.get("head", self.head),
+        )
 
 
 @dataclass(frozen=True)
@@ -169,12 +173,13 @@ class BudgetState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as `taciturn ledger --json` prints it."""
+        budget = ("data", "adjacency", "unit", "further", "total_epsilon", "delta")
+        later = ("epsilon_used", "epsilon_next", "adopted", "lost_machines", "handed_over", "machine")
         return {
-            **{field.name: getattr(self, field.name) for field in fields(self)},
+            **{name: getattr(self, name) for name in budget},
             "rule": self.rule.to_json() if self.rule else None,
             "used": asdict(self.used),
-            "epsilon_used": self.epsilon_used,
-            "epsilon_next": self.epsilon_next,
+            **{name: getattr(self, name) for name in later},
             "studies": [study.to_json() for study in self.studies],
         }
 
