@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from taciturn.core.storage import append_bytes, make_file, make_folder, atomic_write, state_folder, write_text
+from taciturn.core.storage import append_bytes, atomic_write, make_file, make_folder, state_folder, write_text
 from taciturn.errors import InputError
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
 from tests.cli import warm

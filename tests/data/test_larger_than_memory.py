@@ -92,8 +92,8 @@ def read(folder: Path, data: str, way: str = "in order", **changes: Any) -> Data
 
 
 def facts(dataset: Dataset) -> tuple[str, list[str]]:
-    """Every bit of the records, and the notes but for the one that says where they lie."""
-    return fingerprint(dataset), [note for note in dataset.notes if "lie in files" not in note]
+    """Return a digest of every bit of the records, and all notes except the one on where they are stored."""
+    return fingerprint(dataset), [note for note in dataset.notes if "memory-mapped" not in note]
 
 
 def in_files(dataset: Dataset) -> set[bool]:

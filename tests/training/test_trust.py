@@ -105,14 +105,14 @@ def test_dpgd_goes_the_same_way_as_objp(rounds: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (SUM | {"algorithm": "objp"}, "not proven to be enough for objp: .* there are dpgd, dpsgd, objw, which take"),
+        (SUM | {"algorithm": "objp"}, "not proven to be enough for objp: .* use dpgd, dpsgd, objw, which take"),
         (SERVER | {"algorithm": "dpgd,dp-fedavg"}, "for dp-fedavg: what an agent keeps to itself carries a record"),
         (SUM | {"algorithm": "iadmm", "total_epsilon": "inf"}, "not proven to be enough for iadmm"),
         (SUM | {"algorithm": "erm-outp"}, "erm-outp gives all records to one curator: use --trust server"),
         (SUM | {"set": "box"}, "set is box, but trust secure-sum needs all: a projection at an agent is not linear"),
         (SERVER | {"mechanism": "laplace"}, "mechanism is laplace, but trust server needs gaussian"),
         (SUM | {"noise": "hardened"}, "trust is secure-sum, but noise is hardened, .* exactly discrete"),
-        (SUM | {"server": "full"}, "server is full, but with trust secure-sum the server gets nothing but sums"),
+        (SUM | {"server": "full"}, "server is full, but with trust secure-sum the server receives only sums"),
         (SUM | {"colluders": 3}, "colluders is 3, but there are 3 agents: it must be smaller"),
         (SUM | {"agents": 1, "schema": DEALT["schema"]}, "colluders is 1, but there is 1 agent: it must be smaller"),
         (SUM | {"colluders": -1}, "colluders is -1"),
