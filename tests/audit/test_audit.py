@@ -248,7 +248,7 @@ def test_what_cannot_be_drawn_is_refused_at_once(tmp_path: Path) -> None:
         ({"adjacency": "other"}, "no adjacency 'other'"),
         ({"local_updates": 0}, "local-updates is 0"),
         ({"mode": "paper", "mechanism": "gaussian"}, "gaussian noise needs mode certified"),
-        ({"algorithm": "hidden", "noise": "hardened"}, "hidden has no noise that is exact"),
+        ({"algorithm": "hidden", "noise": "hardened"}, "hidden has no exact noise"),
         ({"algorithm": "hidden", "mode": "paper"}, "hidden is not one of the paper's methods"),
     ],
 )

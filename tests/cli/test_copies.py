@@ -100,7 +100,7 @@ def test_a_copy_of_a_paused_run_is_refused(tmp_path: Path) -> None:
     with paused(tmp_path) as (process, run, copy):
         said = refused("resume", copy)
         assert f"process {process.pid} in {run}" in said
-        assert "two copies of a run cannot both go on" in said
+        assert "two copies of a run cannot both continue" in said
         process.send_signal(signal.SIGCONT)
         process.communicate(timeout=PATIENCE)
         assert process.returncode == 0

@@ -25,7 +25,7 @@ from tests.cli.helpers import CLINICS, DECLARED, EXAMPLE, PAPER, TABLE, messages
         (("run", "--data", "nothing.csv"), "nothing.csv"),
         (("run", "nothing.toml"), "there is no config file nothing.toml"),
         (("run", "--agents", "70000"), "70000"),
-        (("run", "--schema", "s.toml"), "schema means nothing to mnist14"),
+        (("run", "--schema", "s.toml"), "schema has no effect on mnist14"),
         (("run", "--rounds", "inf"), "rounds is inf: it must be a whole number"),
         (("run", *TABLE, *PAPER, "--partition", "shuffled"), "the table names its agents"),
         (("run", *TABLE, *PAPER, "--agents", "7"), "agents is 7, but the table names 3 agents of its own"),

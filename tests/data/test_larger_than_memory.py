@@ -92,8 +92,8 @@ def read(folder: Path, data: str, way: str = "in order", **changes: Any) -> Data
 
 
 def facts(dataset: Dataset) -> tuple[str, list[str]]:
-    """Every bit of the records, and the notes but for the one that says where they lie."""
-    return fingerprint(dataset), [note for note in dataset.notes if "lie in files" not in note]
+    """Return a digest of every bit of the records, and all notes except the one on where they are stored."""
+    return fingerprint(dataset), [note for note in dataset.notes if "memory-mapped" not in note]
 
 
 def in_files(dataset: Dataset) -> set[bool]:
@@ -113,7 +113,7 @@ def test_neither_chunks_nor_files_change_a_bit(
     assert any("clipped" in note for note in plain.notes) and any("missing" in note for note in plain.notes)
     monkeypatch.setattr(mapped, "BLOCK", 100)
     for rows in (1, 3, 40):
-        monkeypatch.setattr("taciturn.data.table_stream.chunk_rows", lambda width, rows=rows: rows)
+        monkeypatch.setattr("taciturn.data.datasets.table.chunk_rows", lambda width, rows=rows: rows)
         monkeypatch.setattr("taciturn.data.table_io.TEXT", 1)
         assert facts(read(tables, data, way)) == facts(plain)
         lying = read(tables, data, way, memory=TINY)
@@ -125,7 +125,7 @@ def test_neither_chunks_nor_files_change_a_bit(
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
 def test_a_place_is_named_whatever_the_chunks(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taciturn.data.table_stream.chunk_rows", lambda width: rows)
+    monkeypatch.setattr("taciturn.data.datasets.table.chunk_rows", lambda width: rows)
     monkeypatch.setattr("taciturn.data.table_io.TEXT", 1)
     columns = {"age": [1.0] * 9, "code": ["1"] * 8 + ["9"], "y": ["p"] * 9}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")

@@ -49,7 +49,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load(options)
     assert str(caught.value) == (
-        f"MNIST is not complete: put {', '.join(MD5)} (each as it is or as .gz) into {tmp_path / 'mnist'},"
+        f"MNIST is not complete: put {', '.join(MD5)} (uncompressed or as .gz) into {tmp_path / 'mnist'},"
         " or run `taciturn data fetch mnist`"
     )
     put_mnist(tmp_path)

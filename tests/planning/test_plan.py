@@ -208,7 +208,7 @@ def test_records_beyond_the_declared_number_are_left_out(tmp_path: Path) -> None
     assert study.dataset.train[0].x.tobytes() == whole.dataset.train[0].x[:50].tobytes()
     assert study.dataset.train[1].x.tobytes() == whole.dataset.train[1].x.tobytes()
     cut = len(whole.dataset.train[0].x) - 50
-    words = f"agent 'north': {cut} records beyond the first 50 were left out, for records-max declares no more"
+    words = f"agent 'north': {cut} records beyond the first 50 were left out, because records-max is 50"
     assert words in study.dataset.notes and words not in str(public_description(study))
 
 

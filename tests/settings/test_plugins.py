@@ -159,4 +159,4 @@ def test_a_plugins_feature_map_is_used_and_held_to_its_length(tmp_path: Path) ->
     assert taciturn.open_run(tmp_path / "run").folder.read_model()["feature_names"][0] == "halves_0"
     assert "halves" in helpers.taciturn("data", "maps", "--plugins", "halves.py", cwd=tmp_path).stdout
     said = helpers.refused(*asked, "--plugins", "longer.py", "--features", "longer", cwd=tmp_path)
-    assert "a map gives every record length 1, or 0" in said
+    assert "it must be 1 or 0" in said

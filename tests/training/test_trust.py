@@ -105,7 +105,7 @@ def test_dpgd_goes_the_same_way_as_objp(rounds: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (SUM | {"algorithm": "objp"}, "not proven to be enough for objp: .* there are dpgd, dpsgd, objw, which take"),
+        (SUM | {"algorithm": "objp"}, "not proven to be enough for objp: .* use dpgd, dpsgd, objw, which take"),
         (SERVER | {"algorithm": "dpgd,dp-fedavg"}, "for dp-fedavg: what an agent keeps to itself carries a record"),
         (SUM | {"algorithm": "iadmm", "total_epsilon": "inf"}, "not proven to be enough for iadmm"),
         (SUM | {"algorithm": "erm-outp"}, "erm-outp gives all records to one curator: use --trust server"),

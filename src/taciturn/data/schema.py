@@ -217,11 +217,12 @@ def _schema(document: dict[str, Any]) -> Schema:
     if label in columns:
         raise InputError(f"the label column '{label}' is also among [columns]: it cannot be a feature")
     rules = tuple(_column(name, _Section.of(columns, name, prefix="columns.")) for name in columns)
-    agents: tuple[str, ...] = ()
     agent, unit = None, None
+    agents: tuple[str, ...] = ()
     if "agent" in document:
         section = _Section.of(document, "agent", ("column", "names"))
-        agent, agents = section.text("column"), section.names("names") if "names" in section.values else ()
+        agent = section.text("column")
+        agents = section.names("names") if "names" in section.values else ()
         if agent == label:
             raise InputError(f"the agent column '{agent}' is also the label column")
     if "unit" in document:

@@ -43,15 +43,12 @@ class Clipping(Protocol):
 
     def scores(self, scores: Array, shard: Shard) -> Array:
         """Return the scores [n, R, K] after the bound was applied to the records."""
-        ...
 
     def residual(self, residual: Array, shard: Shard) -> Array:
         """Return the residuals [n, R, K] as they enter the sum of x r^T."""
-        ...
 
     def pass_options(self, shard: Shard) -> PassOptions:
         """Return the same bound as parameters of the compiled pass."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,15 +27,12 @@ class FeasibleSet(Protocol):
 
     def project(self, z: Array) -> Array:
         """Return the nearest point of the set for every run: [J, R, K] -> [J, R, K]."""
-        ...
 
     def diameter(self, parameters: int) -> float:
         """Return the largest ||u - v||_2 of two points with J K `parameters`; inf for an unbounded set."""
-        ...
 
     def reach(self, parameters: int) -> float:
         """Return the largest ||u||_2 of a point with J K `parameters`; inf for an unbounded set."""
-        ...
 
 
 SETS: Registry[Callable[[float], FeasibleSet]] = Registry("set", __name__)

@@ -35,22 +35,18 @@ class Loss(Protocol):
     @property
     def curvature(self) -> float:
         """The largest eigenvalue of d^2 l / ds^2; inf if the loss is not smooth."""
-        ...
 
     @property
     def trace(self) -> float:
         """The largest trace of d^2 l / ds^2; inf if it is unbounded. Objective perturbation needs it."""
-        ...
 
     @property
     def residual_bound(self) -> float:
         """The largest ||dl/ds||_2 over all scores and labels; inf if it is unbounded."""
-        ...
 
     @property
     def needs_classes(self) -> bool:
         """Whether the label must be a class."""
-        ...
 
     def score_scale(self, outputs: int) -> float:
         """Return the approximate size of a fitted model's scores; the planner allows noise of that size in a score.
@@ -60,7 +56,6 @@ class Loss(Protocol):
         outputs
             K, the number of scores of a record.
         """
-        ...
 
     def value(self, scores: Array, y: Array) -> Array:
         """Return l for every record and run.
@@ -77,15 +72,12 @@ class Loss(Protocol):
         Array
             Losses [n, R].
         """
-        ...
 
     def residual(self, scores: Array, y: Array) -> Array:
         """Return a (sub)gradient dl/ds for every record and run: scores [n, R, K], y [n, K] -> [n, R, K]."""
-        ...
 
     def probabilities(self, scores: Array) -> Array | None:
         """Return class probabilities [..., K] for scores [..., K], or None if the loss has no probability model."""
-        ...
 
 
 LOSSES: Registry[Callable[[], Loss]] = Registry("loss", __name__)

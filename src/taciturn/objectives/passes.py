@@ -54,11 +54,9 @@ class Passes(Protocol):
         limit
             The bound on a record's contribution.
         """
-        ...
 
     def losses(self, loss: Loss, w: Array, shard: Shard) -> Array:
         """Return sum_i l(w; x_i, y_i) for every run, [R]."""
-        ...
 
 
 @dataclass(frozen=True)

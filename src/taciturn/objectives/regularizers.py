@@ -29,20 +29,16 @@ class Regulariser(Protocol):
     @property
     def curvature(self) -> float:
         """The largest eigenvalue of the Hessian; inf if the function is not smooth."""
-        ...
 
     @property
     def strong_convexity(self) -> float:
         """The smallest eigenvalue of the Hessian."""
-        ...
 
     def value(self, w: Array) -> Array:
         """Return r for every run: [J, R, K] -> [R]."""
-        ...
 
     def gradient(self, w: Array) -> Array:
         """Return a (sub)gradient: [J, R, K] -> [J, R, K]."""
-        ...
 
 
 REGULARISERS: Registry[Callable[[], Regulariser]] = Registry("regulariser", __name__)

@@ -1,15 +1,18 @@
-"""The user's own table, with a schema."""
+"""The user's own table with a schema, read and encoded in chunks of rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taciturn.core.arrays import release_memory
 from taciturn.data.allocation import ArrayAllocator, allocator_for, feature_rows, join_rows
 from taciturn.data.assemble import RawRecords, assemble
 from taciturn.data.dataset_source import PARTITION_OPTIONS, SOURCES, DataOptions, Source
+from taciturn.data.encoding import LEFT_OUT, Tally, read_label, scale_columns
 from taciturn.data.partition import (
     ASSIGNMENT,
     HOLD_OUT,
@@ -20,14 +23,18 @@ from taciturn.data.partition import (
     partition_by_name,
     partition_records,
     partition_units,
+    record_draws,
     unit_draws,
     uses_draws,
 )
 from taciturn.data.schema import Schema
+from taciturn.data.table_cells import Table
 from taciturn.data.table_io import TableFiles, names_agents, open_table, table_name, table_schema
-from taciturn.data.table_stream import EncodedTable, ReadOptions
 from taciturn.errors import InputError
-from taciturn.types import Dataset
+from taciturn.types import Classes, Dataset
+
+CELLS = 2**21  # per chunk
+NO_ROWS = np.empty(0, np.intp)
 
 
 def load(options: DataOptions) -> Dataset:
@@ -47,14 +54,28 @@ def load(options: DataOptions) -> Dataset:
         )
     width = len(schema.features) + options.intercept + schema.target.width
     allocator = allocator_for(options, table.most + (test_table.most if test_table else 0), width)
-    rows = EncodedTable(table, schema, _read_options(schema, options), allocator)
+    rows = EncodedTable(table, schema, options, allocator)
     if not (rows.rows or options.private):
         why = "; ".join(rows.notes) or "there is none below the header"
         raise InputError(f"no row of {table_name(options)} is a record: {why}")
-    units = None if schema.unit is None else Units(schema.unit, rows.units.names, rows.units.codes)
-    partition = _partition(rows, schema, units, options)
-    partition, cut = (partition, []) if units is None else limit_unit_rows(partition, units)
-    partition, test, test_notes = _set_aside(rows, test_table, schema, partition, units, options, allocator)
+    partition, notes = _partition(rows), list(rows.notes)
+    if rows.units is not None:
+        partition, cut = limit_unit_rows(partition, rows.units)
+        notes += cut
+    test = None
+    if test_table is not None:
+        encoded = EncodedTable(test_table, schema, options, allocator, test=True)
+        test = encoded.records
+        notes += [f"test table: {note}" for note in encoded.notes]
+    elif options.test_share:
+        kind = "record" if rows.units is None else "unit"
+        partition, held = hold_out(partition, rows.draws(HOLD_OUT), options.test_share, kind, options.private)
+        if len(held):
+            x, labels = rows.records.x, rows.records.labels[held]
+            test = RawRecords(feature_rows(x, 1, join_rows([held]), x.shape[1], allocator), labels, encoded=True)
+    known = {schema.label, schema.agent, schema.unit and schema.unit.column, *(rule.name for rule in schema.columns)}
+    ignored = ", ".join(name for name in table.columns if name not in known)
+    notes += [f"columns not in the schema were ignored: {ignored}"] if ignored else []
     return assemble(
         table_name(options),
         options,
@@ -63,31 +84,20 @@ def load(options: DataOptions) -> Dataset:
         features=schema.features,
         target=schema.target,
         test=test,
-        notes=[*rows.notes, *cut, *test_notes, *_ignored(table, schema)],
+        notes=notes,
         allocator=allocator,
     )
 
 
-def _read_options(schema: Schema, options: DataOptions) -> ReadOptions:
-    agents = names_agents(options, schema)
-    purposes = [HOLD_OUT] * bool(options.test_share) + [ASSIGNMENT] * (uses_draws(options) and not agents)
-    return ReadOptions(
-        options.intercept,
-        agents=agents,
-        units=schema.unit is not None,
-        key=options.partition_key,
-        draws=tuple(purposes) if schema.unit is None else (),
-    )
-
-
-def _partition(rows: EncodedTable, schema: Schema, units: Units | None, options: DataOptions) -> Partition:
+def _partition(rows: EncodedTable) -> Partition:
     """Return the agents that the table names or, if it names none, those of a partition."""
-    names = rows.agents.names
+    options, schema, labels = rows.options, rows.schema, rows.records.labels
     if not names_agents(options, schema):
-        draws = _draws(rows, units, options, ASSIGNMENT) if uses_draws(options) else None
-        if units is not None:
-            return partition_units(options, units, rows.records.labels, schema.target, draws)
-        return partition_records(options, rows.records.labels, schema.target, draws)
+        draws = rows.draws(ASSIGNMENT) if uses_draws(options) else None
+        if rows.units is not None:
+            return partition_units(options, rows.units, labels, schema.target, draws)
+        return partition_records(options, labels, schema.target, draws)
+    names = rows.agents.names
     if not names:
         raise InputError(f"column '{schema.agent}' names no agent: every record needs one")
     if options.partition not in ("in-order", "hashed", "column"):
@@ -97,40 +107,149 @@ def _partition(rows: EncodedTable, schema: Schema, units: Units | None, options:
     return partition_by_name(names, rows.agents.codes)
 
 
-def _set_aside(
-    rows: EncodedTable,
-    test_table: TableFiles | None,
-    schema: Schema,
-    partition: Partition,
-    units: Units | None,
-    options: DataOptions,
-    allocator: ArrayAllocator,
-) -> tuple[Partition, RawRecords | None, list[str]]:
-    """Return the training records, the test records, and notes on the latter."""
-    if test_table is not None:
-        test = EncodedTable(test_table, schema, ReadOptions(options.intercept), allocator)
-        return partition, test.records, [f"test table: {note}" for note in test.notes]
-    if not options.test_share:
-        return partition, None, []
-    draws, kind = _draws(rows, units, options, HOLD_OUT), "record" if units is None else "unit"
-    partition, held = hold_out(partition, draws, options.test_share, kind, options.private)
-    if not len(held):
-        return partition, None, []
-    x, labels = rows.records.x, rows.records.labels[held]
-    held_x = feature_rows(x, 1, join_rows([held]), x.shape[1], allocator)
-    return partition, RawRecords(held_x, labels, encoded=True), []
+class RowGroups:
+    """Groups of rows by name, built chunk by chunk."""
+
+    def __init__(self) -> None:
+        self._positions: dict[str, int] = {}
+        self._codes: list[NDArray[np.int32]] = []
+
+    def add(self, names: Sequence[str], codes: NDArray[np.intp] = NO_ROWS) -> None:
+        """Add rows whose groups are names[codes]; a name may have no rows."""
+        positions = [self._positions.setdefault(name, len(self._positions)) for name in names]
+        self._codes.append(np.array(positions, dtype=np.int32)[codes])
+
+    def add_column(self, table: Table, column: str, kept: NDArray[np.bool_]) -> None:
+        """Add the kept rows of a chunk, whose groups a column names."""
+        names, codes = table.column(column).factorized
+        used, ranks = np.unique(codes[kept], return_inverse=True)
+        self.add([str(names[code]) for code in used], ranks)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups' names, in the order in which they were added."""
+        return tuple(self._positions)
+
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        """Each row's group, as a position in `names`, [n]."""
+        return np.concatenate([np.empty(0, np.int32), *self._codes])
 
 
-def _draws(rows: EncodedTable, units: Units | None, options: DataOptions, purpose: bytes) -> NDArray[np.float64]:
-    """Return the draw of each record, or of its unit, for a purpose, [n]."""
-    return rows.draws(purpose) if units is None else unit_draws(units, options.partition_key, purpose)
+class EncodedTable:
+    """A table's encoded records, with the agent, the unit and the draws of each, as far as the options need them.
+
+    A row without a label, or without a unit or agent that is needed, is not a record and is left out.
+
+    Parameters
+    ----------
+    table : TableFiles
+        The table, which is read completely.
+    schema : Schema
+        Its schema.
+    options : DataOptions
+        How the records will be used.
+    allocator : ArrayAllocator
+        Where to store the features.
+    test : bool
+        Whether it is a test table, of which only features and labels are needed.
+    """
+
+    def __init__(
+        self, table: TableFiles, schema: Schema, options: DataOptions, allocator: ArrayAllocator, test: bool = False
+    ) -> None:
+        self.schema, self.options, target = schema, options, schema.target
+        self.agents, self._units, self._tally, self.rows = RowGroups(), RowGroups(), Tally(), 0
+        named = not test and names_agents(options, schema)
+        self._by_file = named and not schema.agent
+        self._agent = schema.agent if named else None
+        self._unit = schema.unit.column if schema.unit and not test else None
+        purposes = [HOLD_OUT] * bool(options.test_share) + [ASSIGNMENT] * (uses_draws(options) and not named)
+        self._draws = {purpose: np.empty(table.most) for purpose in purposes if not (test or schema.unit)}
+        self._x = allocator.empty(table.most, len(schema.features) + options.intercept)
+        kind = np.min_scalar_type(target.width - 1) if isinstance(target, Classes) else np.dtype(np.float64)
+        self._labels = np.empty(table.most, kind)
+        if named:  # an agent without records exists too
+            self.agents.add(schema.agents if schema.agent else table.agents)
+        needed = (name for name in (self._unit, self._agent) if name)
+        columns = (*(rule.name for rule in schema.columns), schema.label, *needed)
+        chunks = table.chunks(columns, chunk_rows(max(len(columns), self._x.shape[1])))
+        while (chunk := next(chunks, None)) is not None:
+            self._add(chunk)
+            del chunk  # before the next one is read
+
+    @property
+    def records(self) -> RawRecords:
+        """The features and labels."""
+        return RawRecords(self._x[: self.rows], self._labels[: self.rows], encoded=True)
+
+    @property
+    def units(self) -> Units | None:
+        """The unit of privacy of each record; None: every record is a unit."""
+        return Units(self.schema.unit, self._units.names, self._units.codes) if self.schema.unit else None
+
+    @property
+    def notes(self) -> list[str]:
+        """What encoding changed in the values."""
+        return self._tally.notes(self.schema)
+
+    def draws(self, purpose: bytes) -> NDArray[np.float64]:
+        """Return the draw of each record, or of its unit, for a purpose, [n]."""
+        units = self.units
+        if units is not None:
+            return unit_draws(units, self.options.partition_key, purpose)
+        return self._draws[purpose][: self.rows]
+
+    def _add(self, chunk: Table) -> None:
+        for part in chunk.parts:
+            broken = [f"line {n} of {part.file}" for n in part.broken]
+            self._tally.add_places("", LEFT_OUT, len(broken), broken)
+        if not chunk.rows:
+            return
+        x = scale_columns(chunk, self.schema, self._tally)
+        labels, labelled = read_label(chunk, self.schema, self._tally)
+        kept = self._kept(chunk, labelled)
+        x, labels = (x, labels) if kept.all() else (x[kept], labels[kept])
+        rows = slice(self.rows, self.rows + len(x))
+        if rows.stop > len(self._x):
+            raise InputError(f"{chunk.parts[0].file} grew while it was read: do not change it until it is loaded")
+        self._x[rows, : x.shape[1]], self._x[rows, x.shape[1] :], self._labels[rows] = x, 1, labels
+        for purpose, draws in self._draws.items():
+            draws[rows] = record_draws(x, labels, self.options.partition_key, purpose)
+        if self._unit:
+            self._units.add_column(chunk, self._unit, kept)
+        if self._agent:
+            self.agents.add_column(chunk, self._agent, kept)
+        elif self._by_file:
+            self.agents.add([chunk.parts[0].agent], np.zeros(len(x), np.intp))
+        release_memory(self._x[rows])
+        self.rows = rows.stop
+
+    def _kept(self, chunk: Table, labelled: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which rows are records, and count the others."""
+        self._tally.add(chunk, self.schema.label, LEFT_OUT, ~labelled)
+        kept = labelled
+        if self._unit:
+            kept = kept & self._named(chunk, self._unit)
+        if self._agent:
+            kept = kept & self._named(chunk, self._agent, self.schema.agents)
+            if not self.schema.agents:
+                names = chunk.column(self._agent).factorized.names
+                self.agents.add([name for name in names if name is not None])
+        return kept
+
+    def _named(self, chunk: Table, column: str, known: tuple[str, ...] = ()) -> NDArray[np.bool_]:
+        """Return which rows have a name in a column; one of those known, if any are declared."""
+        names, codes = chunk.column(column).factorized
+        good = (name is not None and (not known or name in known) for name in names)
+        named = np.fromiter(good, np.bool_, len(names))[codes]
+        self._tally.add(chunk, column, LEFT_OUT, ~named)
+        return named
 
 
-def _ignored(table: TableFiles, schema: Schema) -> list[str]:
-    """Return a note on the columns that the schema does not mention."""
-    known = {schema.label, schema.agent, schema.unit and schema.unit.column, *(rule.name for rule in schema.columns)}
-    names = [name for name in table.columns if name not in known]
-    return [f"columns not in the schema were ignored: {', '.join(names)}"] if names else []
+def chunk_rows(width: int) -> int:
+    """Return the number of rows in a chunk, for rows of so many cells."""
+    return max(1, CELLS // width)
 
 
 SOURCES.register("table")(
