@@ -360,7 +360,7 @@ def read_config(path: str | Path) -> Mapping[str, Any]:
 
 def _resolved(config: str | Path | None, settings: Mapping[str, Any]) -> Settings:
     resolved = resolve_given(read_config(config) if config else {}, settings)
-    logger.debug("settings: mode %s, data %s, algorithms %s", resolved.mode, resolved.called, resolved.algorithm)
+    logger.debug("settings: mode %s, data %s, algorithms %s", resolved.mode, resolved.display_name, resolved.algorithm)
     return resolved
 
 
