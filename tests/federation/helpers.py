@@ -17,9 +17,9 @@ import tomli_w
 from taciturn.core.storage import read_arrays
 from taciturn.federation import messages as wire
 from taciturn.federation.agent import SiteAgent
-from taciturn.federation.agreement import Agreement, agree, own_records
+from taciturn.federation.agreement import Agreement, derive_agreement, load_site_dataset
 from taciturn.federation.coordinator import FINISHED, Coordinator
-from taciturn.federation.coordinator_setup import open_study
+from taciturn.federation.coordinator_process import open_study
 from taciturn.federation.journal import Journal
 from taciturn.federation.local_cluster import participation, replay
 from taciturn.federation.messages import (
@@ -121,7 +121,7 @@ class Federation:
 
     @cached_property
     def agreement(self) -> Agreement:
-        return agree(self.terms)
+        return derive_agreement(self.terms)
 
     @property
     def run(self) -> RunFolder:
@@ -149,7 +149,7 @@ class Federation:
         return [row for row in self.folder(site, experiment).read_ledger() if row["kind"] == "release"]
 
     def shards(self) -> list[Shard]:
-        return [own_records(self.site(site), self.agreement) for site in self.terms.agents]
+        return [load_site_dataset(self.site(site), self.agreement).train[0] for site in self.terms.agents]
 
     def journal(self, site: str) -> Any:
         return Journal.read(self.site(site).state)
@@ -163,7 +163,7 @@ class Federation:
         with Journal.open(self.site(site).state, patience=0.0) as journal:
             agent = SiteAgent(self.file(site), journal, seed)
             yield agent
-            agent._at_work = None  # which holds the study's reservation
+            agent._session = None  # which holds the study's reservation
 
     @contextmanager
     def agents(self, seed: int | None = SEED) -> Iterator[dict[str, SiteAgent]]:
@@ -194,7 +194,7 @@ def make_federation(
 
 def ask(agent: SiteAgent, message: Question) -> Reply:
     """What a site says to a message."""
-    return wire.reply(agent.answer(wire.encode(message)), LIMIT)
+    return wire.decode_reply(agent.answer(wire.encode(message)), LIMIT)
 
 
 def invite(agent: SiteAgent, federation: Federation, experiment: str = EXPERIMENT) -> Ready | Refusal:
@@ -242,26 +242,26 @@ class Local:
     left: dict[str, list[bytes]] = field(default_factory=dict)  # what every site's agent returned
 
     since: Counter[str] = field(default_factory=Counter)  # one more: the site has connected again
-    _posted: dict[str, bytes | None] = field(default_factory=dict)
+    _replies: dict[str, bytes | None] = field(default_factory=dict)
 
-    def present(self) -> Mapping[str, float]:
+    def connected(self) -> Mapping[str, float]:
         return {site: float(self.since[site]) for site in self.agents}
 
-    def post(self, data: bytes, site: str, seconds: float) -> None:
-        self._posted[site] = self.ask(data, [site], seconds).get(site)
+    def invite(self, data: bytes, site: str, seconds: float) -> None:
+        self._replies[site] = self.request(data, [site], seconds).get(site)
 
-    def posted(self) -> Mapping[str, bytes | None]:
-        found, self._posted = self._posted, {}
+    def invitation_replies(self) -> Mapping[str, bytes | None]:
+        found, self._replies = self._replies, {}
         return found
 
-    def agreed(self, site: str, version: int) -> None:
+    def set_version(self, site: str, version: int) -> None:
         """Versions are an envelope's affair, and there is none here."""
 
     def wait(self, seconds: float) -> bool:
         return False
 
-    def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        message = wire.question(data, LIMIT)
+    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
+        message = wire.decode_question(data, LIMIT)
         self.asked.append((message, tuple(sites)))
         replies = {}
         for site in sites:
@@ -284,7 +284,7 @@ def conducted(coordinator: Coordinator, exchange: Local, tries: int = 100) -> st
     """A study to its end, whatever the sites make of it."""
     found = ""
     for _ in range(tries):
-        found = coordinator.conduct(exchange)
+        found = coordinator.run(exchange)
         if found == FINISHED:
             break
     return found
@@ -308,7 +308,7 @@ def check_covered(federation: Federation, exchange: Local, experiment: str) -> N
     expected = [(e["agent"], e["first"]) for e in federation.run.read_ledger() if e["kind"] == "release"]
     assert len(set(expected)) == len(expected)
     for site, left in exchange.left.items():
-        messages = [(wire.reply(data, LIMIT), wire.digest(data)) for data in left]
+        messages = [(wire.decode_reply(data, LIMIT), wire.digest(data)) for data in left]
         uploads = {(found.round, name) for found, name in messages if isinstance(found, Answer)}
         charged = [(row["first"], row["upload"]) for row in federation.released(site, experiment)] if uploads else []
         assert uploads <= set(charged) and len(charged) == len({t for t, _ in charged})
@@ -320,7 +320,7 @@ def site_duals(federation: Federation, coordinator: Coordinator) -> Array:
     zero, kept = federation.agreement.zero, []
     for site, base in zip(federation.terms.agents, coordinator.state.bases, strict=True):
         with federation.journal(site) as journal:
-            state = journal.state(coordinator.experiment, base, zero)
+            state = journal.agent_state(coordinator.experiment, base, zero)
         assert state is not None, f"{site} has no state after round {base}"
         kept.append(state.lam)
     return np.stack(kept)

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from taciturn.federation import vault
-from taciturn.federation.agreement import Prepared
+from taciturn.federation.agreement import StudyLoader
 from taciturn.federation.confinement import launch
 from taciturn.federation.engine import Engine, Running
 from taciturn.federation.identity import Identity
 from taciturn.federation.kits import provision
 from taciturn.federation.link import pair
-from taciturn.federation.local_cluster import free_port
+from taciturn.federation.local_cluster import find_free_port
 from taciturn.federation.logs import AuditLog, no_audit
 from tests.federation.helpers import SITES, Federation, make_federation
 
@@ -59,7 +59,7 @@ def whole_federation(root: Path) -> tuple[Federation, Identity]:
     made = {name: Identity.create(ids / name) for name in ("coordinator", *SITES)}
     public = {name: str(one.public) for name, one in made.items()}
     own = public.pop("coordinator")
-    terms = {"coordinator": {"identity": own}, "identities": public, "server": {"port": free_port()}}
+    terms = {"coordinator": {"identity": own}, "identities": public, "server": {"port": find_free_port()}}
     federation = make_federation(root / "federation", terms)
     provision(federation.terms, root / "kits")
     for site in SITES:
@@ -89,9 +89,9 @@ def vault_with(
 ) -> Iterator[AtWork]:
     """The vault of north, with an engine of this program."""
     site = federation.site("north")
-    prepared = Prepared()
-    engine = vault.engine_of(site, prepared)
-    monkeypatch.setattr(vault, "engine_of", lambda site, prepared: Other(**vars(engine), code=code))
+    prepared = StudyLoader()
+    engine = vault.site_engine(site, prepared)
+    monkeypatch.setattr(vault, "site_engine", lambda site, prepared: Other(**vars(engine), code=code))
     monkeypatch.setattr(vault, "shield", lambda: None)  # it would be for the tests' process, and for good
     found = AtWork(federation)
     errors: list[BaseException] = []

@@ -50,7 +50,7 @@ def nothing_but_a_refusal(federation: Federation, agent: SiteAgent) -> Iterator[
         folders = sorted(study_folder(federation.site("north"), "").iterdir()) if names else []
         ledgers = [federation.folder("north", name).ledger.read_bytes() for name in names]
         state = federation.account("north").state()["studies"]
-        return names, [list(journal.answered(name)) for name in names], folders, ledgers, state
+        return names, [list(journal.rounds(name)) for name in names], folders, ledgers, state
 
     journal = agent.journal
     before, left = look(), len(journal.departures())
@@ -159,12 +159,12 @@ def test_what_the_server_did_not_accept_is_rolled_back(federation: Federation, a
     zero, algorithm = federation.agreement.zero, federation.agreement.algorithm
     one, three = question(federation, 1), question(federation, 3, base=1)
     answered(agent, one)
-    first = agent.journal.state(EXPERIMENT, 1, zero)
+    first = agent.journal.agent_state(EXPERIMENT, 1, zero)
     answered(agent, question(federation, 2))  # which is lost on its way
     found = answered(agent, three)
     assert first is not None
     lam = first.lam + algorithm.rho(3) * (three.w - found.z)  # from the dual after round 1
-    kept = agent.journal.state(EXPERIMENT, 3, zero)
+    kept = agent.journal.agent_state(EXPERIMENT, 3, zero)
     assert kept is not None and (kept.lam == lam).all()
     with nothing_but_a_refusal(federation, agent):
         assert "round 4 from base 2 does not follow" in refused(agent, question(federation, 4, base=2))
@@ -214,7 +214,7 @@ def test_a_study_that_has_ended_stays_so(federation: Federation, agent: SiteAgen
         assert "not at work here" in refused(agent, question(federation, 2))
         found = invite(agent, federation)
         assert isinstance(found, Refusal) and found.reason == "this study has ended here"
-    assert agent.journal.state(EXPERIMENT, 1, federation.agreement.zero) is None
+    assert agent.journal.agent_state(EXPERIMENT, 1, federation.agreement.zero) is None
 
 
 def test_a_study_that_ended_before_it_began_costs_nothing(federation: Federation, agent: SiteAgent) -> None:
@@ -327,7 +327,7 @@ def test_nothing_of_a_round_is_said_before_it_is_written_down(
     noted(HashChain, "append", "ledger")
     data = agent.answer(wire.encode(question(federation, 1)))
     order.append("answer")
-    assert isinstance(wire.reply(data, LIMIT), Answer) and order == ["ledger", "journal", "ledger", "answer"]
+    assert isinstance(wire.decode_reply(data, LIMIT), Answer) and order == ["ledger", "journal", "ledger", "answer"]
 
 
 def test_a_site_that_goes_from_one_study_to_another_keeps_them_apart(federation: Federation, agent: SiteAgent) -> None:

@@ -17,10 +17,17 @@ from taciturn.errors import InputError
 from taciturn.federation import coordinator
 from taciturn.federation import run_folder as books
 from taciturn.federation.agent import SiteAgent
-from taciturn.federation.coordinator import FINISHED, STOPPED, WAITING, Coordinator, round_times, sites_file
+from taciturn.federation.coordinator import (
+    FINISHED,
+    STOPPED,
+    WAITING,
+    Coordinator,
+    round_milliseconds,
+    site_events_path,
+)
 from taciturn.federation.local_cluster import participation, replay
 from taciturn.federation.messages import CloseRequest, Invitation, Question, RoundRequest
-from taciturn.federation.run_folder import federated
+from taciturn.federation.run_folder import participation_totals
 from taciturn.federation.server_state import journal_w
 from taciturn.privacy.ledger import ledger_totals
 from taciturn.reporting.report import write_report
@@ -57,7 +64,7 @@ def test_reports_say_what_the_network_sees(tmp_path: Path) -> None:
     federation = make_federation(tmp_path, {"study": {"rounds": 1}})
     with federation.agents() as agents:
         made = federation.coordinator()
-        assert made.conduct(Local(agents, keep_open)) == FINISHED
+        assert made.run(Local(agents, keep_open)) == FINISHED
     for folder in (made.folder, federation.folder("north", made.experiment)):
         ledger = folder.read_ledger()
         assert DOUBTS["carried"] in guarantee(ledger, ledger_totals(ledger))["unprotected"]
@@ -78,7 +85,7 @@ def test_a_federation_is_the_study_in_one_process(tmp_path: Path, study: dict[st
     federation = make_federation(tmp_path, {"study": study}, accept)
     with federation.agents() as agents:
         made, exchange = federation.coordinator(), Local(agents, keep_open)
-        assert made.conduct(exchange) == FINISHED
+        assert made.run(exchange) == FINISHED
     assert participation(made.folder) == [list(SITES)] * 4
     check(federation, made, exchange)
     assert (federation.run.read_model()["w"] == made.state.w[:, 0]).all()
@@ -93,14 +100,14 @@ def test_a_federation_is_the_study_in_one_process(tmp_path: Path, study: dict[st
 def test_the_order_in_which_sites_are_gathered_does_not_matter(federation: Federation) -> None:
     with federation.agents() as agents:
         study = federation.coordinator()
-        assert study.conduct(Local({site: agents[site] for site in ("west", "north", "south")})) == FINISHED
+        assert study.run(Local({site: agents[site] for site in ("west", "north", "south")})) == FINISHED
         check_like_replay(federation, study)
 
 
 class Arriving(Local):
     """Sites that connect one after the other."""
 
-    def present(self) -> Mapping[str, float]:
+    def connected(self) -> Mapping[str, float]:
         return dict.fromkeys(list(self.agents)[: self.since["looks"]], 0.0)
 
     def wait(self, seconds: float) -> bool:
@@ -111,7 +118,7 @@ class Arriving(Local):
 def test_the_first_round_waits_for_sites_on_their_way(federation: Federation) -> None:
     with federation.agents() as agents:
         study = federation.coordinator()
-        assert study.conduct(Arriving(agents)) == FINISHED
+        assert study.run(Arriving(agents)) == FINISHED
     assert [row["missing"] for row in read_lines(study.folder.path / "rounds.jsonl")] == [[]] * 4
 
 
@@ -156,7 +163,7 @@ def test_an_answer_that_is_lost_was_given_and_is_rolled_back(
     check(federation, study, exchange)
 
 
-@pytest.mark.parametrize("where", ["save", "journal_w", "record_round", "close_books"])
+@pytest.mark.parametrize("where", ["save_state", "journal_w", "record_round", "finish_study_folder"])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_coordinator_that_dies_goes_on_where_it_was(
     federation: Federation, agents: dict[str, SiteAgent], monkeypatch: pytest.MonkeyPatch, where: str, after: bool
@@ -173,11 +180,11 @@ def test_a_coordinator_that_dies_goes_on_where_it_was(
 
     exchange = Local(agents, keep_open)
     monkeypatch.setattr(coordinator, where, dying)
-    calls[0] = where == "close_books"  # which is called only once
+    calls[0] = where == "finish_study_folder"  # which is called only once
     for _ in range(20):
         study = federation.coordinator()
         try:
-            assert study.conduct(exchange) == FINISHED
+            assert study.run(exchange) == FINISHED
             break
         except Crash:
             continue
@@ -195,7 +202,7 @@ def test_random_faults_at_every_place(tmp_path: Path, monkeypatch: pytest.Monkey
         rng = random.Random(number)
         federation = make_federation(tmp_path / str(number), {"study": {"rounds": 3}})
         with monkeypatch.context() as patch:
-            for name in ("save", "journal_w", "record_round"):
+            for name in ("save_state", "journal_w", "record_round"):
                 patch.setattr(coordinator, name, mortal(rng, getattr(coordinator, name)))
             story(federation, rng)
 
@@ -231,7 +238,7 @@ def story(federation: Federation, rng: random.Random) -> None:
             exchange = Local(agents, fault, left=left)
             try:
                 for _ in range(3):
-                    if study.conduct(exchange) == FINISHED:
+                    if study.run(exchange) == FINISHED:
                         check(federation, study, exchange)
                         return
                     check_covered(federation, exchange, study.experiment)
@@ -250,32 +257,32 @@ def test_below_the_quorum_nothing_is_lost(federation: Federation, agents: dict[s
 
     exchange = Local(agents, fault)
     study = federation.coordinator()
-    assert study.conduct(exchange) == WAITING
+    assert study.run(exchange) == WAITING
     assert study.state.round == 1
-    assert study.conduct(Local({"west": agents["west"]}, left=exchange.left)) == WAITING  # one alone is not even asked
+    assert study.run(Local({"west": agents["west"]}, left=exchange.left)) == WAITING  # one alone is not even asked
     away.remove("north")
     study = federation.coordinator()
-    assert study.conduct(exchange) == FINISHED
+    assert study.run(exchange) == FINISHED
     second = [message for message, _ in exchange.asked if isinstance(message, RoundRequest) and message.round == 2]
     assert len(second) == 2
     assert second[0].w.tobytes() == second[1].w.tobytes() and second[0].bases == second[1].bases
-    events = [line["event"] for line in read_lines(sites_file(study.folder))]
+    events = [line["event"] for line in read_lines(site_events_path(study.folder))]
     assert events.count(WAITING) == 1 and "missing" in events
     check(federation, study, exchange)
 
 
 def test_without_sites_it_waits(federation: Federation) -> None:
     study = federation.coordinator()
-    assert study.conduct(Local({})) == WAITING
+    assert study.run(Local({})) == WAITING
     assert study.state.round == 0 and not study.folder.finished
 
 
 def test_a_request_to_stop_is_heard_between_two_rounds(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     study = federation.coordinator()
     exchange = Local(agents, keep_open)
-    assert study.conduct(exchange, stopping(study, 2)) == STOPPED and study.state.round == 2
+    assert study.run(exchange, stopping(study, 2)) == STOPPED and study.state.round == 2
     study = federation.coordinator()
-    assert study.conduct(exchange) == FINISHED
+    assert study.run(exchange) == FINISHED
     check(federation, study, exchange)
 
 
@@ -292,7 +299,7 @@ def test_one_site_that_misses_every_other_round_hardly_costs_accuracy(tmp_path: 
         tmp_path, {"study": {"total_epsilon": 200.0, "rounds": 100, "noise_multiplier": 1.0, **steps}}
     )
     shards, rounds = federation.shards(), federation.agreement.part.rounds
-    problem = federation.agreement.outline.problem
+    problem = federation.agreement.study_plan.problem
     partial = [list(SITES) if t % 2 else ["north", "south"] for t in range(1, rounds + 1)]
     worth = [
         float(problem.total(replay(federation.agreement, shards, SEED, answered).w, shards)[0])
@@ -333,7 +340,7 @@ def test_a_seeded_site_marks_the_whole_study(federation: Federation) -> None:
         for words in ([STOPPED, STOPPED, FINISHED], [FINISHED]):  # gathered again and again, and opened again
             study = federation.coordinator()
             for number, word in enumerate(words, 1):
-                assert study.conduct(Local(agents), stopping(study, number if word == STOPPED else 9)) == word
+                assert study.run(Local(agents), stopping(study, number if word == STOPPED else 9)) == word
     marks = [row for row in study.folder.read_ledger() if row["kind"] == "non_private"]
     assert marks == [{"kind": "non_private", "agent": "south", "reason": "seeded"}]
     privacy = study.folder.read_summary()["privacy"]
@@ -344,7 +351,7 @@ def test_hardened_sites_keep_the_promise(federation: Federation) -> None:
     with federation.agents(None) as agents:
         study = federation.coordinator()
         exchange = Local(agents, keep_open)
-        assert study.conduct(exchange) == FINISHED
+        assert study.run(exchange) == FINISHED
     check_duals(federation, study)
     check_covered(federation, exchange, study.experiment)
     totals = ledger_totals(study.folder.read_ledger())
@@ -360,12 +367,11 @@ def test_the_books_of_a_study_that_has_ended(tmp_path: Path, monkeypatch: pytest
     write_table(tmp_path / "test.csv", 9)
     with federation.agents() as agents:
         study = federation.coordinator()
-        assert study.conduct(Local(agents)) == FINISHED
+        assert study.run(Local(agents)) == FINISHED
     rows = study.folder.read_metrics()
     assert [row["round"] for row in rows] == [1, 2, 3, 4] and all(row["test_error"] is not None for row in rows)
-    told = federated(study.folder)
-    assert (told["rounds"], told["answered"], told["rejected"]) == (4, {"north": 4}, 0)
-    assert told["bytes_up"] == study.state.sent[0] and told["bytes_down"] == study.state.sent[1]
+    told = participation_totals(study.folder)
+    assert told == (4, {"north": 4}, 0, *study.state.sent)
     for folder in (study.folder, federation.folder("north", study.experiment)):
         assert "No guarantee" in folder.report.read_text()
         assert np.array_equal(folder.read_model()["w"], study.state.w[:, 0])
@@ -379,9 +385,9 @@ def test_no_public_file_tells_how_long_a_round_took(federation: Federation, monk
     with federation.agents(None) as agents:
         study = federation.coordinator()
         assert conducted(study, Local(agents)) == FINISHED
-    took = round_times(study.folder)
+    took = round_milliseconds(study.folder)
     assert len(took) == federation.agreement.part.rounds and min(took) >= 7919e3
-    assert sites_file(study.folder).stat().st_mode & 0o077 == 0
+    assert site_events_path(study.folder).stat().st_mode & 0o077 == 0
     today = str(int(time.time()))[:6]
     for folder in (study.folder, *(federation.folder(site, study.experiment) for site in SITES)):
         for path in (path for path in folder.path.iterdir() if path.suffix in {".json", ".jsonl", ".toml"}):

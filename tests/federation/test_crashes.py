@@ -11,10 +11,10 @@ import pytest
 
 from taciturn.federation import messages as wire
 from taciturn.federation import site_session as at_work
-from taciturn.federation.agent import OWN_AFFAIR
+from taciturn.federation.agent import INTERNAL_ERROR
 from taciturn.federation.journal import Journal
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Question, Ready
-from taciturn.federation.transcript import transcript
+from taciturn.federation.transcript import read_transcript
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.composition import together
 from taciturn.privacy.hash_chain import HashChain
@@ -40,16 +40,16 @@ class Crash(BaseException):
 
 BOUNDARIES: dict[str, tuple[Any, str]] = {
     "reserve": (BudgetLedger, "reserve"),
-    "begin_books": (at_work, "begin_books"),
+    "create_study_folder": (at_work, "create_study_folder"),
     "journal.begin": (Journal, "begin"),
-    "journal.write": (Journal, "write"),
+    "journal.write": (Journal, "write_round"),
     "charge": (at_work.SiteSession, "_charge"),
-    "journal.depart": (Journal, "depart_again"),
+    "journal.depart": (Journal, "record_repeatable"),
     "journal.close": (Journal, "close"),
     "ledger": (HashChain, "append"),
     "head": (HashChain, "_keep_head"),
     "record_round": (at_work, "record_round"),
-    "close_books": (at_work, "close_books"),
+    "finish_study_folder": (at_work, "finish_study_folder"),
     "settle": (BudgetLedger, "settle"),
 }
 
@@ -81,7 +81,7 @@ def live(federation: Federation, script: list[Question], seed: int | None = 7) -
                 assert isinstance(reply, Ready) or reply.reason == "this study has ended here", reply.reason
                 while len(said) < len(script):
                     data = agent.answer(wire.encode(script[len(said)]))
-                    assert isinstance(wire.reply(data, LIMIT), (Answer, Closed)), wire.reply(data, LIMIT)
+                    assert isinstance(wire.decode_reply(data, LIMIT), (Answer, Closed)), wire.decode_reply(data, LIMIT)
                     said.append(data)
         except Crash:
             continue
@@ -106,7 +106,7 @@ def check(federation: Federation, answers: list[bytes]) -> None:
     studies = federation.account("north").state()["studies"]
     assert len(studies) == 1 and "settled" in studies[0]
     assert studies[0]["cost"] == pytest.approx(asdict(federation.agreement.plan.cost))
-    found = transcript(federation.site("north"))
+    found = read_transcript(federation.site("north"))
     assert found.faults == []
     left = {line.departure.sha256 for line in found.lines}
     assert {wire.digest(answer) for answer in answers} <= left
@@ -133,7 +133,7 @@ def everywhere(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
-    "name", [name for name in BOUNDARIES if name not in {"journal.close", "close_books", "settle"}]
+    "name", [name for name in BOUNDARIES if name not in {"journal.close", "finish_study_folder", "settle"}]
 )
 def test_a_crash_costs_nothing_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: bool
@@ -144,8 +144,8 @@ def test_a_crash_costs_nothing_and_loses_nothing(
 @pytest.mark.parametrize(
     ("name", "after"),
     [
-        ("close_books", False),
-        ("close_books", True),
+        ("finish_study_folder", False),
+        ("finish_study_folder", True),
         ("settle", False),
         ("settle", True),
         ("ledger", False),
@@ -175,7 +175,7 @@ def test_what_a_killed_process_left_of_its_folders_is_cleared_away(tmp_path: Pat
     assert [row["upload"] for row in federation.released("north")] == [wire.digest(answers[0])]
 
 
-@pytest.mark.parametrize("name", ["begin_books", "journal.begin"])
+@pytest.mark.parametrize("name", ["create_study_folder", "journal.begin"])
 def test_a_study_that_takes_all_of_a_budget_survives_a_crash_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -196,8 +196,8 @@ def test_what_could_not_be_charged_does_not_leave(tmp_path: Path, monkeypatch: p
         invite(agent, federation)
         with monkeypatch.context() as patch:
             patch.setattr(HashChain, "append", _full)
-            assert refused(agent, question(federation, 1)) == OWN_AFFAIR
-            assert refused(agent, question(federation, 1)) == OWN_AFFAIR
+            assert refused(agent, question(federation, 1)) == INTERNAL_ERROR
+            assert refused(agent, question(federation, 1)) == INTERNAL_ERROR
         data = wire.encode(answered(agent, question(federation, 1)))
         assert [row["upload"] for row in federation.released("north")] == [wire.digest(data)]
 
@@ -227,7 +227,7 @@ def test_a_hardened_site_does_not_draw_again(tmp_path: Path, monkeypatch: pytest
             agent.answer(wire.encode(question(federation, 1)))
     assert federation.released("north") == []
     with federation.journal("north") as journal:
-        kept = journal.last(EXPERIMENT)
+        kept = journal.last_round(EXPERIMENT)
     with federation.agent("north", None) as agent:
         assert isinstance(invite(agent, federation), Ready)
         assert len(federation.released("north")) == 1  # charged before anything leaves
@@ -244,5 +244,5 @@ def test_before_it_is_written_down_a_round_has_not_happened(tmp_path: Path, monk
             agent.answer(wire.encode(question(federation, 1)))
     with federation.agent("north", None) as agent:
         invite(agent, federation)
-        assert federation.released("north") == [] and agent.journal.last(EXPERIMENT) is None
+        assert federation.released("north") == [] and agent.journal.last_round(EXPERIMENT) is None
         answered(agent, question(federation, 1, shift=1.0))  # so another w is no fork

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.federation.demo import _place
+from taciturn.federation.demo import _demo_folder
 from taciturn.federation.identity import Identity
-from taciturn.federation.status import site_status
+from taciturn.federation.site_operations import site_status
 from tests.cli.helpers import COMMAND, environment
 
 pytestmark = pytest.mark.federation
@@ -57,12 +57,12 @@ def test_files_are_kept_when_it_fails(tmp_path: Path, monkeypatch: pytest.Monkey
     """And said where; a temporary folder is removed when all went well."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     said: list[str] = []
-    with pytest.raises(InputError, match="too early"), _place(None, said.append) as root:
+    with pytest.raises(InputError, match="too early"), _demo_folder(None, said.append) as root:
         (root / "coordinator.txt").write_text("why")
         raise InputError("the coordinator has ended too early")
     assert str(root) in said[0] and said[1].startswith(f"it failed: the files stay in {root}")
     assert (root / "coordinator.txt").read_text() == "why"
-    with _place(None, said.append) as other:
+    with _demo_folder(None, said.append) as other:
         assert other.is_dir()
     assert not other.exists() and len(said) == 3
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.federation.agreement import agree, grouped, in_words
-from taciturn.federation.drafts import draft_terms, with_identity
+from taciturn.federation.agreement import derive_agreement, describe_terms, group_digits
+from taciturn.federation.drafts import draft_terms, insert_identity
 from taciturn.federation.identity import Identity, PublicIdentity, read_public
 from taciturn.federation.terms import Terms, read_terms
 from tests.cli.helpers import refused, taciturn, taciturn_json
@@ -35,16 +35,16 @@ def identities(tmp_path: Path) -> dict[str, PublicIdentity]:
 
 def enrolled(path: Path, identities: dict[str, PublicIdentity]) -> Terms:
     for site, one in identities.items():
-        path.write_text(with_identity(read_terms(path), site, one))
+        path.write_text(insert_identity(read_terms(path), site, one))
     return read_terms(path)
 
 
 def test_the_hash_is_final_when_everybody_is_enrolled(draft: Path, identities: dict[str, PublicIdentity]) -> None:
-    before = in_words(read_terms(draft))
+    before = describe_terms(read_terms(draft))
     assert before["hash"] == "" and before["missing"] == list(SITES)
     complete = enrolled(draft, identities)
     complete.check_complete()
-    found = in_words(complete)
+    found = describe_terms(complete)
     assert found["hash"] == complete.digest and found["missing"] == []
     shown = {name: one["fingerprint"] for name, one in found["parties"].items() if name in SITES}
     assert shown == {site: one.fingerprint for site, one in identities.items()}
@@ -65,7 +65,7 @@ def test_neither_order_nor_repetition_of_enrolments_counts(draft: Path, identiti
 def test_the_plan_in_words_is_the_one_that_is_computed(draft: Path) -> None:
     """And not that of another algorithm with the same budget."""
     terms = read_terms(draft)
-    plan, found = agree(terms).plan, in_words(terms)
+    plan, found = derive_agreement(terms).plan, describe_terms(terms)
     assert found["algorithm"] == f"objp, {plan.rounds} rounds"
     assert f"multiplier {plan.multiplier:.4g}" in found["noise"]
     assert found["epsilon"].startswith(f"{plan.bound.epsilon:.4g} of 1 at delta 1e-06")
@@ -91,10 +91,10 @@ def test_the_commands(draft: Path) -> None:
         assert read_public(done.stdout.strip()).fingerprint in done.stderr and said.split("\n")[0][-39:] in done.stderr
     found = taciturn_json("federation", "terms", draft)
     text = taciturn("federation", "terms", draft).stdout
-    assert grouped(found["hash"]) in text and grouped(found["hash"]) in said
+    assert group_digits(found["hash"]) in text and group_digits(found["hash"]) in said
     assert "no site 'nowhere'" in refused("federation", "enrol", draft, "nowhere", folder / "north.id")
     assert "two parties have the same identity" in refused("federation", "enrol", draft, "south", folder / "north.id")
-    assert in_words(read_terms(draft))["hash"] == found["hash"]  # what was refused changed nothing
+    assert describe_terms(read_terms(draft))["hash"] == found["hash"]  # what was refused changed nothing
 
 
 def test_a_revoked_identity_cannot_be_enrolled(draft: Path, identities: dict[str, PublicIdentity]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from taciturn.algorithms import ALGORITHMS
-from taciturn.federation.agreement import own_records
+from taciturn.federation.agreement import load_site_dataset
 from taciturn.federation.messages import Ready, Refusal, RoundRequest
 from taciturn.kernels import library
 from taciturn.kernels.layout import Sparse
@@ -54,7 +54,7 @@ def test_no_size_of_w_tells_of_a_record(
 ) -> None:
     """The noise is the operating system's; the second round is for methods whose gradient is at their own z."""
     federation = clinic(tmp_path / "f", monkeypatch, hiv, algorithm=name, noise_multiplier=90.0)
-    shard = own_records(federation.site("north"), federation.agreement)
+    shard = load_site_dataset(federation.site("north"), federation.agreement).train[0]
     assert isinstance(shard.on_grid.layout, Sparse) or library.library() is None
     w = np.full_like(federation.agreement.zero, size)
     with federation.agent("north", None) as agent:
@@ -89,7 +89,7 @@ def test_every_w_is_refused_or_has_a_finite_answer(
             w = np.where(np.abs(w) <= LARGEST_PARAMETER, w, rng.choice([-1.0, 1.0]) * LARGEST_PARAMETER)
             assert np.isfinite(answered(agent, asked(w.astype(zero.dtype), t)).z).all()
         with federation.journal("north") as journal:
-            state = journal.state(EXPERIMENT, rounds, zero)
+            state = journal.agent_state(EXPERIMENT, rounds, zero)
     assert all(np.isfinite(part).all() and np.abs(part).max() < 2.0**48 for part in state)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.federation.agreement import agree, objections
-from taciturn.federation.drafts import draft
+from taciturn.federation.agreement import derive_agreement, find_objections
+from taciturn.federation.drafts import write_site_draft
 from taciturn.federation.kits import provision
 from taciturn.federation.policy import LAYOUT, OPTIONAL, read_site
 from taciturn.federation.terms import read_terms
@@ -127,15 +127,15 @@ def test_a_draft_is_the_site_of_its_kit(tmp_path: Path) -> None:
     place, table = write_terms(tmp_path), str(write_table(tmp_path / "table.csv", 0))
     terms, budget = read_terms(place), (1.0, 1e-6)
     kits = provision(terms, tmp_path / "kits")
-    site = read_site(draft(tmp_path / "north", kits["north"], place, table, budget, ""))
+    site = read_site(write_site_draft(tmp_path / "north", kits["north"], place, table, budget, ""))
     assert (site.name, site.schema_sha256, site.records_max) == ("north", terms.schema_sha256, 20)
     assert Path(site.table).resolve() == tmp_path / "table.csv" and site.schema == str(tmp_path / "north/schema.toml")
     assert site.kit.resolve() == kits["north"] and read_terms(site.study).digest == terms.digest
-    assert objections(site, agree(terms)) == []
+    assert find_objections(site, derive_agreement(terms)) == []
     with pytest.raises(InputError, match="it is the site's to change"):
-        draft(tmp_path / "north", kits["north"], place, table, budget, "")
+        write_site_draft(tmp_path / "north", kits["north"], place, table, budget, "")
     with pytest.raises(InputError, match="is the kit of server, which is no site of"):
-        draft(tmp_path / "east", kits["server"], place, table, budget, "")
+        write_site_draft(tmp_path / "east", kits["server"], place, table, budget, "")
     for given, said in (("", "give --data"), ("none.csv", "there is no table none.csv")):
         with pytest.raises(InputError, match=said):
-            draft(tmp_path / "east", kits["north"], place, given, budget, "")
+            write_site_draft(tmp_path / "east", kits["north"], place, given, budget, "")

@@ -27,16 +27,16 @@ from taciturn.core.storage import read_arrays, state_folder
 from taciturn.errors import InputError
 from taciturn.federation import agent as agent_module
 from taciturn.federation import agreement as agreement_module
-from taciturn.federation import coordinator_setup as conduct
+from taciturn.federation import coordinator_process
 from taciturn.federation import messages as wire
-from taciturn.federation.agreement import agree, own_dataset
-from taciturn.federation.coordinator import FINISHED, sites_file
+from taciturn.federation.agreement import derive_agreement, load_site_dataset
+from taciturn.federation.coordinator import FINISHED, site_events_path
 from taciturn.federation.messages import Answer
 from taciturn.federation.policy import read_site
-from taciturn.federation.server_state import fresh
-from taciturn.federation.site_database import Store
+from taciturn.federation.server_state import initial_state
+from taciturn.federation.site_database import SiteDatabase
 from taciturn.federation.terms import read_terms
-from taciturn.federation.transcript import transcript
+from taciturn.federation.transcript import read_transcript
 from taciturn.privacy import budget as account
 from taciturn.privacy import hash_chain as chain
 from taciturn.privacy.budget import RESERVED
@@ -66,25 +66,29 @@ def quicker(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return found
 
-    for name, cached in (("read_site", once(read_site)), ("read_terms", once(read_terms)), ("agree", once(agree))):
-        for module in (agent_module, agreement_module, conduct, helpers):
+    for name, cached in (
+        ("read_site", once(read_site)),
+        ("read_terms", once(read_terms)),
+        ("derive_agreement", once(derive_agreement)),
+    ):
+        for module in (agent_module, agreement_module, coordinator_process, helpers):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, cached)
-    monkeypatch.setattr(agreement_module, "own_dataset", once(own_dataset))
+    monkeypatch.setattr(agreement_module, "load_site_dataset", once(load_site_dataset))
 
 
 @contextmanager
 def power_stays_on() -> Iterator[None]:
     """SQLite does not wait for the disk."""
-    opened = Store.open.__func__  # type: ignore[attr-defined]
+    opened = SiteDatabase.open.__func__  # type: ignore[attr-defined]
 
-    def without_waiting(cls: type[Store], *given: Any) -> Store:
-        store: Store = opened(cls, *given)
+    def without_waiting(cls: type[SiteDatabase], *given: Any) -> SiteDatabase:
+        store: SiteDatabase = opened(cls, *given)
         store.connection.execute("pragma synchronous = off")
         return store
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Store, "open", classmethod(without_waiting))
+        patch.setattr(SiteDatabase, "open", classmethod(without_waiting))
         yield
 
 
@@ -139,12 +143,12 @@ def check(federation: Federation, left: Left) -> None:
         (study,) = federation.account(site).state()["studies"]
         assert coordinator.experiment in study["study"] and study["state"] == "settled"
         assert study["cost"] == pytest.approx(asdict(federation.agreement.plan.cost), rel=1e-12)
-        assert transcript(federation.site(site)).faults == []
+        assert read_transcript(federation.site(site)).faults == []
         assert federation.folder(site, coordinator.experiment).read_metrics()
     expected = Counter((e["agent"], e["first"]) for e in coordinator.chain.read() if e["kind"] == "release")
     assert expected == {(site, t): 1 for site in SITES for t in range(1, ROUNDS + 1)}
     assert [row["round"] for row in coordinator.folder.read_metrics()] == list(range(1, ROUNDS + 1))
-    assert list(read_lines(sites_file(coordinator.folder)))
+    assert list(read_lines(site_events_path(coordinator.folder)))
     kept = read_arrays(coordinator.folder.model)["w"]
     if all(len(uploads[site]) == ROUNDS for site in SITES):
         assert model_of(federation, uploads).tobytes() == coordinator.state.w.tobytes()
@@ -153,17 +157,17 @@ def check(federation: Federation, left: Left) -> None:
 
 def answers(left: list[bytes]) -> set[tuple[int, bytes]]:
     """Rounds and bytes of the answers among what left a site."""
-    found = [(wire.reply(data, LIMIT), data) for data in left]
+    found = [(wire.decode_reply(data, LIMIT), data) for data in left]
     return {(reply.round, data) for reply, data in found if isinstance(reply, Answer)}
 
 
 def model_of(federation: Federation, uploads: dict[str, set[tuple[int, bytes]]]) -> Any:
     """The model that follows from what left the sites, each round once."""
-    algorithm, server = federation.agreement.algorithm, fresh(federation.agreement.zero, SITES).server
+    algorithm, server = federation.agreement.algorithm, initial_state(federation.agreement.zero, SITES).server
     w = federation.agreement.zero
     for t in range(1, ROUNDS + 1):
         server, w = algorithm.server_send(t, server)
-        sent = [wire.reply(dict(uploads[site])[t], LIMIT) for site in SITES]
+        sent = [wire.decode_reply(dict(uploads[site])[t], LIMIT) for site in SITES]
         received = {p: Upload(reply.z) for p, reply in enumerate(sent) if isinstance(reply, Answer)}
         server = algorithm.server_receive(t, w, server, Received.of(received))
         w = algorithm.model(t, w, server)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taciturn.federation import messages as wire
-from taciturn.federation.agent import OWN_AFFAIR, SiteAgent
+from taciturn.federation.agent import INTERNAL_ERROR, SiteAgent
 from taciturn.federation.messages import Invitation, Ready, Refusal
-from taciturn.federation.validation import REASON_LIMIT, shown
+from taciturn.federation.validation import REASON_LIMIT, printable
 from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.composition import StudyCost
@@ -155,8 +155,8 @@ def own_affair(federation: Federation) -> None:
     with no_trace(federation) as agent:
         agent.log = lines.append
         data = agent.answer(wire.encode(Invitation(EXPERIMENT, federation.terms.digest)))
-        assert wire.reply(data, LIMIT) == Refusal(EXPERIMENT, "north", OWN_AFFAIR)
-        assert len(lines) == 2 and lines[0] and lines[1] == f"refused: {OWN_AFFAIR}"
+        assert wire.decode_reply(data, LIMIT) == Refusal(EXPERIMENT, "north", INTERNAL_ERROR)
+        assert len(lines) == 2 and lines[0] and lines[1] == f"refused: {INTERNAL_ERROR}"
     assert SECRET.encode() not in data and str(federation.root).encode() not in data
 
 
@@ -179,7 +179,7 @@ def test_a_broken_site_file_is_the_sites_own_affair(federation: Federation) -> N
     with federation.agent("north") as agent:
         federation.file("north").write_text("site = ")
         found = ask(agent, Invitation(EXPERIMENT, federation.terms.digest))
-        assert found == Refusal("", "", OWN_AFFAIR)
+        assert found == Refusal("", "", INTERNAL_ERROR)
 
 
 def test_an_error_in_the_middle_of_a_round_is_the_sites_own_affair(
@@ -192,8 +192,8 @@ def test_an_error_in_the_middle_of_a_round_is_the_sites_own_affair(
             raise ValueError(f"a record of {SECRET}")
 
         monkeypatch.setattr(type(federation.agreement.algorithm), "agent_step", fails)
-        assert refused(agent, question(federation, 1)) == OWN_AFFAIR
-        assert agent.journal.last(EXPERIMENT) is None and federation.released("north") == []
+        assert refused(agent, question(federation, 1)) == INTERNAL_ERROR
+        assert agent.journal.last_round(EXPERIMENT) is None and federation.released("north") == []
 
 
 @given(st.binary(max_size=60), st.booleans())
@@ -202,7 +202,7 @@ def test_any_bytes_are_answered_by_a_refusal(
 ) -> None:
     federation = _shared(tmp_path_factory)
     with federation.agent("north") as agent:
-        found = wire.reply(agent.answer((wire.MAGIC if magic else b"") + garbage), LIMIT)
+        found = wire.decode_reply(agent.answer((wire.MAGIC if magic else b"") + garbage), LIMIT)
         assert isinstance(found, Refusal) and found.site == "north"
 
 
@@ -227,7 +227,7 @@ def test_a_message_longer_than_a_studys_parameters_is_refused(federation: Federa
 
 
 def _reason(agent: SiteAgent, data: bytes) -> str:
-    found = wire.reply(agent.answer(data), LIMIT)
+    found = wire.decode_reply(agent.answer(data), LIMIT)
     assert isinstance(found, Refusal)
     return found.reason
 
@@ -266,5 +266,5 @@ def test_a_refusal_can_always_be_read(federation: Federation) -> None:
 
 
 def test_words_from_elsewhere_are_made_fit_for_a_terminal() -> None:
-    assert shown("no\x1b[2J\nmore\ud800") == "no?[2J?more?"
-    assert len(shown("x" * 10_000)) == REASON_LIMIT
+    assert printable("no\x1b[2J\nmore\ud800") == "no?[2J?more?"
+    assert len(printable("x" * 10_000)) == REASON_LIMIT

@@ -14,18 +14,17 @@ from taciturn.federation import messages as wire
 from taciturn.federation import site_database as store
 from taciturn.federation import site_session as at_work
 from taciturn.federation.agent import SiteAgent
-from taciturn.federation.departures import KEPT_BACK, LEFT, PENDING
-from taciturn.federation.journal import Journal
+from taciturn.federation.journal import KEPT_BACK, LEFT, PENDING, Journal
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Invitation, Refusal
 from taciturn.federation.release import ReleaseGate
-from taciturn.federation.transcript import transcript
+from taciturn.federation.transcript import read_transcript
 from taciturn.runs import metrics_log as growing
 from tests.federation.helpers import EXPERIMENT, Federation, closed, invite, make_federation, question
 
 
 @pytest.fixture
 def federation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Federation:
-    monkeypatch.setattr(at_work, "close_books", lambda *given: None)
+    monkeypatch.setattr(at_work, "finish_study_folder", lambda *given: None)
     return make_federation(tmp_path, only=["north"])
 
 
@@ -86,21 +85,21 @@ def test_what_is_not_in_the_journal_stays(federation: Federation, agent: SiteAge
 
 def test_a_question_is_nothing_that_leaves_a_site(federation: Federation, agent: SiteAgent) -> None:
     data = wire.encode(question(federation, 1))
-    agent.journal.depart(EXPERIMENT, "answer", 1, data)
+    agent.journal.record_departure(EXPERIMENT, "answer", 1, data)
     with pytest.raises(PrivacyViolation):
         check(federation, data)
 
 
 def test_an_upload_without_an_event_stays(federation: Federation, agent: SiteAgent) -> None:
     forged = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero))
-    agent.journal.depart(EXPERIMENT, "answer", 1, forged)
+    agent.journal.record_departure(EXPERIMENT, "answer", 1, forged)
     with pytest.raises(PrivacyViolation, match="has no event in the ledger"):
         check(federation, forged)
 
 
 def test_an_upload_of_no_open_study_stays(federation: Federation, agent: SiteAgent, upload: bytes) -> None:
     other = wire.encode(Answer("f" * 32, "north", 1, federation.agreement.zero))
-    agent.journal.depart("f" * 32, "answer", 1, other)
+    agent.journal.record_departure("f" * 32, "answer", 1, other)
     with pytest.raises(PrivacyViolation, match="of no study that is open here"):
         check(federation, other)
     closed(agent, federation, 1)
@@ -121,14 +120,14 @@ def test_the_filter_writes_nothing_but_what_became_of_the_bytes(
     after = [departure._replace(fate=PENDING) for departure in agent.journal.departures()]
     assert (after, federation.folder("north").ledger.read_bytes()) == before and fates(agent) == [LEFT]
     with Journal.read(federation.site("north").state) as journal:
-        assert journal.has_departed(wire.digest(upload))
+        assert journal.has_departure(wire.digest(upload))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_an_upload_that_is_not_finite_stays(federation: Federation, agent: SiteAgent, value: float) -> None:
     """Even where journal and ledger have it."""
     bad = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero + value))
-    agent.journal.depart(EXPERIMENT, "answer", 1, bad)
+    agent.journal.record_departure(EXPERIMENT, "answer", 1, bad)
     chain = federation.folder("north").chain
     chain.append([{"kind": "release", "first": 1, "upload": wire.digest(bad)}])
     with pytest.raises(PrivacyViolation, match="not finite"):
@@ -137,7 +136,7 @@ def test_an_upload_that_is_not_finite_stays(federation: Federation, agent: SiteA
 
 
 def test_an_upload_of_a_broken_study_stays(federation: Federation, agent: SiteAgent, upload: bytes) -> None:
-    agent.journal.break_off(EXPERIMENT)
+    agent.journal.mark_broken(EXPERIMENT)
     with pytest.raises(PrivacyViolation, match="of no study that is open here"):
         check(federation, upload)
 
@@ -145,11 +144,11 @@ def test_an_upload_of_a_broken_study_stays(federation: Federation, agent: SiteAg
 def test_what_was_kept_back_is_not_listed_as_having_left(federation: Federation, agent: SiteAgent) -> None:
     """An upload that the ledger does not have never left: the transcript finds no fault in it."""
     forged = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero))
-    agent.journal.depart(EXPERIMENT, "answer", 1, forged)
-    assert transcript(federation.site("north")).faults  # it may have left
+    agent.journal.record_departure(EXPERIMENT, "answer", 1, forged)
+    assert read_transcript(federation.site("north")).faults  # it may have left
     with pytest.raises(PrivacyViolation, match="has no event in the ledger"):
         check(federation, forged)
-    found = transcript(federation.site("north"))
+    found = read_transcript(federation.site("north"))
     assert found.faults == [] and found.lines[-1].kept_back and found.lines[-1].covered
 
 
@@ -182,8 +181,8 @@ def test_a_process_that_dies_before_it_could_tell_has_sent_it(federation: Federa
 def test_a_busy_journal_does_not_hold_up_what_may_leave(
     federation: Federation, agent: SiteAgent, upload: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "BRIEFLY", 0.01)
-    with agent.journal.alone():
+    monkeypatch.setattr(store, "BRIEF_WAIT_SECONDS", 0.01)
+    with agent.journal.exclusive():
         check(federation, upload)
     assert fates(agent) == [PENDING]  # which counts as left
 

@@ -9,7 +9,7 @@ import pytest
 
 from taciturn.errors import InputError, PrivacyViolation
 from taciturn.federation.messages import Closed, Ready
-from taciturn.federation.site_session import settle
+from taciturn.federation.site_session import settle_study
 from taciturn.privacy.budget import is_held
 from taciturn.privacy.composition import StudyCost
 from taciturn.privacy.signatures import own_key
@@ -73,11 +73,11 @@ def test_a_site_signs_its_ledger_when_it_closes_and_settles_once(federation: Fed
         experiment = agent.journal.experiment(EXPERIMENT)
         assert experiment is not None
         before = federation.account("north").state()
-        settle(federation.site("north"), agent.journal, experiment, folder)  # as after a crash
+        settle_study(federation.site("north"), agent.journal, experiment, folder)  # as after a crash
         assert federation.account("north").state() == before
         folder.chain.append(federation.released("north"))  # a second folder's ledger ends otherwise
         with pytest.raises(InputError, match="is settled already"):
-            settle(federation.site("north"), agent.journal, experiment, folder)
+            settle_study(federation.site("north"), agent.journal, experiment, folder)
 
 
 def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Federation) -> None:
@@ -97,7 +97,7 @@ def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Feder
         assert experiment is not None
         for _ in range(2):  # and after a crash again
             with pytest.raises(PrivacyViolation, match="spent more than was set aside"):
-                settle(federation.site("north"), agent.journal, experiment, folder)
+                settle_study(federation.site("north"), agent.journal, experiment, folder)
         study = the_study(federation)
         assert study["state"] == "violated"
         assert study["cost"]["gdp"] == pytest.approx(reserved.gdp * (count + 1) / count)

@@ -10,8 +10,8 @@ import pytest
 
 from taciturn.data import read_schema
 from taciturn.errors import InputError
-from taciturn.federation.agreement import agree
-from taciturn.federation.drafts import draft_terms, with_identity
+from taciturn.federation.agreement import derive_agreement
+from taciturn.federation.drafts import draft_terms, insert_identity
 from taciturn.federation.identity import Identity
 from taciturn.federation.terms import STUDY_KEYS, read_terms, schema_hash
 from tests.federation.helpers import SCHEMA, SITES, TERMS, merged, write_terms, write_toml
@@ -230,7 +230,9 @@ def test_a_draft_can_be_read(tmp_path: Path) -> None:
         terms.check_complete()
     for site in (*SITES, "south"):  # the last of them anew
         before = read_terms(place).digest
-        place.write_text(with_identity(read_terms(place), site, Identity.create(tmp_path / secrets.token_hex()).public))
+        place.write_text(
+            insert_identity(read_terms(place), site, Identity.create(tmp_path / secrets.token_hex()).public)
+        )
         assert read_terms(place).digest != before
     terms = read_terms(place)
     terms.check_complete()
@@ -243,6 +245,6 @@ def test_a_draft_can_be_read(tmp_path: Path) -> None:
 
 def test_rounds_that_a_given_noise_has_no_room_for_are_refused_not_cut(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"rounds is 300, but with noise-multiplier 20 only \d+ rounds fit"):
-        agree(read_terms(write_terms(tmp_path, {"study": {"rounds": 300}})))
-    planned = agree(read_terms(write_terms(tmp_path, {"study": {"rounds": "auto"}})))
-    assert planned.part.rounds == planned.outline.settings.rounds and planned.part.rounds < 300
+        derive_agreement(read_terms(write_terms(tmp_path, {"study": {"rounds": 300}})))
+    planned = derive_agreement(read_terms(write_terms(tmp_path, {"study": {"rounds": "auto"}})))
+    assert planned.part.rounds == planned.study_plan.settings.rounds and planned.part.rounds < 300

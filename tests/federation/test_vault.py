@@ -19,16 +19,16 @@ from taciturn.core.storage import read_arrays, write_arrays
 from taciturn.errors import InputError
 from taciturn.federation import messages as wire
 from taciturn.federation.coordinator import FINISHED
-from taciturn.federation.departures import KEPT_BACK, Departures
 from taciturn.federation.exchange import SealedExchange
-from taciturn.federation.final_model import FILE, signer
 from taciturn.federation.identity import Identity
+from taciturn.federation.journal import KEPT_BACK, Journal
 from taciturn.federation.link import BrokenLink, Frame, Kind, Link, pair
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Invitation, Question, Ready, Refusal, Reply
 from taciturn.federation.release import ReleaseGate
+from taciturn.federation.run_folder import MODEL_SIGNATURE, verify_model_signature
 from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_answer, seal_question
-from taciturn.federation.status import site_status
-from taciturn.federation.vault import OutOfOrder, Vault
+from taciturn.federation.site_operations import site_status
+from taciturn.federation.vault import StorageUnavailable, Vault
 from taciturn.privacy.hash_chain import HashChain
 from tests.federation.helpers import (
     EXPERIMENT,
@@ -63,7 +63,7 @@ class Parties:
         answer = self.vaults[site].answer(sealed)
         assert answer is not None, self.said
         opened = open_answer(answer, self.coordinator, self.sites[site].public, LIMIT, reply_header(sealed))
-        return wire.reply(opened.body, LIMIT)
+        return wire.decode_reply(opened.body, LIMIT)
 
     def invite(self, site: str = "north") -> None:
         assert isinstance(self.ask(Invitation(EXPERIMENT, self.federation.terms.digest), site), Ready)
@@ -147,12 +147,12 @@ def test_a_full_disk_makes_a_site_hang_up_and_not_refuse(parties: Parties, monke
     vault = parties.vaults["north"]
     with monkeypatch.context() as patch:
         patch.setattr(HashChain, "append", full)
-        with pytest.raises(OutOfOrder, match="No space left"):
+        with pytest.raises(StorageUnavailable, match="No space left"):
             vault.answer(parties.seal(question(parties.federation, 1)))
     assert vault.agent.journal.departures()[-1].fate == KEPT_BACK
     with monkeypatch.context() as patch:
-        patch.setattr(Departures, "note", full)
-        with pytest.raises(OutOfOrder, match="No space left"):
+        patch.setattr(Journal, "record_departure", full)
+        with pytest.raises(StorageUnavailable, match="No space left"):
             vault.answer(parties.seal(question(parties.federation, 2)))
     parties.invite()
     assert isinstance(parties.ask(question(parties.federation, 1)), Answer)
@@ -164,7 +164,7 @@ def test_another_copy_of_the_terms_is_refused_in_words(parties: Parties) -> None
     answer = parties.vaults["north"].answer(sealed)
     assert answer is not None
     opened = open_answer(answer, parties.coordinator, parties.sites["north"].public, LIMIT, reply_header(sealed))
-    found = wire.reply(opened.body, LIMIT)
+    found = wire.decode_reply(opened.body, LIMIT)
     assert isinstance(found, Refusal) and "the two copies of federation.toml differ" in found.reason
 
 
@@ -198,15 +198,15 @@ def test_the_model_is_kept_with_the_coordinators_signature(parties: Parties) -> 
     close = CloseRequest(EXPERIMENT, 1, parties.federation.agreement.zero + 0.25)
     assert isinstance(parties.ask(close), Closed)
     folder, terms = parties.federation.folder("north"), parties.federation.terms.digest
-    assert signer(folder, EXPERIMENT, terms) == parties.coordinator.public
+    assert verify_model_signature(folder, EXPERIMENT, terms) == parties.coordinator.public
     status = site_status(parties.federation.file("north"))["studies"][0]["model"]
     assert status == f"signed by the coordinator {parties.coordinator.public.fingerprint}"
     with pytest.raises(InputError, match="another study"):
-        signer(folder, "f" * 32, terms)
+        verify_model_signature(folder, "f" * 32, terms)
     with pytest.raises(InputError, match="another study"):
-        signer(folder, EXPERIMENT, "0" * 64)
+        verify_model_signature(folder, EXPERIMENT, "0" * 64)
 
-    kept = json.loads((folder.path / FILE).read_text())
+    kept = json.loads((folder.path / MODEL_SIGNATURE).read_text())
     south = str(parties.sites["south"].public)
     parts: list[dict[str, Any]] = [
         {"coordinator": south},
@@ -216,21 +216,21 @@ def test_the_model_is_kept_with_the_coordinators_signature(parties: Parties) -> 
         {"close": 7},
     ]
     for part in parts:
-        (folder.path / FILE).write_text(json.dumps(kept | part))
+        (folder.path / MODEL_SIGNATURE).write_text(json.dumps(kept | part))
         with pytest.raises(InputError, match="shows no signature"):
-            signer(folder, EXPERIMENT, terms)
-    (folder.path / FILE).write_text(json.dumps(kept))
+            verify_model_signature(folder, EXPERIMENT, terms)
+    (folder.path / MODEL_SIGNATURE).write_text(json.dumps(kept))
     arrays = read_arrays(folder.model)
     write_arrays(folder.model, arrays | {"w": arrays["w"] * 1.5})
     with pytest.raises(InputError, match="another model"):
-        signer(folder, EXPERIMENT, terms)
+        verify_model_signature(folder, EXPERIMENT, terms)
     assert site_status(parties.federation.file("north"))["studies"][0]["model"].startswith("NOT SIGNED")
 
 
 def test_a_study_does_not_close_without_the_signature_on_the_disk(parties: Parties) -> None:
     parties.invite()
     parties.ask(question(parties.federation, 1))
-    blocked = parties.federation.folder("north").path / FILE
+    blocked = parties.federation.folder("north").path / MODEL_SIGNATURE
     blocked.mkdir()
     close = CloseRequest(EXPERIMENT, 1, parties.federation.agreement.zero)
     assert parties.vaults["north"].answer(parties.seal(close)) is None
@@ -295,9 +295,9 @@ class Stepping(SealedExchange):
 
     wires: Wires
 
-    def _take(self, seconds: float) -> None:
+    def _receive(self, seconds: float) -> None:
         self.wires.step()
-        super()._take(0.0)
+        super()._receive(0.0)
 
 
 @pytest.mark.parametrize("evil", [False, True])
@@ -311,12 +311,12 @@ def test_a_study_over_any_engine_is_the_study_in_one_process(parties: Parties, l
     exchange.wires = wires
     for site in SITES:
         wires.end.send(Frame(Kind.UP, site))
-    assert study.conduct(exchange) == FINISHED
+    assert study.run(exchange) == FINISHED
     check_like_replay(parties.federation, study)
     for z in study.state.server.z:
         assert not any(z.tobytes()[:64] in data for data in wires.seen)
     assert not any(study.state.w.tobytes()[:64] in data for data in wires.seen)
-    assert (exchange.dropped > 100) == evil
+    assert (exchange.status.dropped > 100) == evil
 
 
 def test_a_frame_is_no_longer_than_agreed(linked: Linked) -> None:

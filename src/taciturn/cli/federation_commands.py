@@ -117,13 +117,13 @@ def enrol(terms: Path, site: str, identity: str) -> None:
       taciturn federation enrol federation.toml north north.id
       taciturn federation enrol federation.toml north taciturn-id-1:...
     """
-    from taciturn.federation.agreement import grouped
-    from taciturn.federation.drafts import with_identity
+    from taciturn.federation.agreement import group_digits
+    from taciturn.federation.drafts import insert_identity
     from taciturn.federation.identity import read_public
     from taciturn.federation.terms import read_terms
 
     public = read_public(identity)
-    text = with_identity(read_terms(terms), site, public)
+    text = insert_identity(read_terms(terms), site, public)
     before = terms.read_text(encoding="utf-8")
     write_text(terms, text)
     try:
@@ -134,7 +134,9 @@ def enrol(terms: Path, site: str, identity: str) -> None:
     stdout.print(f"{site}: fingerprint {public.fingerprint}", soft_wrap=True, highlight=False)
     left = [name for name in read.sites if name not in read.identities]
     rest = (
-        f"still without an identity: {', '.join(left)}" if left else f"complete; their hash is {grouped(read.digest)}"
+        f"still without an identity: {', '.join(left)}"
+        if left
+        else f"complete; their hash is {group_digits(read.digest)}"
     )
     stdout.print(rest, soft_wrap=True, highlight=False)
 
@@ -153,12 +155,12 @@ def terms(terms: Path, as_json: bool) -> None:
       taciturn federation terms federation.toml
     """
     from taciturn.federation.agreement import (
-        grouped,
-        in_words,
+        describe_terms,
+        group_digits,
     )
     from taciturn.federation.terms import read_terms
 
-    found = in_words(read_terms(terms))
+    found = describe_terms(read_terms(terms))
     if as_json:
         print_json(found)
         return
@@ -169,7 +171,7 @@ def terms(terms: Path, as_json: bool) -> None:
     }
     revoked, missing, digest = (found.pop(name) for name in ("revoked", "missing", "hash"))
     found |= parties | ({"revoked": f"{len(revoked)} identities"} if revoked else {})
-    found["hash"] = grouped(digest) or f"not final: no identity yet of {', '.join(missing) or 'the coordinator'}"
+    found["hash"] = group_digits(digest) or f"not final: no identity yet of {', '.join(missing) or 'the coordinator'}"
     for name, value in found.items():
         stdout.print(f"[bold]{name:14}[/] {value}", highlight=False, soft_wrap=True)
 
@@ -234,14 +236,14 @@ def run(
       taciturn federation run federation.toml --kits kits --without west
     """
     needs_engine()
-    from taciturn.federation.conductor import conduct
     from taciturn.federation.coordinator import FINISHED
+    from taciturn.federation.coordinator_process import run_coordinator
     from taciturn.federation.logs import (
         audited,
         check_audit,
         logged,
     )
-    from taciturn.federation.run_folder import federated
+    from taciturn.federation.run_folder import participation_totals
     from taciturn.federation.terms import read_terms
 
     read = read_terms(terms)
@@ -253,13 +255,13 @@ def run(
         stop_signals(say) as stop,
         FederationWatch(stderr, say, lines=log is not None) as watch,
     ):
-        folder, outcome = conduct(read, kits, own, place, say, stop, watch.line, without, note)
+        folder, outcome = run_coordinator(read, kits, own, place, say, stop, watch.line, without, note)
     if outcome != FINISHED:
         stderr.print("stopped: the same command goes on from here", soft_wrap=True, highlight=False)
         raise Exit(130)
     finished = api.Run(folder)
     if as_json:
-        print_json({"outcome": outcome, **federated(folder), **finished.summary})
+        print_json({"outcome": outcome, **participation_totals(folder)._asdict(), **finished.summary})
     else:
         print_result(finished)
 

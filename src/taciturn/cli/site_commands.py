@@ -65,11 +65,11 @@ def identity(folder: Path, as_json: bool) -> None:
       taciturn federation site identity north > north.id
     """
     from taciturn.core.storage import make_folder
-    from taciturn.federation.drafts import IDENTITY
+    from taciturn.federation.drafts import IDENTITY_FILE
     from taciturn.federation.identity import Identity
 
     make_folder(folder, exist_ok=True, private=True)
-    path = folder / IDENTITY
+    path = folder / IDENTITY_FILE
     public = (Identity.open(path) if path.exists() else Identity.create(path)).public
     if as_json:
         print_json({"identity": str(public), "fingerprint": public.fingerprint, "file": str(path)})
@@ -94,10 +94,10 @@ def init(folder: Path, kit: Path, terms: Path, table: str, total_epsilon: str, d
     Examples:
       taciturn federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
     """
-    from taciturn.federation.drafts import draft
+    from taciturn.federation.drafts import write_site_draft
 
     budget = real(0.0)("total-epsilon", total_epsilon), real(0.0, 1.0)("delta", delta)
-    path = draft(folder, kit, terms, table, budget, ledger)
+    path = write_site_draft(folder, kit, terms, table, budget, ledger)
     stdout.print(
         f"{path}: go through it, then 'taciturn federation site check {path}'", soft_wrap=True, highlight=False
     )
@@ -113,14 +113,14 @@ def check(site: Path, as_json: bool) -> None:
     Examples:
       taciturn federation site check north/site.toml
     """
-    from taciturn.federation.agreement import grouped
-    from taciturn.federation.preflight import check_site
+    from taciturn.federation.agreement import group_digits
+    from taciturn.federation.site_operations import check_site
 
     found = check_site(site)
     if as_json:
         print_json(found)
         return
-    for name, value in (found | {"hash": grouped(found["hash"])}).items():
+    for name, value in (found | {"hash": group_digits(found["hash"])}).items():
         stdout.print(f"[bold]{name.replace('_', ' '):22}[/] {value}", highlight=False, soft_wrap=True)
     stdout.print("nothing was released; 'taciturn federation site start' takes part", highlight=False, soft_wrap=True)
 
@@ -144,28 +144,28 @@ def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
 
     needs_engine()
     from taciturn.federation.agreement import (
-        Prepared,
-        objections,
+        StudyLoader,
+        find_objections,
     )
     from taciturn.federation.logs import (
         audited,
         check_audit,
         logged,
     )
-    from taciturn.federation.preflight import check_own
+    from taciturn.federation.site_operations import load_site_setup
     from taciturn.federation.vault import run_vault
     from taciturn.settings.rules import integer
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
     where = check_audit("--audit", audit)
-    prepared = Prepared()
-    own, agreement, _ = check_own(site, prepared)
+    prepared = StudyLoader()
+    own, agreement, _ = load_site_setup(site, prepared)
     with (
         logged(log, print_sentence) as say,
         audited(where or own.audit, own.name) as note,
         stop_signals(lambda sentence: say("stopping")) as stop,
     ):
-        for reason in objections(own, agreement, reserved=True):
+        for reason in find_objections(own, agreement, reserved=True):
             say(f"the study will be refused: {reason}")
         if seed is not None:
             say("noise comes from a seed: this agent protects nobody (non_private: seeded)")
@@ -182,7 +182,7 @@ def status(site: Path, as_json: bool) -> None:
     Examples:
       taciturn federation site status north/site.toml
     """
-    from taciturn.federation.status import site_status
+    from taciturn.federation.site_operations import site_status
 
     found = site_status(site)
     if as_json:
@@ -244,9 +244,9 @@ def transcript(site: Path, as_json: bool) -> None:
       taciturn federation site transcript north/site.toml --json > what-left.json
     """
     from taciturn.federation.policy import read_site
-    from taciturn.federation.transcript import transcript as read
+    from taciturn.federation.transcript import read_transcript
 
-    found = read(read_site(site))
+    found = read_transcript(read_site(site))
     if as_json:
         lines = [{**line.departure._asdict(), **line._asdict(), "departure": None} for line in found.lines]
         for line in lines:
@@ -291,7 +291,7 @@ def close(experiment: str, site: Path) -> None:
     Examples:
       taciturn federation site close 3f2a9c north/site.toml
     """
-    from taciturn.federation.status import close_study
+    from taciturn.federation.site_operations import close_study
 
     name = close_study(site, experiment)
     stdout.print(f"{name} is closed: nothing more is answered in it", soft_wrap=True, highlight=False)

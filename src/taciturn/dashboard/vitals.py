@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from taciturn.federation.departures import KEPT_BACK, LEFT, Departure
-from taciturn.federation.journal import Journal
+from taciturn.federation.journal import KEPT_BACK, LEFT, Departure, Journal
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.site_session import study_folder
-from taciturn.federation.status import LOCK, Seen, agent_status, look
-from taciturn.federation.transcript import event_words
+from taciturn.federation.status import AGENT_LOCK, StatusSnapshot, describe_agent, read_status
+from taciturn.federation.transcript import describe_events
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.reporting.tables import format_bytes, format_epsilon
 from taciturn.runs.folder import RunFolder
@@ -99,7 +98,7 @@ class Sending:
         """What an upload's line in the ledger says, and whether all is well with it."""
         events = self._events.get(departure.sha256, [])
         missing = departure.kind.startswith("answer") and departure.fate == LEFT and not events
-        return ("NOT IN THE LEDGER" if missing else event_words(events)), not missing
+        return ("NOT IN THE LEDGER" if missing else describe_events(events)), not missing
 
     def _read_ledger(self, name: str) -> None:
         folder = study_folder(self.site, name)
@@ -131,7 +130,7 @@ class SiteWatch:
     def vitals(self) -> Vitals:
         """How it is now."""
         site, sending = self.sending.site, self.sending
-        seen = look(site.state, LOCK)
+        seen = read_status(site.state, AGENT_LOCK)
         sending.refresh()
         why = _site_trouble(seen)
         health = {"ok": not why, "role": "site", "site": site.name, "reason": why}
@@ -142,7 +141,7 @@ class SiteWatch:
         total, used = float(self.sending.account["total_epsilon"]), float(self.sending.account["epsilon_used"])
         return {"total": total, "used": used, "left": max(0.0, total - used)}
 
-    def _metrics(self, seen: Seen, healthy: bool) -> Iterable[Metric]:
+    def _metrics(self, seen: StatusSnapshot, healthy: bool) -> Iterable[Metric]:
         own = f'site="{self.sending.site.name}"'
         totals = self.sending.totals
         yield Metric("taciturn_site_up", "1 if the agent is running.", {own: seen.running})
@@ -159,8 +158,8 @@ class SiteWatch:
         parts = {f'{own},part="{part}"': value for part, value in self._budget().items()}
         yield Metric("taciturn_site_budget_epsilon", "The records' privacy budget over all studies.", parts)
 
-    def _page(self, seen: Seen, why: str) -> dict[str, Any]:
-        sending, status, budget = self.sending, agent_status(seen), self._budget()
+    def _page(self, seen: StatusSnapshot, why: str) -> dict[str, Any]:
+        sending, status, budget = self.sending, describe_agent(seen), self._budget()
         sent = sum(size for _, size in sending.totals.values())
         facts = {
             "study at work": status["study_at_work"] or "none",
@@ -212,7 +211,7 @@ class RunWatch:
     def vitals(self) -> Vitals:
         """How it is now."""
         folder = RunFolder.open(self.path)
-        seen = look(folder.checkpoints, "lock")
+        seen = read_status(folder.checkpoints, "lock")
         why = "" if folder.finished else _run_trouble(seen)
         sites: dict[str, float] = seen.life.get("sites", {}) if seen.running else {}
         health = {"ok": not why, "role": "coordinator", "reason": why, "running": seen.running}
@@ -241,7 +240,7 @@ class RunWatch:
         return Vitals(health, exposition(_run_metrics(seen, folder.finished, not why, sites)), page)
 
 
-def _run_metrics(seen: Seen, finished: bool, healthy: bool, sites: Mapping[str, float]) -> Iterable[Metric]:
+def _run_metrics(seen: StatusSnapshot, finished: bool, healthy: bool, sites: Mapping[str, float]) -> Iterable[Metric]:
     name = "taciturn_coordinator"
     yield Metric(f"{name}_up", "1 if the command is running.", {"": seen.running})
     yield Metric(f"{name}_healthy", "1 if /health says 200.", {"": healthy})
@@ -267,7 +266,7 @@ _COUNTS = (
 )
 
 
-def _site_trouble(seen: Seen) -> str:
+def _site_trouble(seen: StatusSnapshot) -> str:
     """Why a site does not do its work; nothing where it does."""
     if not seen.running:
         return "the agent is not running"
@@ -277,7 +276,7 @@ def _site_trouble(seen: Seen) -> str:
     return "" if answering else _silence(seen)
 
 
-def _run_trouble(seen: Seen) -> str:
+def _run_trouble(seen: StatusSnapshot) -> str:
     if not seen.running:
         return "the command is not running"
     if seen.life["listening"] is None:
@@ -287,12 +286,12 @@ def _run_trouble(seen: Seen) -> str:
     return _silence(seen)
 
 
-def _silence(seen: Seen) -> str:
+def _silence(seen: StatusSnapshot) -> str:
     return "the engine gives no sign of life" if (seen.age("heartbeat") or 0.0) > SILENT else ""
 
 
 def _moment(at: float) -> str:
-    return _plain(Seen(True, {"at": at}).moment("at"))
+    return _plain(StatusSnapshot(True, {"at": at}).moment("at"))
 
 
 def _plain(moment: str | None) -> str:
