@@ -1,4 +1,4 @@
-"""A federation with identities and kits, and engines that are small programs of the tests: they run confined."""
+"""A federation with identities and kits, and small test programs that run confined in place of the engine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LISTENS_AND_HANGS = HEAD + "say(Kind.LISTENING)\ntime.sleep(600)"
 
 @dataclass(frozen=True)
 class Other(Engine):
-    """An engine whose program is another."""
+    """An engine that runs a test program."""
 
     code: str = HANGS
 
@@ -53,7 +53,7 @@ class Other(Engine):
 
 
 def whole_federation(root: Path) -> tuple[Federation, Identity]:
-    """Sites with identities and kits; and the coordinator's identity."""
+    """Create sites with identities and kits; return them with the coordinator's identity."""
     ids = root / "ids"
     ids.mkdir()
     made = {name: Identity.create(ids / name) for name in ("coordinator", *SITES)}
@@ -70,7 +70,7 @@ def whole_federation(root: Path) -> tuple[Federation, Identity]:
 
 @dataclass
 class AtWork:
-    """A vault at work in a thread."""
+    """A vault that runs in a thread."""
 
     federation: Federation
     said: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class AtWork:
 def vault_with(
     federation: Federation, code: str, monkeypatch: pytest.MonkeyPatch, audit: AuditLog = no_audit
 ) -> Iterator[AtWork]:
-    """The vault of north, with an engine of this program."""
+    """Run the vault of north with a test program as its engine."""
     site = federation.site("north")
     prepared = StudyLoader()
     engine = vault.site_engine(site, prepared)

@@ -1,4 +1,4 @@
-"""A study over any engine is the study in one process, to the bit, whatever is lost on the way."""
+"""A federated study equals the same study in one process bit for bit, whatever messages are lost."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.federation import coordinator
-from taciturn.federation import run_folder as books
+from taciturn.federation import coordinator, run_folder, server_state
 from taciturn.federation.agent import SiteAgent
 from taciturn.federation.coordinator import (
     FINISHED,
@@ -50,7 +49,7 @@ from tests.federation.helpers import (
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """Simulates the death of the process."""
 
 
 def check(federation: Federation, study: Coordinator, exchange: Local) -> None:
@@ -60,7 +59,7 @@ def check(federation: Federation, study: Coordinator, exchange: Local) -> None:
 
 
 def test_reports_say_what_the_network_sees(tmp_path: Path) -> None:
-    """At the coordinator and at a site."""
+    """Check the files at the coordinator and at a site."""
     federation = make_federation(tmp_path, {"study": {"rounds": 1}})
     with federation.agents() as agents:
         made = federation.coordinator()
@@ -123,7 +122,7 @@ def test_the_first_round_waits_for_sites_on_their_way(federation: Federation) ->
 
 
 def every_other(exchange: Local, missing: str) -> Any:
-    """A site that is away in every second round, and back after it."""
+    """One site misses every second round and comes back."""
 
     def fault(site: str, message: Question) -> str:
         if isinstance(message, RoundRequest) and message.round % 2 == 0 and site == missing:
@@ -168,7 +167,8 @@ def test_an_answer_that_is_lost_was_given_and_is_rolled_back(
 def test_a_coordinator_that_dies_goes_on_where_it_was(
     federation: Federation, agents: dict[str, SiteAgent], monkeypatch: pytest.MonkeyPatch, where: str, after: bool
 ) -> None:
-    real, calls = getattr(coordinator, where), [0]
+    owner: Any = server_state if hasattr(server_state, where) else coordinator
+    real, calls = getattr(owner, where), [0]
 
     def dying(*given: Any) -> Any:
         calls[0] += 1
@@ -179,7 +179,7 @@ def test_a_coordinator_that_dies_goes_on_where_it_was(
         raise Crash
 
     exchange = Local(agents, keep_open)
-    monkeypatch.setattr(coordinator, where, dying)
+    monkeypatch.setattr(owner, where, dying)
     calls[0] = where == "finish_study_folder"  # which is called only once
     for _ in range(20):
         study = federation.coordinator()
@@ -197,13 +197,14 @@ def test_a_coordinator_that_dies_goes_on_where_it_was(
 
 
 def test_random_faults_at_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Questions and answers get lost, sites are started anew, the coordinator dies: ten short stories."""
+    """Questions and answers are lost, sites restart, and the coordinator dies, in ten random studies."""
     for number in range(10):
         rng = random.Random(number)
         federation = make_federation(tmp_path / str(number), {"study": {"rounds": 3}})
         with monkeypatch.context() as patch:
-            for name in ("save_state", "journal_w", "record_round"):
-                patch.setattr(coordinator, name, mortal(rng, getattr(coordinator, name)))
+            places: list[tuple[Any, str]] = [(server_state, "save_state"), (server_state, "journal_w")]
+            for owner, name in [*places, (coordinator, "record_round")]:
+                patch.setattr(owner, name, mortal(rng, getattr(owner, name)))
             story(federation, rng)
 
 
@@ -248,7 +249,7 @@ def story(federation: Federation, rng: random.Random) -> None:
 
 
 def test_below_the_quorum_nothing_is_lost(federation: Federation, agents: dict[str, SiteAgent]) -> None:
-    """The sites wait, and the same question is asked later, whoever has answered it already."""
+    """The same question is asked again later, also of sites that have answered it."""
     away = {"north", "south"}
 
     def fault(site: str, message: Question) -> str:
@@ -322,7 +323,7 @@ def test_a_study_is_taken_up_under_its_own_terms_only(federation: Federation) ->
 
 @pytest.mark.parametrize("file", ["letters.txt", "config.toml"])
 def test_a_folder_with_something_else_in_it_is_not_touched(federation: Federation, file: str) -> None:
-    """Such as another run: it may be all that is known of what its records have spent."""
+    """It may be another run, and the only record of what was spent."""
     (federation.root / "run").mkdir()
     (federation.root / "run" / file).write_text("dear")
     with pytest.raises(InputError, match="choose another --out"):
@@ -360,7 +361,7 @@ def test_hardened_sites_keep_the_promise(federation: Federation) -> None:
 
 
 def test_the_books_of_a_study_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books, "write_report", write_report)
+    monkeypatch.setattr(run_folder, "write_report", write_report)
     federation = make_federation(
         tmp_path, {"sites": {"south": None, "west": None}, "running": {"quorum": 1, "test": "test.csv"}}, only=["north"]
     )
@@ -379,7 +380,7 @@ def test_the_books_of_a_study_that_has_ended(tmp_path: Path, monkeypatch: pytest
 
 
 def test_no_public_file_tells_how_long_a_round_took(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the coordinator's nor a site's; the coordinator's own clock is in a private file."""
+    """This holds for the coordinator and the sites; the coordinator's times are in a private file."""
     clock = iter(range(0, 10**9, 7919))
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
     with federation.agents(None) as agents:

@@ -1,4 +1,4 @@
-"""A site that dies at any boundary and comes back: every round is charged once, and the study is set aside once."""
+"""A site that dies at any step and restarts: every round is charged once, and the study is reserved once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from taciturn.federation import messages as wire
-from taciturn.federation import site_session as at_work
+from taciturn.federation import site_session
 from taciturn.federation.agent import INTERNAL_ERROR
 from taciturn.federation.journal import Journal
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Question, Ready
@@ -35,27 +35,27 @@ ROUNDS = 2
 
 
 class Crash(BaseException):
-    """The process is gone; nobody catches it."""
+    """Simulates the death of the process; no code catches it."""
 
 
 BOUNDARIES: dict[str, tuple[Any, str]] = {
     "reserve": (BudgetLedger, "reserve"),
-    "create_study_folder": (at_work, "create_study_folder"),
+    "create_study_folder": (site_session, "create_study_folder"),
     "journal.begin": (Journal, "begin"),
     "journal.write": (Journal, "write_round"),
-    "charge": (at_work.SiteSession, "_charge"),
+    "charge": (site_session.SiteSession, "_charge"),
     "journal.depart": (Journal, "record_repeatable"),
     "journal.close": (Journal, "close"),
     "ledger": (HashChain, "append"),
     "head": (HashChain, "_keep_head"),
-    "record_round": (at_work, "record_round"),
-    "finish_study_folder": (at_work, "finish_study_folder"),
+    "record_round": (site_session, "record_round"),
+    "finish_study_folder": (site_session, "finish_study_folder"),
     "settle": (BudgetLedger, "settle"),
 }
 
 
 def crash_at(monkeypatch: pytest.MonkeyPatch, name: str, number: int, after: bool) -> Callable[[], bool]:
-    """Let the process die before or after the call with this number; whether it did."""
+    """Let the process die before or after the n-th call; the result says whether it did."""
     owner, attribute = BOUNDARIES[name]
     real, calls = getattr(owner, attribute), [0]
 
@@ -72,7 +72,7 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, name: str, number: int, after: boo
 
 
 def live(federation: Federation, script: list[Question], seed: int | None = 7) -> list[bytes]:
-    """A site through a part of a study, started again and asked again after every crash; its answers."""
+    """Run a site through requests, restarting it and asking again after every crash; return its answers."""
     said: list[bytes] = []
     while len(said) < len(script):
         try:
@@ -97,7 +97,7 @@ def end(federation: Federation) -> list[Question]:
 
 
 def check(federation: Federation, answers: list[bytes]) -> None:
-    """All that a study with every round answered must leave."""
+    """Check the state after a study in which every round was answered."""
     ledger = federation.folder("north").read_ledger()
     rows = [row for row in ledger if row["kind"] == "release"]
     assert [(row["first"], row["upload"]) for row in rows] == [(t, wire.digest(a)) for t, a in enumerate(answers, 1)]
@@ -113,7 +113,7 @@ def check(federation: Federation, answers: list[bytes]) -> None:
 
 
 def everywhere(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: bool, closing: bool) -> None:
-    """The same study again and again, with a crash at every call of one boundary."""
+    """Repeat a study with a crash at every call of one function."""
     for number in range(1, 20):
         federation = make_federation(folder / str(number), {"study": {"rounds": ROUNDS}}, only=["north"])
         answers = live(federation, rounds(federation)) if closing else []
@@ -190,7 +190,7 @@ def test_a_study_that_takes_all_of_a_budget_survives_a_crash_too(
 
 
 def test_what_could_not_be_charged_does_not_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger's disk is full for a moment, and the process lives on."""
+    """The ledger's disk is full for a moment, and the process continues."""
     federation = make_federation(tmp_path)
     with federation.agent("north") as agent:
         invite(agent, federation)
@@ -218,7 +218,7 @@ def test_a_study_ends_whose_only_line_of_metrics_was_lost(tmp_path: Path, monkey
 
 
 def test_a_hardened_site_does_not_draw_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Written, then killed: the same bytes leave later, though nobody could draw this noise again."""
+    """The process dies after the write: the same bytes leave later, although the noise cannot be drawn again."""
     federation = make_federation(tmp_path, {"study": {"rounds": ROUNDS}})
     with monkeypatch.context() as patch:
         crash_at(patch, "charge", 1, False)

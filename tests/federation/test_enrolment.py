@@ -1,4 +1,4 @@
-"""From a draft to complete terms: identities are enrolled, and everybody sees one plan and one hash."""
+"""From a draft to complete terms: after enrolment, all parties see the same plan and hash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.federation.helpers import SCHEMA, SITES
 
 @pytest.fixture
 def draft(tmp_path: Path) -> Path:
-    """As `taciturn federation init` writes it."""
+    """Terms as `taciturn federation init` writes them."""
     (tmp_path / "schema.toml").write_text(SCHEMA)
     own = Identity.create(tmp_path / "coordinator.identity").public
     schema, sites = str(tmp_path / "schema.toml"), dict.fromkeys(SITES, 20)
@@ -63,7 +63,7 @@ def test_neither_order_nor_repetition_of_enrolments_counts(draft: Path, identiti
 
 
 def test_the_plan_in_words_is_the_one_that_is_computed(draft: Path) -> None:
-    """And not that of another algorithm with the same budget."""
+    """It differs from that of another algorithm with the same budget."""
     terms = read_terms(draft)
     plan, found = derive_agreement(terms).plan, describe_terms(terms)
     assert found["algorithm"] == f"objp, {plan.rounds} rounds"
@@ -101,7 +101,7 @@ def test_a_revoked_identity_cannot_be_enrolled(draft: Path, identities: dict[str
     complete = enrolled(draft, identities).digest
     revoked = f'\n[revoked]\nidentities = ["{identities["north"]}"]\n'
     draft.write_text(draft.read_text() + revoked)
-    with pytest.raises(InputError, match="among those that were revoked"):
+    with pytest.raises(InputError, match="north is revoked"):
         read_terms(draft)
     fresh = Identity.create(draft.with_name("fresh.key")).public
     draft.write_text(draft.read_text().replace(f'north = "{identities["north"]}"', f'north = "{fresh}"'))

@@ -1,4 +1,4 @@
-"""A round costs a site the same however many came before it: counted in steps of the database and bytes read."""
+"""The cost of a round at a site does not grow with the number of rounds, in database steps and bytes read."""
 
 from __future__ import annotations
 

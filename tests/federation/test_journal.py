@@ -1,4 +1,4 @@
-"""The journal: private, of one process, whole after any crash, and rid of what no round can start from."""
+"""The journal is private, has one writer, survives any crash, and deletes states that no round can start from."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def put(journal: Journal, row: RoundRecord, agent: Agent, name: str = NAME) -> N
 
 
 def kept(journal: Journal, rounds: int, name: str = NAME) -> list[int]:
-    """The rounds a state is kept of."""
+    """Return the rounds whose state is stored."""
     return [t for t in range(1, rounds + 1) if journal.agent_state(name, t, ZERO) is not None]
 
 

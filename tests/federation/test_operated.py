@@ -1,4 +1,4 @@
-"""A federation in real processes, as those who run it see it: status, health, audit, log, a killed agent."""
+"""A federation in real processes from its operators' view: status, health, audit, log, a killed agent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def until(demo: LocalFederation, true: Callable[[], bool], seconds: float = 60.0
 
 
 def asked(address: str) -> tuple[int, str]:
-    """What a server says; 0 where there is none yet."""
+    """Return a server's status code and body; 0 if it does not listen yet."""
     try:
         with urllib.request.urlopen(address, timeout=5) as found:
             return found.status, found.read().decode()

@@ -1,4 +1,4 @@
-"""A study in a site's ledger over studies: reserved when invited, started before noise is drawn, settled once."""
+"""A study in a site's budget ledger: reserved at the invitation, started before noise is drawn, settled once."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_site_signs_its_ledger_when_it_closes_and_settles_once(federation: Fed
 
 
 def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Federation) -> None:
-    """Whatever made it: nothing more leaves, and the ledger over studies counts all of it."""
+    """Nothing more leaves, and the budget ledger counts all of it."""
     with federation.agent("north", None) as agent:
         invite(agent, federation)
         answered(agent, question(federation, 1))
@@ -91,7 +91,7 @@ def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Feder
         count = sum(event["count"] for event in planned["events"])
         folder.chain.append([row | {"count": count, "upload": "f" * 64}])
         reserved = StudyCost.read(the_study(federation)["cost"])
-        assert "more than was set aside" in refused(agent, question(federation, 2))
+        assert "would exceed" in refused(agent, question(federation, 2))
         refused(agent, question(federation, 1))  # what it answered before does not leave again either
         experiment = agent.journal.experiment(EXPERIMENT)
         assert experiment is not None

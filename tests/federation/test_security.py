@@ -465,7 +465,7 @@ def test_a_second_agent_of_a_site_does_not_start(study: Tables, tmp_path: Path) 
     for place in (study.site("north"), copy / "site.toml"):
         words = [sys.executable, "-m", "taciturn", "federation", "site", "start", str(place), "--seeded", "7"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 2 and "is at work in" in done.stderr, done.stderr
+        assert done.returncode == 2 and "is running in" in done.stderr, done.stderr
     goes_on(study)
 
 

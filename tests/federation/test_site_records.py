@@ -1,4 +1,4 @@
-"""A site's records: no single one of them decides whether the site takes part in a study."""
+"""No single record decides whether a site takes part in a study."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_site_without_a_usable_record_sends_noise(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cell", ["north", "south", "", "No rth", "\x00", "N" * 10_000])
 def test_no_cell_of_an_agent_column_keeps_a_site_out(tmp_path: Path, cell: str) -> None:
-    """All rows of a site's table are its own, whatever its schema and its table say of agents."""
+    """All rows of a site's table are its own, whatever its schema and table say about agents."""
     federation = make_federation(tmp_path / "f", only=("north",))
     before = load_site_dataset(federation.site("north"), federation.agreement).train[0]
     table, schema = (federation.root / "north" / name for name in ("table.csv", "schema.toml"))
@@ -74,7 +74,7 @@ def test_the_files_of_a_folder_are_one_sites_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 20, 21, 50])
 def test_no_number_of_records_keeps_a_site_out(tmp_path: Path, rows: int) -> None:
-    """One record above records_max does not, nor does the only one."""
+    """Neither one record above records_max nor the only record decides."""
     federation = make_federation(tmp_path / "f", only=("north",))
     lines = [f"{age},70,{'yes' if age % 2 else 'no'}" for age in range(rows)]
     (federation.root / "north" / "table.csv").write_text("\n".join(["age,weight,ill", *lines, ""]))
@@ -87,7 +87,7 @@ def test_no_number_of_records_keeps_a_site_out(tmp_path: Path, rows: int) -> Non
 
 
 def test_records_are_read_once_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start and at every invitation the same question is asked: only a change is worth the time."""
+    """Records are loaded again at the start and at an invitation only if a file has changed."""
     federation = make_federation(tmp_path, only=SITES[:1])
     read: list[Dataset] = []
     site, prepared = federation.site("north"), StudyLoader()

@@ -30,7 +30,7 @@ from tests.federation.stations import CONNECTS, vault_with, whole_federation
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """The lock of a process at work."""
+    """Hold the lock of a running process."""
     with (folder / AGENT_LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -121,7 +121,7 @@ def test_a_vaults_status_says_that_it_is_connected(tmp_path: Path, monkeypatch: 
 
 
 def test_looking_never_keeps_an_agent_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody asks for the lock without an end while an agent starts."""
+    """Another process queries the lock continuously while an agent starts."""
     federation, _ = whole_federation(tmp_path)
     state = federation.site("north").state
     state.mkdir(mode=0o700)

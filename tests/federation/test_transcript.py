@@ -1,4 +1,4 @@
-"""Every byte string that leaves a site is in its transcript, and whatever the ledgers do not cover is found."""
+"""The transcript lists every byte string that leaves a site, and finds what the ledgers do not cover."""
 
 from __future__ import annotations
 

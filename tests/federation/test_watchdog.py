@@ -1,4 +1,4 @@
-"""An engine that hangs, falls, never listens or never connects is started again, and somebody hears of it."""
+"""An engine that hangs, dies, never listens or never connects is restarted, and the operator is informed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.federation.stations import (
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine that hangs is not asked to end for long."""
+    """Wait only briefly for a hanging engine to end."""
     monkeypatch.setattr(engine, "STOP_SECONDS", 0.1)
     monkeypatch.setattr(coordinator_process, "shield", lambda: None)
 
@@ -53,7 +53,7 @@ def test_a_site_starts_a_bad_engine_again(
 
 
 def test_an_engine_cannot_fill_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may say that it connects and disconnects as often as it likes."""
+    """An engine may report any number of connections and disconnections."""
     federation, _ = whole_federation(tmp_path)
     noted: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Messages as bytes: what is encoded comes back to the bit, and anything else is Malformed, never another error."""
+"""Encoded messages decode to the same bits; any other bytes raise Malformed and no other error."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ EVERY: list[Any] = [
 
 
 def decoded(data: Any, limit: int = LIMIT) -> Any:
-    """A message of either direction, or None where the bytes are none; any other exception is the test's failure."""
+    """Decode a message of either direction, or return None if the bytes are malformed."""
     found = []
     for read in (wire.decode_question, wire.decode_reply):
         try:

@@ -11,23 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from taciturn.errors import InputError, PrivacyViolation
-from taciturn.federation import SPEAKS
+from taciturn.federation import SPEAKS, site_session
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import StudyLoader, find_objections
 from taciturn.federation.journal import DAILY_LINES, Experiment, Journal, timestamp
 from taciturn.federation.messages import Closed, CloseRequest, Invitation, Question, Ready, Refusal, Reply, RoundRequest
 from taciturn.federation.policy import Site, read_site
-from taciturn.federation.site_session import (
-    Refused,
-    SiteSession,
-    close_if_settled,
-    find_reservation,
-    is_known_to_ledger,
-    non_private_reason,
-    open_session,
-    open_studies,
-    read_agreed_files,
-)
+from taciturn.federation.site_session import Refused, SiteSession
 from taciturn.federation.terms import read_terms
 
 EXPERIMENT = re.compile(r"[0-9a-f]{32}")  # becomes the name of a folder
@@ -137,13 +127,15 @@ class SiteAgent:
             self._session = None  # a site that refuses now does not continue with what it agreed to before
             version = self._choose_version(message)
             self._session = self._join(site, message)
-            return self._record(Ready(message.experiment, site.name, non_private_reason(self.seed), version))
+            return self._record(
+                Ready(message.experiment, site.name, site_session.non_private_reason(self.seed), version)
+            )
         if isinstance(message, CloseRequest) and begun and self._has_ended(site, begun):
             return self._record(Closed(message.experiment, site.name))
         if self._session is None or self._session.experiment.id != message.experiment:
             raise Refused("this study is not in session here; the coordinator must invite this site first")
         if isinstance(message, RoundRequest):
-            if self._session.agreed_files != read_agreed_files(site):  # the site must decide again
+            if self._session.agreed_files != site_session.read_agreed_files(site):  # the site must decide again
                 terms, self._session = read_terms(site.study).digest, None
                 self._session = self._join(site, Invitation(message.experiment, terms))
             return self._session.answer(message)
@@ -169,27 +161,27 @@ class SiteAgent:
         begun = self.journal.experiment(message.experiment)
         if begun is not None:
             self._check_resumable(site, begun, ours)
-        elif is_known_to_ledger(site, agreement.terms.name, message.experiment):
+        elif site_session.is_known_to_ledger(site, agreement.terms.name, message.experiment):
             raise Refused("this study was begun here before, and this site has lost its journal of it")
         else:
             self._check_new_study(site, ours)
-        reserved = begun is not None and find_reservation(site, begun) is not None
+        reserved = begun is not None and site_session.find_reservation(site, begun) is not None
         if reasons := find_objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
         shard = self.loader.dataset(site).train[0]
-        return open_session(site, self.journal, message.experiment, agreement, shard, self.seed)
+        return site_session.open_session(site, self.journal, message.experiment, agreement, shard, self.seed)
 
     def _check_resumable(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:
             raise Refused("this study was begun here under other terms")
         if self._has_ended(site, begun):
             raise Refused("this study has ended here")
-        if begun.non_private != non_private_reason(self.seed):
+        if begun.non_private != site_session.non_private_reason(self.seed):
             raise Refused("this study was begun with the other kind of noise; seeded and hardened noise do not mix")
 
     def _check_new_study(self, site: Site, terms: str) -> None:
         """Raise if the site's policy or the daily limit does not allow another study: each reserves a whole plan."""
-        most, running = site.accepts.open_studies_max, open_studies(site, self.journal, terms)
+        most, running = site.accepts.open_studies_max, site_session.open_studies(site, self.journal, terms)
         if len(running) >= most:
             names = ", ".join(begun.id[:8] for begun in running)
             raise Refused(
@@ -201,7 +193,7 @@ class SiteAgent:
             raise Refused(f"{NEW_STUDIES_PER_DAY} studies were begun here today; that is the daily limit")
 
     def _has_ended(self, site: Site, begun: Experiment) -> bool:
-        return begun.closed is not None or close_if_settled(site, self.journal, begun)
+        return begun.closed is not None or site_session.close_if_settled(site, self.journal, begun)
 
     def _record(self, message: Reply) -> bytes:
         kind = wire.KINDS[type(message)]

@@ -26,7 +26,19 @@ from taciturn.types import Array, Dataset, Shard, Target
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """A study as its terms define it: algorithm, noise and plan are the same for every party that computes them."""
+    """A study as its terms define it: algorithm, noise and plan are the same for every party that computes them.
+
+    Parameters
+    ----------
+    terms : Terms
+        The terms.
+    study_plan : StudyPlan
+        The plan that follows from them.
+    features : tuple of str
+        Names of the features after the feature map.
+    target : Target
+        The classes or the range of the label.
+    """
 
     terms: Terms
     study_plan: StudyPlan
@@ -124,7 +136,7 @@ def load_site_dataset(site: Site, agreement: Agreement, published: Dataset | Non
 
 @dataclass
 class StudyLoader:
-    """The study and the records of a site's files, computed again only when a file has changed."""
+    """A cache of the study and the records of a site's files; both are computed again only when a file has changed."""
 
     _key: tuple[Any, ...] = ()
     _agreement: Agreement | None = None
@@ -179,39 +191,39 @@ def find_objections(site: Site, agreement: Agreement, reserved: bool = False) ->
     reasons = _declaration_mismatches(site, terms)
     epsilon = plan.total_epsilon
     if math.isinf(epsilon) or epsilon > accepts.study_epsilon_max:
-        reasons.append(f"total_epsilon is {epsilon:g}; this site accepts at most {accepts.study_epsilon_max:g}")
+        reasons.append(f"total_epsilon is {epsilon:g}, but this site accepts at most {accepts.study_epsilon_max:g}")
     if s.delta > accepts.delta_max:
-        reasons.append(f"delta is {s.delta:g}; this site accepts at most {accepts.delta_max:g}")
+        reasons.append(f"delta is {s.delta:g}, but this site accepts at most {accepts.delta_max:g}")
     for name, value, accepted in (
         ("mechanism", s.mechanism, accepts.mechanisms),
         ("adjacency", s.adjacency, accepts.adjacency),
         ("algorithm", s.algorithm[0], accepts.algorithms),
     ):
         if value not in accepted:
-            reasons.append(f"{name} is {value}; this site accepts {', '.join(accepted)}")
+            reasons.append(f"{name} is {value}, but this site accepts {', '.join(accepted)}")
     if plan.rounds > accepts.rounds_max:
-        reasons.append(f"the study has {plan.rounds} rounds; this site accepts at most {accepts.rounds_max}")
+        reasons.append(f"the study has {plan.rounds} rounds, but this site accepts at most {accepts.rounds_max}")
     return reasons + _budget_objections(site, facts.unit, s.adjacency, FREE if reserved else plan.cost)
 
 
 def _declaration_mismatches(site: Site, terms: Terms) -> list[str]:
     reasons = []
     if site.protocol != PROTOCOL:
-        reasons.append(f"this site's file has protocol {site.protocol}; this Taciturn supports {PROTOCOL}")
+        reasons.append(f"this site's file has protocol {site.protocol}, but this Taciturn supports {PROTOCOL}")
     if site.name not in terms.sites:
-        return [*reasons, f"there is no site {site.name} in the study; its sites are {', '.join(terms.sites)}"]
+        return [*reasons, f"there is no site {site.name} in the study, which has {', '.join(terms.sites)}"]
     if site.schema_sha256 != terms.schema_sha256:
         ours, theirs = site.schema_sha256[:12], terms.schema_sha256[:12]
-        reasons.append(f"the study's schema is {theirs}…; this site agreed to {ours}…")
+        reasons.append(f"the study's schema is {theirs}…, but this site agreed to {ours}…")
     elif site.schema and schema_hash(read_schema(site.schema)) != site.schema_sha256:
         reasons.append("this site's schema file does not have the schema_sha256 that the site declares")
     if site.published != terms.data:
         reasons.append("the study and this site name different data")
     total, most = terms.settings.total_records, terms.sites[site.name]
     if site.total_records != total:
-        reasons.append(f"the study declares total_records {total}; this site declares {site.total_records}")
+        reasons.append(f"the study declares total_records {total}, but this site {site.total_records}")
     if site.records_max != most:
-        reasons.append(f"the study declares records_max {most} for this site; the site declares {site.records_max}")
+        reasons.append(f"the study declares records_max {most} for this site, but the site {site.records_max}")
     return reasons
 
 
@@ -220,7 +232,7 @@ def _budget_objections(site: Site, unit: str, adjacency: str, cost: StudyCost) -
     ledger = BudgetLedger.open(site.ledger)
     state = ledger.state()
     reasons = [
-        f"{name} is {value}; this site's ledger counts {state[name]}"
+        f"{name} is {value}, but this site's ledger counts {state[name]}"
         for name, value in (("unit", unit), ("adjacency", adjacency))
         if value != state[name]
     ]
@@ -240,21 +252,6 @@ def group_digits(digits: str) -> str:
     return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
-def describe_plan(agreement: Agreement) -> dict[str, str]:
-    """Describe what the study trains and spends, as coordinator and sites compute it from the terms."""
-    terms, facts, plan, s = agreement.terms, agreement.facts, agreement.plan, agreement.study_plan.settings
-    draws = plan.events.total() // plan.rounds
-    return {
-        "algorithm": f"{s.algorithm[0]}, {plan.rounds} rounds" + (f", {draws} noisy steps each" if draws > 1 else ""),
-        "model": f"{s.loss}, {facts.features} features x {facts.outputs} outputs",
-        "noise": f"{plan.event.mechanism}, multiplier {plan.multiplier:.4g}, added at each site",
-        "epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g} for one {facts.unit}",
-        "neighbours": NEIGHBOURS[s.adjacency].format(unit=facts.unit),
-        "records": f"{terms.settings.total_records:,} in all, declared",
-        "schema": f"{terms.schema_sha256[:12]}…" if terms.schema else f"the published data set {terms.data}",
-    }
-
-
 def describe_terms(terms: Terms) -> dict[str, Any]:
     """Describe everything in the terms that a person should know before agreeing to them.
 
@@ -263,11 +260,20 @@ def describe_terms(terms: Terms) -> dict[str, Any]:
     dict
         Values for JSON. `hash` is empty until every identity is in the terms.
     """
+    agreement = derive_agreement(terms)
+    facts, plan, s = agreement.facts, agreement.plan, agreement.study_plan.settings
+    draws = plan.events.total() // plan.rounds
     parties = {"coordinator": terms.identity, **{site: terms.identities.get(site) for site in terms.sites}}
     missing = terms.missing_identities
     return {
         "study": terms.name,
-        **describe_plan(derive_agreement(terms)),
+        "algorithm": f"{s.algorithm[0]}, {plan.rounds} rounds" + (f", {draws} noisy steps each" if draws > 1 else ""),
+        "model": f"{s.loss}, {facts.features} features x {facts.outputs} outputs",
+        "noise": f"{plan.event.mechanism}, multiplier {plan.multiplier:.4g}, added at each site",
+        "epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g} for one {facts.unit}",
+        "neighbours": NEIGHBOURS[s.adjacency].format(unit=facts.unit),
+        "records": f"{terms.settings.total_records:,} in all, declared",
+        "schema": f"{terms.schema_sha256[:12]}…" if terms.schema else f"the published data set {terms.data}",
         "server": f"{terms.host}:{terms.port}",
         "quorum": f"{terms.quorum} of {len(terms.sites)} sites",
         "parties": {

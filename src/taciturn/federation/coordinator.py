@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,30 +16,14 @@ from taciturn.algorithms import Upload
 from taciturn.algorithms.server import FullState, Received
 from taciturn.algorithms.steps import consensus_residual
 from taciturn.errors import CorruptFile, InputError, TrainingDiverged
-from taciturn.federation import SPEAKS
+from taciturn.federation import SPEAKS, server_state, validation
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
+from taciturn.federation.exchange import Exchange
 from taciturn.federation.messages import Answer, CloseRequest, Invitation, Refusal, RoundRequest
 from taciturn.federation.run_folder import RoundLine, finish_study_folder, participation_totals, record_round
-from taciturn.federation.server_state import (
-    ServerState,
-    initial_state,
-    journal_w,
-    line_files,
-    restore_state,
-    save_state,
-)
-from taciturn.federation.validation import (
-    Iterate,
-    Reach,
-    Rejected,
-    check_reach,
-    compute_reach,
-    printable,
-    read_answer,
-    read_closed,
-    read_ready,
-)
+from taciturn.federation.server_state import ServerState
+from taciturn.federation.validation import Iterate, Reach, Rejected, printable
 from taciturn.objectives.clipping import admissible
 from taciturn.planning.study import Study
 from taciturn.privacy.events import BatchEvent
@@ -54,34 +38,6 @@ GATHER_SECONDS = 10.0  # to wait for sites that are not connected, once a quorum
 POLL_SECONDS = 0.05  # between two checks for sites
 BACKOFF_SECONDS, LONGEST_BACKOFF = 15.0, 600.0  # for a site that was too slow or sent invalid answers
 CLOSING_EVENTS = ("ready", "closed", "refused", "left out")  # show whether a site waits for the end of a study
-
-
-class Exchange(Protocol):
-    """A message exchange with the sites."""
-
-    def connected(self) -> Mapping[str, float]:
-        """Return the connected sites, and since when."""
-        ...
-
-    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        """Send a question, and return the answers that arrive in time; a site that disconnects is not waited for."""
-        ...
-
-    def invite(self, data: bytes, site: str, seconds: float) -> None:
-        """Send an invitation without waiting for the reply."""
-        ...
-
-    def invitation_replies(self) -> Mapping[str, bytes | None]:
-        """Return the replies to invitations since the last call; None for a site that disconnected or was too slow."""
-        ...
-
-    def set_version(self, site: str, version: int) -> None:
-        """Use this message version for a site."""
-        ...
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for an event, at most for some seconds; return whether events are still possible."""
-        ...
 
 
 class Backoff(NamedTuple):
@@ -136,8 +92,8 @@ class Coordinator:
 
     def _restore(self) -> ServerState:
         """Return the last checkpoint without the excluded sites, and check that the study can continue from it."""
-        initial = initial_state(self.agreement.zero, self.agreement.terms.agents)
-        state = restore_state(self.folder, self._checkpoint_name, initial)
+        initial = server_state.initial_state(self.agreement.zero, self.agreement.terms.agents)
+        state = server_state.restore_state(self.folder, self._checkpoint_name, initial)
         if any(site in self.excluded for site in state.sites):
             state = state.restricted_to([site for site in state.sites if site not in self.excluded])
             if state.round:
@@ -238,7 +194,10 @@ class Coordinator:
         return STOPPED
 
     def _gather(self, exchange: Exchange, stop: Callable[[], bool]) -> list[str]:
-        """Return the sites that are ready once all connected sites have replied to their invitations."""
+        """Return the sites that are ready once all connected sites have replied to their invitations.
+
+        Once there is a quorum, sites that are not connected are waited for `GATHER_SECONDS` at most.
+        """
         ready, quorum_at = self._update_ready(exchange, []), 0.0
         while not stop():
             missing = [site for site in self.expected_sites if site not in exchange.connected()]
@@ -289,7 +248,7 @@ class Coordinator:
                 self._record_missing(site, self.state.round)
                 continue
             try:
-                reply = read_ready(data, site, self.experiment, self.agreement.zero, self.speaks)
+                reply = validation.read_ready(data, site, self.experiment, self.agreement.zero, self.speaks)
             except Rejected as error:
                 self.log_event("rejected", site=site, reason=str(error))
                 self._back_off(site)
@@ -328,7 +287,7 @@ class Coordinator:
         state, algorithm, agents = self.state, self.agreement.algorithm, self.agents
         t, began = state.round + 1, time.perf_counter()
         server, w = algorithm.server_send(t, state.server)
-        w = journal_w(self.folder, t, w)
+        w = server_state.journal_w(self.folder, t, w)
         self._charge(ready, t)
         data = wire.encode(RoundRequest(self.experiment, t, dict(zip(agents, state.bases, strict=True)), w))
         replies = exchange.request(data, ready, self.agreement.terms.answer_seconds)
@@ -345,7 +304,7 @@ class Coordinator:
         missing = [site for site in agents if site not in uploads]
         line = RoundLine(t, self.agreement.part.rounds, list(uploads), missing, rejected, up, down)
         self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
-        append_lines(line_files(self.folder)[1], [line._asdict()])
+        append_lines(server_state.line_files(self.folder)[1], [line._asdict()])
         self.state = ServerState(
             round=t,
             server=server,
@@ -358,12 +317,12 @@ class Coordinator:
                 for site, before in zip(agents, state.last, strict=True)
             ),
         )
-        save_state(self.folder, self._checkpoint_name, self.state)
+        server_state.save_state(self.folder, self._checkpoint_name, self.state)
         return continuing
 
     def _reach(self, site: str, t: int, w: Array) -> Reach:
         p = self.agents.index(site)
-        return compute_reach(self.agreement.algorithm, t, w, self.state.server.lam[p], self.state.last[p])
+        return validation.compute_reach(self.agreement.algorithm, t, w, self.state.server.lam[p], self.state.last[p])
 
     def _next_iterate(self, expected: Reach, answer: Answer) -> Iterate:
         """Return the iterate from which a site continues: its upload, unless that is the mean of several."""
@@ -403,7 +362,10 @@ class Coordinator:
     def _read_answers(
         self, replies: Mapping[str, bytes], reaches: Mapping[str, Reach], t: int
     ) -> tuple[dict[str, Answer], list[str], dict[str, str]]:
-        """Return the valid uploads, the sites for the next round, and why the other answers do not count."""
+        """Return the valid uploads, the sites for the next round, and why the other answers do not count.
+
+        A site with an invalid answer stays in the study until it has sent `MAX_BAD_ANSWERS` in a row.
+        """
         uploads: dict[str, Answer] = {}
         continuing: list[str] = []
         rejected: dict[str, str] = {}
@@ -412,9 +374,9 @@ class Coordinator:
                 self._record_missing(site, t)
                 continue
             try:
-                reply = read_answer(replies[site], site, self.experiment, t, self.agreement.zero)
+                reply = validation.read_answer(replies[site], site, self.experiment, t, self.agreement.zero)
                 if isinstance(reply, Answer):
-                    check_reach(reply.z, expected)
+                    validation.check_reach(reply.z, expected)
             except Rejected as error:
                 rejected[site] = str(error)
                 self.bad_answers[site] += 1
@@ -451,7 +413,7 @@ class Coordinator:
         replies = exchange.request(message, ready, self.agreement.terms.ready_seconds)  # sites write their reports now
         for site in ready:
             try:
-                reply = read_closed(replies[site], site, self.experiment, self.agreement.zero)
+                reply = validation.read_closed(replies[site], site, self.experiment, self.agreement.zero)
             except (KeyError, Rejected):
                 self.log_event("not closed", site=site)
                 continue
@@ -476,7 +438,15 @@ class Coordinator:
         ]
 
     def log_event(self, event: str, **fields: Any) -> None:
-        """Append an event with a site or a round to sites.jsonl."""
+        """Append an event to sites.jsonl.
+
+        Parameters
+        ----------
+        event : str
+            ready, missing, refused, rejected, round, waiting, left out, closed or not closed.
+        fields
+            The site, the round, the reason, ..., as JSON.
+        """
         append_lines(site_events_path(self.folder), [{"time": round(time.time(), 3), "event": event, **fields}])
 
 

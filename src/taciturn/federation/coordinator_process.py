@@ -189,17 +189,9 @@ class CoordinatorProcess:
         status.bytes_up, status.bytes_down = coordinator.state.sent
 
     def _run_rounds(self, running: Running) -> str:
-        exchange = SealedExchange(
-            running.link,
-            self.terms,
-            self.identity,
-            self.coordinator.experiment,
-            self.coordinator.agreement.message_limit,
-            self.say,
-            self.versions,
-            self.status,
-            self.audit,
-        )
+        experiment, limit = self.coordinator.experiment, self.coordinator.agreement.message_limit
+        study = (running.link, self.terms, self.identity, experiment, limit)
+        exchange = SealedExchange(*study, self.say, self.versions, self.status, self.audit)
         end = time.monotonic() + LISTEN_SECONDS
         while not exchange.listening and not self.stop():
             exchange.wait(POLL_SECONDS)

@@ -121,14 +121,13 @@ def _demo_folder(out: Path | None, say: Say) -> Iterator[Path]:
         out.mkdir(parents=True, mode=0o700)
     root = Path(tempfile.mkdtemp(prefix="taciturn-demo-")) if out is None else out.resolve()
     say(f"all files, and the output of every process, are in {root}")
+    keep = out is not None
     try:
         yield root
-    except Exception:
+    except Exception:  # not Ctrl-C
+        keep = True
         say(f"the demonstration failed; its files stay in {root}, and the output of its processes in {root}/*.txt")
         raise
-    except BaseException:  # Ctrl-C
-        if out is None:
+    finally:
+        if not keep:
             shutil.rmtree(root, ignore_errors=True)
-        raise
-    if out is None:
-        shutil.rmtree(root, ignore_errors=True)

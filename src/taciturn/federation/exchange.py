@@ -1,11 +1,11 @@
-"""The coordinator's sealed message exchange with the sites, over the link to an engine that is not trusted."""
+"""The coordinator's message exchange with the sites: sealed, over the link to an engine that is not trusted."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from taciturn.federation.identity import Identity
 from taciturn.federation.link import Frame, Kind, Link
@@ -18,6 +18,38 @@ FRAMES_AT_ONCE = 256  # frames that are handled before the clock is checked agai
 RECONNECT_SECONDS = 0.5  # two connections of a site within this time count as one
 
 
+class Exchange(Protocol):
+    """A message exchange with the sites: `SealedExchange` over a network, or a function call in tests."""
+
+    def connected(self) -> Mapping[str, float]:
+        """Return the connected sites, and since when."""
+
+    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
+        """Send a question, and return the answers that arrive in time; a site that disconnects is not waited for.
+
+        Parameters
+        ----------
+        data : bytes
+            The encoded question.
+        sites : sequence of str
+            The receivers.
+        seconds : float
+            Time limit for each answer.
+        """
+
+    def invite(self, data: bytes, site: str, seconds: float) -> None:
+        """Send an invitation without waiting for the reply."""
+
+    def invitation_replies(self) -> Mapping[str, bytes | None]:
+        """Return the replies to invitations since the last call; None for a site that disconnected or was too slow."""
+
+    def set_version(self, site: str, version: int) -> None:
+        """Use this message version for a site."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for an event, at most for some seconds; return whether events are still possible."""
+
+
 class PendingQuestion(NamedTuple):
     """A question that a site has not answered yet."""
 
@@ -28,7 +60,7 @@ class PendingQuestion(NamedTuple):
 
 @dataclass
 class SealedExchange:
-    """Questions and answers over a link; see `coordinator.Exchange` for the methods.
+    """Questions and answers over a link; see `Exchange` for the methods.
 
     Anything that is not a site's own answer to the last question is dropped and counted; the site may still answer.
 

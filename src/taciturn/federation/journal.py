@@ -10,7 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,7 +93,10 @@ class RecordedReply(NamedTuple):
 
 @dataclass
 class Journal:
-    """The journal of one site; only one process at a time may write to it."""
+    """The journal of one site; only one process at a time may write to it.
+
+    Use `Journal.open` to write and `Journal.read` to read.
+    """
 
     path: Path
     database: SiteDatabase
@@ -132,13 +135,11 @@ class Journal:
             path.touch(mode=0o600)
             path.chmod(0o600)
             journal = cls.connect(path)
-            try:
+            with closing(journal.database):
                 with journal.exclusive():  # what was pending when a process died may have left
                     journal._execute("update departures set fate = ? where fate = ?", LEFT, PENDING)
                 yield journal
                 journal.flush_repeats()
-            finally:
-                journal.database.close()
 
     @classmethod
     @contextmanager
@@ -154,16 +155,12 @@ class Journal:
         if not path.is_file():
             raise InputError(f"there is no journal in {folder}: this site has not taken part in a study yet")
         journal = cls.connect(path, durable=False)
-        try:
+        with closing(journal.database):
             yield journal
-        finally:
-            journal.database.close()
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Run a block as one transaction without any other writer; see `SiteDatabase.exclusive`."""
-        with self.database.exclusive():
-            yield
+        return self.database.exclusive()
 
     def experiment(self, name: str) -> Experiment | None:
         """Return a study that was begun here, or None."""
@@ -175,7 +172,19 @@ class Journal:
         return [Experiment(*row) for row in self._execute("select * from experiments order by begun, rowid").fetchall()]
 
     def begin(self, name: str, study: str, terms: str, reservation: str, non_private: str) -> Experiment:
-        """Record a new study. Its whole plan must be reserved in the budget ledger next."""
+        """Record a new study. Its whole plan must be reserved in the budget ledger next.
+
+        Parameters
+        ----------
+        name : str
+            The experiment, 32 hexadecimal digits.
+        study, terms : str
+            The study's name, and the hash of its terms.
+        reservation : str
+            The identifier under which its budget will be reserved.
+        non_private : str
+            Why its noise gives no protection; empty if it does.
+        """
         begun = Experiment(name, study, terms, reservation, non_private, timestamp(), None)
         with self.exclusive():
             self._execute("insert into experiments values (?, ?, ?, ?, ?, ?, ?, ?)", *begun)
@@ -248,6 +257,15 @@ class Journal:
 
         States from which no round can start are deleted: the server has moved on from those before the base, and has
         never accepted those after it.
+
+        Parameters
+        ----------
+        name : str
+            The study.
+        record : RoundRecord
+            The round, with its ledger entries and its upload.
+        agent : Agent
+            The state after the round.
         """
         with self.exclusive():
             self._delete_states(name, "round != ?", record.base)
@@ -326,7 +344,15 @@ class Journal:
                 self._count_repeats(self._full_day, more=count)
 
     def settle_departure(self, sha256: str, fate: str) -> None:
-        """Record what became of pending bytes: LEFT or KEPT_BACK. If that cannot be written, they count as left."""
+        """Record what became of pending bytes. If that cannot be written, they count as left.
+
+        Parameters
+        ----------
+        sha256 : str
+            The hash of the bytes.
+        fate : str
+            LEFT or KEPT_BACK.
+        """
         database = self.database
         block = database.exclusive() if fate == KEPT_BACK else database.exclusive_unflushed()
         with suppress(sqlite3.Error), block:

@@ -127,7 +127,16 @@ def message_limit(array_bytes: int = 0) -> int:
 
 
 def encode(message: Question | Reply) -> bytes:
-    """Return a message as bytes: a magic number, a JSON header with its length, and the array if there is one."""
+    """Return a message as bytes: a magic number, a JSON header with its length, and the array if there is one.
+
+    The encoding is canonical: equal messages have equal bytes. Arrays are little-endian.
+
+    Examples
+    --------
+    >>> message = Closed("0123", "north")
+    >>> decode_reply(encode(message), 1000) == message
+    True
+    """
     header: dict[str, Any] = {"kind": KINDS[type(message)], **message._asdict()}
     body = b""
     for name, value in message._asdict().items():

@@ -86,6 +86,11 @@ class Site:
 def read_site(path: Path) -> Site:
     """Return the site described by a file; relative paths in it start at its folder.
 
+    Parameters
+    ----------
+    path : Path
+        site.toml.
+
     Raises
     ------
     InputError

@@ -53,6 +53,11 @@ class ReleaseGate:
         data : bytes
             The encoded message, before it is sealed.
 
+        Returns
+        -------
+        Reply
+            The decoded message.
+
         Raises
         ------
         PrivacyViolation

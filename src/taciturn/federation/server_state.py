@@ -147,7 +147,4 @@ def journal_w(folder: RunFolder, t: int, w: Array) -> Array:
 
 def line_files(folder: RunFolder) -> tuple[Path, Path]:
     """Return the files that grow by a line per round: metrics.jsonl and rounds.jsonl."""
-    rounds = folder.path / "rounds.jsonl"
-    if not rounds.exists():
-        make_file(rounds)
-    return folder.metrics, rounds
+    return folder.metrics, folder.path / "rounds.jsonl"

@@ -105,7 +105,13 @@ def describe_barriers(site: Site, loader: StudyLoader) -> str:
 
 
 def site_status(path: Path) -> dict[str, Any]:
-    """Return the status of a site's agent, of its budget over all studies, and of every study, as JSON."""
+    """Return the status of a site's agent, of its budget over all studies, and of every study, as JSON.
+
+    Parameters
+    ----------
+    path : Path
+        site.toml. An agent may be running.
+    """
     site = read_site(path)
     budget = BudgetLedger.open(site.ledger).state()
     return {

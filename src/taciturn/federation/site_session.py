@@ -43,7 +43,13 @@ class Refused(Exception):
 
 @dataclass
 class StudyLedger:
-    """The charges in the ledger of one study; the file is read again whenever another process has changed it."""
+    """The charges in the ledger of one study; the file is read again whenever another process has changed it.
+
+    Parameters
+    ----------
+    chain : HashChain
+        The study's ledger. `uploads`, `planned` and `drawn` are read from it.
+    """
 
     chain: HashChain
     uploads: dict[str, int] = field(default_factory=dict)  # SHA-256 of each charged upload -> its round
@@ -129,7 +135,21 @@ def _count_events(rows: Iterable[dict[str, Any]]) -> Counter[Event]:
 
 @dataclass
 class SiteSession:
-    """One study that is ready to answer rounds."""
+    """One study that is ready to answer rounds; `open_session` creates it.
+
+    Parameters
+    ----------
+    site, journal, experiment
+        The site, its open journal, and the journal's entry of the study.
+    agreement, study, folder
+        The study as the terms define it, as a run, and its run folder at the site.
+    shard : Shard
+        The site's records.
+    seed : int or None
+        A seed for the noise, for tests: it gives no protection.
+    hold : Hold
+        The lock on the study's reservation; it lasts as long as the session.
+    """
 
     site: Site
     journal: Journal
@@ -138,8 +158,8 @@ class SiteSession:
     shard: Shard
     study: Study
     folder: RunFolder
-    seed: int | None  # seeded noise, for tests: it gives no protection
-    hold: Hold  # lock on the study's reservation while the session exists
+    seed: int | None
+    hold: Hold
     ledger: StudyLedger = field(init=False)
     agreed_files: tuple[bytes, ...] = field(init=False)  # content of the site's files when it agreed
     noise_announced: bool = False  # whether the budget ledger says that this study draws noise
@@ -301,6 +321,15 @@ def open_session(
         The site's records.
     seed : int or None
         A seed for the noise, for tests; None for noise from the operating system.
+
+    Raises
+    ------
+    Refused
+        If the study began with another plan.
+    CorruptFile
+        If an old journal was restored.
+    InputError
+        If another process holds the reservation, or the folder belongs to another machine.
     """
     study, non_private = federated_study(agreement, site.table or site.published), non_private_reason(seed)
     begun = journal.experiment(name)
@@ -323,7 +352,13 @@ def open_session(
 
 
 def non_private_reason(seed: int | None) -> str:
-    """Return why the noise gives no protection, or "" if it does."""
+    """Return why the noise gives no protection, or "" if it does.
+
+    Examples
+    --------
+    >>> non_private_reason(7)
+    'seeded'
+    """
     return "" if seed is None else "seeded"
 
 
@@ -336,7 +371,22 @@ def reconcile_ledger(journal: Journal, experiment: Experiment, folder: RunFolder
 
 
 def settle_study(site: Site, journal: Journal, experiment: Experiment, folder: RunFolder) -> None:
-    """Replace a study's reservation by its actual cost, and close it: no request in it is answered afterwards."""
+    """Replace a study's reservation by its actual cost, and close it: no request in it is answered afterwards.
+
+    Parameters
+    ----------
+    site, journal
+        The site and its open journal.
+    experiment : Experiment
+        The study.
+    folder : RunFolder
+        The study's folder; its ledger decides the cost, after it is reconciled with the journal.
+
+    Raises
+    ------
+    PrivacyViolation
+        If the cost exceeds the reservation. It is charged in full all the same.
+    """
     reconcile_ledger(journal, experiment, folder)
     spent = [cost_of(events) for agents in releases(folder.read_ledger()).values() for events in agents.values()]
     sign(folder)
@@ -351,7 +401,10 @@ def settle_study(site: Site, journal: Journal, experiment: Experiment, folder: R
 
 
 def cancel_study(site: Site, journal: Journal, experiment: Experiment) -> None:
-    """Close a study that has no folder, and so never had a round: its whole reservation is returned."""
+    """Close a study that has no folder, and so never had a round: its whole reservation is returned.
+
+    A crash can leave a study in this state, before its reservation or after it.
+    """
     entry = find_reservation(site, experiment)
     if entry is not None and entry["state"] in OPEN:
         BudgetLedger.open(site.ledger).give_back(experiment.reservation)
@@ -394,7 +447,13 @@ def is_known_to_ledger(site: Site, study: str, name: str) -> bool:
 
 
 def ledger_study_name(study: str, name: str) -> str:
-    """Return the name of a study in the budget ledger."""
+    """Return the name of a study in the budget ledger.
+
+    Examples
+    --------
+    >>> ledger_study_name("heart", "0123")
+    'heart/0123'
+    """
     return f"{study}/{name}"
 
 

@@ -129,6 +129,12 @@ def read_status(folder: Path, lock: str) -> StatusSnapshot:
         The folder.
     lock : str
         Name of the lock file there that the process holds while it runs.
+
+    Returns
+    -------
+    StatusSnapshot
+        It is empty if the file is missing or cannot be read. `running` is true if the lock is held and the file is
+        fresh.
     """
     try:
         with (folder / STATUS_FILE).open("rb") as file:

@@ -199,7 +199,10 @@ def read_terms(file: Path) -> Terms:
 
 
 def schema_hash(schema: Schema) -> str:
-    """Return the hash of a schema's meaning: comments and agents do not count."""
+    """Return the hash of a schema's meaning: comments and agents do not count.
+
+    Two parties that hold the same hash encode their records in the same way.
+    """
     return text_hash(dump_schema(replace(schema, agent=None, agents=())))
 
 

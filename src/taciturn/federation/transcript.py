@@ -34,6 +34,17 @@ class Transcript(NamedTuple):
 def read_transcript(site: Site) -> Transcript:
     """Read the journal and the ledgers of a site, and compare them.
 
+    Parameters
+    ----------
+    site : Site
+        The site; an agent may be running.
+
+    Returns
+    -------
+    Transcript
+        All departures. There are no faults if every upload has an event in its study's ledger and a round in the
+        journal, and every study has a reservation in the budget ledger.
+
     Raises
     ------
     LedgerTampered
@@ -83,5 +94,11 @@ def _ledger_events(
 
 
 def describe_events(entries: Iterable[Mapping[str, Any]]) -> str:
-    """Describe the ledger entries of one upload in a few words, or return "–" if there are none."""
+    """Describe the ledger entries of one upload in a few words, or return "–" if there are none.
+
+    Examples
+    --------
+    >>> describe_events([])
+    '–'
+    """
     return ", ".join(f"{entry['count']} x {event_of(entry).mechanism}" for entry in entries) or "–"

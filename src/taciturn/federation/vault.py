@@ -18,6 +18,7 @@ from taciturn.core.locks import locked
 from taciturn.core.storage import make_folder
 from taciturn.errors import PrivacyViolation
 from taciturn.federation import messages as wire
+from taciturn.federation import seal
 from taciturn.federation.agent import SiteAgent
 from taciturn.federation.agreement import StudyLoader
 from taciturn.federation.confinement import shield
@@ -31,16 +32,6 @@ from taciturn.federation.messages import Answer, CloseRequest, Invitation, Refus
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.release import ReleaseGate
 from taciturn.federation.run_folder import store_model_signature
-from taciturn.federation.seal import (
-    HANDSHAKE,
-    OVERHEAD,
-    Opened,
-    OtherTerms,
-    Unsealed,
-    open_question,
-    reply_header,
-    seal_answer,
-)
 from taciturn.federation.site_session import study_folder
 from taciturn.federation.status import AGENT_LOCK, STATUS_FILE, AgentStatus, publish_status
 from taciturn.federation.terms import Terms, read_terms
@@ -60,9 +51,23 @@ class StorageUnavailable(Exception):
 
 @dataclass
 class Vault:
-    """What a site does with the bytes that an engine delivers."""
+    """What a site does with the bytes that an engine delivers.
 
-    path: Path  # site.toml
+    Parameters
+    ----------
+    path : Path
+        site.toml.
+    agent : SiteAgent
+        Decides and computes the reply.
+    identity : Identity
+        The site's private identity.
+    release : ReleaseGate
+        Checks every reply before it leaves.
+    say, audit
+        Get sentences for the operator, and everything that happens.
+    """
+
+    path: Path
     agent: SiteAgent
     identity: Identity
     release: ReleaseGate
@@ -87,19 +92,15 @@ class Vault:
         """
         site = read_site(self.path)
         terms = self._read_terms(site)
+        digest = bytes.fromhex(terms.digest)
         try:
-            opened = open_question(
-                sealed,
-                self.identity,
-                terms.coordinator,
-                self.agent.message_limit,
-                site=site.name,
-                terms=bytes.fromhex(terms.digest),
+            opened = seal.open_question(
+                sealed, self.identity, terms.coordinator, self.agent.message_limit, site=site.name, terms=digest
             )
             self._check_envelope(site, terms, opened)
-        except OtherTerms as error:
-            body = self.agent.refuse(reply_header(sealed).experiment.hex(), str(error))
-        except Unsealed as error:
+        except seal.OtherTerms as error:
+            body = self.agent.refuse(seal.reply_header(sealed).experiment.hex(), str(error))
+        except seal.Unsealed as error:
             self._drop(error)
             return None
         except OSError as error:  # the coordinator asks again
@@ -108,18 +109,19 @@ class Vault:
         else:
             self.status.question = time.time()
             if wire.message_kind(opened.body) == wire.KINDS[Invitation]:
-                self.audit("invitation", experiment=reply_header(sealed).experiment.hex())
+                self.audit("invitation", experiment=opened.header.experiment.hex())
             body = self._ask_agent(opened.body)
+        header = seal.reply_header(sealed)
         try:
             reply = self.release.check(site, body)
         except PrivacyViolation as violation:
-            self.agent.abort_study(reply_header(sealed).experiment.hex(), violation)
-            self.audit("kept back", experiment=reply_header(sealed).experiment.hex(), sha256=wire.digest(body))
+            self.agent.abort_study(header.experiment.hex(), violation)
+            self.audit("kept back", experiment=header.experiment.hex(), sha256=wire.digest(body))
             return None
         self.status.answer, self.status.study = time.time(), self.agent.active_study
         self.status.rounds += isinstance(reply, Answer)
         self._audit_departure(reply, body)
-        return seal_answer(body, reply_header(sealed), self.identity, terms.coordinator)
+        return seal.seal_answer(body, header, self.identity, terms.coordinator)
 
     def set_connected(self, connected: bool) -> None:
         """Record what the engine says about its connection; the information is not trusted."""
@@ -130,16 +132,18 @@ class Vault:
             self.say("connected to the coordinator" if connected else "disconnected from the coordinator")
             self.audit("connected" if connected else "disconnected")
 
-    def _check_envelope(self, site: Site, terms: Terms, opened: Opened) -> None:
+    def _check_envelope(self, site: Site, terms: Terms, opened: seal.Opened) -> None:
         """Check that envelope and content agree, and store the coordinator's signature of the final model."""
         try:
             message = wire.decode_question(opened.body, self.agent.message_limit)
         except wire.Malformed:
             return  # the agent refuses it
         if message.experiment != opened.header.experiment.hex():
-            raise Unsealed("a question names another study than its envelope")
-        if isinstance(message, Invitation) != (opened.header.version == HANDSHAKE):
-            raise Unsealed(f"a question has version {opened.header.version}; exactly invitations have {HANDSHAKE}")
+            raise seal.Unsealed("a question names another study than its envelope")
+        if isinstance(message, Invitation) != (opened.header.version == seal.HANDSHAKE):
+            raise seal.Unsealed(
+                f"a question has version {opened.header.version}; exactly invitations have {seal.HANDSHAKE}"
+            )
         place = study_folder(site, message.experiment)
         if isinstance(message, CloseRequest) and place.exists():
             store_model_signature(RunFolder.open(place), opened, terms.coordinator, self.identity.public)
@@ -147,15 +151,9 @@ class Vault:
     def _audit_departure(self, reply: Reply, body: bytes) -> None:
         if isinstance(reply, Refusal):
             self.audit("refusal", experiment=reply.experiment, reason=reply.reason[:AUDIT_REASON_LENGTH])
-        round_field = {"round": reply.round} if isinstance(reply, Answer) else {}
-        self.audit(
-            "departure",
-            kind=wire.KINDS[type(reply)],
-            experiment=reply.experiment,
-            **round_field,
-            bytes=len(body),
-            sha256=wire.digest(body),
-        )
+        facts: dict[str, object] = {"kind": wire.KINDS[type(reply)], "experiment": reply.experiment}
+        facts |= {"round": reply.round} if isinstance(reply, Answer) else {}
+        self.audit("departure", **facts, bytes=len(body), sha256=wire.digest(body))
 
     def _ask_agent(self, question: bytes) -> bytes:
         """Return the agent's reply. A refusal because of a full disk would end the site's part, so it stays here."""
@@ -175,7 +173,7 @@ class Vault:
             self._terms_cache = content, read_terms(site.study)
         return self._terms_cache[1]
 
-    def _drop(self, error: Unsealed) -> None:
+    def _drop(self, error: seal.Unsealed) -> None:
         self.status.dropped += 1
         count = self.status.dropped
         if count & (count - 1) == 0:  # the 1st, 2nd, 4th, 8th...
@@ -281,16 +279,28 @@ def _serve(vault: Vault, running: Running, stop: Callable[[], bool]) -> None:
 
 
 def engine_secrets(site: Site) -> dict[str, list[Path]]:
-    """Return by name the files that the engine must not be able to open."""
+    """Return the files that the engine must not be able to open.
+
+    Returns
+    -------
+    dict
+        Lists of files and folders, by a name for error messages.
+    """
     records = {"records": [Path(site.table)]} if site.table else {}
     own = {"journal": [site.state], "ledger": [site.ledger], "identity": [site.identity]}
     return records | own | {"policy": [site.path], "terms": [site.study]}
 
 
 def site_engine(site: Site, loader: StudyLoader) -> Engine:
-    """Return the engine for the current terms of a site."""
+    """Return the engine for the current terms of a site.
+
+    Raises
+    ------
+    InputError
+        If the kit is not this site's, or is for another address than that in the terms.
+    """
     agreement = loader.agreement(site)
     kit = read_kit(site.kit, site.name)
     check_address(kit, agreement.terms)
-    limit = agreement.message_limit + OVERHEAD
+    limit = agreement.message_limit + seal.OVERHEAD
     return Engine(site.name, [HUB], kit.path, kit.address, limit, site.state / "engine.log", site.engine_user)
