@@ -95,9 +95,9 @@ class Accidents(Watched):
 
     def go_on(self, rounds: int) -> int:
         """Wait for some rounds, or the end of the study; how often a command had to be given again."""
-        again, done, since = 0, self.done, time.monotonic()
+        again, done, since = 0, self.rounds_done, time.monotonic()
         while done < rounds or rounds == ROUNDS:
-            self.check_time()
+            self.check_deadline()
             if self.command("coordinator").poll() == 0:
                 break
             stuck = done < ROUNDS and time.monotonic() - since > STUCK
@@ -109,8 +109,8 @@ class Accidents(Watched):
                 if command.poll() is not None:
                     self.begin(party)
                     again += 1
-            if stuck or self.done != done:
-                done, since = self.done, time.monotonic()
+            if stuck or self.rounds_done != done:
+                done, since = self.rounds_done, time.monotonic()
             time.sleep(0.1)
         return again
 
@@ -172,7 +172,7 @@ def play(accidents: Sequence[Accident], seed: int | None, root: Path) -> dict[st
             low, high = (ROUNDS * (number + share) // (len(accidents) + 1) for share in (0.5, 1.0))
             again = federation.go_on(random.randint(int(low) + 1, int(high)))
             time.sleep(0.1 * random.random())
-            at, when = federation.done, time.time()
+            at, when = federation.rounds_done, time.time()
             if kind == "kill":
                 happened, what = federation.kill(party, which), DEPTHS[which]
             else:
@@ -187,9 +187,9 @@ def play(accidents: Sequence[Accident], seed: int | None, root: Path) -> dict[st
         return {
             "accidents": rows,
             "noise": "fresh" if seed is None else "seeded",
-            "rounds": federation.done,
-            "identical": None if seed is None else federation.same_as_simulation(),
-            "duals_equal": federation.duals_equal(),
+            "rounds": federation.rounds_done,
+            "identical": None if seed is None else federation.matches_simulation(),
+            "duals_equal": federation.duals_match(),
             "charged_once": all(found == Counter(range(1, ROUNDS + 1)) for found in charges.values()),
         }
     finally:

@@ -28,7 +28,7 @@ import numpy as np
 import psutil
 
 from taciturn.core.storage import read_arrays
-from taciturn.federation.agreement import agree, own_records
+from taciturn.federation.agreement import derive_agreement, load_site_dataset
 from taciturn.federation.local_cluster import participation, replay
 from taciturn.federation.policy import read_site
 from taciturn.federation.terms import read_terms
@@ -142,12 +142,12 @@ class Watched(LocalFederation):
             site.write_text("\n".join(kept) + "\n")
         return terms
 
-    def same_as_simulation(self) -> bool:
+    def matches_simulation(self) -> bool:
         """As for published records, with those of the tables."""
         if not self.tables:
-            return super().same_as_simulation()
-        agreement, folder = agree(read_terms(self.terms)), RunFolder.open(self.run)
-        shards = [own_records(read_site(self.site(name)), agreement) for name in self.sites]
+            return super().matches_simulation()
+        agreement, folder = derive_agreement(read_terms(self.terms)), RunFolder.open(self.run)
+        shards = [load_site_dataset(read_site(self.site(name)), agreement).train[0] for name in self.sites]
         replayed = replay(agreement, shards, self.seed or 0, participation(folder))
         kept = read_arrays(folder.checkpoints / f"{agreement.part.batch.algorithm}.npz")
         return np.array_equal(replayed.w, kept["w"]) and np.array_equal(replayed.lam, kept["server_lam"])
@@ -245,19 +245,19 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
             federation.start_agent(site)
             if given.sites > AT_ONCE and number % AT_ONCE == AT_ONCE - 1:
                 time.sleep(given.pause)
-        federation.wait(WARM)
+        federation.wait_for_round(WARM)
         first = time.monotonic() - began
         commands = [federation.agents["site-00"], federation.coordinator]
         needs = [Needs(command.pid) for command in commands if command is not None]
         for need in needs:
             need.start()
-        bytes_before, done, clock = loopback(), federation.done, time.monotonic()
-        federation.wait(given.rounds)
+        bytes_before, done, clock = loopback(), federation.rounds_done, time.monotonic()
+        federation.wait_for_round(given.rounds)
         seconds = time.monotonic() - clock
         carried, (own, hub) = loopback() - bytes_before, [need.found() for need in needs]
         closing = Needs(federation.agents["site-00"].pid)
         closing.start()
-        federation.finish()
+        federation.wait_for_end()
         own |= {f"{name}_closing": most for name, most in closing.found().items() if name.endswith("max")}
         rows, times = round_rows(federation)
     finally:
@@ -277,7 +277,7 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
         "carried_bytes_a_round_and_site": round(carried / (given.rounds - done) / given.sites),
         "site": own,
         "coordinator": hub,
-        "identical_to_simulation": federation.same_as_simulation(),
+        "identical_to_simulation": federation.matches_simulation(),
     }
 
 

@@ -41,7 +41,7 @@ def measure(root: Path, rounds: int) -> list[tuple[float, float, int]]:
     with Journal.open(site.state) as journal:
         agent, release = SiteAgent(site.path, journal), ReleaseGate(journal)
         release.check(site, agent.answer(wire.encode(Invitation(EXPERIMENT, terms.digest))))
-        zero = agent.prepared.agreement(site).zero
+        zero = agent.loader.agreement(site).zero
         for t in range(1, rounds + 1):
             question = wire.encode(RoundRequest(EXPERIMENT, t, {"north": t - 1}, zero))
             began = time.process_time(), time.perf_counter(), _read()

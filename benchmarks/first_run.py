@@ -61,7 +61,7 @@ def main() -> None:
         run = taciturn.run(total_epsilon=(1.0, math.inf), seeds=SEEDS, evaluate_every=3, out=f"{folder}/r")
         save(figure([run.folder]), Path("docs/images/first_run.png"))
         result = {
-            "what": "taciturn run with no argument (mnist14, 10 agents, total epsilon 1), and without noise; seeds 1 to 5",
+            "what": "taciturn run without arguments (mnist14, 10 agents, total epsilon 1), and without noise; 5 seeds",
             "rounds": run.runs[0]["rounds"],
             "test_error": errors(run),
             "training": training() | {"cores": os.cpu_count()},

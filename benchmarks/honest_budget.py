@@ -4,7 +4,7 @@
 
 Certified mode on pixels as they are, with nothing else set but the data, the budgets, the seeds and float32. The grid
 multiplies clip and eta_scale on mnist14; the planner ties rho to eta, and eta to the clip, at every point. A grid's
-best is picked on the test set from few seeds, so it flatters itself. Without TACITURN_DATA the part on MNIST is left out,
+best is picked on the test set from few seeds, so it flatters itself. Without TACITURN_DATA the MNIST part is skipped,
 and the file says so. Writes benchmarks/results/honest_budget.json.
 """
 

@@ -1,6 +1,6 @@
 """The planner's rule against a grid around it, in a second implementation of certified training that shares no code.
 
-    TACITURN_DATA=DIR python -m benchmarks.planner_grid --pack FILE     # with Taciturn: the data and the planner's values
+    TACITURN_DATA=DIR python -m benchmarks.planner_grid --pack FILE     # with Taciturn: data and planned values
     python planner_grid.py --packed FILE [--device cuda] [--out FILE]  # needs numpy and torch alone
     TACITURN_DATA=DIR python -m benchmarks.planner_grid                 # both at once
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.quick
 
-Needs MNIST and FEMNIST in TACITURN_DATA. Writes results/quick.json: the ordering ObjPM < ObjP < OutP at every epsilon, the
+Needs MNIST and FEMNIST in TACITURN_DATA. Writes quick.json: the ordering ObjPM < ObjP < OutP at every epsilon, the
 test errors in %, and seconds, which are those of the machine it ran on.
 """
 

@@ -29,10 +29,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from taciturn.federation import PROTOCOL
-from taciturn.federation.drafts import IDENTITY
+from taciturn.federation.drafts import IDENTITY_FILE
 from taciturn.federation.identity import Identity
 from taciturn.federation.kits import provision
-from taciturn.federation.local_cluster import LocalFederation, free_port
+from taciturn.federation.local_cluster import LocalFederation, find_free_port
 from taciturn.federation.terms import Terms, read_terms
 from tests.federation.helpers import make_federation
 
@@ -214,13 +214,13 @@ class Tables(LocalFederation):
         return self.root / name / "site.toml"
 
     def prepare(self) -> Terms:
-        identities = {name: self.root / name / IDENTITY for name in self.sites}
+        identities = {name: self.root / name / IDENTITY_FILE for name in self.sites}
         self.root.mkdir(exist_ok=True)
         own = Identity.create(self.identity).public
         held = {name: Identity.create(self.root / f"{name}.made") for name in self.sites}
         changes = {
             "protocol": PROTOCOL,
-            "server": {"host": "localhost", "port": free_port()},
+            "server": {"host": "localhost", "port": find_free_port()},
             "sites": dict(self.sites),
             "coordinator": {"identity": str(own)},
             "identities": {name: str(identity.public) for name, identity in held.items()},

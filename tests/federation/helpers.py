@@ -1,4 +1,4 @@
-"""A tiny federation on the disk, and an engine that is a function call."""
+"""A tiny federation on disk, and a message exchange that is a function call."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import tomli_w
 from taciturn.core.storage import read_arrays
 from taciturn.federation import messages as wire
 from taciturn.federation.agent import SiteAgent
-from taciturn.federation.agreement import Agreement, agree, own_records
+from taciturn.federation.agreement import Agreement, derive_agreement, load_site_dataset
 from taciturn.federation.coordinator import FINISHED, Coordinator
-from taciturn.federation.coordinator_setup import open_study
+from taciturn.federation.coordinator_process import open_study
 from taciturn.federation.journal import Journal
 from taciturn.federation.local_cluster import participation, replay
 from taciturn.federation.messages import (
@@ -62,7 +62,7 @@ ACCEPT: dict[str, Any] = {
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings, the second one's where both have a value; None takes a key away."""
+    """Merge nested settings; values of `second` win, and None removes a key."""
     found = dict(first)
     for key, value in second.items():
         if value is None:
@@ -81,14 +81,14 @@ def write_toml(path: Path, content: Mapping[str, Any]) -> Path:
 
 
 def write_terms(folder: Path, changes: Mapping[str, Any] | None = None) -> Path:
-    """federation.toml and the schema beside it."""
+    """Write federation.toml and its schema."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schema.toml").write_text(SCHEMA)
     return write_toml(folder / "federation.toml", merged(TERMS, changes or {}))
 
 
 def write_table(path: Path, seed: int, rows: int = 12) -> Path:
-    """A few patients: the old and heavy are ill more often."""
+    """Write a table of patients; older and heavier ones are ill more often."""
     rng = np.random.default_rng(seed)
     lines = ["age,weight,ill"]
     for _ in range(rows):
@@ -99,7 +99,7 @@ def write_table(path: Path, seed: int, rows: int = 12) -> Path:
 
 
 def site_settings(name: str, schema_sha256: str) -> dict[str, Any]:
-    """site.toml as a site's owner would write it."""
+    """Return the content of a site's site.toml."""
     declared = {"schema_sha256": schema_sha256, "total_records": 60, "records_max": 20}
     return {
         "protocol": 1,
@@ -112,7 +112,7 @@ def site_settings(name: str, schema_sha256: str) -> dict[str, Any]:
 
 @dataclass
 class Federation:
-    """Its files: the coordinator's in `root`, each site's in a folder of its name."""
+    """The files of a federation: the coordinator's in `root`, and each site's in a folder of its name."""
 
     root: Path
 
@@ -122,7 +122,7 @@ class Federation:
 
     @cached_property
     def agreement(self) -> Agreement:
-        return agree(self.terms)
+        return derive_agreement(self.terms)
 
     @property
     def run(self) -> RunFolder:
@@ -135,22 +135,22 @@ class Federation:
         return read_site(self.file(site))
 
     def change(self, site: str, changes: Mapping[str, Any]) -> None:
-        """The site's owner changes his mind."""
+        """Rewrite a site's site.toml with changes."""
         write_toml(self.file(site), merged(site_settings(site, self.terms.schema_sha256), changes))
 
     def account(self, site: str) -> BudgetLedger:
         return BudgetLedger.open(self.site(site).ledger)
 
     def folder(self, site: str, experiment: str = EXPERIMENT) -> RunFolder:
-        """The study's run folder at a site."""
+        """Return the study's run folder at a site."""
         return RunFolder.open(study_folder(self.site(site), experiment))
 
     def released(self, site: str, experiment: str = EXPERIMENT) -> list[ReleaseEntry]:
-        """The release lines of the study's ledger at a site."""
+        """Return the release entries of the study's ledger at a site."""
         return self.folder(site, experiment).read_ledger().releases
 
     def shards(self) -> list[Shard]:
-        return [own_records(self.site(site), self.agreement) for site in self.terms.agents]
+        return [load_site_dataset(self.site(site), self.agreement).train[0] for site in self.terms.agents]
 
     def journal(self, site: str) -> Any:
         return Journal.read(self.site(site).state)
@@ -160,11 +160,11 @@ class Federation:
 
     @contextmanager
     def agent(self, site: str, seed: int | None = SEED) -> Iterator[SiteAgent]:
-        """A site's process, from its start to its end."""
+        """Run a site's agent for the block."""
         with Journal.open(self.site(site).state, patience=0.0) as journal:
             agent = SiteAgent(self.file(site), journal, seed)
             yield agent
-            agent._at_work = None  # which holds the study's reservation
+            agent._session = None  # which holds the study's reservation
 
     @contextmanager
     def agents(self, seed: int | None = SEED) -> Iterator[dict[str, SiteAgent]]:
@@ -179,7 +179,7 @@ def make_federation(
     epsilon: float = 3.0,
     only: Sequence[str] = SITES,
 ) -> Federation:
-    """Three sites (or only some of them) with their tables, ledgers (of a total epsilon) and files."""
+    """Create three sites, or only some of them, with tables, ledgers of a total epsilon, and files."""
     write_terms(root, changes)
     found = Federation(root)
     for number, site in enumerate(only):
@@ -194,8 +194,8 @@ def make_federation(
 
 
 def ask(agent: SiteAgent, message: Question) -> Reply:
-    """What a site says to a message."""
-    return wire.reply(agent.answer(wire.encode(message)), LIMIT)
+    """Return a site's reply to a message."""
+    return wire.decode_reply(agent.answer(wire.encode(message)), LIMIT)
 
 
 def invite(agent: SiteAgent, federation: Federation, experiment: str = EXPERIMENT) -> Ready | Refusal:
@@ -205,7 +205,7 @@ def invite(agent: SiteAgent, federation: Federation, experiment: str = EXPERIMEN
 
 
 def question(federation: Federation, t: int, base: int | None = None, shift: float = 0.0) -> RoundRequest:
-    """Round t for every site, from the round before unless told otherwise, with a w of its own."""
+    """Return the request of round t for every site, by default from the previous round, with its own w."""
     w = federation.agreement.zero + 0.01 * t + shift
     return RoundRequest(EXPERIMENT, t, dict.fromkeys(SITES, t - 1 if base is None else base), w)
 
@@ -229,12 +229,12 @@ def closed(agent: SiteAgent, federation: Federation, t: int) -> Reply:
 
 
 Fault = Callable[[str, Question], str]
-"""What happens to a site's share of a message: "" nothing, "question" or "answer": it is lost on its way."""
+"""Which message of a site is lost: "question", "answer", or "" for none."""
 
 
 @dataclass
 class Local:
-    """An engine in one process, which may lose messages or bring other bytes than the site's."""
+    """An exchange in one process that can lose messages or replace a site's bytes."""
 
     agents: Mapping[str, SiteAgent]
     fault: Fault = lambda site, message: ""
@@ -243,26 +243,26 @@ class Local:
     left: dict[str, list[bytes]] = field(default_factory=dict)  # what every site's agent returned
 
     since: Counter[str] = field(default_factory=Counter)  # one more: the site has connected again
-    _posted: dict[str, bytes | None] = field(default_factory=dict)
+    _replies: dict[str, bytes | None] = field(default_factory=dict)
 
-    def present(self) -> Mapping[str, float]:
+    def connected(self) -> Mapping[str, float]:
         return {site: float(self.since[site]) for site in self.agents}
 
-    def post(self, data: bytes, site: str, seconds: float) -> None:
-        self._posted[site] = self.ask(data, [site], seconds).get(site)
+    def invite(self, data: bytes, site: str, seconds: float) -> None:
+        self._replies[site] = self.request(data, [site], seconds).get(site)
 
-    def posted(self) -> Mapping[str, bytes | None]:
-        found, self._posted = self._posted, {}
+    def invitation_replies(self) -> Mapping[str, bytes | None]:
+        found, self._replies = self._replies, {}
         return found
 
-    def agreed(self, site: str, version: int) -> None:
-        """Versions are an envelope's affair, and there is none here."""
+    def set_version(self, site: str, version: int) -> None:
+        """Ignore the version: there is no envelope here."""
 
     def wait(self, seconds: float) -> bool:
         return False
 
-    def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        message = wire.question(data, LIMIT)
+    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
+        message = wire.decode_question(data, LIMIT)
         self.asked.append((message, tuple(sites)))
         replies = {}
         for site in sites:
@@ -277,39 +277,39 @@ class Local:
 
 
 def keep_open(site: str, message: Question) -> str:
-    """The end of a study never reaches its sites, so that their states can be looked at."""
+    """Lose every close request, so that tests can inspect the states of the sites."""
     return "question" if isinstance(message, CloseRequest) else ""
 
 
 def conducted(coordinator: Coordinator, exchange: Local, tries: int = 100) -> str:
-    """A study to its end, whatever the sites make of it."""
+    """Run a study until it is finished, and return the last outcome."""
     found = ""
     for _ in range(tries):
-        found = coordinator.conduct(exchange)
+        found = coordinator.run(exchange)
         if found == FINISHED:
             break
     return found
 
 
 def check_like_replay(federation: Federation, coordinator: Coordinator) -> None:
-    """Model and duals are, to the bit, those of the same study in one process."""
+    """Check that model and duals equal the same study in one process bit for bit."""
     once = replay(federation.agreement, federation.shards(), SEED, participation(coordinator.folder))
     assert coordinator.state.w.tobytes() == once.w.tobytes()
     assert coordinator.state.server.lam.tobytes() == once.lam.tobytes()
 
 
 def check_duals(federation: Federation, coordinator: Coordinator) -> None:
-    """Both copies of every dual are the same to the bit; a site's state is the one the server knows of."""
+    """Check that both copies of every dual are equal bit for bit."""
     assert site_duals(federation, coordinator).tobytes() == server_duals(federation).tobytes()
     assert server_duals(federation).tobytes() == coordinator.state.server.lam.tobytes()
 
 
 def check_covered(federation: Federation, exchange: Local, experiment: str) -> None:
-    """Whatever left a site is in its ledger, once, and in what the coordinator expected it to spend."""
+    """Check that every upload is charged once in the site's ledger, and in the coordinator's."""
     expected = [(e["agent"], e["first"]) for e in federation.run.read_ledger() if e["kind"] == "release"]
     assert len(set(expected)) == len(expected)
     for site, left in exchange.left.items():
-        messages = [(wire.reply(data, LIMIT), wire.digest(data)) for data in left]
+        messages = [(wire.decode_reply(data, LIMIT), wire.digest(data)) for data in left]
         uploads = {(found.round, name) for found, name in messages if isinstance(found, Answer)}
         charged = [(row["first"], row["upload"]) for row in federation.released(site, experiment)] if uploads else []
         assert uploads <= set(charged) and len(charged) == len({t for t, _ in charged})
@@ -317,17 +317,17 @@ def check_covered(federation: Federation, exchange: Local, experiment: str) -> N
 
 
 def site_duals(federation: Federation, coordinator: Coordinator) -> Array:
-    """The sites' copies of their duals after the rounds that the server accepted, [P, J, 1, K]."""
+    """Return the sites' copies of their duals after the rounds that the server accepted, [P, J, 1, K]."""
     zero, kept = federation.agreement.zero, []
     for site, base in zip(federation.terms.agents, coordinator.state.bases, strict=True):
         with federation.journal(site) as journal:
-            state = journal.state(coordinator.experiment, base, zero)
+            state = journal.agent_state(coordinator.experiment, base, zero)
         assert state is not None, f"{site} has no state after round {base}"
         kept.append(state.lam)
     return np.stack(kept)
 
 
 def server_duals(federation: Federation) -> Array:
-    """The server's copies, from its checkpoint."""
+    """Return the server's copies of the duals from its checkpoint."""
     name = federation.agreement.part.batch.algorithm
     return read_arrays(federation.run.checkpoints / f"{name}.npz")["server_lam"]

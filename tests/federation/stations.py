@@ -1,4 +1,4 @@
-"""A federation with identities and kits, and engines that are small programs of the tests: they run confined."""
+"""A federation with identities and kits, and small test programs that run confined in place of the engine."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from taciturn.federation import vault
-from taciturn.federation.agreement import Prepared
+from taciturn.federation.agreement import StudyLoader
 from taciturn.federation.confinement import launch
 from taciturn.federation.engine import Engine, EngineProcess
 from taciturn.federation.identity import Identity
 from taciturn.federation.kits import provision
 from taciturn.federation.link import pair
-from taciturn.federation.local_cluster import free_port
+from taciturn.federation.local_cluster import find_free_port
 from taciturn.federation.logs import AuditLog, no_audit
 from tests.federation.helpers import SITES, Federation, make_federation
 
@@ -39,7 +39,7 @@ LISTENS_AND_HANGS = HEAD + "say(Kind.LISTENING)\ntime.sleep(600)"
 
 @dataclass(frozen=True)
 class Other(Engine):
-    """An engine whose program is another."""
+    """An engine that runs a test program."""
 
     code: str = HANGS
 
@@ -53,13 +53,13 @@ class Other(Engine):
 
 
 def whole_federation(root: Path) -> tuple[Federation, Identity]:
-    """Sites with identities and kits; and the coordinator's identity."""
+    """Create sites with identities and kits; return them with the coordinator's identity."""
     ids = root / "ids"
     ids.mkdir()
     made = {name: Identity.create(ids / name) for name in ("coordinator", *SITES)}
     public = {name: str(one.public) for name, one in made.items()}
     own = public.pop("coordinator")
-    terms = {"coordinator": {"identity": own}, "identities": public, "server": {"port": free_port()}}
+    terms = {"coordinator": {"identity": own}, "identities": public, "server": {"port": find_free_port()}}
     federation = make_federation(root / "federation", terms)
     provision(federation.terms, root / "kits")
     for site in SITES:
@@ -70,7 +70,7 @@ def whole_federation(root: Path) -> tuple[Federation, Identity]:
 
 @dataclass
 class AtWork:
-    """A vault at work in a thread."""
+    """A vault that runs in a thread."""
 
     federation: Federation
     said: list[str] = field(default_factory=list)
@@ -87,11 +87,11 @@ class AtWork:
 def vault_with(
     federation: Federation, code: str, monkeypatch: pytest.MonkeyPatch, audit: AuditLog = no_audit
 ) -> Iterator[AtWork]:
-    """The vault of north, with an engine of this program."""
+    """Run the vault of north with a test program as its engine."""
     site = federation.site("north")
-    prepared = Prepared()
-    engine = vault.engine_of(site, prepared)
-    monkeypatch.setattr(vault, "engine_of", lambda site, prepared: Other(**vars(engine), code=code))
+    prepared = StudyLoader()
+    engine = vault.site_engine(site, prepared)
+    monkeypatch.setattr(vault, "site_engine", lambda site, prepared: Other(**vars(engine), code=code))
     monkeypatch.setattr(vault, "shield", lambda: None)  # it would be for the tests' process, and for good
     found = AtWork(federation)
     errors: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""A site decides: one question has one answer, no other story is told, and what is refused costs nothing."""
+"""A site gives one answer to a question, never answers a fork, and a refusal costs nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.federation.helpers import (
 
 @pytest.fixture
 def agent(federation: Federation) -> Iterator[SiteAgent]:
-    """North, ready for the first round."""
+    """The agent of north, ready for the first round."""
     with federation.agent("north") as found:
         assert isinstance(invite(found, federation), Ready)
         yield found
@@ -42,14 +42,14 @@ def agent(federation: Federation) -> Iterator[SiteAgent]:
 
 @contextmanager
 def nothing_but_a_refusal(federation: Federation, agent: SiteAgent) -> Iterator[None]:
-    """Whatever happens inside, no round, no event and no reservation comes of it."""
+    """Check that the block adds no round, no event and no reservation."""
 
     def look() -> tuple[object, ...]:
         names = [begun.id for begun in journal.experiments()]
         folders = sorted(study_folder(federation.site("north"), "").iterdir()) if names else []
         ledgers = [federation.folder("north", name).ledger.read_bytes() for name in names]
         state = federation.account("north").state().studies
-        return names, [list(journal.answered(name)) for name in names], folders, ledgers, state
+        return names, [list(journal.rounds(name)) for name in names], folders, ledgers, state
 
     journal = agent.journal
     before, left = look(), len(journal.departures())
@@ -117,12 +117,12 @@ def test_another_story_of_a_round_is_a_fork(federation: Federation, agent: SiteA
     answered(agent, question(federation, 1))
     answered(agent, question(federation, 2))
     with nothing_but_a_refusal(federation, agent):
-        assert "would be a fork" in refused(agent, question(federation, 2, shift=1e-12))
-        assert "would be a fork" in refused(agent, question(federation, 2, base=0))
+        assert "would fork" in refused(agent, question(federation, 2, shift=1e-12))
+        assert "would fork" in refused(agent, question(federation, 2, base=0))
         next_one = question(federation, 2)._replace(w=np.nextafter(question(federation, 2).w, np.inf))
-        assert "would be a fork" in refused(agent, next_one)
+        assert "would fork" in refused(agent, next_one)
         negative = question(federation, 2)._replace(w=-question(federation, 2).w)
-        assert "would be a fork" in refused(agent, negative)
+        assert "would fork" in refused(agent, negative)
 
 
 def test_an_old_round_is_stale(federation: Federation, agent: SiteAgent) -> None:
@@ -158,12 +158,12 @@ def test_what_the_server_did_not_accept_is_rolled_back(federation: Federation, a
     zero, algorithm = federation.agreement.zero, federation.agreement.algorithm
     one, three = question(federation, 1), question(federation, 3, base=1)
     answered(agent, one)
-    first = agent.journal.state(EXPERIMENT, 1, zero)
+    first = agent.journal.agent_state(EXPERIMENT, 1, zero)
     answered(agent, question(federation, 2))  # which is lost on its way
     found = answered(agent, three)
     assert first is not None
     lam = first.lam + algorithm.rho(3) * (three.w - found.z)  # from the dual after round 1
-    kept = agent.journal.state(EXPERIMENT, 3, zero)
+    kept = agent.journal.agent_state(EXPERIMENT, 3, zero)
     assert kept is not None and (kept.lam == lam).all()
     with nothing_but_a_refusal(federation, agent):
         assert "round 4 from base 2 does not follow" in refused(agent, question(federation, 4, base=2))
@@ -187,22 +187,22 @@ def test_a_w_that_is_no_parameters_is_refused(federation: Federation, agent: Sit
     else:
         w[1, 0, 0] = float(kind)
     with nothing_but_a_refusal(federation, agent):
-        assert "w has not the shape" in refused(agent, question(federation, 1)._replace(w=w))
-        assert "w has not the shape" in refused(agent, CloseRequest(EXPERIMENT, 0, w))
+        assert "w must have shape" in refused(agent, question(federation, 1)._replace(w=w))
+        assert "w must have shape" in refused(agent, CloseRequest(EXPERIMENT, 0, w))
 
 
 def test_a_message_for_others_or_of_another_study_is_refused(federation: Federation, agent: SiteAgent) -> None:
     asked = question(federation, 1)
     with nothing_but_a_refusal(federation, agent):
         assert "names no base for this site" in refused(agent, asked._replace(bases={"south": 0}))
-        assert "not at work here" in refused(agent, asked._replace(experiment=32 * "a"))
-        assert "not at work here" in refused(agent, CloseRequest(32 * "a", 1, asked.w))
+        assert "not in session" in refused(agent, asked._replace(experiment=32 * "a"))
+        assert "not in session" in refused(agent, CloseRequest(32 * "a", 1, asked.w))
 
 
 def test_without_an_invitation_nothing_is_answered(federation: Federation) -> None:
     with federation.agent("north") as agent, nothing_but_a_refusal(federation, agent):
-        assert "has to invite this site first" in refused(agent, question(federation, 1))
-        assert "has to invite this site first" in refused(agent, CloseRequest(EXPERIMENT, 1, federation.agreement.zero))
+        assert "must invite this site" in refused(agent, question(federation, 1))
+        assert "must invite this site" in refused(agent, CloseRequest(EXPERIMENT, 1, federation.agreement.zero))
 
 
 def test_a_study_that_has_ended_stays_so(federation: Federation, agent: SiteAgent) -> None:
@@ -210,10 +210,10 @@ def test_a_study_that_has_ended_stays_so(federation: Federation, agent: SiteAgen
     assert isinstance(closed(agent, federation, 1), Closed)
     assert isinstance(closed(agent, federation, 1), Closed)  # the word of it may have been lost
     with nothing_but_a_refusal(federation, agent):
-        assert "not at work here" in refused(agent, question(federation, 2))
+        assert "not in session" in refused(agent, question(federation, 2))
         found = invite(agent, federation)
         assert isinstance(found, Refusal) and found.reason == "this study has ended here"
-    assert agent.journal.state(EXPERIMENT, 1, federation.agreement.zero) is None
+    assert agent.journal.agent_state(EXPERIMENT, 1, federation.agreement.zero) is None
 
 
 def test_a_study_that_ended_before_it_began_costs_nothing(federation: Federation, agent: SiteAgent) -> None:
@@ -237,7 +237,7 @@ def test_seeded_and_hardened_noise_do_not_mix(federation: Federation, seeds: tup
         answered(agent, question(federation, 1))
     with federation.agent("north", seeds[1]) as agent, nothing_but_a_refusal(federation, agent):
         found = invite(agent, federation)
-        assert isinstance(found, Refusal) and "seeded and hardened do not mix" in found.reason
+        assert isinstance(found, Refusal) and "do not mix" in found.reason
         refused(agent, question(federation, 2))
 
 
@@ -297,7 +297,7 @@ def test_a_site_may_change_its_mind(federation: Federation, agent: SiteAgent) ->
 
 
 def test_every_site_has_noise_of_its_own(federation: Federation) -> None:
-    """With the same records, seed and question."""
+    """Records, seed and question are the same at every site."""
     answers = []
     for site in SITES:
         (federation.root / site / "table.csv").write_bytes((federation.root / "north" / "table.csv").read_bytes())
@@ -310,7 +310,7 @@ def test_every_site_has_noise_of_its_own(federation: Federation) -> None:
 def test_nothing_of_a_round_is_said_before_it_is_written_down(
     federation: Federation, agent: SiteAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That the study starts in the ledger over studies; then the journal, then the study's ledger, then the bytes."""
+    """The order is: the start in the budget ledger, the journal, the study's ledger, the bytes."""
     order: list[str] = []
 
     def noted(owner: Any, name: str, word: str) -> None:
@@ -322,11 +322,11 @@ def test_nothing_of_a_round_is_said_before_it_is_written_down(
 
         monkeypatch.setattr(owner, name, call)
 
-    noted(agent.journal, "write", "journal")
+    noted(agent.journal, "write_round", "journal")
     noted(HashChain, "append", "ledger")
     data = agent.answer(wire.encode(question(federation, 1)))
     order.append("answer")
-    assert isinstance(wire.reply(data, LIMIT), Answer) and order == ["ledger", "journal", "ledger", "answer"]
+    assert isinstance(wire.decode_reply(data, LIMIT), Answer) and order == ["ledger", "journal", "ledger", "answer"]
 
 
 def test_a_site_that_goes_from_one_study_to_another_keeps_them_apart(federation: Federation, agent: SiteAgent) -> None:
@@ -334,7 +334,7 @@ def test_a_site_that_goes_from_one_study_to_another_keeps_them_apart(federation:
     answered(agent, question(federation, 1))
     other = "f" * 32
     assert isinstance(ask(agent, Invitation(other, federation.terms.digest)), Ready)
-    assert "not at work here" in refused(agent, question(federation, 2))
+    assert "not in session" in refused(agent, question(federation, 2))
     found = ask(agent, RoundRequest(other, 1, dict.fromkeys(SITES, 0), question(federation, 1).w))
     assert isinstance(found, Answer) and len(federation.released("north", other)) == 1
     assert isinstance(invite(agent, federation), Ready)

@@ -1,4 +1,4 @@
-"""A study over any engine is the study in one process, to the bit, whatever is lost on the way."""
+"""A federated study equals the same study in one process bit for bit, whatever messages are lost."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ import numpy as np
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.federation import coordinator
-from taciturn.federation import run_folder as books
+from taciturn.federation import coordinator, run_folder, server_state
 from taciturn.federation.agent import SiteAgent
-from taciturn.federation.coordinator import FINISHED, STOPPED, WAITING, Coordinator, round_times, sites_file
+from taciturn.federation.coordinator import (
+    FINISHED,
+    STOPPED,
+    WAITING,
+    Coordinator,
+    round_milliseconds,
+    site_events_path,
+)
 from taciturn.federation.local_cluster import participation, replay
 from taciturn.federation.messages import CloseRequest, Invitation, Question, RoundRequest
-from taciturn.federation.run_folder import federated
+from taciturn.federation.run_folder import participation_totals
 from taciturn.federation.server_state import journal_w
 from taciturn.reporting.report import write_report
 from taciturn.reporting.statements import DOUBTS, guarantee, headline
 from taciturn.runs.folder import read_lines
+from taciturn.runs.records import NonPrivateEntry
 from tests.federation.helpers import (
     SEED,
     SITES,
@@ -42,7 +49,7 @@ from tests.federation.helpers import (
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """Simulates the death of the process."""
 
 
 def check(federation: Federation, study: Coordinator, exchange: Local) -> None:
@@ -52,11 +59,11 @@ def check(federation: Federation, study: Coordinator, exchange: Local) -> None:
 
 
 def test_reports_say_what_the_network_sees(tmp_path: Path) -> None:
-    """At the coordinator and at a site."""
+    """Check the files at the coordinator and at a site."""
     federation = make_federation(tmp_path, {"study": {"rounds": 1}})
     with federation.agents() as agents:
         made = federation.coordinator()
-        assert made.conduct(Local(agents, keep_open)) == FINISHED
+        assert made.run(Local(agents, keep_open)) == FINISHED
     for folder in (made.folder, federation.folder("north", made.experiment)):
         ledger = folder.read_ledger()
         assert DOUBTS["carried"] in guarantee(ledger.study, ledger.totals).unprotected
@@ -77,7 +84,7 @@ def test_a_federation_is_the_study_in_one_process(tmp_path: Path, study: dict[st
     federation = make_federation(tmp_path, {"study": study}, accept)
     with federation.agents() as agents:
         made, exchange = federation.coordinator(), Local(agents, keep_open)
-        assert made.conduct(exchange) == FINISHED
+        assert made.run(exchange) == FINISHED
     assert participation(made.folder) == [list(SITES)] * 4
     check(federation, made, exchange)
     assert (federation.run.read_model()["w"] == made.state.w[:, 0]).all()
@@ -92,14 +99,14 @@ def test_a_federation_is_the_study_in_one_process(tmp_path: Path, study: dict[st
 def test_the_order_in_which_sites_are_gathered_does_not_matter(federation: Federation) -> None:
     with federation.agents() as agents:
         study = federation.coordinator()
-        assert study.conduct(Local({site: agents[site] for site in ("west", "north", "south")})) == FINISHED
+        assert study.run(Local({site: agents[site] for site in ("west", "north", "south")})) == FINISHED
         check_like_replay(federation, study)
 
 
 class Arriving(Local):
     """Sites that connect one after the other."""
 
-    def present(self) -> Mapping[str, float]:
+    def connected(self) -> Mapping[str, float]:
         return dict.fromkeys(list(self.agents)[: self.since["looks"]], 0.0)
 
     def wait(self, seconds: float) -> bool:
@@ -110,12 +117,12 @@ class Arriving(Local):
 def test_the_first_round_waits_for_sites_on_their_way(federation: Federation) -> None:
     with federation.agents() as agents:
         study = federation.coordinator()
-        assert study.conduct(Arriving(agents)) == FINISHED
+        assert study.run(Arriving(agents)) == FINISHED
     assert [row["missing"] for row in read_lines(study.folder.path / "rounds.jsonl")] == [[]] * 4
 
 
 def every_other(exchange: Local, missing: str) -> Any:
-    """A site that is away in every second round, and back after it."""
+    """One site misses every second round and comes back."""
 
     def fault(site: str, message: Question) -> str:
         if isinstance(message, RoundRequest) and message.round % 2 == 0 and site == missing:
@@ -155,12 +162,13 @@ def test_an_answer_that_is_lost_was_given_and_is_rolled_back(
     check(federation, study, exchange)
 
 
-@pytest.mark.parametrize("where", ["save", "journal_w", "record_round", "close_books"])
+@pytest.mark.parametrize("where", ["save_state", "journal_w", "record_round", "finish_study_folder"])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_coordinator_that_dies_goes_on_where_it_was(
     federation: Federation, agents: dict[str, SiteAgent], monkeypatch: pytest.MonkeyPatch, where: str, after: bool
 ) -> None:
-    real, calls = getattr(coordinator, where), [0]
+    owner: Any = server_state if hasattr(server_state, where) else coordinator
+    real, calls = getattr(owner, where), [0]
 
     def dying(*given: Any) -> Any:
         calls[0] += 1
@@ -171,12 +179,12 @@ def test_a_coordinator_that_dies_goes_on_where_it_was(
         raise Crash
 
     exchange = Local(agents, keep_open)
-    monkeypatch.setattr(coordinator, where, dying)
-    calls[0] = where == "close_books"  # which is called only once
+    monkeypatch.setattr(owner, where, dying)
+    calls[0] = where == "finish_study_folder"  # which is called only once
     for _ in range(20):
         study = federation.coordinator()
         try:
-            assert study.conduct(exchange) == FINISHED
+            assert study.run(exchange) == FINISHED
             break
         except Crash:
             continue
@@ -189,13 +197,14 @@ def test_a_coordinator_that_dies_goes_on_where_it_was(
 
 
 def test_random_faults_at_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Questions and answers get lost, sites are started anew, the coordinator dies: ten short stories."""
+    """Questions and answers are lost, sites restart, and the coordinator dies, in ten random studies."""
     for number in range(10):
         rng = random.Random(number)
         federation = make_federation(tmp_path / str(number), {"study": {"rounds": 3}})
         with monkeypatch.context() as patch:
-            for name in ("save", "journal_w", "record_round"):
-                patch.setattr(coordinator, name, mortal(rng, getattr(coordinator, name)))
+            places: list[tuple[Any, str]] = [(server_state, "save_state"), (server_state, "journal_w")]
+            for owner, name in [*places, (coordinator, "record_round")]:
+                patch.setattr(owner, name, mortal(rng, getattr(owner, name)))
             story(federation, rng)
 
 
@@ -230,7 +239,7 @@ def story(federation: Federation, rng: random.Random) -> None:
             exchange = Local(agents, fault, left=left)
             try:
                 for _ in range(3):
-                    if study.conduct(exchange) == FINISHED:
+                    if study.run(exchange) == FINISHED:
                         check(federation, study, exchange)
                         return
                     check_covered(federation, exchange, study.experiment)
@@ -240,7 +249,7 @@ def story(federation: Federation, rng: random.Random) -> None:
 
 
 def test_below_the_quorum_nothing_is_lost(federation: Federation, agents: dict[str, SiteAgent]) -> None:
-    """The sites wait, and the same question is asked later, whoever has answered it already."""
+    """The same question is asked again later, also of sites that have answered it."""
     away = {"north", "south"}
 
     def fault(site: str, message: Question) -> str:
@@ -249,32 +258,32 @@ def test_below_the_quorum_nothing_is_lost(federation: Federation, agents: dict[s
 
     exchange = Local(agents, fault)
     study = federation.coordinator()
-    assert study.conduct(exchange) == WAITING
+    assert study.run(exchange) == WAITING
     assert study.state.round == 1
-    assert study.conduct(Local({"west": agents["west"]}, left=exchange.left)) == WAITING  # one alone is not even asked
+    assert study.run(Local({"west": agents["west"]}, left=exchange.left)) == WAITING  # one alone is not even asked
     away.remove("north")
     study = federation.coordinator()
-    assert study.conduct(exchange) == FINISHED
+    assert study.run(exchange) == FINISHED
     second = [message for message, _ in exchange.asked if isinstance(message, RoundRequest) and message.round == 2]
     assert len(second) == 2
     assert second[0].w.tobytes() == second[1].w.tobytes() and second[0].bases == second[1].bases
-    events = [line["event"] for line in read_lines(sites_file(study.folder))]
+    events = [line["event"] for line in read_lines(site_events_path(study.folder))]
     assert events.count(WAITING) == 1 and "missing" in events
     check(federation, study, exchange)
 
 
 def test_without_sites_it_waits(federation: Federation) -> None:
     study = federation.coordinator()
-    assert study.conduct(Local({})) == WAITING
+    assert study.run(Local({})) == WAITING
     assert study.state.round == 0 and not study.folder.finished
 
 
 def test_a_request_to_stop_is_heard_between_two_rounds(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     study = federation.coordinator()
     exchange = Local(agents, keep_open)
-    assert study.conduct(exchange, stopping(study, 2)) == STOPPED and study.state.round == 2
+    assert study.run(exchange, stopping(study, 2)) == STOPPED and study.state.round == 2
     study = federation.coordinator()
-    assert study.conduct(exchange) == FINISHED
+    assert study.run(exchange) == FINISHED
     check(federation, study, exchange)
 
 
@@ -291,7 +300,7 @@ def test_one_site_that_misses_every_other_round_hardly_costs_accuracy(tmp_path: 
         tmp_path, {"study": {"total_epsilon": 200.0, "rounds": 100, "noise_multiplier": 1.0, **steps}}
     )
     shards, rounds = federation.shards(), federation.agreement.part.rounds
-    problem = federation.agreement.outline.problem
+    problem = federation.agreement.study_plan.problem
     partial = [list(SITES) if t % 2 else ["north", "south"] for t in range(1, rounds + 1)]
     worth = [
         float(problem.total(replay(federation.agreement, shards, SEED, answered).w, shards)[0])
@@ -314,7 +323,7 @@ def test_a_study_is_taken_up_under_its_own_terms_only(federation: Federation) ->
 
 @pytest.mark.parametrize("file", ["letters.txt", "config.toml"])
 def test_a_folder_with_something_else_in_it_is_not_touched(federation: Federation, file: str) -> None:
-    """Such as another run: it may be all that is known of what its records have spent."""
+    """It may be another run, and the only record of what was spent."""
     (federation.root / "run").mkdir()
     (federation.root / "run" / file).write_text("dear")
     with pytest.raises(InputError, match="choose another --out"):
@@ -332,9 +341,9 @@ def test_a_seeded_site_marks_the_whole_study(federation: Federation) -> None:
         for words in ([STOPPED, STOPPED, FINISHED], [FINISHED]):  # gathered again and again, and opened again
             study = federation.coordinator()
             for number, word in enumerate(words, 1):
-                assert study.conduct(Local(agents), stopping(study, number if word == STOPPED else 9)) == word
-    marks = [dict(row) for row in study.folder.read_ledger() if row.kind == "non_private"]
-    assert marks == [{"kind": "non_private", "agent": "south", "reason": "seeded"}]
+                assert study.run(Local(agents), stopping(study, number if word == STOPPED else 9)) == word
+    marks = [row for row in study.folder.read_ledger() if isinstance(row, NonPrivateEntry)]
+    assert marks == [NonPrivateEntry(agent="south", reason="seeded")]
     privacy = study.folder.read_summary()["privacy"]
     assert privacy["non_private"] == "seeded" and headline(privacy).startswith("No guarantee")
 
@@ -343,7 +352,7 @@ def test_hardened_sites_keep_the_promise(federation: Federation) -> None:
     with federation.agents(None) as agents:
         study = federation.coordinator()
         exchange = Local(agents, keep_open)
-        assert study.conduct(exchange) == FINISHED
+        assert study.run(exchange) == FINISHED
     check_duals(federation, study)
     check_covered(federation, exchange, study.experiment)
     totals = study.folder.read_ledger().totals
@@ -352,19 +361,18 @@ def test_hardened_sites_keep_the_promise(federation: Federation) -> None:
 
 
 def test_the_books_of_a_study_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books, "write_report", write_report)
+    monkeypatch.setattr(run_folder, "write_report", write_report)
     federation = make_federation(
         tmp_path, {"sites": {"south": None, "west": None}, "running": {"quorum": 1, "test": "test.csv"}}, only=["north"]
     )
     write_table(tmp_path / "test.csv", 9)
     with federation.agents() as agents:
         study = federation.coordinator()
-        assert study.conduct(Local(agents)) == FINISHED
+        assert study.run(Local(agents)) == FINISHED
     rows = study.folder.read_metrics()
     assert [row["round"] for row in rows] == [1, 2, 3, 4] and all(row["test_error"] is not None for row in rows)
-    told = federated(study.folder)
-    assert (told["rounds"], told["answered"], told["rejected"]) == (4, {"north": 4}, 0)
-    assert told["bytes_up"] == study.state.sent[0] and told["bytes_down"] == study.state.sent[1]
+    told = participation_totals(study.folder)
+    assert told == (4, {"north": 4}, 0, *study.state.sent)
     for folder in (study.folder, federation.folder("north", study.experiment)):
         assert "No guarantee" in folder.report.read_text()
         assert np.array_equal(folder.read_model()["w"], study.state.w[:, 0])
@@ -372,15 +380,15 @@ def test_the_books_of_a_study_that_has_ended(tmp_path: Path, monkeypatch: pytest
 
 
 def test_no_public_file_tells_how_long_a_round_took(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the coordinator's nor a site's; the coordinator's own clock is in a private file."""
+    """This holds for the coordinator and the sites; the coordinator's times are in a private file."""
     clock = iter(range(0, 10**9, 7919))
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
     with federation.agents(None) as agents:
         study = federation.coordinator()
         assert conducted(study, Local(agents)) == FINISHED
-    took = round_times(study.folder)
+    took = round_milliseconds(study.folder)
     assert len(took) == federation.agreement.part.rounds and min(took) >= 7919e3
-    assert sites_file(study.folder).stat().st_mode & 0o077 == 0
+    assert site_events_path(study.folder).stat().st_mode & 0o077 == 0
     today = str(int(time.time()))[:6]
     for folder in (study.folder, *(federation.folder(site, study.experiment) for site in SITES)):
         for path in (path for path in folder.path.iterdir() if path.suffix in {".json", ".jsonl", ".toml"}):

@@ -1,4 +1,4 @@
-"""A site that dies at any boundary and comes back: every round is charged once, and the study is set aside once."""
+"""A site that dies at any step and restarts: every round is charged once, and the study is reserved once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from taciturn.federation import messages as wire
-from taciturn.federation import site_session as at_work
-from taciturn.federation.agent import OWN_AFFAIR
+from taciturn.federation import site_session
+from taciturn.federation.agent import INTERNAL_ERROR
 from taciturn.federation.journal import Journal
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Question, Ready
-from taciturn.federation.transcript import transcript
+from taciturn.federation.transcript import read_transcript
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.composition import total_cost
 from taciturn.privacy.hash_chain import HashChain
@@ -34,27 +34,27 @@ ROUNDS = 2
 
 
 class Crash(BaseException):
-    """The process is gone; nobody catches it."""
+    """Simulates the death of the process; no code catches it."""
 
 
 BOUNDARIES: dict[str, tuple[Any, str]] = {
     "reserve": (BudgetLedger, "reserve"),
-    "begin_books": (at_work, "begin_books"),
+    "create_study_folder": (site_session, "create_study_folder"),
     "journal.begin": (Journal, "begin"),
-    "journal.write": (Journal, "write"),
-    "charge": (at_work.SiteSession, "_charge"),
-    "journal.depart": (Journal, "depart_again"),
+    "journal.write": (Journal, "write_round"),
+    "charge": (site_session.SiteSession, "_charge"),
+    "journal.depart": (Journal, "record_repeatable"),
     "journal.close": (Journal, "close"),
     "ledger": (HashChain, "append"),
-    "head": (HashChain, "_write_heads"),
-    "record_round": (at_work, "record_round"),
-    "close_books": (at_work, "close_books"),
+    "head": (HashChain, "_keep_head"),
+    "record_round": (site_session, "record_round"),
+    "finish_study_folder": (site_session, "finish_study_folder"),
     "settle": (BudgetLedger, "settle"),
 }
 
 
 def crash_at(monkeypatch: pytest.MonkeyPatch, name: str, number: int, after: bool) -> Callable[[], bool]:
-    """Let the process die before or after the call with this number; whether it did."""
+    """Let the process die before or after the n-th call; the result says whether it did."""
     owner, attribute = BOUNDARIES[name]
     real, calls = getattr(owner, attribute), [0]
 
@@ -71,7 +71,7 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, name: str, number: int, after: boo
 
 
 def live(federation: Federation, script: list[Question], seed: int | None = 7) -> list[bytes]:
-    """A site through a part of a study, started again and asked again after every crash; its answers."""
+    """Run a site through requests, restarting it and asking again after every crash; return its answers."""
     said: list[bytes] = []
     while len(said) < len(script):
         try:
@@ -80,7 +80,7 @@ def live(federation: Federation, script: list[Question], seed: int | None = 7) -
                 assert isinstance(reply, Ready) or reply.reason == "this study has ended here", reply.reason
                 while len(said) < len(script):
                     data = agent.answer(wire.encode(script[len(said)]))
-                    assert isinstance(wire.reply(data, LIMIT), (Answer, Closed)), wire.reply(data, LIMIT)
+                    assert isinstance(wire.decode_reply(data, LIMIT), (Answer, Closed)), wire.decode_reply(data, LIMIT)
                     said.append(data)
         except Crash:
             continue
@@ -96,7 +96,7 @@ def end(federation: Federation) -> list[Question]:
 
 
 def check(federation: Federation, answers: list[bytes]) -> None:
-    """All that a study with every round answered must leave."""
+    """Check the state after a study in which every round was answered."""
     ledger = federation.folder("north").read_ledger()
     rows = [row for row in ledger if row["kind"] == "release"]
     assert [(row["first"], row["upload"]) for row in rows] == [(t, wire.digest(a)) for t, a in enumerate(answers, 1)]
@@ -105,14 +105,14 @@ def check(federation: Federation, answers: list[bytes]) -> None:
     studies = federation.account("north").state().studies
     assert len(studies) == 1 and studies[0].settled
     assert asdict(studies[0].cost) == pytest.approx(asdict(federation.agreement.plan.cost))
-    found = transcript(federation.site("north"))
+    found = read_transcript(federation.site("north"))
     assert found.faults == []
     left = {line.departure.sha256 for line in found.lines}
     assert {wire.digest(answer) for answer in answers} <= left
 
 
 def everywhere(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: bool, closing: bool) -> None:
-    """The same study again and again, with a crash at every call of one boundary."""
+    """Repeat a study with a crash at every call of one function."""
     for number in range(1, 20):
         federation = make_federation(folder / str(number), {"study": {"rounds": ROUNDS}}, only=["north"])
         answers = live(federation, rounds(federation)) if closing else []
@@ -132,7 +132,7 @@ def everywhere(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
-    "name", [name for name in BOUNDARIES if name not in {"journal.close", "close_books", "settle"}]
+    "name", [name for name in BOUNDARIES if name not in {"journal.close", "finish_study_folder", "settle"}]
 )
 def test_a_crash_costs_nothing_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: bool
@@ -143,8 +143,8 @@ def test_a_crash_costs_nothing_and_loses_nothing(
 @pytest.mark.parametrize(
     ("name", "after"),
     [
-        ("close_books", False),
-        ("close_books", True),
+        ("finish_study_folder", False),
+        ("finish_study_folder", True),
         ("settle", False),
         ("settle", True),
         ("ledger", False),
@@ -174,7 +174,7 @@ def test_what_a_killed_process_left_of_its_folders_is_cleared_away(tmp_path: Pat
     assert [row["upload"] for row in federation.released("north")] == [wire.digest(answers[0])]
 
 
-@pytest.mark.parametrize("name", ["begin_books", "journal.begin"])
+@pytest.mark.parametrize("name", ["create_study_folder", "journal.begin"])
 def test_a_study_that_takes_all_of_a_budget_survives_a_crash_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -189,14 +189,14 @@ def test_a_study_that_takes_all_of_a_budget_survives_a_crash_too(
 
 
 def test_what_could_not_be_charged_does_not_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger's disk is full for a moment, and the process lives on."""
+    """The ledger's disk is full for a moment, and the process continues."""
     federation = make_federation(tmp_path)
     with federation.agent("north") as agent:
         invite(agent, federation)
         with monkeypatch.context() as patch:
             patch.setattr(HashChain, "append", _full)
-            assert refused(agent, question(federation, 1)) == OWN_AFFAIR
-            assert refused(agent, question(federation, 1)) == OWN_AFFAIR
+            assert refused(agent, question(federation, 1)) == INTERNAL_ERROR
+            assert refused(agent, question(federation, 1)) == INTERNAL_ERROR
         data = wire.encode(answered(agent, question(federation, 1)))
         assert [row["upload"] for row in federation.released("north")] == [wire.digest(data)]
 
@@ -217,7 +217,7 @@ def test_a_study_ends_whose_only_line_of_metrics_was_lost(tmp_path: Path, monkey
 
 
 def test_a_hardened_site_does_not_draw_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Written, then killed: the same bytes leave later, though nobody could draw this noise again."""
+    """The process dies after the write: the same bytes leave later, although the noise cannot be drawn again."""
     federation = make_federation(tmp_path, {"study": {"rounds": ROUNDS}})
     with monkeypatch.context() as patch:
         crash_at(patch, "charge", 1, False)
@@ -226,7 +226,7 @@ def test_a_hardened_site_does_not_draw_again(tmp_path: Path, monkeypatch: pytest
             agent.answer(wire.encode(question(federation, 1)))
     assert federation.released("north") == []
     with federation.journal("north") as journal:
-        kept = journal.last(EXPERIMENT)
+        kept = journal.last_round(EXPERIMENT)
     with federation.agent("north", None) as agent:
         assert isinstance(invite(agent, federation), Ready)
         assert len(federation.released("north")) == 1  # charged before anything leaves
@@ -243,5 +243,5 @@ def test_before_it_is_written_down_a_round_has_not_happened(tmp_path: Path, monk
             agent.answer(wire.encode(question(federation, 1)))
     with federation.agent("north", None) as agent:
         invite(agent, federation)
-        assert federation.released("north") == [] and agent.journal.last(EXPERIMENT) is None
+        assert federation.released("north") == [] and agent.journal.last_round(EXPERIMENT) is None
         answered(agent, question(federation, 1, shift=1.0))  # so another w is no fork

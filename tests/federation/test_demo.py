@@ -1,4 +1,4 @@
-"""The demonstration: real processes with mutual TLS, a site and the server killed, and the bits of one process."""
+"""The demonstration: real processes with mutual TLS and crashes give the same bits as one process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.federation.demo import _place
+from taciturn.federation.demo import _demo_folder
 from taciturn.federation.identity import Identity
-from taciturn.federation.status import site_status
+from taciturn.federation.site_operations import site_status
 from tests.cli.helpers import COMMAND, environment
 
 pytestmark = pytest.mark.federation
@@ -22,7 +22,7 @@ ROUNDS = 18
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a demonstration that was played to its end."""
+    """The folder of a finished demonstration."""
     folder = tmp_path_factory.mktemp("demo") / "demo"
     words = ("federation", "demo", "--json", "--rounds", str(ROUNDS), "--out", str(folder))
     done = subprocess.run(
@@ -54,15 +54,15 @@ def test_every_site_has_the_model_signed(place: Path) -> None:
 
 
 def test_files_are_kept_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And said where; a temporary folder is removed when all went well."""
+    """The operator gets their path; a temporary folder is removed after success."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     said: list[str] = []
-    with pytest.raises(InputError, match="too early"), _place(None, said.append) as root:
+    with pytest.raises(InputError, match="too early"), _demo_folder(None, said.append) as root:
         (root / "coordinator.txt").write_text("why")
         raise InputError("the coordinator has ended too early")
-    assert str(root) in said[0] and said[1].startswith(f"it failed: the files stay in {root}")
+    assert str(root) in said[0] and f"files stay in {root}" in said[1]
     assert (root / "coordinator.txt").read_text() == "why"
-    with _place(None, said.append) as other:
+    with _demo_folder(None, said.append) as other:
         assert other.is_dir()
     assert not other.exists() and len(said) == 3
 

@@ -1,4 +1,4 @@
-"""From a draft to complete terms: identities are enrolled, and everybody sees one plan and one hash."""
+"""From a draft to complete terms: after enrolment, all parties see the same plan and hash."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.federation.agreement import agree, grouped, in_words
-from taciturn.federation.drafts import draft_terms, with_identity
+from taciturn.federation.agreement import derive_agreement, describe_terms, group_digits
+from taciturn.federation.drafts import draft_terms, insert_identity
 from taciturn.federation.identity import Identity, PublicIdentity, read_public
 from taciturn.federation.terms import Terms, read_terms
 from tests.cli.helpers import refused, taciturn, taciturn_json
@@ -18,7 +18,7 @@ from tests.federation.helpers import SCHEMA, SITES
 
 @pytest.fixture
 def draft(tmp_path: Path) -> Path:
-    """As `taciturn federation init` writes it."""
+    """Terms as `taciturn federation init` writes them."""
     (tmp_path / "schema.toml").write_text(SCHEMA)
     own = Identity.create(tmp_path / "coordinator.identity").public
     schema, sites = str(tmp_path / "schema.toml"), dict.fromkeys(SITES, 20)
@@ -35,16 +35,16 @@ def identities(tmp_path: Path) -> dict[str, PublicIdentity]:
 
 def enrolled(path: Path, identities: dict[str, PublicIdentity]) -> Terms:
     for site, one in identities.items():
-        path.write_text(with_identity(read_terms(path), site, one))
+        path.write_text(insert_identity(read_terms(path), site, one))
     return read_terms(path)
 
 
 def test_the_hash_is_final_when_everybody_is_enrolled(draft: Path, identities: dict[str, PublicIdentity]) -> None:
-    before = in_words(read_terms(draft))
+    before = describe_terms(read_terms(draft))
     assert before["hash"] == "" and before["missing"] == list(SITES)
     complete = enrolled(draft, identities)
     complete.check_complete()
-    found = in_words(complete)
+    found = describe_terms(complete)
     assert found["hash"] == complete.digest and found["missing"] == []
     shown = {name: one["fingerprint"] for name, one in found["parties"].items() if name in SITES}
     assert shown == {site: one.fingerprint for site, one in identities.items()}
@@ -63,9 +63,9 @@ def test_neither_order_nor_repetition_of_enrolments_counts(draft: Path, identiti
 
 
 def test_the_plan_in_words_is_the_one_that_is_computed(draft: Path) -> None:
-    """And not that of another algorithm with the same budget."""
+    """It differs from that of another algorithm with the same budget."""
     terms = read_terms(draft)
-    plan, found = agree(terms).plan, in_words(terms)
+    plan, found = derive_agreement(terms).plan, describe_terms(terms)
     assert found["algorithm"] == f"objp, {plan.rounds} rounds"
     assert f"multiplier {plan.multiplier:.4g}" in found["noise"]
     assert found["epsilon"].startswith(f"{plan.bound.epsilon:.4g} of 1 at delta 1e-06")
@@ -91,17 +91,17 @@ def test_the_commands(draft: Path) -> None:
         assert read_public(done.stdout.strip()).fingerprint in done.stderr and said.split("\n")[0][-39:] in done.stderr
     found = taciturn_json("federation", "terms", draft)
     text = taciturn("federation", "terms", draft).stdout
-    assert grouped(found["hash"]) in text and grouped(found["hash"]) in said
+    assert group_digits(found["hash"]) in text and group_digits(found["hash"]) in said
     assert "no site 'nowhere'" in refused("federation", "enrol", draft, "nowhere", folder / "north.id")
     assert "two parties have the same identity" in refused("federation", "enrol", draft, "south", folder / "north.id")
-    assert in_words(read_terms(draft))["hash"] == found["hash"]  # what was refused changed nothing
+    assert describe_terms(read_terms(draft))["hash"] == found["hash"]  # what was refused changed nothing
 
 
 def test_a_revoked_identity_cannot_be_enrolled(draft: Path, identities: dict[str, PublicIdentity]) -> None:
     complete = enrolled(draft, identities).digest
     revoked = f'\n[revoked]\nidentities = ["{identities["north"]}"]\n'
     draft.write_text(draft.read_text() + revoked)
-    with pytest.raises(InputError, match="among those that were revoked"):
+    with pytest.raises(InputError, match="north is revoked"):
         read_terms(draft)
     fresh = Identity.create(draft.with_name("fresh.key")).public
     draft.write_text(draft.read_text().replace(f'north = "{identities["north"]}"', f'north = "{fresh}"'))

@@ -1,4 +1,4 @@
-"""A round costs a site the same however many came before it: counted in steps of the database and bytes read."""
+"""The cost of a round at a site does not grow with the number of rounds, in database steps and bytes read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_late_round_costs_what_an_early_one_did(tmp_path: Path) -> None:
     with federation.agent("north") as agent:
         release, steps = ReleaseGate(agent.journal), [0]
         invite(agent, federation)
-        agent.journal._store.connection.set_progress_handler(lambda: steps.append(steps.pop() + 1), STEPS)
+        agent.journal.database.connection.set_progress_handler(lambda: steps.append(steps.pop() + 1), STEPS)
         for t in range(1, ROUNDS + 1):
             before = steps[0], _bytes_read()
             data = agent.answer(wire.encode(RoundRequest(EXPERIMENT, t, dict.fromkeys(SITES, t - 1), w)))

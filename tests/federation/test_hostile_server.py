@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from taciturn.federation import messages as wire
-from taciturn.federation.agreement import agree
+from taciturn.federation.agreement import derive_agreement
 from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Journal
-from taciturn.federation.local_cluster import free_port
+from taciturn.federation.local_cluster import find_free_port
 from taciturn.federation.messages import Answer, Invitation, Question, Ready, Refusal, Reply, RoundRequest
 from taciturn.federation.policy import read_site
 from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_question
@@ -82,7 +82,9 @@ class Hostile:
             return None
         answer = stream.messages()[before]
         sender = self.terms.identities[site]
-        return wire.reply(open_answer(answer, self.coordinator, sender, 1 << 20, reply_header(sealed)).body, 1 << 20)
+        return wire.decode_reply(
+            open_answer(answer, self.coordinator, sender, 1 << 20, reply_header(sealed)).body, 1 << 20
+        )
 
     def departures(self, site: str = "north") -> int:
         with Journal.read(read_site(self.files.site(site)).state) as journal:
@@ -111,7 +113,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
 
 
 def round_of(hostile: Hostile, t: int, shift: float = 0.0, base: int = 0) -> RoundRequest:
-    return RoundRequest(EXPERIMENT, t, dict.fromkeys(SITES, base), agree(hostile.terms).zero + shift)
+    return RoundRequest(EXPERIMENT, t, dict.fromkeys(SITES, base), derive_agreement(hostile.terms).zero + shift)
 
 
 def test_a_server_that_sends_what_the_engine_would_obey_gets_nothing(hostile: Hostile) -> None:
@@ -159,15 +161,15 @@ def test_a_server_that_replays_mixes_and_delays_gets_the_same_bytes_and_no_more(
     second, third = hostile.seal(round_of(hostile, 2, 0.1)), hostile.seal(round_of(hostile, 3, 0.2))
     first = hostile.ask(second)
     assert isinstance(first, Answer)
-    charged = hostile.files.releases("north")
+    charged = hostile.files.charged_rounds("north")
     again = hostile.ask(second)
     assert isinstance(again, Answer) and again.z.tobytes() == first.z.tobytes()
-    assert hostile.files.releases("north") == charged
+    assert hostile.files.charged_rounds("north") == charged
     assert isinstance(hostile.ask(hostile.seal(round_of(hostile, 2, 0.3))), Refusal)  # the coordinator itself forks
     assert isinstance(hostile.ask(third), Answer)
     assert isinstance(hostile.ask(second), Refusal)  # delayed: it is stale
     assert hostile.ask(third, "south", 0.3) is None  # handed to another site
-    assert hostile.files.releases("north") == charged + 1
+    assert hostile.files.charged_rounds("north") == charged + 1
 
 
 def test_a_giant_message_from_the_server_costs_a_site_no_memory(hostile: Hostile) -> None:
@@ -212,7 +214,7 @@ def test_a_sites_certificate_serves_nobody(hostile: Hostile) -> None:
     import grpc
 
     for kit, taken in (("south", False), ("server", True)):
-        server = Server(f"localhost:{(port := free_port())}", hostile.files.kits / kit)
+        server = Server(f"localhost:{(port := find_free_port())}", hostile.files.kits / kit)
         client = Client(f"localhost:{port}", hostile.files.kits / "north")
         client.send(hello("north"))
         if taken:

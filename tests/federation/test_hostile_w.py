@@ -1,4 +1,4 @@
-"""A coordinator that lies about w: what a site sends is finite, or nothing, with a record and without it alike."""
+"""A hostile w: a site sends finite values or nothing, with or without any one record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from taciturn.algorithms import ALGORITHMS
-from taciturn.federation.agreement import own_records
+from taciturn.federation.agreement import load_site_dataset
 from taciturn.federation.messages import Ready, Refusal, RoundRequest
 from taciturn.kernels import library
 from taciturn.kernels.layout import Sparse
@@ -52,16 +52,16 @@ def asked(w: Array, t: int = 1) -> RoundRequest:
 def test_no_size_of_w_tells_of_a_record(
     name: str, size: float, hiv: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The noise is the operating system's; the second round is for methods whose gradient is at their own z."""
+    """The noise is hardened; the second round covers algorithms whose gradient is taken at their own z."""
     federation = clinic(tmp_path / "f", monkeypatch, hiv, algorithm=name, noise_multiplier=90.0)
-    shard = own_records(federation.site("north"), federation.agreement)
+    shard = load_site_dataset(federation.site("north"), federation.agreement).train[0]
     assert isinstance(shard.on_grid.layout, Sparse) or library.library() is None
     w = np.full_like(federation.agreement.zero, size)
     with federation.agent("north", None) as agent:
         assert isinstance(invite(agent, federation), Ready)
         for t in (1, 2):
             if size > 1.0:
-                assert "all within" in refused(agent, asked(w, 1))
+                assert "finite values of at most" in refused(agent, asked(w, 1))
             else:
                 assert np.isfinite(answered(agent, asked(w, t)).z).all()
         charged = len(federation.released("north"))
@@ -72,7 +72,7 @@ def test_no_size_of_w_tells_of_a_record(
 def test_every_w_is_refused_or_has_a_finite_answer(
     precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of any bits; and of any bits within the bound, round after round, so that they meet the site's own state too."""
+    """The bits of w are arbitrary; within the bound, rounds repeat, so that w meets the site's own state."""
     rounds, rng = 40, np.random.default_rng(9)
     federation = clinic(
         tmp_path / "f", monkeypatch, True, precision=precision, rounds=rounds, noise_multiplier=70.0, algorithm="objp"
@@ -82,19 +82,19 @@ def test_every_w_is_refused_or_has_a_finite_answer(
         assert isinstance(invite(agent, federation), Ready)
         for w in np.moveaxis(patterns(rng, (zero.size, 300, 1), zero.dtype), 1, 0):
             if not (np.abs(w) <= LARGEST_PARAMETER).all():
-                assert "all within" in refused(agent, asked(w.reshape(zero.shape)))
+                assert "finite values of at most" in refused(agent, asked(w.reshape(zero.shape)))
         assert not federation.released("north")
         for t in range(1, rounds + 1):
             w = patterns(rng, (zero.size, 1, 1), zero.dtype).reshape(zero.shape)
             w = np.where(np.abs(w) <= LARGEST_PARAMETER, w, rng.choice([-1.0, 1.0]) * LARGEST_PARAMETER)
             assert np.isfinite(answered(agent, asked(w.astype(zero.dtype), t)).z).all()
         with federation.journal("north") as journal:
-            state = journal.state(EXPERIMENT, rounds, zero)
+            state = journal.agent_state(EXPERIMENT, rounds, zero)
     assert all(np.isfinite(part).all() and np.abs(part).max() < 2.0**48 for part in state)
 
 
 def test_what_is_not_finite_is_charged_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a penalty as large as single precision itself, which the study's own terms have to name."""
+    """The terms name a penalty that is as large as single precision allows."""
     federation = clinic(tmp_path / "f", monkeypatch, True, precision="float32", rho=1e38, eta=1.0, algorithm="objp")
     w = np.full_like(federation.agreement.zero, LARGEST_PARAMETER)
     with federation.agent("north", None) as agent, np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""The journal: private, of one process, whole after any crash, and rid of what no round can start from."""
+"""The journal is private, has one writer, survives any crash, and deletes states that no round can start from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 
 from taciturn.algorithms.base import Agent
 from taciturn.errors import InputError
-from taciturn.federation.journal import Answered, Journal
+from taciturn.federation.journal import Journal, RoundRecord
 from taciturn.federation.messages import array_digest, digest
 
 ZERO = np.zeros((3, 1, 2))
@@ -36,19 +36,19 @@ def state(t: int) -> Agent:
 
 
 def write(journal: Journal, t: int, base: int, name: str = NAME) -> None:
-    row = Answered(t, base, f"w{t}", [{"kind": "release", "round": t}], b"upload %d" % t)
+    row = RoundRecord(t, base, f"w{t}", [{"kind": "release", "round": t}], b"upload %d" % t)
     put(journal, row, state(t), name)
 
 
-def put(journal: Journal, row: Answered, agent: Agent, name: str = NAME) -> None:
-    with journal.alone():
-        journal.claim(name, row.round, row.base, row.w)
-        journal.write(name, row, agent)
+def put(journal: Journal, row: RoundRecord, agent: Agent, name: str = NAME) -> None:
+    with journal.exclusive():
+        journal.claim_round(name, row.round, row.base, row.w)
+        journal.write_round(name, row, agent)
 
 
 def kept(journal: Journal, rounds: int, name: str = NAME) -> list[int]:
-    """The rounds a state is kept of."""
-    return [t for t in range(1, rounds + 1) if journal.state(name, t, ZERO) is not None]
+    """Return the rounds whose state is stored."""
+    return [t for t in range(1, rounds + 1) if journal.agent_state(name, t, ZERO) is not None]
 
 
 def mode(path: Path) -> int:
@@ -124,25 +124,25 @@ def test_a_state_comes_back_to_the_bit(
         agent = Agent(np.asarray(z).astype(dtype), np.asfortranarray(lam).astype(dtype))
     with Journal.open(tmp_path_factory.mktemp("j") / "state") as journal:
         journal.begin(NAME, "tiny", "", "", "")
-        put(journal, Answered(1, 0, "w", [], b"u"), agent)
-        found = journal.state(NAME, 1, ZERO.astype(dtype))
+        put(journal, RoundRecord(1, 0, "w", [], b"u"), agent)
+        found = journal.agent_state(NAME, 1, ZERO.astype(dtype))
     assert found is not None
     for one, other in zip(found, agent, strict=True):
         assert one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 def test_before_the_first_round_the_state_is_zero(journal: Journal) -> None:
-    found = journal.state(NAME, 0, ZERO)
+    found = journal.agent_state(NAME, 0, ZERO)
     assert found is not None and not found.z.any() and not found.lam.any()
-    assert journal.state(NAME, 1, ZERO) is None and journal.last(NAME) is None
+    assert journal.agent_state(NAME, 1, ZERO) is None and journal.last_round(NAME) is None
 
 
 def test_a_round_comes_back_as_it_was_written(journal: Journal) -> None:
     write(journal, 1, 0)
     write(journal, 2, 1)
-    last = journal.last(NAME)
-    assert last == Answered(2, 1, "w2", [{"kind": "release", "round": 2}], b"upload 2")
-    assert [row.round for row in journal.answered(NAME)] == [1, 2]
+    last = journal.last_round(NAME)
+    assert last == RoundRecord(2, 1, "w2", [{"kind": "release", "round": 2}], b"upload 2")
+    assert [row.round for row in journal.rounds(NAME)] == [1, 2]
     assert [(d.kind, d.round, d.sha256, d.bytes) for d in journal.departures()] == [
         ("answer", t, digest(b"upload %d" % t), 8) for t in (1, 2)
     ]
@@ -158,7 +158,7 @@ def test_only_the_base_and_the_new_state_are_kept(journal: Journal) -> None:
     assert kept(journal, 7) == [4, 7]
     write(journal, 8, 4)
     assert kept(journal, 8) == [4, 8]
-    uploads = {row.round: row.upload for row in journal.answered(NAME)}
+    uploads = {row.round: row.upload for row in journal.rounds(NAME)}
     assert {t for t, upload in uploads.items() if upload is not None} == {4, 8}
 
 
@@ -166,7 +166,7 @@ def test_what_is_struck_out_is_not_on_the_disk(tmp_path: Path) -> None:
     secret = np.full((3, 1, 2), 123.456789)
     with Journal.open(tmp_path) as journal:
         journal.begin(NAME, "tiny", "", "", "")
-        put(journal, Answered(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
+        put(journal, RoundRecord(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
         write(journal, 2, 1)
         write(journal, 3, 2)
     found = b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -176,7 +176,7 @@ def test_what_is_struck_out_is_not_on_the_disk(tmp_path: Path) -> None:
 
 def test_what_is_struck_out_is_not_on_the_disk_while_the_agent_is_at_work(tmp_path: Path, journal: Journal) -> None:
     secret = np.full((3, 1, 2), 123.456789)
-    put(journal, Answered(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
+    put(journal, RoundRecord(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
     write(journal, 2, 1)
     write(journal, 3, 2)
     assert secret.tobytes() not in b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir())
@@ -184,7 +184,7 @@ def test_what_is_struck_out_is_not_on_the_disk_while_the_agent_is_at_work(tmp_pa
 
 def test_at_the_end_of_a_study_nothing_of_it_is_on_the_disk(tmp_path: Path, journal: Journal) -> None:
     secret = np.full((3, 1, 2), 123.456789)
-    put(journal, Answered(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
+    put(journal, RoundRecord(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
     journal.close(NAME)
     found = b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir())
     assert secret.tobytes() not in found and b"the first upload" not in found
@@ -212,8 +212,8 @@ def test_the_hash_of_a_dual_outlives_it(journal: Journal) -> None:
     for t in (1, 2, 3):
         write(journal, t, t - 1)
     journal.close(NAME)
-    assert [journal.dual(NAME, t) for t in (1, 2, 3)] == [array_digest(state(t).lam) for t in (1, 2, 3)]
-    assert journal.dual(NAME, 4) is None and journal.dual("other", 1) is None
+    assert [journal.dual_digest(NAME, t) for t in (1, 2, 3)] == [array_digest(state(t).lam) for t in (1, 2, 3)]
+    assert journal.dual_digest(NAME, 4) is None and journal.dual_digest("other", 1) is None
 
 
 def test_the_end_of_a_study_strikes_out_everything(journal: Journal) -> None:
@@ -223,14 +223,14 @@ def test_the_end_of_a_study_strikes_out_everything(journal: Journal) -> None:
     begun = journal.experiment(NAME)
     assert begun is not None and begun.closed
     assert kept(journal, 2) == []
-    assert [(row.round, row.upload) for row in journal.answered(NAME)] == [(1, None), (2, None)]
+    assert [(row.round, row.upload) for row in journal.rounds(NAME)] == [(1, None), (2, None)]
     assert len(journal.departures()) == 2  # what left is known for ever
 
 
 def test_departures_are_known_by_their_bytes(journal: Journal) -> None:
-    assert not journal.has_departed(digest(b"x"))
-    journal.depart(NAME, "ready", None, b"x")
-    assert journal.has_departed(digest(b"x")) and not journal.has_departed(digest(b"y"))
+    assert not journal.has_departure(digest(b"x"))
+    journal.record_departure(NAME, "ready", None, b"x")
+    assert journal.has_departure(digest(b"x")) and not journal.has_departure(digest(b"y"))
 
 
 PROGRAM = """
@@ -238,25 +238,25 @@ import sys, time
 from pathlib import Path
 import numpy as np
 from taciturn.algorithms.base import Agent
-from taciturn.federation.journal import Answered, Journal
+from taciturn.federation.journal import RoundRecord, Journal
 
 where, do = Path(sys.argv[1]), sys.argv[2]
 zero = np.zeros((3, 1, 2))
 
 def put(journal, row, agent):
-    with journal.alone():
-        journal.claim("e", row.round, row.base, row.w)
-        journal.write("e", row, agent)
+    with journal.exclusive():
+        journal.claim_round("e", row.round, row.base, row.w)
+        journal.write_round("e", row, agent)
 
 with Journal.open(where) as journal:
     journal.begin("e", "tiny", "", "", "")
-    put(journal, Answered(1, 0, "w1", [], b"one"), Agent(zero + 1, zero))
+    put(journal, RoundRecord(1, 0, "w1", [], b"one"), Agent(zero + 1, zero))
     if do == "during":  # the transaction is open, and not committed
-        journal._left.note = lambda *args: (print("now", flush=True), time.sleep(60))
+        journal.record_departure = lambda *args: (print("now", flush=True), time.sleep(60))
     elif do == "before":
         print("now", flush=True)
         time.sleep(60)
-    put(journal, Answered(2, 1, "w2", [], b"two"), Agent(zero + 2, zero))
+    put(journal, RoundRecord(2, 1, "w2", [], b"two"), Agent(zero + 2, zero))
     print("now", flush=True)
     time.sleep(60)
 """
@@ -273,7 +273,7 @@ def test_a_round_is_there_once_it_was_written_and_not_before(tmp_path: Path, whe
     process.wait()
     process.stdout.close()
     with Journal.open(tmp_path, patience=0.0) as journal:
-        assert [row.round for row in journal.answered("e")] == rounds
+        assert [row.round for row in journal.rounds("e")] == rounds
         assert [departure.round for departure in journal.departures()] == rounds
-        found = journal.state("e", rounds[-1], ZERO)
+        found = journal.agent_state("e", rounds[-1], ZERO)
         assert found is not None and (found.z == rounds[-1]).all()

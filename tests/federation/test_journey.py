@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from taciturn.federation.local_cluster import free_port
+from taciturn.federation.local_cluster import find_free_port
 from taciturn.federation.policy import read_site
-from taciturn.federation.status import site_status
-from taciturn.federation.transcript import transcript
+from taciturn.federation.site_operations import site_status
+from taciturn.federation.transcript import read_transcript
 from tests.cli.helpers import COMMAND, ROOT, environment
 from tests.test_documents import snippets
 
@@ -110,7 +110,7 @@ class Reader:
             key = line.split(" = ")[0]
             text, count = re.subn(rf"^# {key} = .*$", line, text, flags=re.MULTILINE)
             assert count == 1, key
-        text, count = re.subn(r"^port = 8002$", f"port = {free_port()}", text, flags=re.MULTILINE)
+        text, count = re.subn(r"^port = 8002$", f"port = {find_free_port()}", text, flags=re.MULTILINE)
         assert count == 1
         path.write_text(text)
 
@@ -153,7 +153,7 @@ def test_the_page_can_be_followed(reader: Reader) -> None:
         assert study["closed"] and 2.99 < study["spent_epsilon"] <= 3.0
         for file in ("report.html", "model.npz", "ledger.jsonl"):
             assert (Path(study["folder"]) / file).is_file()
-        found = transcript(read_site(place))
+        found = read_transcript(read_site(place))
         kinds = [line.departure.kind for line in found.lines]
         assert found.faults == []
         assert (kinds[0], kinds.count("answer"), kinds[-1]) == ("ready", 20, "closed")

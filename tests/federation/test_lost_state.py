@@ -1,4 +1,4 @@
-"""A journal that was lost or put back never makes a second noise for what has left already."""
+"""After the loss or rollback of a journal, no second noise is drawn for what has left already."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from taciturn.federation import agent as agent_module
-from taciturn.federation import departures
+from taciturn.federation import journal as journal_module
 from taciturn.federation import messages as wire
-from taciturn.federation import site_session as at_work
-from taciturn.federation.agent import OWN_AFFAIR
+from taciturn.federation import site_session
+from taciturn.federation.agent import INTERNAL_ERROR
 from taciturn.federation.messages import Invitation
-from taciturn.federation.status import close_study
-from taciturn.federation.transcript import transcript
+from taciturn.federation.site_operations import close_study
+from taciturn.federation.transcript import read_transcript
 from tests.federation.helpers import EXPERIMENT, Federation, answered, invite, make_federation, question, refused
 
 
 @pytest.fixture
 def federation(tmp_path: Path) -> Federation:
-    """A study of which the site has answered a round, with noise that nobody can draw again."""
+    """A study in which the site has answered a round with hardened noise."""
     made = make_federation(tmp_path)
     with made.agent("north", None) as agent:
         invite(agent, made)
@@ -33,7 +33,7 @@ def test_a_site_that_lost_its_state_does_not_begin_the_study_again(federation: F
     with federation.agent("north", None) as agent:
         again = Invitation(EXPERIMENT, federation.terms.digest)
         assert "lost its journal" in refused(agent, again)
-        assert "not at work here" in refused(agent, question(federation, 1))
+        assert "not in session" in refused(agent, question(federation, 1))
     assert len(federation.account("north").state().studies) == 1
 
 
@@ -46,33 +46,33 @@ def test_an_old_journal_is_noticed(federation: Federation, tmp_path: Path) -> No
     before = federation.released("north")
     shutil.copy(tmp_path / "old.sqlite", state / "journal.sqlite")
     with federation.agent("north", None) as agent:
-        assert refused(agent, Invitation(EXPERIMENT, federation.terms.digest)) == OWN_AFFAIR
-        assert "not at work here" in refused(agent, question(federation, 2))
+        assert refused(agent, Invitation(EXPERIMENT, federation.terms.digest)) == INTERNAL_ERROR
+        assert "not in session" in refused(agent, question(federation, 2))
     assert federation.released("north") == before
 
 
 def test_closing_by_hand_charges_what_a_crash_kept_from_the_ledger(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Journaled, and killed before the ledger had it: it never left, and is charged all the same."""
+    """The process died between journal and ledger: the upload never left, and is charged all the same."""
     with monkeypatch.context() as patch:
-        patch.setattr(at_work.SiteSession, "_charge", _killed)
+        patch.setattr(site_session.SiteSession, "_charge", _killed)
         with pytest.raises(SystemExit), federation.agent("north", None) as agent:
             invite(agent, federation)
             agent.answer(wire.encode(question(federation, 2)))
     assert len(federation.released("north")) == 1
     close_study(federation.file("north"), EXPERIMENT[:8])
     assert len(federation.released("north")) == 2
-    assert transcript(federation.site("north")).faults == []
+    assert read_transcript(federation.site("north")).faults == []
 
 
 @pytest.mark.parametrize("year", ["1970", "2099"])
 def test_another_clock_releases_nothing_twice(
     federation: Federation, monkeypatch: pytest.MonkeyPatch, year: str
 ) -> None:
-    """Nothing that protects records asks what time it is: rounds are counted."""
-    for module in (agent_module, departures):
-        monkeypatch.setattr(module, "now", lambda: f"{year}-01-01T00:00:00+00:00")
+    """Protection never depends on the clock: rounds are counted."""
+    for module in (agent_module, journal_module):
+        monkeypatch.setattr(module, "timestamp", lambda: f"{year}-01-01T00:00:00+00:00")
     before = federation.released("north")
     with federation.agent("north", None) as agent:
         invite(agent, federation)
@@ -83,7 +83,7 @@ def test_another_clock_releases_nothing_twice(
         answered(agent, question(federation, 2))
         assert "stale" in refused(agent, question(federation, 1))
     assert len(federation.released("north")) == len(before) + 1
-    assert transcript(federation.site("north")).faults == []
+    assert read_transcript(federation.site("north")).faults == []
 
 
 def _killed(*given: object) -> None:

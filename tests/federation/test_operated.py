@@ -1,4 +1,4 @@
-"""A federation in real processes, as those who run it see it: status, health, audit, log, a killed agent."""
+"""A federation in real processes from its operators' view: status, health, audit, log, a killed agent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from taciturn.dashboard.monitoring import CoordinatorMonitor, SiteMonitor
-from taciturn.federation.local_cluster import LocalFederation, free_port, local_federation, start_taciturn
-from taciturn.federation.status import site_status
+from taciturn.federation.local_cluster import LocalFederation, find_free_port, local_federation, start_taciturn
+from taciturn.federation.site_operations import site_status
 from tests.federation.test_logs import Syslog
 
 pytestmark = pytest.mark.federation
@@ -33,7 +33,7 @@ def until(demo: LocalFederation, true: Callable[[], bool], seconds: float = 60.0
 
 
 def asked(address: str) -> tuple[int, str]:
-    """What a server says; 0 where there is none yet."""
+    """Return a server's status code and body; 0 if it does not listen yet."""
     try:
         with urllib.request.urlopen(address, timeout=5) as found:
             return found.status, found.read().decode()
@@ -56,14 +56,14 @@ def test_people_can_see_how_it_is(tmp_path: Path) -> None:
         )
         demo.start_agent("south")
         demo.start_coordinator()
-        demo.wait(3)
+        demo.wait_for_round(3)
         until(demo, lambda: site_status(demo.site("north"))["rounds_answered"] > 0)
         found = site_status(demo.site("north"))
         assert found["connected"] and found["running"] and found["pid"] == demo.agents["north"].pid
         assert found["last_heartbeat"] and found["last_answer"] and found["study_at_work"] == "local"
         assert found["budget_left"] == pytest.approx(7.0, abs=0.01)
         assert SiteMonitor(demo.site("north")).report().health["ok"]
-        address = f"127.0.0.1:{free_port()}"
+        address = f"127.0.0.1:{find_free_port()}"
         demo.agents["page"] = start_taciturn(
             demo.root / "page.txt", "federation", "serve", str(demo.run), "--listen", address
         )

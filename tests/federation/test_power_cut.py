@@ -24,19 +24,19 @@ from taciturn.algorithms.server import Received
 from taciturn.core import locks
 from taciturn.core import storage as files
 from taciturn.core.storage import read_arrays, state_folder
-from taciturn.errors import InputError
+from taciturn.errors import TaciturnError
 from taciturn.federation import agent as agent_module
 from taciturn.federation import agreement as agreement_module
-from taciturn.federation import coordinator_setup as conduct
+from taciturn.federation import coordinator_process
 from taciturn.federation import messages as wire
-from taciturn.federation.agreement import agree, own_dataset
-from taciturn.federation.coordinator import FINISHED, sites_file
+from taciturn.federation.agreement import derive_agreement, load_site_dataset
+from taciturn.federation.coordinator import FINISHED, site_events_path
 from taciturn.federation.messages import Answer
 from taciturn.federation.policy import read_site
-from taciturn.federation.server_state import fresh
-from taciturn.federation.site_database import Store
+from taciturn.federation.server_state import initial_state
+from taciturn.federation.site_database import SiteDatabase
 from taciturn.federation.terms import read_terms
-from taciturn.federation.transcript import transcript
+from taciturn.federation.transcript import read_transcript
 from taciturn.privacy import budget as account
 from taciturn.privacy import hash_chain as chain
 from taciturn.privacy.budget_state import RESERVED
@@ -53,7 +53,7 @@ Left = dict[str, list[bytes]]  # what left every site
 
 @pytest.fixture(autouse=True)
 def quicker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What depends on files that never change is computed once."""
+    """Compute once what depends only on files that never change."""
 
     def once(function: Callable[..., Any]) -> Callable[..., Any]:
         known: dict[Any, Any] = {}
@@ -66,30 +66,34 @@ def quicker(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return found
 
-    for name, cached in (("read_site", once(read_site)), ("read_terms", once(read_terms)), ("agree", once(agree))):
-        for module in (agent_module, agreement_module, conduct, helpers):
+    for name, cached in (
+        ("read_site", once(read_site)),
+        ("read_terms", once(read_terms)),
+        ("derive_agreement", once(derive_agreement)),
+    ):
+        for module in (agent_module, agreement_module, coordinator_process, helpers):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, cached)
-    monkeypatch.setattr(agreement_module, "own_dataset", once(own_dataset))
+    monkeypatch.setattr(agreement_module, "load_site_dataset", once(load_site_dataset))
 
 
 @contextmanager
 def power_stays_on() -> Iterator[None]:
-    """SQLite does not wait for the disk."""
-    opened = Store.open.__func__  # type: ignore[attr-defined]
+    """Keep SQLite from waiting for the disk."""
+    opened = SiteDatabase.open.__func__  # type: ignore[attr-defined]
 
-    def without_waiting(cls: type[Store], *given: Any) -> Store:
-        store: Store = opened(cls, *given)
+    def without_waiting(cls: type[SiteDatabase], *given: Any) -> SiteDatabase:
+        store: SiteDatabase = opened(cls, *given)
         store.connection.execute("pragma synchronous = off")
         return store
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Store, "open", classmethod(without_waiting))
+        patch.setattr(SiteDatabase, "open", classmethod(without_waiting))
         yield
 
 
 def made(root: Path, patch: pytest.MonkeyPatch) -> tuple[Federation, tuple[Path, Path]]:
-    """A federation, and the folders that all of its files are in."""
+    """Return a federation and the folders of all its files."""
     work, state = root / "work", root / "state"
     state.mkdir()
     patch.setenv("XDG_STATE_HOME", str(state))
@@ -101,7 +105,7 @@ def made(root: Path, patch: pytest.MonkeyPatch) -> tuple[Federation, tuple[Path,
 
 
 def recorded(root: Path, patch: pytest.MonkeyPatch, deaf: Callable[[Path], bool]) -> tuple[Federation, Disk]:
-    """A whole study with fresh noise, on a disk that remembers."""
+    """Run a whole study with hardened noise on a recorded disk."""
     federation, tops = made(root, patch)
     engine = Local({})
     disk = Disk(tops, lambda: {site: list(left) for site, left in engine.left.items()}, deaf)
@@ -113,7 +117,7 @@ def recorded(root: Path, patch: pytest.MonkeyPatch, deaf: Callable[[Path], bool]
 
 
 def go_on(federation: Federation, before: Left) -> None:
-    """Everybody is started again, and the study is brought to its end."""
+    """Restart every process, and run the study to its end."""
     for site, data in before.items():
         if answers(data):
             assert federation.account(site).state().studies[0].state != RESERVED, f"{site} could be given back"
@@ -126,7 +130,7 @@ def go_on(federation: Federation, before: Left) -> None:
 
 
 def check(federation: Federation, left: Left) -> None:
-    """What left is charged once, no round has two uploads, and the model is that of the uploads, to the bit."""
+    """Check that uploads are charged once, no round has two, and the model follows from them bit for bit."""
     coordinator = federation.coordinator()
     assert coordinator.folder.finished
     uploads = {site: answers(left[site]) for site in SITES}
@@ -139,12 +143,12 @@ def check(federation: Federation, left: Left) -> None:
         (study,) = federation.account(site).state().studies
         assert coordinator.experiment in study.study and study.state == "settled"
         assert asdict(study.cost) == pytest.approx(asdict(federation.agreement.plan.cost), rel=1e-12)
-        assert transcript(federation.site(site)).faults == []
+        assert read_transcript(federation.site(site)).faults == []
         assert federation.folder(site, coordinator.experiment).read_metrics()
     expected = Counter((e["agent"], e["first"]) for e in coordinator.chain.read() if e["kind"] == "release")
     assert expected == {(site, t): 1 for site in SITES for t in range(1, ROUNDS + 1)}
     assert [row["round"] for row in coordinator.folder.read_metrics()] == list(range(1, ROUNDS + 1))
-    assert list(read_lines(sites_file(coordinator.folder)))
+    assert list(read_lines(site_events_path(coordinator.folder)))
     kept = read_arrays(coordinator.folder.model)["w"]
     if all(len(uploads[site]) == ROUNDS for site in SITES):
         assert model_of(federation, uploads).tobytes() == coordinator.state.w.tobytes()
@@ -152,18 +156,18 @@ def check(federation: Federation, left: Left) -> None:
 
 
 def answers(left: list[bytes]) -> set[tuple[int, bytes]]:
-    """Rounds and bytes of the answers among what left a site."""
-    found = [(wire.reply(data, LIMIT), data) for data in left]
+    """Return round and bytes of the uploads among what left a site."""
+    found = [(wire.decode_reply(data, LIMIT), data) for data in left]
     return {(reply.round, data) for reply, data in found if isinstance(reply, Answer)}
 
 
 def model_of(federation: Federation, uploads: dict[str, set[tuple[int, bytes]]]) -> Any:
-    """The model that follows from what left the sites, each round once."""
-    algorithm, server = federation.agreement.algorithm, fresh(federation.agreement.zero, SITES).server
+    """Return the model that follows from the uploads."""
+    algorithm, server = federation.agreement.algorithm, initial_state(federation.agreement.zero, SITES).server
     w = federation.agreement.zero
     for t in range(1, ROUNDS + 1):
         server, w = algorithm.server_send(t, server)
-        sent = [wire.reply(dict(uploads[site])[t], LIMIT) for site in SITES]
+        sent = [wire.decode_reply(dict(uploads[site])[t], LIMIT) for site in SITES]
         received = {p: Upload(reply.z) for p, reply in enumerate(sent) if isinstance(reply, Answer)}
         server = algorithm.server_receive(t, w, server, Received.of(received))
         w = algorithm.model(t, w, server)
@@ -195,12 +199,12 @@ def test_without_fsync_it_would_fail(in_memory: Path, monkeypatch: pytest.Monkey
     federation, disk = recorded(
         in_memory, monkeypatch, lambda path: ".sqlite" not in path.name and (path.is_dir() or not folders)
     )
-    with pytest.raises((AssertionError, InputError)):
+    with pytest.raises((AssertionError, TaciturnError)):
         go_through(federation, disk, (LOST, DATA))
 
 
 def bring_to_its_end(federation: Federation, restart: bool) -> Left:
-    """A study with seeded noise, started again after an error of the disk; the sites too, where that is asked for."""
+    """Run a study with seeded noise; restart it, and on request the sites, after a disk error."""
     left: Left = {site: [] for site in SITES}
     for _ in range(3):
         try:
@@ -210,18 +214,18 @@ def bring_to_its_end(federation: Federation, restart: bool) -> Left:
                     try:
                         if conducted(federation.coordinator(), engine, tries=1) == FINISHED and closed(federation):
                             return left
-                    except (OSError, InputError):
+                    except (OSError, TaciturnError):
                         continue
                     finally:
                         for site in SITES:
                             left[site] += engine.left.get(site, [])
-        except (OSError, InputError, sqlite3.Error):
+        except (OSError, TaciturnError, sqlite3.Error):
             continue
     raise AssertionError("the study does not come to its end")
 
 
 def closed(federation: Federation) -> bool:
-    """Whether all sites have settled the study."""
+    """Return whether all sites have settled the study."""
     return all(federation.account(site).state().studies[0].state == "settled" for site in SITES)
 
 
@@ -230,7 +234,7 @@ def closed(federation: Federation) -> bool:
 def test_every_operation_may_fail_once(
     in_memory: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """The disk is full, or broken, for a moment; the sites' processes live on, or are started again."""
+    """The disk is full or broken for a moment; the sites' processes continue or restart."""
     federation, tops = made(in_memory, monkeypatch)
     before, failed, number = Disk(tops).image(), True, 0
     step = 1 if request.config.getoption("all_states") else SPREAD

@@ -1,4 +1,4 @@
-"""Whatever goes beyond a site's own file is refused: one Refusal leaves, and it tells of no record."""
+"""Requests beyond a site's policy are refused: one Refusal leaves, and it reveals nothing about records."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taciturn.federation import messages as wire
-from taciturn.federation.agent import OWN_AFFAIR, SiteAgent
+from taciturn.federation.agent import INTERNAL_ERROR, SiteAgent
 from taciturn.federation.messages import Invitation, Ready, Refusal
-from taciturn.federation.validation import REASON_LIMIT, shown
+from taciturn.federation.validation import REASON_LIMIT, printable
 from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.composition import StudyCost
@@ -35,7 +35,7 @@ from tests.federation.helpers import (
 
 @contextmanager
 def no_trace(federation: Federation) -> Iterator[SiteAgent]:
-    """An agent that is asked, refuses, and has nothing to show for it."""
+    """Yield an agent, and check that it has only refused."""
     with federation.agent("north") as agent:
         yield agent
         assert {departure.kind for departure in agent.journal.departures()} == {"refusal"}
@@ -49,7 +49,7 @@ def no_trace(federation: Federation) -> Iterator[SiteAgent]:
 
 
 def reason(federation: Federation) -> str:
-    """Why north does not take part; nothing comes of the invitation, nor of a round after it."""
+    """Return why north refuses an invitation, and check that nothing else happens."""
     with no_trace(federation) as agent:
         found = invite(agent, federation)
         assert isinstance(found, Refusal) and found.experiment == EXPERIMENT
@@ -60,19 +60,19 @@ def reason(federation: Federation) -> str:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"accept": {"study_epsilon_max": 0.99}}, "total_epsilon is 1, and this site accepts at most 0.99"),
-        ({"accept": {"delta_max": 9e-7}}, "delta is 1e-06, and this site accepts at most 9e-07"),
-        ({"accept": {"mechanisms": ["laplace"]}}, "mechanism is gaussian, and this site accepts laplace"),
-        ({"accept": {"adjacency": ["replace-one"]}}, "adjacency is add-remove, and this site accepts replace-one"),
-        ({"accept": {"algorithms": ["objpm", "objt"]}}, "algorithm is objp, and this site accepts objpm, objt"),
-        ({"accept": {"rounds_max": 3}}, "there are 4 rounds, and this site accepts at most 3"),
-        ({"data": {"schema_sha256": "ab" * 32}}, "and this site agreed to abababababab…"),
-        ({"data": {"total_records": 61}}, "the study declares total_records 60, and this site 61"),
-        ({"data": {"records_max": 21}}, "the study declares records_max 20 for this site, and the site 21"),
-        ({"data": {"records_max": 19}}, "the study declares records_max 20 for this site, and the site 19"),
+        ({"accept": {"study_epsilon_max": 0.99}}, "total_epsilon is 1, but this site accepts at most 0.99"),
+        ({"accept": {"delta_max": 9e-7}}, "delta is 1e-06, but this site accepts at most 9e-07"),
+        ({"accept": {"mechanisms": ["laplace"]}}, "mechanism is gaussian, but this site accepts laplace"),
+        ({"accept": {"adjacency": ["replace-one"]}}, "adjacency is add-remove, but this site accepts replace-one"),
+        ({"accept": {"algorithms": ["objpm", "objt"]}}, "algorithm is objp, but this site accepts objpm, objt"),
+        ({"accept": {"rounds_max": 3}}, "has 4 rounds, but this site accepts at most 3"),
+        ({"data": {"schema_sha256": "ab" * 32}}, "but this site agreed to abababababab…"),
+        ({"data": {"total_records": 61}}, "the study declares total_records 60, but this site 61"),
+        ({"data": {"records_max": 21}}, "the study declares records_max 20 for this site, but the site 21"),
+        ({"data": {"records_max": 19}}, "the study declares records_max 20 for this site, but the site 19"),
         ({"data": {"table": "", "published": "mnist14"}}, "the study and this site name different data"),
-        ({"site": "east"}, "there is no site east in the study: there are north, south, west"),
-        ({"protocol": 2}, "this site's file is of protocol 2, and this Taciturn speaks 1"),
+        ({"site": "east"}, "there is no site east in the study, which has north, south, west"),
+        ({"protocol": 2}, "this site's file has protocol 2"),
     ],
 )
 def test_a_study_beyond_the_sites_own_file(federation: Federation, changes: dict[str, Any], said: str) -> None:
@@ -86,7 +86,7 @@ def test_all_reasons_are_told_at_once(federation: Federation) -> None:
 
 
 def test_what_a_site_accepts_it_accepts(tmp_path: Path) -> None:
-    """The same numbers as in the study are within the policy: it is the most that a study may ask for."""
+    """Values equal to the limits of the policy are accepted."""
     federation = make_federation(tmp_path, accept={"rounds_max": 4, "study_epsilon_max": 1.0, "delta_max": 1e-6})
     with federation.agent("north") as agent:
         assert isinstance(invite(agent, federation), Ready)
@@ -96,7 +96,7 @@ def test_a_study_without_noise(tmp_path: Path) -> None:
     federation = make_federation(
         tmp_path, {"study": {"total_epsilon": float("inf"), "noise_multiplier": None}}, {"study_epsilon_max": 1e9}
     )
-    assert "total_epsilon is inf, and this site accepts at most 1e+09" in reason(federation)
+    assert "total_epsilon is inf, but this site accepts at most 1e+09" in reason(federation)
 
 
 def test_another_copy_of_the_terms(federation: Federation) -> None:
@@ -118,15 +118,15 @@ def test_another_schema_file_than_the_one_declared(federation: Federation) -> No
     text = (federation.root / "north" / "site.toml").read_text()
     (federation.root / "north" / "other.toml").write_text(SCHEMA.replace("200", "300"))
     (federation.root / "north" / "site.toml").write_text(text.replace("schema.toml", "other.toml"))
-    assert "this site's schema file is not the one it declares the hash of" in reason(federation)
+    assert "this site's schema file" in reason(federation)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"total_epsilon": 0.1}, "budget for these records is exhausted"),
-        ({"adjacency": "replace-one"}, "adjacency is add-remove, and this site's ledger counts for replace-one"),
-        ({"unit": "patient"}, "unit is record, and this site's ledger counts for patient"),
+        ({"adjacency": "replace-one"}, "adjacency is add-remove, but this site's ledger counts replace-one"),
+        ({"unit": "patient"}, "unit is record, but this site's ledger counts patient"),
     ],
 )
 def test_a_ledger_that_does_not_cover_the_study(federation: Federation, changes: dict[str, Any], said: str) -> None:
@@ -155,8 +155,8 @@ def own_affair(federation: Federation) -> None:
     with no_trace(federation) as agent:
         agent.log = lines.append
         data = agent.answer(wire.encode(Invitation(EXPERIMENT, federation.terms.digest)))
-        assert wire.reply(data, LIMIT) == Refusal(EXPERIMENT, "north", OWN_AFFAIR)
-        assert len(lines) == 2 and lines[0] and lines[1] == f"refused: {OWN_AFFAIR}"
+        assert wire.decode_reply(data, LIMIT) == Refusal(EXPERIMENT, "north", INTERNAL_ERROR)
+        assert len(lines) == 2 and lines[0] and lines[1] == f"refused: {INTERNAL_ERROR}"
     assert SECRET.encode() not in data and str(federation.root).encode() not in data
 
 
@@ -179,7 +179,7 @@ def test_a_broken_site_file_is_the_sites_own_affair(federation: Federation) -> N
     with federation.agent("north") as agent:
         federation.file("north").write_text("site = ")
         found = ask(agent, Invitation(EXPERIMENT, federation.terms.digest))
-        assert found == Refusal("", "", OWN_AFFAIR)
+        assert found == Refusal("", "", INTERNAL_ERROR)
 
 
 def test_an_error_in_the_middle_of_a_round_is_the_sites_own_affair(
@@ -192,8 +192,8 @@ def test_an_error_in_the_middle_of_a_round_is_the_sites_own_affair(
             raise ValueError(f"a record of {SECRET}")
 
         monkeypatch.setattr(type(federation.agreement.algorithm), "agent_step", fails)
-        assert refused(agent, question(federation, 1)) == OWN_AFFAIR
-        assert agent.journal.last(EXPERIMENT) is None and federation.released("north") == []
+        assert refused(agent, question(federation, 1)) == INTERNAL_ERROR
+        assert agent.journal.last_round(EXPERIMENT) is None and federation.released("north") == []
 
 
 @given(st.binary(max_size=60), st.booleans())
@@ -202,7 +202,7 @@ def test_any_bytes_are_answered_by_a_refusal(
 ) -> None:
     federation = _shared(tmp_path_factory)
     with federation.agent("north") as agent:
-        found = wire.reply(agent.answer((wire.MAGIC if magic else b"") + garbage), LIMIT)
+        found = wire.decode_reply(agent.answer((wire.MAGIC if magic else b"") + garbage), LIMIT)
         assert isinstance(found, Refusal) and found.site == "north"
 
 
@@ -218,16 +218,16 @@ def _shared(factory: pytest.TempPathFactory) -> Federation:
 def test_a_message_longer_than_a_studys_parameters_is_refused(federation: Federation) -> None:
     with federation.agent("north") as agent:
         limit = wire.HEADER_LIMIT + 1024
-        assert "is longer than" in _reason(agent, wire.MAGIC + bytes(limit))
-        assert "is longer than" not in _reason(agent, wire.MAGIC + bytes(limit - len(wire.MAGIC)))
+        assert "the limit is" in _reason(agent, wire.MAGIC + bytes(limit))
+        assert "the limit is" not in _reason(agent, wire.MAGIC + bytes(limit - len(wire.MAGIC)))
         invite(agent, federation)
         limit += federation.agreement.zero.nbytes
-        assert "is longer than" in _reason(agent, wire.MAGIC + bytes(limit))
-        assert "is longer than" not in _reason(agent, wire.MAGIC + bytes(limit - len(wire.MAGIC)))
+        assert "the limit is" in _reason(agent, wire.MAGIC + bytes(limit))
+        assert "the limit is" not in _reason(agent, wire.MAGIC + bytes(limit - len(wire.MAGIC)))
 
 
 def _reason(agent: SiteAgent, data: bytes) -> str:
-    found = wire.reply(agent.answer(data), LIMIT)
+    found = wire.decode_reply(agent.answer(data), LIMIT)
     assert isinstance(found, Refusal)
     return found.reason
 
@@ -266,5 +266,5 @@ def test_a_refusal_can_always_be_read(federation: Federation) -> None:
 
 
 def test_words_from_elsewhere_are_made_fit_for_a_terminal() -> None:
-    assert shown("no\x1b[2J\nmore\ud800") == "no?[2J?more?"
-    assert len(shown("x" * 10_000)) == REASON_LIMIT
+    assert printable("no\x1b[2J\nmore\ud800") == "no?[2J?more?"
+    assert len(printable("x" * 10_000)) == REASON_LIMIT

@@ -1,4 +1,4 @@
-"""The last look before anything leaves a site: only what the journal knows, and no upload without its event."""
+"""The release gate passes only bytes in the journal, and no upload without an event in the ledger."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ import pytest
 
 from taciturn.errors import PrivacyViolation
 from taciturn.federation import messages as wire
-from taciturn.federation import site_database as store
-from taciturn.federation import site_session as at_work
+from taciturn.federation import site_database, site_session
 from taciturn.federation.agent import SiteAgent
-from taciturn.federation.departures import KEPT_BACK, LEFT, PENDING
-from taciturn.federation.journal import Journal
+from taciturn.federation.journal import KEPT_BACK, LEFT, PENDING, Journal
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Invitation, Refusal
 from taciturn.federation.release import ReleaseGate
-from taciturn.federation.transcript import transcript
+from taciturn.federation.transcript import read_transcript
 from taciturn.runs import metrics_log as growing
 from tests.federation.helpers import EXPERIMENT, Federation, closed, invite, make_federation, question
 
 
 @pytest.fixture
 def federation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Federation:
-    monkeypatch.setattr(at_work, "close_books", lambda *given: None)
+    monkeypatch.setattr(site_session, "finish_study_folder", lambda *given: None)
     return make_federation(tmp_path, only=["north"])
 
 
@@ -42,7 +40,7 @@ def upload(federation: Federation, agent: SiteAgent) -> bytes:
 
 
 def check(federation: Federation, data: bytes) -> None:
-    """As the site's process does before bytes leave."""
+    """Check bytes as the site's process does before they leave."""
     with Journal.read(federation.site("north").state) as journal:
         ReleaseGate(journal).check(federation.site("north"), data)
 
@@ -86,25 +84,25 @@ def test_what_is_not_in_the_journal_stays(federation: Federation, agent: SiteAge
 
 def test_a_question_is_nothing_that_leaves_a_site(federation: Federation, agent: SiteAgent) -> None:
     data = wire.encode(question(federation, 1))
-    agent.journal.depart(EXPERIMENT, "answer", 1, data)
+    agent.journal.record_departure(EXPERIMENT, "answer", 1, data)
     with pytest.raises(PrivacyViolation):
         check(federation, data)
 
 
 def test_an_upload_without_an_event_stays(federation: Federation, agent: SiteAgent) -> None:
     forged = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero))
-    agent.journal.depart(EXPERIMENT, "answer", 1, forged)
+    agent.journal.record_departure(EXPERIMENT, "answer", 1, forged)
     with pytest.raises(PrivacyViolation, match="has no event in the ledger"):
         check(federation, forged)
 
 
 def test_an_upload_of_no_open_study_stays(federation: Federation, agent: SiteAgent, upload: bytes) -> None:
     other = wire.encode(Answer("f" * 32, "north", 1, federation.agreement.zero))
-    agent.journal.depart("f" * 32, "answer", 1, other)
-    with pytest.raises(PrivacyViolation, match="of no study that is open here"):
+    agent.journal.record_departure("f" * 32, "answer", 1, other)
+    with pytest.raises(PrivacyViolation, match="no study that is open"):
         check(federation, other)
     closed(agent, federation, 1)
-    with pytest.raises(PrivacyViolation, match="of no study that is open here"):
+    with pytest.raises(PrivacyViolation, match="no study that is open"):
         check(federation, upload)
 
 
@@ -121,14 +119,14 @@ def test_the_filter_writes_nothing_but_what_became_of_the_bytes(
     after = [departure._replace(fate=PENDING) for departure in agent.journal.departures()]
     assert (after, federation.folder("north").ledger.read_bytes()) == before and fates(agent) == [LEFT]
     with Journal.read(federation.site("north").state) as journal:
-        assert journal.has_departed(wire.digest(upload))
+        assert journal.has_departure(wire.digest(upload))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_an_upload_that_is_not_finite_stays(federation: Federation, agent: SiteAgent, value: float) -> None:
-    """Even where journal and ledger have it."""
+    """This holds even if journal and ledger have it."""
     bad = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero + value))
-    agent.journal.depart(EXPERIMENT, "answer", 1, bad)
+    agent.journal.record_departure(EXPERIMENT, "answer", 1, bad)
     chain = federation.folder("north").chain
     chain.append([{"kind": "release", "first": 1, "upload": wire.digest(bad)}])
     with pytest.raises(PrivacyViolation, match="not finite"):
@@ -137,19 +135,19 @@ def test_an_upload_that_is_not_finite_stays(federation: Federation, agent: SiteA
 
 
 def test_an_upload_of_a_broken_study_stays(federation: Federation, agent: SiteAgent, upload: bytes) -> None:
-    agent.journal.break_off(EXPERIMENT)
-    with pytest.raises(PrivacyViolation, match="of no study that is open here"):
+    agent.journal.mark_broken(EXPERIMENT)
+    with pytest.raises(PrivacyViolation, match="no study that is open"):
         check(federation, upload)
 
 
 def test_what_was_kept_back_is_not_listed_as_having_left(federation: Federation, agent: SiteAgent) -> None:
-    """An upload that the ledger does not have never left: the transcript finds no fault in it."""
+    """An upload without an event never left, so the transcript reports no fault."""
     forged = wire.encode(Answer(EXPERIMENT, "north", 1, federation.agreement.zero))
-    agent.journal.depart(EXPERIMENT, "answer", 1, forged)
-    assert transcript(federation.site("north")).faults  # it may have left
+    agent.journal.record_departure(EXPERIMENT, "answer", 1, forged)
+    assert read_transcript(federation.site("north")).faults  # it may have left
     with pytest.raises(PrivacyViolation, match="has no event in the ledger"):
         check(federation, forged)
-    found = transcript(federation.site("north"))
+    found = read_transcript(federation.site("north"))
     assert found.faults == [] and found.lines[-1].kept_back and found.lines[-1].covered
 
 
@@ -159,13 +157,13 @@ def test_what_passed_once_stays_listed_when_it_is_kept_back_later(
     check(federation, upload)
     assert agent.answer(wire.encode(question(federation, 1))) == upload
     closed(agent, federation, 1)
-    with pytest.raises(PrivacyViolation, match="of no study that is open here"):
+    with pytest.raises(PrivacyViolation, match="no study that is open"):
         check(federation, upload)
     assert fates(agent) == [LEFT, KEPT_BACK]
 
 
 def test_a_process_that_dies_before_it_could_tell_has_sent_it(federation: Federation) -> None:
-    """Noted, and nothing known of its fate: the next process lists it as left, whatever the filter says later."""
+    """If the fate of recorded bytes is unknown, the next process lists them as left, whatever the gate says later."""
     with federation.agent("north") as agent:
         invite(agent, federation)
         upload = agent.answer(wire.encode(question(federation, 1)))
@@ -182,8 +180,8 @@ def test_a_process_that_dies_before_it_could_tell_has_sent_it(federation: Federa
 def test_a_busy_journal_does_not_hold_up_what_may_leave(
     federation: Federation, agent: SiteAgent, upload: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "BRIEFLY", 0.01)
-    with agent.journal.alone():
+    monkeypatch.setattr(site_database, "BRIEF_WAIT_SECONDS", 0.01)
+    with agent.journal.exclusive():
         check(federation, upload)
     assert fates(agent) == [PENDING]  # which counts as left
 
@@ -191,7 +189,7 @@ def test_a_busy_journal_does_not_hold_up_what_may_leave(
 def test_the_ledger_is_read_once_however_many_uploads_leave(
     federation: Federation, agent: SiteAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each look reads what was added since the last one, not the whole ledger."""
+    """Each check reads only new lines of the ledger."""
     release = ReleaseGate(agent.journal)
     read: list[int] = []
     whole = growing.JsonlTail._parsed

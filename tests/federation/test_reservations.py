@@ -1,4 +1,4 @@
-"""A study in a site's ledger over studies: reserved when invited, started before noise is drawn, settled once."""
+"""A study in a site's budget ledger: reserved at the invitation, started before noise is drawn, settled once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 
 from taciturn.errors import InputError, PrivacyViolation
 from taciturn.federation.messages import Closed, Ready
-from taciturn.federation.site_session import settle
+from taciturn.federation.site_session import settle_study
 from taciturn.privacy.budget import is_reservation_held
 from taciturn.privacy.budget_state import StudyReservation
+from taciturn.privacy.composition import StudyCost
 from taciturn.privacy.signatures import own_key
 from taciturn.training.finish import signable
 from tests.federation.helpers import (
@@ -71,15 +72,15 @@ def test_a_site_signs_its_ledger_when_it_closes_and_settles_once(federation: Fed
         experiment = agent.journal.experiment(EXPERIMENT)
         assert experiment is not None
         before = federation.account("north").state()
-        settle(federation.site("north"), agent.journal, experiment, folder)  # as after a crash
+        settle_study(federation.site("north"), agent.journal, experiment, folder)  # as after a crash
         assert federation.account("north").state() == before
         folder.chain.append(federation.released("north"))  # a second folder's ledger ends otherwise
-        with pytest.raises(InputError, match="already settled"):
-            settle(federation.site("north"), agent.journal, experiment, folder)
+        with pytest.raises(InputError, match="is settled already"):
+            settle_study(federation.site("north"), agent.journal, experiment, folder)
 
 
 def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Federation) -> None:
-    """Whatever made it: nothing more leaves, and the ledger over studies counts all of it."""
+    """Nothing more leaves, and the budget ledger counts all of it."""
     with federation.agent("north", None) as agent:
         invite(agent, federation)
         answered(agent, question(federation, 1))
@@ -88,14 +89,14 @@ def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Feder
         planned = next(entry for entry in folder.read_ledger() if entry["kind"] == "plan")
         count = sum(event["count"] for event in planned["events"])
         folder.chain.append([row | {"count": count, "upload": "f" * 64}])
-        reserved = the_study(federation).cost
-        assert "more than was set aside" in refused(agent, question(federation, 2))
+        reserved = StudyCost.read(the_study(federation)["cost"])
+        assert "would exceed" in refused(agent, question(federation, 2))
         refused(agent, question(federation, 1))  # what it answered before does not leave again either
         experiment = agent.journal.experiment(EXPERIMENT)
         assert experiment is not None
         for _ in range(2):  # and after a crash again
-            with pytest.raises(PrivacyViolation, match="spent more than was reserved"):
-                settle(federation.site("north"), agent.journal, experiment, folder)
+            with pytest.raises(PrivacyViolation, match="spent more than was set aside"):
+                settle_study(federation.site("north"), agent.journal, experiment, folder)
         study = the_study(federation)
         assert study.state == "violated"
         assert study.cost.gdp == pytest.approx(reserved.gdp * (count + 1) / count)

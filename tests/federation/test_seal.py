@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from taciturn.errors import InputError
 from taciturn.federation import SPEAKS, seal
 from taciturn.federation import messages as wire
-from taciturn.federation.coordinator import FINISHED, WAITING, Coordinator, sites_file
+from taciturn.federation.coordinator import FINISHED, WAITING, Coordinator, site_events_path
 from taciturn.federation.identity import Identity, PublicIdentity
-from taciturn.federation.messages import CloseRequest, Invitation, Ready, highest_common
+from taciturn.federation.messages import CloseRequest, Invitation, Ready, choose_version
 from taciturn.federation.seal import (
     ANSWER,
     HANDSHAKE,
@@ -432,11 +432,11 @@ class Sealed(Local):
     seen: list[Header] = field(default_factory=list)  # what an engine can read
     versions: dict[str, int] = field(default_factory=dict)
 
-    def agreed(self, site: str, version: int) -> None:
+    def set_version(self, site: str, version: int) -> None:
         self.versions[site] = version
 
-    def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        first = isinstance(wire.question(data, 10**6), Invitation)
+    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
+        first = isinstance(wire.decode_question(data, 10**6), Invitation)
         replies = {}
         for site in sites:
             version = HANDSHAKE if first else self.versions[site]
@@ -469,7 +469,7 @@ def conducted(federation: Federation, center: range, sites: Mapping[str, range])
             agents[site].speaks = speaks
         terms = bytes.fromhex(federation.terms.digest)
         engine = Sealed(agents, parties=parties, experiment=coordinator.experiment, terms=terms)
-        return coordinator.conduct(engine), coordinator, engine
+        return coordinator.run(engine), coordinator, engine
 
 
 def release(n: int) -> range:
@@ -494,25 +494,24 @@ def test_a_release_does_not_talk_to_the_next_but_one(
 ) -> None:
     ended, coordinator, engine = conducted(federation, release(center), dict.fromkeys(SITES, release(site)))
     assert ended == WAITING and not engine.versions
-    log = sites_file(coordinator.folder).read_text()
-    sentence = f"the coordinator speaks protocol {center - 1} to {center}, and this site {site - 1} to {site}: {older} "
-    assert log.count(sentence + "needs a newer Taciturn") == len(SITES)
+    log = site_events_path(coordinator.folder).read_text()
+    assert log.count(f"versions {center - 1} to {center} and this site {site - 1} to {site}; {older} ") == len(SITES)
 
 
 def test_the_version_is_the_highest_that_both_speak() -> None:
-    assert highest_common((1, 1), range(1, 2)) == 1 and highest_common((1, 9), range(3, 6)) == 5
+    assert choose_version((1, 1), range(1, 2)) == 1 and choose_version((1, 9), range(3, 6)) == 5
     assert (
-        highest_common((3, 5), range(1, 9)) == 5
-        and highest_common((2**16 - 2, 2**16 - 1), range(1, 2**16)) == 2**16 - 1
+        choose_version((3, 5), range(1, 9)) == 5
+        and choose_version((2**16 - 2, 2**16 - 1), range(1, 2**16)) == 2**16 - 1
     )
     for theirs, ours in (((1, 1), range(2, 3)), ((4, 9), range(1, 4))):
         with pytest.raises(InputError, match="needs a newer Taciturn"):
-            highest_common(theirs, ours)
+            choose_version(theirs, ours)
     assert len(SPEAKS) in (1, 2) and SPEAKS[0] > HANDSHAKE
 
 
 @pytest.mark.parametrize("version", [0, 3, 2**16, 10**400])
 def test_a_site_chooses_among_what_was_offered(version: int) -> None:
     data = wire.encode(Ready(EXPERIMENT, "north", "", version))
-    with pytest.raises(Rejected, match="and 1 to 2 were offered"):
+    with pytest.raises(Rejected, match="1 to 2 were offered"):
         read_ready(data, "north", EXPERIMENT, np.zeros((1, 1, 1)), range(1, 3))

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from taciturn.federation import messages as wire
-from taciturn.federation.agreement import agree
+from taciturn.federation.agreement import derive_agreement
 from taciturn.federation.identity import Identity
 from taciturn.federation.kits import provision
 from taciturn.federation.messages import Invitation, Refusal, RoundRequest
@@ -74,7 +74,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
         for name in HONEST:
             found.start_agent(name, TACITURN_PASSWORD=SECRET)
         found.start_coordinator(TACITURN_PASSWORD=SECRET)
-        found.wait(1)
+        found.wait_for_round(1)
         yield found
         goes_on(found)
     finally:
@@ -83,8 +83,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
 
 def goes_on(study: Tables, rounds: int = 3, seconds: float = 20.0) -> None:
     """Both honest sites answer some more rounds."""
-    begin = study.done
-    until(lambda: study.done >= begin + rounds, seconds, "a few rounds")
+    begin = study.rounds_done
+    until(lambda: study.rounds_done >= begin + rounds, seconds, "a few rounds")
     last = list(read_lines(study.run / "rounds.jsonl"))[-1]
     assert {"north", "west"} <= set(last["answered"])
     assert "PRIVACY" not in said(study, "north") and "dropped" not in said(study, "north")
@@ -129,7 +129,7 @@ def only_questions(study: Tables, stream: Stream, site: str) -> None:
             assert kind == DATA and headers == {f"cn__{name}": value for name, value in head.items()}
             digest = bytes.fromhex(terms.digest)
             opened = open_question(payload, own, terms.coordinator, 1 << 20, site=site, terms=digest)
-            assert isinstance(wire.question(opened.body, 1 << 20), (Invitation, RoundRequest))
+            assert isinstance(wire.decode_question(opened.body, 1 << 20), (Invitation, RoundRequest))
 
 
 # ---------------------------------------------------------------------------------------------- a hostile site
@@ -220,11 +220,11 @@ def test_nothing_is_taken_before_a_handshake(study: Tables) -> None:
 def test_a_site_does_not_play_coordinator_towards_another(study: Tables) -> None:
     """South knows every public fact, and seals a round for north with its own key: it does not even arrive."""
     terms, own = read_terms(study.terms), Identity.open(study.root / "south" / "identity.key")
-    asked = study.releases("north")
+    asked = study.charged_rounds("north")
     with connected(study, site="south") as (_, south):
         until(south.messages, what="an invitation")
         header = reply_header(south.messages()[0])
-        zero = agree(terms).zero
+        zero = derive_agreement(terms).zero
         body = wire.encode(RoundRequest(header.experiment.hex(), 99_000, dict.fromkeys(SITES, 0), zero))
         question = Header(1, QUESTION, header.terms, header.experiment, "north")
         sealed = seal_question(body, question, own, terms.identities["north"])
@@ -233,7 +233,7 @@ def test_a_site_does_not_play_coordinator_towards_another(study: Tables) -> None
         read_to_the_end(south)
         only_questions(study, south, "south")
     goes_on(study)
-    assert "stale" not in said(study, "coordinator") and study.releases("north") > asked
+    assert "stale" not in said(study, "coordinator") and study.charged_rounds("north") > asked
 
 
 def test_a_site_does_not_answer_for_another(study: Tables) -> None:
@@ -257,10 +257,10 @@ def test_a_flood_costs_neither_memory_nor_rounds(study: Tables) -> None:
     with connected(study) as (site, south):
         until(south.messages, what="an invitation")
         head = south.messages()[0][:120]
-        begin, end = study.done, time.monotonic() + 3.0
+        begin, end = study.rounds_done, time.monotonic() + 3.0
         while time.monotonic() < end and south.open:
             south.send(message(site, "server", head + os.urandom(500)))
-        assert study.done > begin + 2
+        assert study.rounds_done > begin + 2
     for kind in (frame(PING, app=0), hello("south.x", junk="x" * 3000)):
         with connected(study) as (_, south):
             end = time.monotonic() + 1.0
@@ -465,7 +465,7 @@ def test_a_second_agent_of_a_site_does_not_start(study: Tables, tmp_path: Path) 
     for place in (study.site("north"), copy / "site.toml"):
         words = [sys.executable, "-m", "taciturn", "federation", "site", "start", str(place), "--seeded", "7"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 2 and "is at work in" in done.stderr, done.stderr
+        assert done.returncode == 2 and "is running in" in done.stderr, done.stderr
     goes_on(study)
 
 

@@ -22,7 +22,7 @@ from taciturn.dashboard.monitor_server import bind_monitor
 from taciturn.dashboard.monitoring import CoordinatorMonitor, Metric, SiteMonitor, exposition
 from taciturn.errors import InputError
 from taciturn.federation.messages import digest
-from taciturn.federation.status import LOCK, STATUS, RunLife, SiteLife, shown
+from taciturn.federation.status import AGENT_LOCK, STATUS_FILE, AgentStatus, CoordinatorStatus, publish_status
 from tests.browsers import CHROMIUM
 from tests.cli.helpers import COMMAND, environment
 from tests.federation.helpers import Federation, Local, answered, conducted, invite, question, refused
@@ -31,16 +31,16 @@ LINE = re.compile(r'[a-z_]+(\{[a-z]+="[a-z ]+"(,[a-z]+="[a-z ]+")*\})? (\d+(\.\d
 
 
 @contextmanager
-def at_work(folder: Path, life: SiteLife | RunLife, lock: str = LOCK) -> Iterator[None]:
+def at_work(folder: Path, life: AgentStatus | CoordinatorStatus, lock: str = AGENT_LOCK) -> Iterator[None]:
     """A process that holds the lock and writes the status file."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    with (folder / lock).open("w") as file, shown(life, folder / STATUS):
+    with (folder / lock).open("w") as file, publish_status(life, folder / STATUS_FILE):
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def now() -> SiteLife:
-    return SiteLife(connected=time.time(), heartbeat=time.time(), question=time.time(), answer=time.time())
+def now() -> AgentStatus:
+    return AgentStatus(connected=time.time(), heartbeat=time.time(), question=time.time(), answer=time.time())
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_health_says_why_not(federation: Federation) -> None:
     assert watch.report().health["reason"] == "the agent is not running"
     for life, reason in (
         (now(), ""),
-        (SiteLife(), "not connected to the coordinator"),
-        (SiteLife(connected=1.0, heartbeat=time.time() - 60), "the engine gives no sign of life"),
-        (SiteLife(connected=1.0, heartbeat=time.time() - 60, question=time.time()), ""),  # it works on an answer
+        (AgentStatus(), "not connected to the coordinator"),
+        (AgentStatus(connected=1.0, heartbeat=time.time() - 60), "the engine gives no sign of life"),
+        (AgentStatus(connected=1.0, heartbeat=time.time() - 60, question=time.time()), ""),  # it works on an answer
     ):
         with at_work(state, life):
             found = watch.report()
@@ -117,8 +117,8 @@ def test_an_upload_without_an_event_is_marked(busy: Federation) -> None:
     watch = SiteMonitor(busy.file("north"))
     watch.report()
     with busy.agent("north") as agent:
-        agent.journal.depart("0" * 32, "answer", 9, b"made up")
-        agent.journal.departed(digest(b"made up"), "left")
+        agent.journal.record_departure("0" * 32, "answer", 9, b"made up")
+        agent.journal.settle_departure(digest(b"made up"), "left")
     row = watch.report().page.rows[0]
     assert row.cells[5] == "NOT IN THE LEDGER" and not row.good
 
@@ -127,7 +127,7 @@ def test_a_coordinators_vitals(federation: Federation) -> None:
     study = federation.coordinator()
     watch, checkpoints = CoordinatorMonitor(federation.run.path), federation.run.checkpoints
     assert watch.report().health["reason"] == "the command is not running"
-    life = RunLife(
+    life = CoordinatorStatus(
         listening=time.time(), heartbeat=time.time(), wanted=3, quorum=2, round=2, rounds=4, bytes_up=1234567
     )
     with at_work(checkpoints, life, "lock"):

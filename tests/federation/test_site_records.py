@@ -1,4 +1,4 @@
-"""A site's records: no single one of them decides whether the site takes part in a study."""
+"""No single record decides whether a site takes part in a study."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taciturn.federation import agreement
-from taciturn.federation.agreement import Prepared, own_dataset, own_records
+from taciturn.federation.agreement import StudyLoader, load_site_dataset
 from taciturn.federation.messages import Ready
 from taciturn.types import Dataset
 
@@ -23,9 +23,9 @@ LEFT_OUT = ("50,70,perhaps", "50,70,", "50,70", "50,70,no,1", '50,"70"kg,no')
 def test_a_record_with_a_bad_cell_keeps_no_site_out(tmp_path: Path, line: str) -> None:
     federation = make_federation(tmp_path / "f", only=("north",))
     table = federation.root / "north" / "table.csv"
-    before = own_records(federation.site("north"), federation.agreement)
+    before = load_site_dataset(federation.site("north"), federation.agreement).train[0]
     table.write_text(table.read_text() + line + "\n")
-    after = own_records(federation.site("north"), federation.agreement)
+    after = load_site_dataset(federation.site("north"), federation.agreement).train[0]
     assert len(after.x) - len(before.x) == (line in KEPT)
     for name in ("x", "y"):
         assert getattr(after, name)[: len(before.x)].tobytes() == getattr(before, name).tobytes()
@@ -44,15 +44,15 @@ def test_a_site_without_a_usable_record_sends_noise(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cell", ["north", "south", "", "No rth", "\x00", "N" * 10_000])
 def test_no_cell_of_an_agent_column_keeps_a_site_out(tmp_path: Path, cell: str) -> None:
-    """All rows of a site's table are its own, whatever its schema and its table say of agents."""
+    """All rows of a site's table are its own, whatever its schema and table say about agents."""
     federation = make_federation(tmp_path / "f", only=("north",))
-    before = own_records(federation.site("north"), federation.agreement)
+    before = load_site_dataset(federation.site("north"), federation.agreement).train[0]
     table, schema = (federation.root / "north" / name for name in ("table.csv", "schema.toml"))
     header, *rows = table.read_text().splitlines()
     named = [f"{row},{cell if i == 1 else 'north'}" for i, row in enumerate(rows)]
     table.write_text("\n".join([f"{header},clinic", *named, ""]))
     schema.write_text(schema.read_text() + '[agent]\ncolumn = "clinic"\nnames = ["north", "south"]\n')
-    after = own_records(federation.site("north"), federation.agreement)
+    after = load_site_dataset(federation.site("north"), federation.agreement).train[0]
     assert (after.x.tobytes(), after.y.tobytes()) == (before.x.tobytes(), before.y.tobytes())
     with federation.agent("north") as agent:
         assert isinstance(invite(agent, federation), Ready)
@@ -62,23 +62,23 @@ def test_no_cell_of_an_agent_column_keeps_a_site_out(tmp_path: Path, cell: str) 
 def test_the_files_of_a_folder_are_one_sites_own(tmp_path: Path) -> None:
     federation = make_federation(tmp_path / "f", only=("north",))
     site = federation.site("north")
-    before = own_records(site, federation.agreement)
+    before = load_site_dataset(site, federation.agreement).train[0]
     header, *rows = Path(site.table).read_text().splitlines()
     folder = tmp_path / "months"
     folder.mkdir()
     for name, own in (("april", rows[:3]), ("may", rows[3:])):
         (folder / f"{name}.csv").write_text("\n".join([header, *own, ""]))
-    after = own_records(replace(site, table=str(folder)), federation.agreement)
+    after = load_site_dataset(replace(site, table=str(folder)), federation.agreement).train[0]
     assert after.x.tobytes() == before.x.tobytes()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 20, 21, 50])
 def test_no_number_of_records_keeps_a_site_out(tmp_path: Path, rows: int) -> None:
-    """One record above records_max does not, nor does the only one."""
+    """Neither one record above records_max nor the only record decides."""
     federation = make_federation(tmp_path / "f", only=("north",))
     lines = [f"{age},70,{'yes' if age % 2 else 'no'}" for age in range(rows)]
     (federation.root / "north" / "table.csv").write_text("\n".join(["age,weight,ill", *lines, ""]))
-    found = own_dataset(federation.site("north"), federation.agreement)
+    found = load_site_dataset(federation.site("north"), federation.agreement)
     assert len(found.train[0].x) == min(rows, 20)
     assert len(found.notes) == (rows > 20)
     with federation.agent("north") as agent:
@@ -87,16 +87,16 @@ def test_no_number_of_records_keeps_a_site_out(tmp_path: Path, rows: int) -> Non
 
 
 def test_records_are_read_once_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start and at every invitation the same question is asked: only a change is worth the time."""
+    """Records are loaded again at the start and at an invitation only if a file has changed."""
     federation = make_federation(tmp_path, only=SITES[:1])
     read: list[Dataset] = []
-    site, prepared = federation.site("north"), Prepared()
+    site, prepared = federation.site("north"), StudyLoader()
 
     def reading(*given: Any) -> Dataset:
-        read.append(own_dataset(*given))
+        read.append(load_site_dataset(*given))
         return read[-1]
 
-    monkeypatch.setattr(agreement, "own_dataset", reading)
+    monkeypatch.setattr(agreement, "load_site_dataset", reading)
     assert prepared.dataset(site) is prepared.dataset(federation.site("north"))
     assert prepared.agreement(site) is prepared.agreement(site)
     assert len(read) == 1

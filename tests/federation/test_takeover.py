@@ -25,16 +25,16 @@ import pytest
 from taciturn.errors import InputError
 from taciturn.federation import engine, vault
 from taciturn.federation import messages as wire
-from taciturn.federation.agreement import Prepared
-from taciturn.federation.conductor import conduct
+from taciturn.federation.agreement import StudyLoader
 from taciturn.federation.confinement import Barrier, Confined, Trial
 from taciturn.federation.confinement import launch as launch_confined
 from taciturn.federation.coordinator import STOPPED
+from taciturn.federation.coordinator_process import run_coordinator
 from taciturn.federation.exchange import SealedExchange
 from taciturn.federation.identity import Identity
 from taciturn.federation.kits import provision
 from taciturn.federation.link import BrokenLink, Frame, Kind, Link
-from taciturn.federation.local_cluster import free_port
+from taciturn.federation.local_cluster import find_free_port
 from taciturn.federation.messages import Answer, Invitation, Question, Ready, Refusal, Reply
 from taciturn.federation.policy import read_site
 from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_question
@@ -206,7 +206,7 @@ def party(tmp_path: Path) -> Party:
     changes = {
         "coordinator": {"identity": public.pop("coordinator")},
         "identities": public,
-        "server": {"host": "localhost", "port": free_port()},
+        "server": {"host": "localhost", "port": find_free_port()},
         "running": {"quorum": 2, "answer_seconds": 1, "ready_seconds": 1},
     }
     federation = make_federation(tmp_path / "federation", changes)
@@ -232,7 +232,7 @@ def test_a_site_whose_engine_was_taken_over_keeps_everything_and_lives_on(
         *(rng.randbytes(rng.randrange(600)) for _ in range(50)),
     ]
     again = rng.choices(genuine[1:], k=60)
-    secrets = [str(path) for paths in vault.secrets_of(site).values() for path in paths]
+    secrets = [str(path) for paths in vault.engine_secrets(site).values() for path in paths]
     given = {
         "secrets": [*secrets, str(site.state / "journal.sqlite"), "/etc/shadow", str(Path.home())],
         "own": str(site.kit.resolve() / "own.key"),
@@ -249,7 +249,7 @@ def test_a_site_whose_engine_was_taken_over_keeps_everything_and_lives_on(
     monkeypatch.setattr(vault, "LONGEST", 0.1)  # seconds between two engines
     said: list[str] = []
     log, stop = site.state / "engine.log", threading.Event()
-    running = threading.Thread(target=vault.run_vault, args=(site, Prepared(), 7, said.append, stop.is_set))
+    running = threading.Thread(target=vault.run_vault, args=(site, StudyLoader(), 7, said.append, stop.is_set))
     running.start()
     try:
         _wait(lambda: ended(log) or not running.is_alive(), 60.0)
@@ -258,8 +258,8 @@ def test_a_site_whose_engine_was_taken_over_keeps_everything_and_lives_on(
         stop.set()
         running.join(20.0)
     assert taken.started == ["garbage", "giant", "impossible", "site"]
-    assert sum("the engine is gone" in line for line in said) == 3 and len(said) < 100
-    assert any("a frame has 4294967295 bytes" in line for line in said)
+    assert sum("restarting the engine" in line for line in said) == 3 and len(said) < 100
+    assert any("a frame of 4294967295 bytes is longer" in line for line in said)
     check_spied(log)
     heard = {
         what: [each["answers"] for each in lines(log) if each["what"] == what and "answers" in each]
@@ -277,7 +277,7 @@ def test_a_site_whose_engine_was_taken_over_keeps_everything_and_lives_on(
 def _opened(party: Party, sealed: bytes, answer: str) -> Reply:
     sender = party.federation.terms.identities["north"]
     opened = open_answer(bytes.fromhex(answer), party.coordinator, sender, LIMIT, reply_header(sealed))
-    return wire.reply(opened.body, LIMIT)
+    return wire.decode_reply(opened.body, LIMIT)
 
 
 def _wait(true: Callable[[], bool], seconds: float) -> None:
@@ -305,7 +305,7 @@ def test_a_coordinator_whose_engine_was_taken_over_believes_nothing_and_can_be_s
     }
     taken = Taken(["garbage", "giant", "hub"], given)
     taken.install(monkeypatch)
-    monkeypatch.setattr("taciturn.federation.conductor.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("taciturn.federation.coordinator_process.time.sleep", lambda seconds: None)
     said: list[str] = []
     began: list[float] = []
 
@@ -316,7 +316,7 @@ def test_a_coordinator_whose_engine_was_taken_over_believes_nothing_and_can_be_s
 
     end = threading.Timer(60.0, lambda: began.append(0.0))
     end.start()
-    folder, outcome = conduct(terms, kits, identity, out, said.append, stop, lambda line: None)
+    folder, outcome = run_coordinator(terms, kits, identity, out, said.append, stop, lambda line: None)
     end.cancel()
     assert outcome == STOPPED and time.monotonic() - began[0] < 6.0
     assert taken.started == ["garbage", "giant", "hub"]
@@ -337,10 +337,14 @@ def test_no_engine_starts_that_could_reach_more(
     monkeypatch.setattr(engine, "try_confinement", lambda secrets, **options: Trial((way,), {}, ("journal",)))
     with pytest.raises(InputError, match="could open the journal"):
         if role == "site":
-            vault.run_vault(read_site(party.federation.file("north")), Prepared(), 7, lambda line: None, lambda: False)
+            vault.run_vault(
+                read_site(party.federation.file("north")), StudyLoader(), 7, lambda line: None, lambda: False
+            )
         else:
             terms, place = party.federation.terms, party.coordinator.place
-            conduct(terms, tmp_path / "kits", place, tmp_path / "run", lambda s: None, lambda: False, lambda line: None)
+            run_coordinator(
+                terms, tmp_path / "kits", place, tmp_path / "run", lambda s: None, lambda: False, lambda line: None
+            )
     assert taken.started == []
 
 
@@ -363,9 +367,9 @@ def test_an_engine_that_never_stops_talking_does_not_stop_the_clock(party: Party
 
     def ask() -> None:
         with contextlib.suppress(BrokenLink):
-            while "north" not in exchange.present():
+            while "north" not in exchange.connected():
                 pass
-            answers.append(exchange.ask(b"a question", ["north"], 0.2))
+            answers.append(exchange.request(b"a question", ["north"], 0.2))
 
     asking = threading.Thread(target=ask)
     asking.start()

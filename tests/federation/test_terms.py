@@ -1,4 +1,4 @@
-"""federation.toml: what is wrong is said in one sentence, and the digest is of what parties share and nothing else."""
+"""federation.toml: errors are one sentence, and the digest covers exactly what the parties share."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from taciturn.data import read_schema
 from taciturn.errors import InputError
-from taciturn.federation.agreement import agree
-from taciturn.federation.drafts import draft_terms, with_identity
+from taciturn.federation.agreement import derive_agreement
+from taciturn.federation.drafts import draft_terms, insert_identity
 from taciturn.federation.identity import Identity
 from taciturn.federation.terms import STUDY_KEYS, read_terms, schema_hash
 from tests.federation.helpers import SCHEMA, SITES, TERMS, merged, write_terms, write_toml
@@ -53,37 +53,37 @@ def test_more_than_half_of_the_sites_are_the_quorum_unless_said(tmp_path: Path) 
     ("changes", "said"),
     [
         ({"protocol": None}, "needs protocol"),
-        ({"protocol": 2}, "is of protocol 2, and this Taciturn speaks 1"),
-        ({"protocol": 0}, "protocol is 0: it must be a whole number of at least 1"),
-        ({"protocol": "one"}, "protocol is 'one': it must be a whole number"),
+        ({"protocol": 2}, "has protocol 2; this Taciturn supports 1"),
+        ({"protocol": 0}, "protocol is 0"),
+        ({"protocol": "one"}, "protocol is 'one'"),
         ({"name": None}, "needs name"),
-        ({"name": 3}, "name is 3: it must be a string"),
-        ({"name": "Tiny study"}, "name 'Tiny study' must be small letters, digits and hyphens, at most 41"),
-        ({"name": ""}, "name '' must be small letters"),
-        ({"name": "../up"}, "name '../up' must be small letters"),
+        ({"name": 3}, "name is 3"),
+        ({"name": "Tiny study"}, "name is 'Tiny study'"),
+        ({"name": ""}, "name is ''"),
+        ({"name": "../up"}, "name is '../up'"),
         ({"nam": "x"}, r"no key 'nam' (did you mean 'name'?): there are name, protocol"),
         ({"servers": {"host": "x"}}, "no section 'servers' (did you mean 'server'?)"),
         ({"server": None}, "has no section [server]"),
         ({"server": {"host": None}}, "needs [server] host"),
-        ({"server": {"host": 3}}, "[server] host is 3: it must be a string"),
+        ({"server": {"host": 3}}, "[server] host is 3"),
         ({"server": {"prot": 3}}, "no key in [server] 'prot' (did you mean 'port'?)"),
-        ({"server": {"port": 0}}, "[server] port is 0: it must be a whole number from 1 to 65535"),
-        ({"server": {"port": 65536}}, "[server] port is 65536: it must be a whole number from 1 to 65535"),
+        ({"server": {"port": 0}}, "[server] port is 0"),
+        ({"server": {"port": 65536}}, "[server] port is 65536"),
         ({"sites": None}, "needs a section [sites] with a line 'name = records_max' for each"),
         ({"sites": dict.fromkeys(SITES)}, "needs a section [sites]"),
-        ({"sites": {"North": 3}}, "the site 'North' must be small letters, digits and hyphens, at most 41"),
-        ({"sites": {"n" * 42: 3}}, "must be small letters, digits and hyphens, at most 41"),
-        ({"sites": {"-north": 3}}, "the site '-north' must be small letters"),
-        ({"sites": {"north": 0}}, "the records_max of site north is 0: it must be a whole number of at least 1"),
-        ({"sites": {"north": "many"}}, "the records_max of site north is 'many': it must be a whole number"),
-        ({"sites": {"north": True}}, "the records_max of site north is True: it must be a whole number"),
-        ({"sites": {"north": [20]}}, "the records_max of site north is [20]: it must be a whole number"),
-        ({"running": {"quorum": 0}}, "[running] quorum is 0: it must be a whole number from 1 to 3"),
-        ({"running": {"quorum": 4}}, "[running] quorum is 4: it must be a whole number from 1 to 3"),
-        ({"running": {"answer_seconds": 0}}, "[running] answer_seconds is 0: it must be above 0"),
-        ({"running": {"answer_seconds": float("inf")}}, "answer_seconds is inf: it must be above 0 and finite"),
+        ({"sites": {"North": 3}}, "the site is 'North'"),
+        ({"sites": {"n" * 42: 3}}, "at most 41"),
+        ({"sites": {"-north": 3}}, "the site is '-north'"),
+        ({"sites": {"north": 0}}, "the records_max of site north is 0"),
+        ({"sites": {"north": "many"}}, "the records_max of site north is 'many'"),
+        ({"sites": {"north": True}}, "the records_max of site north is True"),
+        ({"sites": {"north": [20]}}, "the records_max of site north is [20]"),
+        ({"running": {"quorum": 0}}, "[running] quorum is 0"),
+        ({"running": {"quorum": 4}}, "[running] quorum is 4"),
+        ({"running": {"answer_seconds": 0}}, "[running] answer_seconds is 0"),
+        ({"running": {"answer_seconds": float("inf")}}, "answer_seconds is inf"),
         ({"running": {"patience": 3}}, "no key in [running] 'patience'"),
-        ({"running": {"test": 3}}, "[running] test is 3: it must be a string"),
+        ({"running": {"test": 3}}, "[running] test is 3"),
         ({"study": None}, "has no section [study]"),
         ({"study": {"epsilon": 1.0}}, "no key in [study] 'epsilon' (did you mean 'total_epsilon'?)"),
         ({"study": {"mode": "paper"}}, "no key in [study] 'mode'"),
@@ -91,26 +91,26 @@ def test_more_than_half_of_the_sites_are_the_quorum_unless_said(tmp_path: Path) 
         ({"study": {"trust": "server"}}, "no key in [study] 'trust'"),
         ({"study": {"records_max": 5}}, "no key in [study] 'records_max'"),
         ({"study": {"total_records": None}}, "[study] needs total_records"),
-        ({"study": {"total_records": 0}}, "[study] total_records is 0: it must be a whole number of at least 1"),
-        ({"study": {"total_records": 2.5}}, "[study] total_records is 2.5: it must be a whole number"),
+        ({"study": {"total_records": 0}}, "[study] total_records is 0"),
+        ({"study": {"total_records": 2.5}}, "[study] total_records is 2.5"),
         ({"study": {"schema": None}}, "[study] needs either schema (of the sites' tables) or data"),
         ({"study": {"data": "mnist14"}}, "[study] needs either schema (of the sites' tables) or data"),
-        ({"study": {"schema": 3}}, "[study] schema is 3: it must be a string"),
+        ({"study": {"schema": 3}}, "[study] schema is 3"),
         ({"study": {"schema": "none.toml"}}, "none.toml"),
         ({"study": {"schema": None, "data": "mnist15"}}, "'mnist15'"),
         ({"study": {"schema": None, "data": "records.csv"}}, "records.csv"),
-        ({"study": {"schema": None, "data": 3}}, "[study] data is 3: it must be a string"),
-        ({"study": {"schema_sha256": "00" * 32}}, "declares schema_sha256 000000000000…, and "),
-        ({"study": {"schema_sha256": 3}}, "[study] schema_sha256 is 3: it must be a string"),
+        ({"study": {"schema": None, "data": 3}}, "[study] data is 3"),
+        ({"study": {"schema_sha256": "00" * 32}}, "declares schema_sha256 000000000000…"),
+        ({"study": {"schema_sha256": 3}}, "[study] schema_sha256 is 3"),
         ({"study": {"algorithm": "objq"}}, "no algorithm 'objq'"),
         ({"study": {"algorithm": ["objp", "objpm"]}}, "[study] algorithm must be one value"),
         ({"study": {"total_epsilon": [1.0, 2.0], "noise_multiplier": None}}, "[study] total_epsilon must be one value"),
-        ({"study": {"total_epsilon": 0}}, "total-epsilon is 0: it must be above 0"),
-        ({"study": {"algorithm": "ceadmm"}}, "sends more than z: there are dpgd, objp, objpm, objt, objw"),
-        ({"study": {"algorithm": ["ceadmm"]}}, "sends more than z: there are dpgd, objp, objpm, objt, objw"),
+        ({"study": {"total_epsilon": 0}}, "total-epsilon is 0"),
+        ({"study": {"algorithm": "ceadmm"}}, "sends more than z; choose one of dpgd, objp, objpm, objt, objw"),
+        ({"study": {"algorithm": ["ceadmm"]}}, "sends more than z; choose one of dpgd, objp, objpm, objt, objw"),
         ({"study": {"algorithm": "dpsgd"}}, "algorithm is dpsgd, which has no exact noise"),
-        ({"study": {"delta": 1.0}}, "delta is 1.0: it must be above 0 and below 1"),
-        ({"study": {"rounds": 0}}, "rounds is 0: it must be a whole number"),
+        ({"study": {"delta": 1.0}}, "delta is 1.0"),
+        ({"study": {"rounds": 0}}, "rounds is 0"),
         ({"study": {"precision": "float16"}}, "float16"),
         ({"study": {"mechanism": "cauchy"}}, "no mechanism 'cauchy'"),
         ({"study": {"adjacency": "edit"}}, "no adjacency 'edit'"),
@@ -127,7 +127,7 @@ def test_every_misspelt_key_of_a_study_is_named(tmp_path: Path, key: str) -> Non
 
 @pytest.mark.parametrize("name", ["server", "coordinator", "authority"])
 def test_a_site_has_no_name_that_a_kit_has_already(tmp_path: Path, name: str) -> None:
-    assert f"a site cannot be called {name}" in sentence(write_terms(tmp_path, {"sites": {name: 20}}))
+    assert f"{name} cannot be the name of a site" in sentence(write_terms(tmp_path, {"sites": {name: 20}}))
 
 
 def test_files_that_are_no_terms(tmp_path: Path) -> None:
@@ -230,7 +230,9 @@ def test_a_draft_can_be_read(tmp_path: Path) -> None:
         terms.check_complete()
     for site in (*SITES, "south"):  # the last of them anew
         before = read_terms(place).digest
-        place.write_text(with_identity(read_terms(place), site, Identity.create(tmp_path / secrets.token_hex()).public))
+        place.write_text(
+            insert_identity(read_terms(place), site, Identity.create(tmp_path / secrets.token_hex()).public)
+        )
         assert read_terms(place).digest != before
     terms = read_terms(place)
     terms.check_complete()
@@ -243,6 +245,6 @@ def test_a_draft_can_be_read(tmp_path: Path) -> None:
 
 def test_rounds_that_a_given_noise_has_no_room_for_are_refused_not_cut(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"rounds is 300, but with noise-multiplier 20 only \d+ rounds fit"):
-        agree(read_terms(write_terms(tmp_path, {"study": {"rounds": 300}})))
-    planned = agree(read_terms(write_terms(tmp_path, {"study": {"rounds": "auto"}})))
-    assert planned.part.rounds == planned.outline.settings.rounds and planned.part.rounds < 300
+        derive_agreement(read_terms(write_terms(tmp_path, {"study": {"rounds": 300}})))
+    planned = derive_agreement(read_terms(write_terms(tmp_path, {"study": {"rounds": "auto"}})))
+    assert planned.part.rounds == planned.study_plan.settings.rounds and planned.part.rounds < 300

@@ -1,4 +1,4 @@
-"""Every byte string that leaves a site is in its transcript, and whatever the ledgers do not cover is found."""
+"""The transcript lists every byte string that leaves a site, and finds what the ledgers do not cover."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from taciturn.cli.site_commands import transcript as show
-from taciturn.errors import LedgerTampered
-from taciturn.federation import departures
+from taciturn.errors import InputError, LedgerTampered
+from taciturn.federation import journal as journal_module
 from taciturn.federation import messages as wire
 from taciturn.federation.coordinator import FINISHED
-from taciturn.federation.departures import KEPT_BACK
-from taciturn.federation.journal import Journal
+from taciturn.federation.journal import KEPT_BACK, Journal
 from taciturn.federation.messages import Answer, Invitation, Question, RoundRequest
-from taciturn.federation.transcript import Transcript, transcript
+from taciturn.federation.transcript import Transcript, read_transcript
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -43,7 +42,7 @@ def federation(tmp_path: Path) -> Iterator[Federation]:
 
 
 def told(federation: Federation) -> Transcript:
-    return transcript(federation.site("north"))
+    return read_transcript(federation.site("north"))
 
 
 def test_all_that_leaves_is_told(tmp_path: Path) -> None:
@@ -54,16 +53,16 @@ def test_all_that_leaves_is_told(tmp_path: Path) -> None:
             return "answer" if isinstance(message, RoundRequest) and message.round == 2 and site == "west" else ""
 
         exchange = Local(agents, fault)
-        assert federation.coordinator().conduct(exchange) == FINISHED
+        assert federation.coordinator().run(exchange) == FINISHED
         for site in SITES:
-            found = transcript(federation.site(site))
+            found = read_transcript(federation.site(site))
             assert [line.departure.sha256 for line in found.lines] == [
                 wire.digest(data) for data in exchange.left[site]
             ]
             assert [line.departure.bytes for line in found.lines] == [len(data) for data in exchange.left[site]]
             assert found.faults == [] and all(line.covered for line in found.lines)
             for line, data in zip(found.lines, exchange.left[site], strict=True):
-                message = wire.reply(data, LIMIT)
+                message = wire.decode_reply(data, LIMIT)
                 assert line.study == "tiny"
                 assert (line.event != "–") == isinstance(message, Answer)
                 assert line.departure.round == (message.round if isinstance(message, Answer) else None)
@@ -108,7 +107,7 @@ def test_a_changed_line_of_the_ledger_is_found(federation: Federation) -> None:
 def test_a_departure_that_no_event_covers_is_found(federation: Federation, t: int) -> None:
     forged = wire.encode(Answer(EXPERIMENT, "north", t, federation.agreement.zero))
     with Journal.open(federation.site("north").state) as journal:
-        journal.depart(EXPERIMENT, "answer", t, forged)
+        journal.record_departure(EXPERIMENT, "answer", t, forged)
     found = told(federation)
     assert [line.covered for line in found.lines].count(False) == 1 and not found.lines[-1].covered
     assert any(f"the upload of round {t} ({wire.digest(forged)[:12]}…) has no event" in fault for fault in found.faults)
@@ -117,13 +116,13 @@ def test_a_departure_that_no_event_covers_is_found(federation: Federation, t: in
 
 def test_an_upload_of_a_study_that_is_not_known_is_found(federation: Federation) -> None:
     with Journal.open(federation.site("north").state) as journal:
-        journal.depart("f" * 32, "answer again", 1, b"an upload of another study")
+        journal.record_departure("f" * 32, "answer again", 1, b"an upload of another study")
     found = told(federation)
     assert len(found.faults) == 2 and found.lines[-1].study == ""
 
 
 def test_a_round_that_was_taken_out_of_the_journal_is_found(federation: Federation) -> None:
-    with Journal.open(federation.site("north").state) as journal, journal.alone():
+    with Journal.open(federation.site("north").state) as journal, journal.exclusive():
         journal._execute("delete from rounds where round = 2")
     assert {
         "the upload of round 2" in fault and "is not in the journal" in fault for fault in told(federation).faults
@@ -131,14 +130,14 @@ def test_a_round_that_was_taken_out_of_the_journal_is_found(federation: Federati
 
 
 def test_a_study_without_a_reservation_is_found(federation: Federation) -> None:
-    with Journal.open(federation.site("north").state) as journal, journal.alone():
+    with Journal.open(federation.site("north").state) as journal, journal.exclusive():
         journal._execute("update experiments set reservation = 'none'")
     assert told(federation).faults == ["the study tiny (01234567) has no reservation in patients.ledger"]
 
 
 def test_without_a_journal_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has not taken part in a study yet"):
-        transcript(make_federation(tmp_path).site("north"))
+        read_transcript(make_federation(tmp_path).site("north"))
 
 
 def test_a_question_that_is_refused_before_anything_began_is_told(tmp_path: Path) -> None:
@@ -152,13 +151,13 @@ def test_a_question_that_is_refused_before_anything_began_is_told(tmp_path: Path
 def test_the_command_says_what_was_kept_back_and_how_often_the_rest_left(
     federation: Federation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(departures, "DAILY", 0)
+    monkeypatch.setattr(journal_module, "DAILY_LINES", 0)
     forged = wire.encode(Answer(EXPERIMENT, "north", 4, federation.agreement.zero))
     with federation.agent("north") as agent:
         for _ in range(3):
             agent.answer(b"garbage")  # which has its line already
-        agent.journal.depart(EXPERIMENT, "answer", 4, forged)
-        agent.journal.departed(wire.digest(forged), KEPT_BACK)
+        agent.journal.record_departure(EXPERIMENT, "answer", 4, forged)
+        agent.journal.settle_departure(wire.digest(forged), KEPT_BACK)
     found = told(federation)
     assert found.repeats == 3 and [line.kept_back for line in found.lines] == [False] * 7 + [True]
     show.callback(federation.file("north"), False)  # type: ignore[misc]

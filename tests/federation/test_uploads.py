@@ -1,4 +1,4 @@
-"""The server trusts no answer: what is not an upload of this round by this site is counted and never averaged."""
+"""The server uses only valid uploads of this round by this site; it counts all others."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from taciturn.federation import messages as wire
 from taciturn.federation.agent import SiteAgent
-from taciturn.federation.coordinator import FINISHED, PATIENCE, WAITING, Coordinator, sites_file
+from taciturn.federation.coordinator import FINISHED, MAX_BAD_ANSWERS, WAITING, Coordinator, site_events_path
 from taciturn.federation.local_cluster import participation
 from taciturn.federation.messages import Answer, Closed, Invitation, Question, Ready, Refusal, Reply, RoundRequest
-from taciturn.federation.run_folder import federated
+from taciturn.federation.run_folder import participation_totals
 from taciturn.federation.validation import REASON_LIMIT, Rejected, read_answer, read_closed, read_ready
 from taciturn.runs.folder import read_lines
 from tests.federation.helpers import (
@@ -44,19 +44,19 @@ def spoilt(value: float) -> Any:
 BAD: dict[str, tuple[Callable[[Answer], bytes], str]] = {
     "nan": (lambda a: wire.encode(a._replace(z=a.z * np.nan)), "not all finite"),
     "inf": (lambda a: wire.encode(a._replace(z=np.where(a.z == a.z[0, 0, 0], np.inf, a.z))), "not all finite"),
-    "shape": (lambda a: wire.encode(a._replace(z=a.z[:2])), "its shape is (2, 1, 2), and parameters have (3, 1, 2)"),
+    "shape": (lambda a: wire.encode(a._replace(z=a.z[:2])), "its shape is (2, 1, 2)"),
     "turned": (lambda a: wire.encode(a._replace(z=a.z.reshape(2, 1, 3))), "its shape is (2, 1, 3)"),
-    "dtype": (lambda a: wire.encode(a._replace(z=a.z.astype("float32"))), "its numbers are float32"),
-    "old round": (lambda a: wire.encode(a._replace(round=a.round - 1)), "and round"),
-    "future round": (lambda a: wire.encode(a._replace(round=a.round + 1)), "and round"),
+    "dtype": (lambda a: wire.encode(a._replace(z=a.z.astype("float32"))), "its precision is float32"),
+    "old round": (lambda a: wire.encode(a._replace(round=a.round - 1)), "was requested"),
+    "future round": (lambda a: wire.encode(a._replace(round=a.round + 1)), "was requested"),
     "another site": (lambda a: wire.encode(a._replace(site="north")), "in the name of 'north'"),
-    "another study": (lambda a: wire.encode(a._replace(experiment="f" * 32)), "it is of another study"),
-    "huge": (lambda a: wire.encode(a) + bytes(1 << 18), "is longer than"),
-    "behind": (lambda a: wire.encode(a) + b"x", "are not numbers of shape"),
-    "cut": (lambda a: wire.encode(a)[:-1], "are not numbers of shape"),
-    "garbage": (lambda a: b"\x00\x01garbage", "no message of Taciturn's"),
+    "another study": (lambda a: wire.encode(a._replace(experiment="f" * 32)), "another study"),
+    "huge": (lambda a: wire.encode(a) + bytes(1 << 18), "the limit is"),
+    "behind": (lambda a: wire.encode(a) + b"x", "do not fit an array"),
+    "cut": (lambda a: wire.encode(a)[:-1], "do not fit an array"),
+    "garbage": (lambda a: b"\x00\x01garbage", "not a Taciturn message"),
     "empty": (lambda a: b"", ""),
-    "pickle": (lambda a: pickle.dumps(list(a[:3])), "no message of Taciturn's"),
+    "pickle": (lambda a: pickle.dumps(list(a[:3])), "not a Taciturn message"),
     "question": (lambda a: wire.encode(RoundRequest(a.experiment, a.round, {}, a.z)), "cannot be read"),
     "ready": (lambda a: wire.encode(Ready(a.experiment, a.site, "", 1)), "it is not an answer to a round"),
     "closed": (lambda a: wire.encode(Closed(a.experiment, a.site)), "it is not an answer to a round"),
@@ -112,14 +112,14 @@ def test_a_rejection_is_not_as_long_as_a_hostile_site_likes() -> None:
 
 def forging(spoil: Callable[[Answer], bytes], when: Callable[[int], bool] = lambda t: True) -> Any:
     def forge(site: str, message: Question, data: bytes) -> bytes:
-        found = wire.reply(data, LIMIT)
+        found = wire.decode_reply(data, LIMIT)
         return spoil(found) if site == "west" and isinstance(found, Answer) and when(found.round) else data
 
     return forge
 
 
 def asked(exchange: Local) -> list[tuple[str, ...]]:
-    """The sites of every round."""
+    """Return the sites that were asked in each round."""
     return [sites for message, sites in exchange.asked if isinstance(message, RoundRequest)]
 
 
@@ -127,9 +127,9 @@ def asked(exchange: Local) -> list[tuple[str, ...]]:
 def test_a_study_goes_on_without_what_is_rejected(
     federation: Federation, agents: dict[str, SiteAgent], kind: str
 ) -> None:
-    """The model is, to the bit, that of a study in which the site was missing; both duals agree."""
+    """The model equals that of a study without the site bit for bit, and both duals agree."""
     study, exchange = federation.coordinator(), Local(agents, keep_open, forging(BAD[kind][0], lambda t: t % 2 == 0))
-    assert study.conduct(exchange) == FINISHED
+    assert study.run(exchange) == FINISHED
     assert participation(study.folder) == [list(SITES), ["north", "south"]] * 2
     check_like_replay(federation, study)
     check_duals(federation, study)
@@ -137,15 +137,15 @@ def test_a_study_goes_on_without_what_is_rejected(
     rows = list(read_lines(study.folder.path / "rounds.jsonl"))
     assert [sorted(row["rejected"]) for row in rows] == [[], ["west"]] * 2
     assert BAD[kind][1] in rows[1]["rejected"]["west"] and rows[1]["missing"] == ["west"]
-    assert federated(study.folder)["rejected"] == 2
-    notes = [line for line in read_lines(sites_file(study.folder)) if line["event"] == "rejected"]
+    assert participation_totals(study.folder).rejected == 2
+    notes = [line for line in read_lines(site_events_path(study.folder)) if line["event"] == "rejected"]
     assert [(line["site"], line["round"]) for line in notes] == [("west", 2), ("west", 4)]
 
 
 def test_a_site_that_keeps_sending_garbage_is_left_out(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     study, exchange = federation.coordinator(), Local(agents, keep_open, forging(lambda answer: b"garbage"))
-    assert study.conduct(exchange) == FINISHED
-    assert asked(exchange) == [SITES] * PATIENCE + [("north", "south")] * (4 - PATIENCE)
+    assert study.run(exchange) == FINISHED
+    assert asked(exchange) == [SITES] * MAX_BAD_ANSWERS + [("north", "south")] * (4 - MAX_BAD_ANSWERS)
     check_like_replay(federation, study)
 
 
@@ -153,8 +153,8 @@ def test_a_good_answer_makes_up_for_bad_ones(tmp_path: Path) -> None:
     federation = make_federation(tmp_path, {"study": {"rounds": 9}})
     with federation.agents() as agents:
         study = federation.coordinator()
-        exchange = Local(agents, keep_open, forging(lambda answer: b"", lambda t: t % PATIENCE != 0))
-        assert study.conduct(exchange) == FINISHED
+        exchange = Local(agents, keep_open, forging(lambda answer: b"", lambda t: t % MAX_BAD_ANSWERS != 0))
+        assert study.run(exchange) == FINISHED
     assert asked(exchange) == [SITES] * 9
 
 
@@ -163,8 +163,8 @@ def test_a_site_is_forgiven_when_the_sites_are_gathered_anew(
 ) -> None:
     exchange = Local(agents, keep_open, forging(lambda answer: b"", lambda t: t == 1))
     study = Coordinator(federation.agreement, federation.coordinator().study, federation.run, EXPERIMENT)
-    study.bad["west"] = PATIENCE - 1  # as another gathering left it
-    assert study.conduct(exchange) == FINISHED
+    study.bad_answers["west"] = MAX_BAD_ANSWERS - 1  # as another gathering left it
+    assert study.run(exchange) == FINISHED
     assert asked(exchange) == [SITES] * 4
 
 
@@ -173,12 +173,12 @@ def test_nonsense_from_too_many_makes_the_study_wait(federation: Federation, age
         return b"garbage" if site != "north" and isinstance(message, RoundRequest) else data
 
     study, exchange = federation.coordinator(), Local(agents, keep_open, forge)
-    assert study.conduct(exchange) == WAITING
+    assert study.run(exchange) == WAITING
     assert study.state.round == 0 and participation(study.folder) == []
-    assert asked(exchange) == [SITES] * PATIENCE
+    assert asked(exchange) == [SITES] * MAX_BAD_ANSWERS
     assert len({wire.encode(message) for message, _ in exchange.asked if isinstance(message, RoundRequest)}) == 1
     exchange.forge = lambda site, message, data: data
-    assert study.conduct(exchange) == FINISHED
+    assert study.run(exchange) == FINISHED
     check_like_replay(federation, study)
     check_covered(federation, exchange, study.experiment)
 
@@ -200,9 +200,9 @@ def test_only_who_is_ready_is_asked(federation: Federation, agents: dict[str, Si
         return "answer" if away else keep_open(site, message)
 
     study, exchange = federation.coordinator(), Local(agents, fault, forge)
-    assert study.conduct(exchange) == FINISHED
+    assert study.run(exchange) == FINISHED
     assert asked(exchange) == [("north", "west")] * 4
-    notes = [line for line in read_lines(sites_file(study.folder)) if line.get("site") == "south"]
+    notes = [line for line in read_lines(site_events_path(study.folder)) if line.get("site") == "south"]
     assert [line["event"] for line in notes] == [{"missing": "missing", "refusal": "refused"}.get(kind, "rejected")]
     assert "\x1b" not in notes[0].get("reason", "")
     check_like_replay(federation, study)
@@ -216,7 +216,7 @@ def test_a_site_that_refuses_a_round_is_left_out_and_says_why(
         return wire.encode(Refusal(message.experiment, site, "out of paper")) if refuses else data
 
     study, exchange = federation.coordinator(), Local(agents, keep_open, forge)
-    assert study.conduct(exchange) == FINISHED
+    assert study.run(exchange) == FINISHED
     assert asked(exchange) == [SITES] * 2 + [("north", "south")] * 2
     assert list(read_lines(study.folder.path / "rounds.jsonl"))[1]["rejected"] == {"west": "out of paper"}
     check_duals(federation, study)

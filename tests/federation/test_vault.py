@@ -1,4 +1,4 @@
-"""A vault answers what its coordinator sealed; a coordinator takes what its sites sealed; all else is dropped."""
+"""Vault and coordinator accept only messages that the other sealed for them, and drop all others."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 
 from taciturn.core.storage import read_arrays, write_arrays
-from taciturn.errors import InputError
+from taciturn.errors import CorruptFile
 from taciturn.federation import messages as wire
 from taciturn.federation.coordinator import FINISHED
-from taciturn.federation.departures import KEPT_BACK, Departures
 from taciturn.federation.exchange import SealedExchange
-from taciturn.federation.final_model import FILE, signer
 from taciturn.federation.identity import Identity
+from taciturn.federation.journal import KEPT_BACK, Journal
 from taciturn.federation.link import BrokenLink, Frame, Kind, Link, pair
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Invitation, Question, Ready, Refusal, Reply
 from taciturn.federation.release import ReleaseGate
+from taciturn.federation.run_folder import MODEL_SIGNATURE, verify_model_signature
 from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_answer, seal_question
-from taciturn.federation.status import site_status
-from taciturn.federation.vault import OutOfOrder, Vault
+from taciturn.federation.site_operations import site_status
+from taciturn.federation.vault import StorageUnavailable, Vault
 from taciturn.privacy.hash_chain import HashChain
 from tests.federation.helpers import (
     EXPERIMENT,
@@ -43,7 +43,7 @@ from tests.federation.helpers import (
 
 @dataclass
 class Parties:
-    """A coordinator and three sites with identities of their own."""
+    """A coordinator and three sites, each with its identity."""
 
     federation: Federation
     coordinator: Identity
@@ -52,7 +52,7 @@ class Parties:
     said: list[str] = field(default_factory=list)
 
     def seal(self, message: Question, site: str = "north", by: Identity | None = None, **changed: Any) -> bytes:
-        """A question as the coordinator seals it, or somebody else, or with another header."""
+        """Seal a question, by default as the coordinator does."""
         terms = bytes.fromhex(self.federation.terms.digest)
         version = HANDSHAKE if isinstance(message, Invitation) else 1
         header = Header(version, QUESTION, terms, bytes.fromhex(message.experiment), site)._replace(**changed)
@@ -63,7 +63,7 @@ class Parties:
         answer = self.vaults[site].answer(sealed)
         assert answer is not None, self.said
         opened = open_answer(answer, self.coordinator, self.sites[site].public, LIMIT, reply_header(sealed))
-        return wire.reply(opened.body, LIMIT)
+        return wire.decode_reply(opened.body, LIMIT)
 
     def invite(self, site: str = "north") -> None:
         assert isinstance(self.ask(Invitation(EXPERIMENT, self.federation.terms.digest), site), Ready)
@@ -100,7 +100,7 @@ def test_what_the_coordinator_asks_is_answered(parties: Parties) -> None:
 
 
 def test_nobody_else_is_answered(parties: Parties) -> None:
-    """Neither another site nor an engine's server, which know every public fact: not a byte, and nothing is charged."""
+    """Other sites and the hub, who know all public facts, get not a byte, and nothing is charged."""
     parties.invite()
     before = parties.departures()
     message, federation = question(parties.federation, 1), parties.federation
@@ -138,7 +138,7 @@ def test_dropped_messages_are_told_now_and_then(parties: Parties) -> None:
 
 
 def test_a_full_disk_makes_a_site_hang_up_and_not_refuse(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal would keep it out of the study until somebody starts it again."""
+    """A refusal would exclude the site from the study until it restarts."""
 
     def full(*given: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -147,12 +147,12 @@ def test_a_full_disk_makes_a_site_hang_up_and_not_refuse(parties: Parties, monke
     vault = parties.vaults["north"]
     with monkeypatch.context() as patch:
         patch.setattr(HashChain, "append", full)
-        with pytest.raises(OutOfOrder, match="No space left"):
+        with pytest.raises(StorageUnavailable, match="No space left"):
             vault.answer(parties.seal(question(parties.federation, 1)))
     assert vault.agent.journal.departures()[-1].fate == KEPT_BACK
     with monkeypatch.context() as patch:
-        patch.setattr(Departures, "note", full)
-        with pytest.raises(OutOfOrder, match="No space left"):
+        patch.setattr(Journal, "record_departure", full)
+        with pytest.raises(StorageUnavailable, match="No space left"):
             vault.answer(parties.seal(question(parties.federation, 2)))
     parties.invite()
     assert isinstance(parties.ask(question(parties.federation, 1)), Answer)
@@ -164,12 +164,12 @@ def test_another_copy_of_the_terms_is_refused_in_words(parties: Parties) -> None
     answer = parties.vaults["north"].answer(sealed)
     assert answer is not None
     opened = open_answer(answer, parties.coordinator, parties.sites["north"].public, LIMIT, reply_header(sealed))
-    found = wire.reply(opened.body, LIMIT)
+    found = wire.decode_reply(opened.body, LIMIT)
     assert isinstance(found, Refusal) and "the two copies of federation.toml differ" in found.reason
 
 
 def test_a_new_coordinator_in_the_terms_is_the_only_one(parties: Parties) -> None:
-    """The site's own copy decides, and it is read again: a coordinator that was replaced is nobody from then on."""
+    """The site reads its own copy again: a coordinator that was replaced has no rights from then on."""
     parties.invite()
     other = Identity.create(parties.federation.root / "other")
     path = parties.federation.site("north").study
@@ -178,7 +178,7 @@ def test_a_new_coordinator_in_the_terms_is_the_only_one(parties: Parties) -> Non
 
 
 def test_inside_and_outside_of_an_envelope_agree(parties: Parties) -> None:
-    """The engine sees the outside, and journal and ledger go by the inside."""
+    """The engine sees the envelope; journal and ledger use the content."""
     parties.invite()
     before, message = parties.departures(), question(parties.federation, 1)
     invitation = Invitation(EXPERIMENT, parties.federation.terms.digest)
@@ -198,15 +198,15 @@ def test_the_model_is_kept_with_the_coordinators_signature(parties: Parties) -> 
     close = CloseRequest(EXPERIMENT, 1, parties.federation.agreement.zero + 0.25)
     assert isinstance(parties.ask(close), Closed)
     folder, terms = parties.federation.folder("north"), parties.federation.terms.digest
-    assert signer(folder, EXPERIMENT, terms) == parties.coordinator.public
+    assert verify_model_signature(folder, EXPERIMENT, terms) == parties.coordinator.public
     status = site_status(parties.federation.file("north"))["studies"][0]["model"]
     assert status == f"signed by the coordinator {parties.coordinator.public.fingerprint}"
-    with pytest.raises(InputError, match="another study"):
-        signer(folder, "f" * 32, terms)
-    with pytest.raises(InputError, match="another study"):
-        signer(folder, EXPERIMENT, "0" * 64)
+    with pytest.raises(CorruptFile, match="another study"):
+        verify_model_signature(folder, "f" * 32, terms)
+    with pytest.raises(CorruptFile, match="another study"):
+        verify_model_signature(folder, EXPERIMENT, "0" * 64)
 
-    kept = json.loads((folder.path / FILE).read_text())
+    kept = json.loads((folder.path / MODEL_SIGNATURE).read_text())
     south = str(parties.sites["south"].public)
     parts: list[dict[str, Any]] = [
         {"coordinator": south},
@@ -216,26 +216,26 @@ def test_the_model_is_kept_with_the_coordinators_signature(parties: Parties) -> 
         {"close": 7},
     ]
     for part in parts:
-        (folder.path / FILE).write_text(json.dumps(kept | part))
-        with pytest.raises(InputError, match="shows no signature"):
-            signer(folder, EXPERIMENT, terms)
-    (folder.path / FILE).write_text(json.dumps(kept))
+        (folder.path / MODEL_SIGNATURE).write_text(json.dumps(kept | part))
+        with pytest.raises(CorruptFile, match="valid signature"):
+            verify_model_signature(folder, EXPERIMENT, terms)
+    (folder.path / MODEL_SIGNATURE).write_text(json.dumps(kept))
     arrays = read_arrays(folder.model)
     write_arrays(folder.model, arrays | {"w": arrays["w"] * 1.5})
-    with pytest.raises(InputError, match="another model"):
-        signer(folder, EXPERIMENT, terms)
+    with pytest.raises(CorruptFile, match="another model"):
+        verify_model_signature(folder, EXPERIMENT, terms)
     assert site_status(parties.federation.file("north"))["studies"][0]["model"].startswith("NOT SIGNED")
 
 
 def test_a_study_does_not_close_without_the_signature_on_the_disk(parties: Parties) -> None:
     parties.invite()
     parties.ask(question(parties.federation, 1))
-    blocked = parties.federation.folder("north").path / FILE
+    blocked = parties.federation.folder("north").path / MODEL_SIGNATURE
     blocked.mkdir()
     close = CloseRequest(EXPERIMENT, 1, parties.federation.agreement.zero)
     assert parties.vaults["north"].answer(parties.seal(close)) is None
     assert not site_status(parties.federation.file("north"))["studies"][0]["closed"]
-    assert "cannot be kept" in parties.said[-1]
+    assert "cannot store the signature" in parties.said[-1]
     blocked.rmdir()
     assert isinstance(parties.ask(close), Closed)
     assert blocked.is_file()
@@ -243,7 +243,7 @@ def test_a_study_does_not_close_without_the_signature_on_the_disk(parties: Parti
 
 @pytest.fixture
 def linked() -> Iterator[Callable[[int], tuple[Link, socket.socket]]]:
-    """Pairs that are closed in the end."""
+    """Yield a function that creates link pairs, and close them at the end."""
     with contextlib.ExitStack() as stack:
 
         def make(limit: int) -> tuple[Link, socket.socket]:
@@ -260,7 +260,7 @@ Linked = Callable[[int], tuple[Link, socket.socket]]
 
 @dataclass
 class Wires:
-    """An engine in this process between the coordinator's link and the vaults; it may do what it likes."""
+    """A hostile engine in this process, between the coordinator's link and the vaults."""
 
     parties: Parties
     end: Link
@@ -269,7 +269,7 @@ class Wires:
     rng: random.Random = field(default_factory=lambda: random.Random(3))
 
     def step(self) -> None:
-        """Carry what there is."""
+        """Carry all waiting messages."""
         while (frame := self.end.receive(0.0)) is not None:
             self.seen.append(frame.data)
             answer = self.parties.vaults[frame.peer].answer(frame.data)
@@ -291,18 +291,18 @@ class Wires:
 
 
 class Stepping(SealedExchange):
-    """An exchange that lets the engine work whenever it looks for frames."""
+    """An exchange that runs the engine before it receives frames."""
 
     wires: Wires
 
-    def _take(self, seconds: float) -> None:
+    def _receive(self, seconds: float) -> None:
         self.wires.step()
-        super()._take(0.0)
+        super()._receive(0.0)
 
 
 @pytest.mark.parametrize("evil", [False, True])
 def test_a_study_over_any_engine_is_the_study_in_one_process(parties: Parties, linked: Linked, evil: bool) -> None:
-    """An engine that replays, changes, mixes up and makes up messages changes nothing, and sees no number."""
+    """An engine that replays, changes, mixes and forges messages has no effect and sees no values."""
     terms = parties.federation.terms
     study = parties.federation.coordinator()
     link, theirs = linked(LIMIT)
@@ -311,12 +311,12 @@ def test_a_study_over_any_engine_is_the_study_in_one_process(parties: Parties, l
     exchange.wires = wires
     for site in SITES:
         wires.end.send(Frame(Kind.UP, site))
-    assert study.conduct(exchange) == FINISHED
+    assert study.run(exchange) == FINISHED
     check_like_replay(parties.federation, study)
     for z in study.state.server.z:
         assert not any(z.tobytes()[:64] in data for data in wires.seen)
     assert not any(study.state.w.tobytes()[:64] in data for data in wires.seen)
-    assert (exchange.dropped > 100) == evil
+    assert (exchange.status.dropped > 100) == evil
 
 
 def test_a_frame_is_no_longer_than_agreed(linked: Linked) -> None:

@@ -1,4 +1,4 @@
-"""An engine that hangs, falls, never listens or never connects is started again, and somebody hears of it."""
+"""An engine that hangs, dies, never listens or never connects is restarted, and the operator is informed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from taciturn.federation import conductor, engine, vault
-from taciturn.federation.conductor import Conductor
+from taciturn.federation import coordinator_process, engine, vault
 from taciturn.federation.coordinator import STOPPED
+from taciturn.federation.coordinator_process import CoordinatorProcess
 from taciturn.federation.engine import hub_address
 from taciturn.federation.kits import HUB
-from taciturn.federation.status import site_status
+from taciturn.federation.site_operations import site_status
 from tests.federation.stations import (
     FALLS,
     HANGS,
@@ -26,17 +26,17 @@ from tests.federation.stations import (
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine that hangs is not asked to end for long."""
+    """Wait only briefly for a hanging engine to end."""
     monkeypatch.setattr(engine, "STOP_SECONDS", 0.1)
-    monkeypatch.setattr(conductor, "shield", lambda: None)
+    monkeypatch.setattr(coordinator_process, "shield", lambda: None)
 
 
 @pytest.mark.parametrize(
     ("code", "limit", "words"),
     [
-        (HANGS, "SILENT", "no sign of life for 0.3 s"),
-        (NEVER_CONNECTS, "ALONE", "not connected to the coordinator for 0.3 s"),
-        (FALLS, None, "the other end has closed the link"),
+        (HANGS, "SILENCE_SECONDS", "no heartbeat for 0.3 s"),
+        (NEVER_CONNECTS, "DISCONNECTED_SECONDS", "not connected to the coordinator for 0.3 s"),
+        (FALLS, None, "the other end has hung up"),
     ],
 )
 def test_a_site_starts_a_bad_engine_again(
@@ -46,14 +46,14 @@ def test_a_site_starts_a_bad_engine_again(
     if limit is not None:
         monkeypatch.setattr(vault, limit, 0.3)
     with vault_with(federation, code, monkeypatch) as found:
-        found.until(lambda: f"the engine is gone ({words}): starting it again" in found.said)
+        found.until(lambda: f"restarting the engine: {words}" in found.said)
         found.until(lambda: site_status(federation.file("north"))["engine_restarts"] >= 1)
         assert not site_status(federation.file("north"))["connected"]
     assert found.said[0] == "north: the agent is up; Ctrl-C stops it"
 
 
 def test_an_engine_cannot_fill_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may say that it connects and disconnects as often as it likes."""
+    """An engine may report any number of connections and disconnections."""
     federation, _ = whole_federation(tmp_path)
     noted: list[str] = []
 
@@ -71,8 +71,8 @@ def test_an_engine_cannot_fill_the_log(tmp_path: Path, monkeypatch: pytest.Monke
     ("code", "limit", "words"),
     [
         (HANGS, "LISTEN_SECONDS", "after 0.3 s"),
-        (LISTENS_AND_HANGS, "SILENT", "no sign of life for 0.3 s"),
-        (FALLS, None, "the other end has closed the link"),
+        (LISTENS_AND_HANGS, "SILENCE_SECONDS", "no heartbeat for 0.3 s"),
+        (FALLS, None, "the other end has hung up"),
     ],
 )
 def test_a_coordinator_starts_a_bad_hub_again(
@@ -80,17 +80,17 @@ def test_a_coordinator_starts_a_bad_hub_again(
 ) -> None:
     federation, identity = whole_federation(tmp_path)
     if limit is not None:
-        monkeypatch.setattr(conductor, limit, 0.3)
+        monkeypatch.setattr(coordinator_process, limit, 0.3)
     terms, said = federation.terms, list[str]()
     address = hub_address(terms.host, terms.port)
     hub = Other(HUB, [], tmp_path / "kits" / HUB, address, 1 << 20, tmp_path / "hub.log", code=code)
-    study = Conductor(
+    study = CoordinatorProcess(
         terms, hub, identity, federation.coordinator(), said.append, lambda: len(_gone(said)) >= 2, lambda line: None
     )
     assert study.run() == STOPPED
     assert len(_gone(said)) == 2 and all(words in line for line in _gone(said))
-    assert study.life.restarts == 2
+    assert study.status.restarts == 2
 
 
 def _gone(said: list[str]) -> list[str]:
-    return [line for line in said if line.startswith("the engine is gone") and line.endswith("starting it again")]
+    return [line for line in said if line.startswith("restarting the engine")]

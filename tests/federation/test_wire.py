@@ -1,4 +1,4 @@
-"""Messages as bytes: what is encoded comes back to the bit, and anything else is Malformed, never another error."""
+"""Encoded messages decode to the same bits; any other bytes raise Malformed and no other error."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ EVERY: list[Any] = [
 
 
 def decoded(data: Any, limit: int = LIMIT) -> Any:
-    """A message of either direction, or None where the bytes are none; any other exception is the test's failure."""
+    """Decode a message of either direction, or return None if the bytes are malformed."""
     found = []
-    for read in (wire.question, wire.reply):
+    for read in (wire.decode_question, wire.decode_reply):
         try:
             found.append(read(data, limit))
         except wire.Malformed as error:
@@ -263,7 +263,7 @@ def test_a_pickle_is_refused(protocol: int) -> None:
 
 def test_a_message_of_the_other_direction_is_refused() -> None:
     for message in EVERY:
-        read = wire.reply if type(message) in QUESTIONS.values() else wire.question
+        read = wire.decode_reply if type(message) in QUESTIONS.values() else wire.decode_question
         with pytest.raises(wire.Malformed):
             read(wire.encode(message), LIMIT)
 

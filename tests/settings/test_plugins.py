@@ -41,8 +41,10 @@ def plugin(folder: Path, name: str) -> Path:
 
 def test_a_plugins_algorithm_is_trained_recorded_and_named(tmp_path: Path) -> None:
     file = plugin(tmp_path, "twin")
-    helpers.taciturn("run", "--plugins", "twin.py", "--algorithm", "twin,iadmm", "--features", "none", "--total-epsilon",
-                  "inf", "--rounds", "2", "--agents", "2", "--out", "run", cwd=tmp_path)  # fmt: skip
+    flags = (
+        "--plugins twin.py --algorithm twin,iadmm --features none --total-epsilon inf --rounds 2 --agents 2 --out run"
+    )
+    helpers.taciturn("run", *flags.split(), cwd=tmp_path)
     run = taciturn.open_run(tmp_path / "run")
     np.testing.assert_array_equal(run.w[0], run.w[1])
     assert run.folder.read_config()["plugins"] == [str(file)]

@@ -119,13 +119,13 @@ def enrol(terms: Path, site: str, identity: str) -> None:
       taciturn federation enrol federation.toml north north.id
       taciturn federation enrol federation.toml north taciturn-id-1:...
     """
-    from taciturn.federation.agreement import grouped
-    from taciturn.federation.drafts import with_identity
+    from taciturn.federation.agreement import group_digits
+    from taciturn.federation.drafts import insert_identity
     from taciturn.federation.identity import read_public
     from taciturn.federation.terms import read_terms
 
     public = read_public(identity)
-    text = with_identity(read_terms(terms), site, public)
+    text = insert_identity(read_terms(terms), site, public)
     before = terms.read_text(encoding="utf-8")
     write_text(terms, text)
     try:
@@ -135,7 +135,11 @@ def enrol(terms: Path, site: str, identity: str) -> None:
         raise
     say(f"{site}: fingerprint {public.fingerprint}")
     left = [name for name in read.sites if name not in read.identities]
-    say(f"still without an identity: {', '.join(left)}" if left else f"complete; the hash is {grouped(read.digest)}")
+    say(
+        f"still without an identity: {', '.join(left)}"
+        if left
+        else f"complete; the hash is {group_digits(read.digest)}"
+    )
 
 
 @federation.command()
@@ -151,10 +155,10 @@ def terms(terms: Path, as_json: bool) -> None:
     Examples:
       taciturn federation terms federation.toml
     """
-    from taciturn.federation.agreement import grouped, in_words
+    from taciturn.federation.agreement import describe_terms, group_digits
     from taciturn.federation.terms import read_terms
 
-    found = in_words(read_terms(terms))
+    found = describe_terms(read_terms(terms))
     if as_json:
         print_json(found)
         return
@@ -164,7 +168,7 @@ def terms(terms: Path, as_json: bool) -> None:
         found[name] = (party["fingerprint"] or "no identity yet") + limit
     if revoked:
         found["revoked"] = f"{len(revoked)} identities"
-    found["hash"] = grouped(digest) or f"not final: no identity yet of {', '.join(missing) or 'the coordinator'}"
+    found["hash"] = group_digits(digest) or f"not final: no identity yet of {', '.join(missing) or 'the coordinator'}"
     print_fields(found, 14)
 
 
@@ -228,10 +232,10 @@ def run(
       taciturn federation run federation.toml --kits kits --without west
     """
     check_engine()
-    from taciturn.federation.conductor import conduct
     from taciturn.federation.coordinator import FINISHED
+    from taciturn.federation.coordinator_process import run_coordinator
     from taciturn.federation.logs import audited, check_audit, logged
-    from taciturn.federation.run_folder import federated
+    from taciturn.federation.run_folder import participation_totals
     from taciturn.federation.terms import read_terms
 
     read = read_terms(terms)
@@ -243,13 +247,13 @@ def run(
         stop_signals(log_line) as stop,
         FederationDisplay(stderr, log_line, lines=log is not None) as display,
     ):
-        folder, outcome = conduct(read, kits, own, place, log_line, stop, display.show, without, audit_line)
+        folder, outcome = run_coordinator(read, kits, own, place, log_line, stop, display.show, without, audit_line)
     if outcome != FINISHED:
         note("stopped: the same command continues from here")
         raise Exit(130)
     finished = api.Run(folder)
     if as_json:
-        print_json({"outcome": outcome, **federated(folder), **finished.summary})
+        print_json({"outcome": outcome, **participation_totals(folder)._asdict(), **finished.summary})
     else:
         print_result(finished)
 

@@ -57,11 +57,11 @@ def identity(folder: Path, as_json: bool) -> None:
       taciturn federation site identity north > north.id
     """
     from taciturn.core.storage import make_folder
-    from taciturn.federation.drafts import IDENTITY
+    from taciturn.federation.drafts import IDENTITY_FILE
     from taciturn.federation.identity import Identity
 
     make_folder(folder, exist_ok=True, private=True)
-    path = folder / IDENTITY
+    path = folder / IDENTITY_FILE
     public = (Identity.open(path) if path.exists() else Identity.create(path)).public
     if as_json:
         print_json({"identity": str(public), "fingerprint": public.fingerprint, "file": str(path)})
@@ -86,10 +86,10 @@ def init(folder: Path, kit: Path, terms: Path, table: str, total_epsilon: str, d
     Examples:
       taciturn federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
     """
-    from taciturn.federation.drafts import draft
+    from taciturn.federation.drafts import write_site_draft
 
     budget = real(0.0)("total-epsilon", total_epsilon), real(0.0, 1.0)("delta", delta)
-    path = draft(folder, kit, terms, table, budget, ledger)
+    path = write_site_draft(folder, kit, terms, table, budget, ledger)
     say(f"{path}: review it, then run 'taciturn federation site check {path}'")
 
 
@@ -103,14 +103,14 @@ def check(site: Path, as_json: bool) -> None:
     Examples:
       taciturn federation site check north/site.toml
     """
-    from taciturn.federation.agreement import grouped
-    from taciturn.federation.preflight import check_site
+    from taciturn.federation.agreement import group_digits
+    from taciturn.federation.site_operations import check_site
 
     found = check_site(site)
     if as_json:
         print_json(found)
         return
-    shown = found | {"hash": grouped(found["hash"])}
+    shown = found | {"hash": group_digits(found["hash"])}
     print_fields({name.replace("_", " "): value for name, value in shown.items()}, 22)
     say("nothing was released; 'taciturn federation site start' takes part")
 
@@ -133,25 +133,25 @@ def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
     from taciturn.cli.federation_commands import check_engine
 
     check_engine()
-    from taciturn.federation.agreement import Prepared, objections
+    from taciturn.federation.agreement import StudyLoader, find_objections
     from taciturn.federation.logs import audited, check_audit, logged
-    from taciturn.federation.preflight import check_own
+    from taciturn.federation.site_operations import load_site_setup
     from taciturn.federation.vault import run_vault
 
     seed = None if seeded is None else integer(0, 2**62)("seeded", seeded)
     where = check_audit("--audit", audit)
-    prepared = Prepared()
-    own, agreement, _ = check_own(site, prepared)
+    loader = StudyLoader()
+    own, agreement, _ = load_site_setup(site, loader)
     with (
         logged(log, note) as log_line,
         audited(where or own.audit, own.name) as audit_line,
         stop_signals(lambda sentence: log_line("stopping")) as stop,
     ):
-        for reason in objections(own, agreement, reserved=True):
+        for reason in find_objections(own, agreement, reserved=True):
             log_line(f"the study will be refused: {reason}")
         if seed is not None:
             log_line("noise comes from a seed: this agent protects no one (non_private: seeded)")
-        run_vault(own, prepared, seed, log_line, stop, audit_line)
+        run_vault(own, loader, seed, log_line, stop, audit_line)
 
 
 @site.command()
@@ -164,7 +164,7 @@ def status(site: Path, as_json: bool) -> None:
     Examples:
       taciturn federation site status north/site.toml
     """
-    from taciturn.federation.status import site_status
+    from taciturn.federation.site_operations import site_status
 
     found = site_status(site)
     if as_json:
@@ -224,7 +224,7 @@ def transcript(site: Path, as_json: bool) -> None:
       taciturn federation site transcript north/site.toml --json > what-left.json
     """
     from taciturn.federation.policy import read_site
-    from taciturn.federation.transcript import transcript as read_transcript
+    from taciturn.federation.transcript import read_transcript
 
     found = read_transcript(read_site(site))
     if as_json:
@@ -269,7 +269,7 @@ def close(experiment: str, site: Path) -> None:
     Examples:
       taciturn federation site close 3f2a9c north/site.toml
     """
-    from taciturn.federation.status import close_study
+    from taciturn.federation.site_operations import close_study
 
     say(f"{close_study(site, experiment)} is closed: the site answers nothing more in it")
 

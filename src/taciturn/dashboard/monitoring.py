@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from taciturn.federation.departures import KEPT_BACK, LEFT, Departure
-from taciturn.federation.journal import Journal
+from taciturn.federation.journal import KEPT_BACK, LEFT, Departure, Journal
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.site_session import study_folder
-from taciturn.federation.status import LOCK, Seen, agent_status, look
-from taciturn.federation.transcript import event_words
+from taciturn.federation.status import AGENT_LOCK, StatusSnapshot, describe_agent, read_status
+from taciturn.federation.transcript import describe_events
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.budget_state import BudgetState
 from taciturn.reporting.tables import format_bytes, format_epsilon
@@ -137,7 +136,7 @@ class SiteRecords:
         """Return what the ledger says about an upload, and whether that is as it must be."""
         events = self._events.get(departure.sha256, [])
         missing = departure.kind.startswith("answer") and departure.fate == LEFT and not events
-        return ("NOT IN THE LEDGER" if missing else event_words(events)), not missing
+        return ("NOT IN THE LEDGER" if missing else describe_events(events)), not missing
 
     def _read_ledger(self, name: str) -> None:
         folder = study_folder(self.site, name)
@@ -174,7 +173,7 @@ class SiteMonitor:
 
     def report(self) -> MonitorReport:
         """Return the current state of the site's agent, its budget, and what has left."""
-        seen = look(self.records.site.state, LOCK)
+        seen = read_status(self.records.site.state, AGENT_LOCK)
         self.records.refresh()
         trouble = _site_trouble(seen)
         health = {"ok": not trouble, "role": "site", "site": self.records.site.name, "reason": trouble}
@@ -185,7 +184,7 @@ class SiteMonitor:
         total, used = self.records.account.total_epsilon, self.records.account.epsilon_used
         return {"total": total, "used": used, "left": max(0.0, total - used)}
 
-    def _metrics(self, seen: Seen, healthy: bool) -> Iterable[Metric]:
+    def _metrics(self, seen: StatusSnapshot, healthy: bool) -> Iterable[Metric]:
         site = f'site="{self.records.site.name}"'
         yield Metric("taciturn_site_up", "1 if the agent is running.", {site: seen.running})
         yield Metric("taciturn_site_connected", "1 if it is connected to the coordinator.", {site: seen.connected})
@@ -200,8 +199,8 @@ class SiteMonitor:
         parts = {f'{site},part="{part}"': value for part, value in self._budget().items()}
         yield Metric("taciturn_site_budget_epsilon", "The records' privacy budget over all studies.", parts)
 
-    def _page(self, seen: Seen, trouble: str) -> MonitorPage:
-        records, status, budget = self.records, agent_status(seen), self._budget()
+    def _page(self, seen: StatusSnapshot, trouble: str) -> MonitorPage:
+        records, status, budget = self.records, describe_agent(seen), self._budget()
         counts, sizes = zip(*records.totals.values(), strict=True) if records.totals else ((), ())
         facts = {
             "active study": status["study_at_work"] or "none",
@@ -260,7 +259,7 @@ class CoordinatorMonitor:
     def report(self) -> MonitorReport:
         """Return the current state of the study and of the connected sites."""
         folder = RunFolder.open(self.path)
-        seen, finished = look(folder.checkpoints, "lock"), folder.finished
+        seen, finished = read_status(folder.checkpoints, "lock"), folder.finished
         trouble = "" if finished else _coordinator_trouble(seen)
         sites: dict[str, float] = seen.life.get("sites", {}) if seen.running else {}
         health = {"ok": not trouble, "role": "coordinator", "reason": trouble, "running": seen.running}
@@ -282,7 +281,7 @@ class CoordinatorMonitor:
             facts=_fact_texts(facts),
             headings=("site", "connected since"),
             rows=[
-                MonitorRow((site, _format_time(Seen(True, {"at": since}).moment("at"))), True)
+                MonitorRow((site, _format_time(StatusSnapshot(True, {"at": since}).moment("at"))), True)
                 for site, since in sorted(sites.items())
             ],
             note=f"{len(sites)} of {seen.count('wanted')} sites are connected; {seen.count('quorum')} must answer",
@@ -290,7 +289,9 @@ class CoordinatorMonitor:
         return MonitorReport(health, exposition(_coordinator_metrics(seen, finished, not trouble, sites)), page)
 
 
-def _coordinator_metrics(seen: Seen, finished: bool, healthy: bool, sites: Mapping[str, float]) -> Iterable[Metric]:
+def _coordinator_metrics(
+    seen: StatusSnapshot, finished: bool, healthy: bool, sites: Mapping[str, float]
+) -> Iterable[Metric]:
     prefix = "taciturn_coordinator"
     yield Metric(f"{prefix}_up", "1 if the command is running.", {"": seen.running})
     yield Metric(f"{prefix}_healthy", "1 if /health says 200.", {"": healthy})
@@ -309,7 +310,7 @@ def _coordinator_metrics(seen: Seen, finished: bool, healthy: bool, sites: Mappi
         yield Metric(f"{prefix}_{name}_total", f"{meaning} since the command started.", values, "counter")
 
 
-def _site_trouble(seen: Seen) -> str:
+def _site_trouble(seen: StatusSnapshot) -> str:
     """Return why a site does not work; an empty text if it does."""
     if not seen.running:
         return "the agent is not running"
@@ -319,7 +320,7 @@ def _site_trouble(seen: Seen) -> str:
     return "" if answering else _engine_trouble(seen)
 
 
-def _coordinator_trouble(seen: Seen) -> str:
+def _coordinator_trouble(seen: StatusSnapshot) -> str:
     """Return why a coordinator does not work; an empty text if it does."""
     if not seen.running:
         return "the command is not running"
@@ -330,7 +331,7 @@ def _coordinator_trouble(seen: Seen) -> str:
     return _engine_trouble(seen)
 
 
-def _engine_trouble(seen: Seen) -> str:
+def _engine_trouble(seen: StatusSnapshot) -> str:
     return "the engine gives no sign of life" if (seen.age("heartbeat") or 0.0) > SILENT else ""
 
 

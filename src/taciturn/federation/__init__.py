@@ -1,9 +1,9 @@
-"""Studies among real sites: who agrees to what, what leaves a site, and how a study survives crashes.
+"""Federated studies between real sites: agreement, rounds, release control and crash recovery.
 
-Everything here is independent of the engine that carries messages; `nvflare` holds the only programs that import it.
+Nothing here depends on the engine that transports messages; only the programs in `nvflare` import NVFlare.
 """
 
 from __future__ import annotations
 
-PROTOCOL = 1  # of the files two parties must share; a file of another is refused
-SPEAKS = range(1, 2)  # versions of the messages: a release speaks its own and the one before, so N talks to N+1
+PROTOCOL = 1  # version of the files that two parties share; files of another version are refused
+SPEAKS = range(1, 2)  # message versions; a release supports its own and the previous one, so N can talk to N+1

@@ -1,4 +1,4 @@
-"""What a site says to a message: it decides, journals what it is about to say, and only then says it."""
+"""A site's reply to a message: it decides, records the reply in its journal, and only then returns it."""
 
 from __future__ import annotations
 
@@ -10,200 +10,191 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from taciturn.errors import PrivacyViolation, TaciturnError
-from taciturn.federation import SPEAKS
+from taciturn.errors import InputError, PrivacyViolation
+from taciturn.federation import SPEAKS, site_session
 from taciturn.federation import messages as wire
-from taciturn.federation.agreement import Prepared, objections
-from taciturn.federation.departures import DAILY, now
-from taciturn.federation.journal import Experiment, Journal
-from taciturn.federation.messages import (
-    Closed,
-    CloseRequest,
-    Invitation,
-    Question,
-    Ready,
-    Refusal,
-    Reply,
-    RoundRequest,
-    highest_common,
-)
+from taciturn.federation.agreement import StudyLoader, find_objections
+from taciturn.federation.journal import DAILY_LINES, Experiment, Journal, timestamp
+from taciturn.federation.messages import Closed, CloseRequest, Invitation, Question, Ready, Refusal, Reply, RoundRequest
 from taciturn.federation.policy import Site, read_site
-from taciturn.federation.site_session import (
-    Refused,
-    SiteSession,
-    agreed_files,
-    begin,
-    finish_closing,
-    forgotten,
-    mark,
-    open_studies,
-    reservation_of,
-)
+from taciturn.federation.site_session import Refused, SiteSession
 from taciturn.federation.terms import read_terms
 
-EXPERIMENT = re.compile(r"[0-9a-f]{32}")  # it becomes the name of a folder
-LONGEST_REASON = 2000  # characters
-OWN_AFFAIR = "this site cannot do that for a reason of its own, which is in its log"
-TOO_MANY = "this site has refused too much today to say why: its log and its transcript have the first reasons"
-BROKEN = "this study broke its promise at this site: nothing more is answered in it, and its log says why"
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)  # what may pass without anybody at the site
-BEGINNINGS = 20  # studies that may begin on one day: each leaves a folder and lines in two ledgers
+EXPERIMENT = re.compile(r"[0-9a-f]{32}")  # becomes the name of a folder
+REASON_LENGTH = 2000  # characters
+INTERNAL_ERROR = "internal error at this site; see the site's log"
+TOO_MANY_REFUSALS = "too many refusals at this site today; the first reasons are in the site's log and transcript"
+STUDY_BROKEN = "a privacy violation ended this study at this site; see the site's log"
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)  # may disappear without action at the site
+NEW_STUDIES_PER_DAY = 20  # each leaves a folder and lines in two ledgers
 
 
 @dataclass
 class SiteAgent:
-    """One site. Every byte string it returns has been noted in its journal before."""
+    """One site. It records every byte string in its journal before it returns it.
 
-    path: Path  # site.toml, which is read anew for every message: a site may change its mind
+    Parameters
+    ----------
+    path : Path
+        site.toml. It is read again for every message, so that its owner can change it at any time.
+    journal : Journal
+        The site's open journal.
+    seed : int or None
+        A seed for the noise, for tests: it gives no protection.
+    log : callable
+        Gets lines that stay at the site.
+    """
+
+    path: Path
     journal: Journal
-    seed: int | None = None  # noise from this seed: for tests, and of no protection
-    log: Callable[[str], None] = lambda line: None  # what stays in the house
-    speaks: range = SPEAKS  # versions of the messages
-    prepared: Prepared = field(default_factory=Prepared)
-    trouble: str = ""  # with the disk, at the last message: another try may succeed
-    _at_work: SiteSession | None = None
+    seed: int | None = None
+    log: Callable[[str], None] = lambda line: None
+    speaks: range = SPEAKS  # supported message versions
+    loader: StudyLoader = field(default_factory=StudyLoader)
+    disk_error: str = ""  # at the last message: another attempt may succeed
+    _session: SiteSession | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _quiet: bool = False  # whether the log knows that refusals are only counted now
+    _refusals_muted: bool = False  # whether the log says that refusals are only counted now
 
     def answer(self, data: bytes) -> bytes:
-        """The bytes that may leave, for the bytes that came; one message at a time, whatever an engine does at once."""
+        """Return the bytes that may leave, for untrusted bytes that arrived; one message is handled at a time."""
         with self._lock:
             return self._answer(data)
 
+    def refuse(self, experiment: str, reason: str) -> bytes:
+        """Return a refusal for a question that is not considered, because its sender has other terms."""
+        with self._lock:
+            return self._refuse(experiment, read_site(self.path).name, reason)
+
+    def abort_study(self, experiment: str, violation: PrivacyViolation) -> str:
+        """End a study at this site, also after a restart, and return the reason for the coordinator."""
+        self._session = None
+        self.log(f"PRIVACY VIOLATION in study {experiment}: {violation}. No request in this study is answered now.")
+        self.journal.mark_broken(experiment)
+        return STUDY_BROKEN
+
+    @property
+    def active_study(self) -> str:
+        """The name of the study in session, or ""."""
+        return self._session.experiment.study if self._session else ""
+
+    @property
+    def message_limit(self) -> int:
+        """The maximum size in bytes of a message: a header, and the parameters of the study in session."""
+        return self._session.agreement.message_limit if self._session else wire.message_limit()
+
     def _answer(self, data: bytes) -> bytes:
-        name, experiment, self.trouble = "", "", ""
-        lines = []
+        name, experiment, self.disk_error = "", "", ""
         try:
             site = read_site(self.path)
             name = site.name
-            message = wire.question(data, self.limit)
+            message = wire.decode_question(data, self.message_limit)
             if not EXPERIMENT.fullmatch(message.experiment):
-                raise Refused("an experiment is named by 32 hexadecimal digits")
+                raise Refused("the name of an experiment must have 32 hexadecimal digits")
             experiment = message.experiment
-            return self._consider(site, message)
+            return self._handle(site, message)
         except (Refused, wire.Malformed) as refused:
-            reason = str(refused)
+            return self._refuse(experiment, name, str(refused))
         except PrivacyViolation as violation:
-            reason = self.break_off(experiment, violation)
-        except Exception as error:  # its words may tell of records
-            lines.append(f"{type(error).__name__}: {error}")
-            reason = OWN_AFFAIR
-            if isinstance(error, sqlite3.OperationalError) or (isinstance(error, OSError) and error.errno in DISK):
-                self.trouble = str(error)
-        return self._refuse(Refusal(experiment, name, reason[:LONGEST_REASON]), [*lines, f"refused: {reason}"])
+            return self._refuse(experiment, name, self.abort_study(experiment, violation))
+        except Exception as error:  # its message may reveal records, so it stays in the log
+            if isinstance(error, sqlite3.OperationalError) or (
+                isinstance(error, OSError) and error.errno in DISK_ERRORS
+            ):
+                self.disk_error = str(error)
+            return self._refuse(experiment, name, INTERNAL_ERROR, f"{type(error).__name__}: {error}")
 
-    def break_off(self, experiment: str, violation: PrivacyViolation) -> str:
-        """The study is over at this site, now and after a restart; its owner has to look."""
-        self._at_work = None
-        self.log(f"PRIVACY VIOLATION in study {experiment}: {violation}. Nothing more is answered in this study.")
-        self.journal.break_off(experiment)
-        return BROKEN
-
-    def _refuse(self, refusal: Refusal, lines: list[str]) -> bytes:
-        """A refusal, with its reason in the log; on a day with too many they are only counted, in both."""
-        spare = wire.encode(Refusal("", refusal.site, TOO_MANY))
-        sent = self.journal.depart_again(refusal.experiment, "refusal", None, wire.encode(refusal), spare)
-        if not sent.noted:
-            lines = [] if self._quiet else [f"more than {DAILY} answers of no new content today: now they are counted"]
-        self._quiet = not sent.noted
+    def _refuse(self, experiment: str, site: str, reason: str, *details: str) -> bytes:
+        """Record and return a refusal, and log its reason; on a day with too many, refusals are only counted."""
+        refusal = wire.encode(Refusal(experiment, site, reason[:REASON_LENGTH]))
+        fallback = wire.encode(Refusal("", site, TOO_MANY_REFUSALS))
+        recorded = self.journal.record_repeatable(experiment, "refusal", None, refusal, fallback)
+        if recorded.has_line:
+            lines = [*details, f"refused: {reason}"]
+        else:
+            lines = [f"more than {DAILY_LINES} repeated replies today; from now on they are only counted"]
+            lines = [] if self._refusals_muted else lines
+        self._refusals_muted = not recorded.has_line
         for line in lines:
             self.log(line)
-        return sent.data
+        return recorded.data
 
-    def _consider(self, site: Site, message: Question) -> bytes:
+    def _handle(self, site: Site, message: Question) -> bytes:
         begun = self.journal.experiment(message.experiment)
         if begun is not None and begun.broken:
-            raise Refused(BROKEN)
+            raise Refused(STUDY_BROKEN)
         if isinstance(message, Invitation):
-            self._at_work = None  # a site that refuses now does not go on with what it agreed to before
-            version = self._version(message)
-            self._at_work = self._take_part(site, message)
-            return self._leave(Ready(message.experiment, site.name, mark(self.seed), version))
-        if isinstance(message, CloseRequest) and self._has_closed(site, message):
-            return self._leave(Closed(message.experiment, site.name))
-        if self._at_work is None or self._at_work.experiment.id != message.experiment:
-            raise Refused("this study is not at work here: the coordinator has to invite this site first")
+            self._session = None  # a site that refuses now does not continue with what it agreed to before
+            version = self._choose_version(message)
+            self._session = self._join(site, message)
+            return self._record(
+                Ready(message.experiment, site.name, site_session.non_private_reason(self.seed), version)
+            )
+        if isinstance(message, CloseRequest) and begun and self._has_ended(site, begun):
+            return self._record(Closed(message.experiment, site.name))
+        if self._session is None or self._session.experiment.id != message.experiment:
+            raise Refused("this study is not in session here; the coordinator must invite this site first")
         if isinstance(message, RoundRequest):
-            if self._at_work.agreed != agreed_files(site):
-                return self._reconsider(site, message)
-            return self._at_work.answer(message)
-        self._at_work.close(message.w)
-        self._at_work = None
-        return self._leave(Closed(message.experiment, site.name))
+            if self._session.agreed_files != site_session.read_agreed_files(site):  # the site must decide again
+                terms, self._session = read_terms(site.study).digest, None
+                self._session = self._join(site, Invitation(message.experiment, terms))
+            return self._session.answer(message)
+        self._session.close(message.w)
+        self._session = None
+        return self._record(Closed(message.experiment, site.name))
 
-    def _version(self, message: Invitation) -> int:
+    def _choose_version(self, message: Invitation) -> int:
         try:
-            return highest_common(message.speaks, self.speaks)
-        except TaciturnError as error:
-            raise Refused(str(error)) from None
+            return wire.choose_version(message.speaks, self.speaks)
+        except InputError as error:
+            raise Refused(str(error)) from error
 
-    def _reconsider(self, site: Site, message: RoundRequest) -> bytes:
-        """The site's file or its copy of the terms has changed in the middle of a study: it decides anew."""
-        terms, self._at_work = read_terms(site.study).digest, None
-        self._at_work = self._take_part(site, Invitation(message.experiment, terms))
-        return self._at_work.answer(message)
-
-    def _take_part(self, site: Site, message: Invitation) -> SiteSession:
-        """Hold the study against the site's own files; the message says only which study it is."""
-        agreement = self.prepared.agreement(site)
+    def _join(self, site: Site, message: Invitation) -> SiteSession:
+        """Check the study against the site's own files and open a session; the message only names the study."""
+        agreement = self.loader.agreement(site)
         ours, theirs = agreement.terms.digest, message.terms
         if ours != theirs:
             raise Refused(
-                f"the coordinator's study is {theirs[:12]}…, and this site agreed to {agreement.terms.name} "
+                f"the coordinator's study is {theirs[:12]}…; this site agreed to {agreement.terms.name} "
                 f"{ours[:12]}…: the two copies of federation.toml differ"
             )
         begun = self.journal.experiment(message.experiment)
         if begun is not None:
-            self._check_same(site, begun, ours)
-        elif forgotten(site, agreement.terms.name, message.experiment):
+            self._check_resumable(site, begun, ours)
+        elif site_session.is_known_to_ledger(site, agreement.terms.name, message.experiment):
             raise Refused("this study was begun here before, and this site has lost its journal of it")
         else:
-            self._check_open(site, ours)
-        reserved = begun is not None and reservation_of(site, begun) is not None
-        if reasons := objections(site, agreement, reserved):
+            self._check_new_study(site, ours)
+        reserved = begun is not None and site_session.find_reservation(site, begun) is not None
+        if reasons := find_objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
-        return begin(site, self.journal, message.experiment, agreement, self.prepared.dataset(site).train[0], self.seed)
+        shard = self.loader.dataset(site).train[0]
+        return site_session.open_session(site, self.journal, message.experiment, agreement, shard, self.seed)
 
-    def _check_same(self, site: Site, begun: Experiment, terms: str) -> None:
+    def _check_resumable(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:
             raise Refused("this study was begun here under other terms")
-        if begun.closed or finish_closing(site, self.journal, begun):
+        if self._has_ended(site, begun):
             raise Refused("this study has ended here")
-        if begun.non_private != mark(self.seed):
-            raise Refused("this study was begun with the other kind of noise: seeded and hardened do not mix")
+        if begun.non_private != site_session.non_private_reason(self.seed):
+            raise Refused("this study was begun with the other kind of noise; seeded and hardened noise do not mix")
 
-    def _check_open(self, site: Site, terms: str) -> None:
-        """An invitation sets a whole plan aside: one more study of the same terms needs the site's leave."""
-        most, found = site.accepts.open_studies_max, open_studies(site, self.journal, terms)
-        if len(found) >= most:
-            names = ", ".join(begun.id[:8] for begun in found)
+    def _check_new_study(self, site: Site, terms: str) -> None:
+        """Raise if the site's policy or the daily limit does not allow another study: each reserves a whole plan."""
+        most, running = site.accepts.open_studies_max, site_session.open_studies(site, self.journal, terms)
+        if len(running) >= most:
+            names = ", ".join(begun.id[:8] for begun in running)
             raise Refused(
-                f"of these terms {names} is open here, and this site accepts at most {most} at a time: end it, or ask "
+                f"open studies of these terms: {names}; this site accepts at most {most} at a time: end one, or ask "
                 "the site's operator to close it"
             )
-        today = now()[:10]
-        if sum(begun.begun[:10] == today for begun in self.journal.experiments()) >= BEGINNINGS:
-            raise Refused(f"{BEGINNINGS} studies were begun here today, and no more begin on one day")
+        today = timestamp()[:10]
+        if sum(begun.begun[:10] == today for begun in self.journal.experiments()) >= NEW_STUDIES_PER_DAY:
+            raise Refused(f"{NEW_STUDIES_PER_DAY} studies were begun here today; that is the daily limit")
 
-    def _has_closed(self, site: Site, message: CloseRequest) -> bool:
-        begun = self.journal.experiment(message.experiment)
-        return begun is not None and (begun.closed is not None or finish_closing(site, self.journal, begun))
+    def _has_ended(self, site: Site, begun: Experiment) -> bool:
+        return begun.closed is not None or site_session.close_if_settled(site, self.journal, begun)
 
-    def refuse(self, experiment: str, reason: str) -> bytes:
-        """The refusal of a question that is not considered: its sender and this site do not agree on the terms."""
-        with self._lock:
-            name = read_site(self.path).name
-            return self._refuse(Refusal(experiment, name, reason[:LONGEST_REASON]), [f"refused: {reason}"])
-
-    @property
-    def study(self) -> str:
-        """The study at work; nothing where none is."""
-        return self._at_work.experiment.study if self._at_work else ""
-
-    @property
-    def limit(self) -> int:
-        """The longest message a site reads: a header and the parameters of the study at work."""
-        return wire.HEADER_LIMIT + 1024 + (self._at_work.agreement.zero.nbytes if self._at_work else 0)
-
-    def _leave(self, message: Reply) -> bytes:
-        return self.journal.depart_again(message.experiment, wire.KINDS[type(message)], None, wire.encode(message)).data
+    def _record(self, message: Reply) -> bytes:
+        kind = wire.KINDS[type(message)]
+        return self.journal.record_repeatable(message.experiment, kind, None, wire.encode(message)).data

@@ -1,4 +1,4 @@
-"""What both sides compute from the terms alone, a site's objections to them, and the terms in words."""
+"""The study that both sides compute from its terms alone, a site's objections to it, and its description in words."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from taciturn.algorithms import Algorithm
 from taciturn.data import DataOptions, Facts, check_facts, limit_records, load, load_unmapped, read_schema
 from taciturn.federation import PROTOCOL
+from taciturn.federation.messages import message_limit
 from taciturn.federation.policy import Site
 from taciturn.federation.terms import Terms, read_terms, schema_hash
 from taciturn.planning.noise_plan import RunPlan
@@ -25,186 +26,247 @@ from taciturn.types import Array, Dataset, Shard, Target
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """A study as its terms make it: algorithm, noise and plan, the same for everybody who computes them."""
+    """A study as its terms define it: algorithm, noise and plan are the same for every party that computes them.
+
+    Parameters
+    ----------
+    terms : Terms
+        The terms.
+    study_plan : StudyPlan
+        The plan that follows from them.
+    features : tuple of str
+        Names of the features after the feature map.
+    target : Target
+        The classes or the range of the label.
+    """
 
     terms: Terms
-    outline: StudyPlan
+    study_plan: StudyPlan
     features: tuple[str, ...]
     target: Target
 
     @property
     def part(self) -> StudyPart:
         """The study's only run."""
-        return self.outline.parts[0]
+        return self.study_plan.parts[0]
 
     @property
     def algorithm(self) -> Algorithm:
-        """The pure steps."""
+        """The pure steps of the agents and the server."""
         return self.part.algorithm
 
     @property
     def plan(self) -> RunPlan:
-        """What a site that answers every round spends."""
+        """The privacy cost of a site that answers every round."""
         return self.part.plans[0]
 
     @property
     def facts(self) -> Facts:
-        """All that is public about the records."""
-        return self.outline.facts
+        """All public facts about the records."""
+        return self.study_plan.facts
 
     @property
     def zero(self) -> Array:
         """Parameters before the first round, [J, 1, K]."""
         return np.zeros((self.facts.features, 1, self.facts.outputs), dtype=self.terms.settings.precision)
 
-
-def agree(terms: Terms, published: Dataset | None = None) -> Agreement:
-    """Everything a study is, from its terms and public facts; no record is read for it."""
-    if terms.schema is None:
-        published = published or load_unmapped(terms.options())
-        own = published.features[: len(published.features) - terms.settings.intercept]
-        outline = plan_from_facts(terms.settings, terms.facts(published))
-        return Agreement(terms, outline, terms.mapped_names(own), published.target)
-    schema = read_schema(terms.schema)
-    outline = plan_from_facts(terms.settings, terms.facts())
-    return Agreement(terms, outline, terms.mapped_names(schema.features), schema.target)
+    @property
+    def message_limit(self) -> int:
+        """The maximum size in bytes of a message of this study."""
+        return message_limit(self.zero.nbytes)
 
 
-def own_records(site: Site, agreement: Agreement, published: Dataset | None = None) -> Shard:
-    """The site's records, encoded: all rows of its table, whatever they say of agents, up to what it declared.
+def derive_agreement(terms: Terms, published: Dataset | None = None) -> Agreement:
+    """Compute a study from its terms and public facts, without reading a private record.
 
-    `published`: the data set of a trial, where it is at hand.
+    Parameters
+    ----------
+    terms : Terms
+        The terms, the same at every party.
+    published : Dataset, optional
+        The published data set of a trial, if it is loaded already.
     """
-    return own_dataset(site, agreement, published).train[0]
+    if terms.schema is None:
+        published = published or load_unmapped(terms.data_options())
+        names = published.features[: len(published.features) - terms.settings.intercept]
+        study_plan = plan_from_facts(terms.settings, terms.facts(published))
+        return Agreement(terms, study_plan, terms.map_feature_names(names), published.target)
+    schema = read_schema(terms.schema)
+    study_plan = plan_from_facts(terms.settings, terms.facts())
+    return Agreement(terms, study_plan, terms.map_feature_names(schema.features), schema.target)
 
 
-def own_dataset(site: Site, agreement: Agreement, published: Dataset | None = None) -> Dataset:
-    """The same with its notes, for the site alone: which cells did not fit, and which records were left out."""
+def load_site_dataset(site: Site, agreement: Agreement, published: Dataset | None = None) -> Dataset:
+    """Load and encode the site's records, at most as many as it declared.
+
+    All rows of the site's table belong to its one agent, whatever the table says about agents.
+
+    Parameters
+    ----------
+    site : Site
+        The site.
+    agreement : Agreement
+        The study.
+    published : Dataset, optional
+        The published data set of a trial, if it is loaded already.
+
+    Returns
+    -------
+    Dataset
+        One training shard and no test records. Its notes are for the site alone: they say which cells were invalid and
+        which records were left out.
+    """
     terms, s = agreement.terms, agreement.terms.settings
     if site.published:
-        dataset = published or load_unmapped(terms.options())
+        dataset = published or load_unmapped(terms.data_options())
         share = dataset.train[terms.agents.index(site.name)]
-        own = terms.mapped(Shard(share.x.copy(), share.y.copy()))  # the others' shares are let go
+        shard = terms.map_features(Shard(share.x.copy(), share.y.copy()))  # copies, so that the rest can be freed
         dataset = replace(dataset, features=agreement.features, features_by=s.features)
     else:
-        asked: dict[str, Any] = {name: getattr(s, name) for name in ("intercept", "features", "precision")}
-        asked |= {"agents": 1, "partition": "hashed", "private": True, "one_owner": True}
-        dataset = load(DataOptions(site.table, schema=site.schema, **asked))
-        own = dataset.train[0]
+        options: dict[str, Any] = {name: getattr(s, name) for name in ("intercept", "features", "precision")}
+        options |= {"agents": 1, "partition": "hashed", "private": True, "one_owner": True}
+        dataset = load(DataOptions(site.table, schema=site.schema, **options))
+        shard = dataset.train[0]
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
-    dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(own,), test=None)
+    dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(shard,), test=None)
     dataset = dataset if site.published else limit_records(facts, dataset)
     check_facts(facts, dataset)
     return dataset
 
 
 @dataclass
-class Prepared:
-    """What a site's files come to: the study and its own records, computed again only where a file has changed."""
+class StudyLoader:
+    """A cache of the study and the records of a site's files; both are computed again only when a file has changed."""
 
     _key: tuple[Any, ...] = ()
     _agreement: Agreement | None = None
-    _published: Dataset | None = None  # until the site's share is taken out of it
-    _own: Dataset | None = None
+    _published: Dataset | None = None  # until the site's share is copied out of it
+    _dataset: Dataset | None = None
 
     def agreement(self, site: Site) -> Agreement:
-        """The study, as the site's own copy of the terms has it now."""
+        """Return the study of the site's own copy of the terms, as it is now."""
         terms = read_terms(site.study)
-        key = (site, terms, terms.digest, *_marks(site))
+        key = (site, terms, terms.digest, *_file_versions(site))
         if self._agreement is None or key != self._key:
-            published = terms.published()
-            self._agreement, self._published, self._own = agree(terms, published), published, None
+            published = terms.load_published()
+            self._agreement, self._published, self._dataset = derive_agreement(terms, published), published, None
             self._key = key
         return self._agreement
 
     def dataset(self, site: Site) -> Dataset:
-        """The site's records and the notes on them, as `own_dataset` reads them."""
+        """Return the site's records; see `load_site_dataset`."""
         agreement = self.agreement(site)
-        if self._own is None:
-            self._own, self._published = own_dataset(site, agreement, self._published), None
-        return self._own
+        if self._dataset is None:
+            self._dataset, self._published = load_site_dataset(site, agreement, self._published), None
+        return self._dataset
 
 
-def _marks(site: Site) -> list[Any]:
-    """What changes when the site's schema or its table does."""
+def _file_versions(site: Site) -> list[Any]:
+    """Return values that change when the site's schema or table changes."""
     schema = [Path(site.schema).read_bytes()] if site.schema else []
     table = Path(site.table)
-    files = [found.stat() for found in (table, *sorted(table.glob("*")))] if site.table and table.exists() else []
-    return [*schema, *((one.st_ino, one.st_size, one.st_ctime_ns) for one in files)]
+    stats = [file.stat() for file in (table, *sorted(table.glob("*")))] if site.table and table.exists() else []
+    return [*schema, *((stat.st_ino, stat.st_size, stat.st_ctime_ns) for stat in stats)]
 
 
-def objections(site: Site, agreement: Agreement, reserved: bool = False) -> list[str]:
-    """Why this site will not take part, each reason a sentence of public facts; none: it will.
+def find_objections(site: Site, agreement: Agreement, reserved: bool = False) -> list[str]:
+    """Return the reasons why the site will not take part in a study; an empty list means that it will.
 
-    `reserved`: the study's budget is set aside already.
+    Parameters
+    ----------
+    site : Site
+        The site and its acceptance policy.
+    agreement : Agreement
+        The study.
+    reserved : bool, default False
+        Whether the study's budget is reserved already, so that it need not fit once more.
+
+    Returns
+    -------
+    list of str
+        Sentences that contain only public facts, so that the coordinator may see them.
     """
     terms, facts, plan, accepts = agreement.terms, agreement.facts, agreement.plan, site.accepts
-    s = agreement.outline.settings
-    found = _declarations(site, terms)
+    s = agreement.study_plan.settings
+    reasons = _declaration_mismatches(site, terms)
     epsilon = plan.total_epsilon
     if math.isinf(epsilon) or epsilon > accepts.study_epsilon_max:
-        found.append(f"total_epsilon is {epsilon:g}, and this site accepts at most {accepts.study_epsilon_max:g}")
+        reasons.append(f"total_epsilon is {epsilon:g}, but this site accepts at most {accepts.study_epsilon_max:g}")
     if s.delta > accepts.delta_max:
-        found.append(f"delta is {s.delta:g}, and this site accepts at most {accepts.delta_max:g}")
-    for what, asked, accepted in (
+        reasons.append(f"delta is {s.delta:g}, but this site accepts at most {accepts.delta_max:g}")
+    for name, value, accepted in (
         ("mechanism", s.mechanism, accepts.mechanisms),
         ("adjacency", s.adjacency, accepts.adjacency),
         ("algorithm", s.algorithm[0], accepts.algorithms),
     ):
-        if asked not in accepted:
-            found.append(f"{what} is {asked}, and this site accepts {', '.join(accepted)}")
+        if value not in accepted:
+            reasons.append(f"{name} is {value}, but this site accepts {', '.join(accepted)}")
     if plan.rounds > accepts.rounds_max:
-        found.append(f"there are {plan.rounds} rounds, and this site accepts at most {accepts.rounds_max}")
-    return found + _ledger(site, facts.unit, s.adjacency, ZERO_COST if reserved else plan.cost)
+        reasons.append(f"the study has {plan.rounds} rounds, but this site accepts at most {accepts.rounds_max}")
+    return reasons + _budget_objections(site, facts.unit, s.adjacency, ZERO_COST if reserved else plan.cost)
 
 
-def _declarations(site: Site, terms: Terms) -> list[str]:
-    found = []
+def _declaration_mismatches(site: Site, terms: Terms) -> list[str]:
+    reasons = []
     if site.protocol != PROTOCOL:
-        found.append(f"this site's file is of protocol {site.protocol}, and this Taciturn speaks {PROTOCOL}")
+        reasons.append(f"this site's file has protocol {site.protocol}, but this Taciturn supports {PROTOCOL}")
     if site.name not in terms.sites:
-        return [*found, f"there is no site {site.name} in the study: there are {', '.join(terms.sites)}"]
+        return [*reasons, f"there is no site {site.name} in the study, which has {', '.join(terms.sites)}"]
     if site.schema_sha256 != terms.schema_sha256:
         ours, theirs = site.schema_sha256[:12], terms.schema_sha256[:12]
-        found.append(f"the study's schema is {theirs}…, and this site agreed to {ours}…")
+        reasons.append(f"the study's schema is {theirs}…, but this site agreed to {ours}…")
     elif site.schema and schema_hash(read_schema(site.schema)) != site.schema_sha256:
-        found.append("this site's schema file is not the one it declares the hash of")
-    if bool(site.published) != bool(terms.data) or site.published != terms.data:
-        found.append("the study and this site name different data")
-    if site.total_records != terms.settings.total_records:
-        found.append(
-            f"the study declares total_records {terms.settings.total_records}, and this site {site.total_records}"
-        )
-    if site.records_max != terms.sites[site.name]:
-        found.append(
-            f"the study declares records_max {terms.sites[site.name]} for this site, and the site {site.records_max}"
-        )
-    return found
+        reasons.append("this site's schema file does not have the schema_sha256 that the site declares")
+    if site.published != terms.data:
+        reasons.append("the study and this site name different data")
+    total, most = terms.settings.total_records, terms.sites[site.name]
+    if site.total_records != total:
+        reasons.append(f"the study declares total_records {total}, but this site {site.total_records}")
+    if site.records_max != most:
+        reasons.append(f"the study declares records_max {most} for this site, but the site {site.records_max}")
+    return reasons
 
 
-def _ledger(site: Site, unit: str, adjacency: str, cost: StudyCost) -> list[str]:
-    """Whether the ledger counts for this study's neighbours and has room for it."""
-    state = BudgetLedger.open(site.ledger).state()
-    found = [
-        f"{what} is {asked}, and this site's ledger counts for {own}"
-        for what, asked, own in (("unit", unit, state.unit), ("adjacency", adjacency, state.adjacency))
-        if asked != own
+def _budget_objections(site: Site, unit: str, adjacency: str, cost: StudyCost) -> list[str]:
+    """Return whether the ledger is for another adjacency or unit, or has no room for the cost."""
+    ledger = BudgetLedger.open(site.ledger)
+    state = ledger.state()
+    reasons = [
+        f"{name} is {value}, but this site's ledger counts {getattr(state, name)}"
+        for name, value in (("unit", unit), ("adjacency", adjacency))
+        if value != getattr(state, name)
     ]
     if not state.fits(cost):
-        found.append("this site's budget for these records is exhausted: what is left of it does not cover the study")
-    return found
+        reasons.append("this site's budget for these records is exhausted: the remainder does not cover the study")
+    return reasons
 
 
-def grouped(digits: str) -> str:
-    """Hexadecimal digits as somebody reads them out: in groups of four."""
+def group_digits(digits: str) -> str:
+    """Return hexadecimal digits in groups of four, to be read out on the telephone.
+
+    Examples
+    --------
+    >>> group_digits("00c0ffee")
+    '00c0 ffee'
+    """
     return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
-def plan_in_words(agreement: Agreement) -> dict[str, str]:
-    """What the study trains and spends: the plan that coordinator and sites compute from the terms."""
-    terms, facts, plan, s = agreement.terms, agreement.facts, agreement.plan, agreement.outline.settings
+def describe_terms(terms: Terms) -> dict[str, Any]:
+    """Describe everything in the terms that a person should know before agreeing to them.
+
+    Returns
+    -------
+    dict
+        Values for JSON. `hash` is empty until every identity is in the terms.
+    """
+    agreement = derive_agreement(terms)
+    facts, plan, s = agreement.facts, agreement.plan, agreement.study_plan.settings
     draws = plan.events.total() // plan.rounds
+    parties = {"coordinator": terms.identity, **{site: terms.identities.get(site) for site in terms.sites}}
+    missing = terms.missing_identities
     return {
+        "study": terms.name,
         "algorithm": f"{s.algorithm[0]}, {plan.rounds} rounds" + (f", {draws} noisy steps each" if draws > 1 else ""),
         "model": f"{s.loss}, {facts.features} features x {facts.outputs} outputs",
         "noise": f"{plan.event.mechanism}, multiplier {plan.multiplier:.4g}, added at each site",
@@ -212,25 +274,15 @@ def plan_in_words(agreement: Agreement) -> dict[str, str]:
         "neighbours": NEIGHBOURS[s.adjacency].format(unit=facts.unit),
         "records": f"{terms.settings.total_records:,} in all, declared",
         "schema": f"{terms.schema_sha256[:12]}…" if terms.schema else f"the published data set {terms.data}",
-    }
-
-
-def in_words(terms: Terms) -> dict[str, Any]:
-    """All of the terms that a person should know before agreeing to them; the hash only once they are complete."""
-    who = {"coordinator": terms.identity, **{site: terms.identities.get(site) for site in terms.sites}}
-    missing = [site for site in terms.sites if site not in terms.identities]
-    return {
-        "study": terms.name,
-        **plan_in_words(agree(terms)),
         "server": f"{terms.host}:{terms.port}",
         "quorum": f"{terms.quorum} of {len(terms.sites)} sites",
         "parties": {
             name: {
-                "identity": str(one or ""),
-                "fingerprint": one.fingerprint if one else "",
+                "identity": str(identity or ""),
+                "fingerprint": identity.fingerprint if identity else "",
                 "records_max": terms.sites.get(name),
             }
-            for name, one in who.items()
+            for name, identity in parties.items()
         },
         "revoked": list(terms.revoked),
         "missing": missing,

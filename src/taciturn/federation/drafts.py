@@ -1,10 +1,11 @@
-"""Drafts of federation.toml and site.toml."""
+"""Drafts of federation.toml and site.toml, and enrolment of a site's identity in the terms."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 
 from taciturn.core.storage import make_folder, write_text
@@ -13,9 +14,10 @@ from taciturn.errors import InputError, unknown_name
 from taciturn.federation import PROTOCOL
 from taciturn.federation.identity import PublicIdentity
 from taciturn.federation.kits import check_address, read_kit
-from taciturn.federation.policy import DRAFT as SITE_DRAFT
 from taciturn.federation.terms import Terms, read_terms, schema_hash, text_hash
 from taciturn.privacy.budget import BudgetLedger
+
+LEDGER_FILE, IDENTITY_FILE, TERMS_FILE = "records.ledger", "identity.key", "federation.toml"
 
 
 def draft_terms(
@@ -31,15 +33,33 @@ def draft_terms(
     identity: str,
     folder: Path = Path(),
 ) -> str:
-    """TOML text with a remark on every key, for a file in this folder."""
+    """Return the text of a commented federation.toml.
+
+    Parameters
+    ----------
+    name : str
+        Name of the study.
+    schema, data : str
+        The schema file of the sites' tables, or else a published data set.
+    sites : Mapping[str, int]
+        The maximum number of records of each site.
+    total_records : int
+        Declared number of records of all sites.
+    epsilon, delta : float
+        The study's budget.
+    host, port
+        The coordinator's address.
+    identity : str
+        The coordinator's public identity.
+    folder : Path
+        The folder of the new file, to which `schema` is made relative.
+    """
     if schema:
-        beside = os.path.relpath(schema, folder)
-        what = f'schema = "{beside}"               # what the columns mean; every site gets a copy'
-        hashed = schema_hash(read_schema(schema))
+        relative = os.path.relpath(schema, folder)
+        what = f'schema = "{relative}"               # the meaning of the columns; every site gets a copy'
     else:
-        what = f'data = "{data}"                   # a published data set, dealt out to the sites in order'
-        hashed = text_hash(data)
-    return DRAFT.format(
+        what = f'data = "{data}"                   # a published data set, partitioned among the sites in order'
+    return _template("federation.toml").format(
         protocol=PROTOCOL,
         name=name,
         host=host,
@@ -47,7 +67,7 @@ def draft_terms(
         identity=identity,
         sites="\n".join(f"{site} = {most}" for site, most in sites.items()),
         what=what,
-        hashed=hashed,
+        schema_sha256=schema_hash(read_schema(schema)) if schema else text_hash(data),
         total_records=total_records,
         epsilon=epsilon,
         delta=delta,
@@ -56,8 +76,14 @@ def draft_terms(
     )
 
 
-def with_identity(terms: Terms, site: str, identity: PublicIdentity) -> str:
-    """The text of the terms with a site's identity in them, in the place of the one it had."""
+def insert_identity(terms: Terms, site: str, identity: PublicIdentity) -> str:
+    """Return the text of the terms with a site's identity inserted or replaced.
+
+    Raises
+    ------
+    InputError
+        If the terms have no such site.
+    """
     if site not in terms.sites:
         raise unknown_name("site", site, terms.sites)
     line = f'{site} = "{identity}"\n'
@@ -72,120 +98,91 @@ def with_identity(terms: Terms, site: str, identity: PublicIdentity) -> str:
     return f"{head}[identities]{first}\n" + "".join(f"{row}\n" for row in kept) + line + (f"\n{after}" if after else "")
 
 
-DRAFT = """\
-# The terms of a federated study: every site gets a copy, reads it, and holds it against its own site.toml.
-protocol = {protocol}
-name = "{name}"
-
-[server]
-host = "{host}"        # the name by which the sites reach the coordinator's machine; only this port must be open there
-port = {port}
-
-[coordinator]
-identity = "{identity}"  # signs every question and the model
-
-[identities]           # made by each site ('taciturn federation site identity'), put here by 'taciturn federation enrol'
-
-[sites]                # each with the most records it may bring: declared by the parties, not counted
-{sites}
-
-[study]                # what is trained, and what it may spend; 'taciturn federation terms' shows its plan
-{what}
-schema_sha256 = "{hashed}"
-total_records = {total_records}      # of all sites together, a round number: a normaliser
-total_epsilon = {epsilon:g}          # for every record, over the whole study
-delta = {delta:g}
-algorithm = "objp"       # one noisy local update a round; objpm takes several (local_updates)
-# features = "{features}" # a public feature map, the same at every site ('taciturn data maps')
-# rounds = 300           # what is left out (rounds, clip, rho, eta) is planned from public facts
-
-[running]              # the coordinator's own affair
-quorum = {quorum}             # sites that must answer for a round to count
-answer_seconds = 30    # a site that takes longer for a round is left out until it is back
-ready_seconds = 60     # time for a site to load its records when a study begins
-# test = "test.csv"      # a public table to measure the model on while it is trained
-# engine_user = "taciturn-hub"  # the program that talks to the network runs as this user: only root can start it so
-"""
-
-
-LEDGER, IDENTITY, TERMS = "records.ledger", "identity.key", "federation.toml"
-
-
-def draft(folder: Path, kit: Path, terms: Path, table: str, budget: tuple[float, float], ledger: str) -> Path:
-    """A first site.toml in a site's own folder, with its copy of the terms beside it.
+def write_site_draft(
+    folder: Path, kit: Path, terms: Path, table: str, budget: tuple[float, float], ledger: str
+) -> Path:
+    """Write a first site.toml into a site's own folder, with a copy of the terms, and return its path.
 
     Parameters
     ----------
-    folder
-        The site's own: what it believes, promises and spends lies there, and nothing of it in the kit.
-    kit
+    folder : Path
+        The site's own folder, for its policy, ledger and state. The kit contains nothing of that.
+    kit : Path
         The start-up kit; its certificate names the site.
-    terms
-        federation.toml as it came from the coordinator; it is copied, and its schema too.
-    table
+    terms : Path
+        federation.toml from the coordinator; it is copied together with its schema.
+    table : str
         The site's table; empty for a study of a published data set.
-    budget
-        Total epsilon and delta of a ledger that is begun where there is none.
-    ledger
-        The records' ledger; empty for one in the folder.
+    budget : tuple of float
+        Total epsilon and delta of a new ledger.
+    ledger : str
+        The records' ledger; empty for one in the folder. It is created if it does not exist.
+
+    Raises
+    ------
+    InputError
+        If site.toml exists, or kit, terms and table do not match.
     """
     place = folder / "site.toml"
     if place.exists():
-        raise InputError(f"{place} exists: it is the site's to change")
-    read = read_terms(terms)
-    found = read_kit(kit)
-    check_address(found, read)
+        raise InputError(f"{place} exists and is not overwritten")
+    study, found = read_terms(terms), read_kit(kit)
+    check_address(found, study)
     name = found.owner
-    if name not in read.sites:
-        raise InputError(f"{kit} is the kit of {name}, which is no site of {terms}: there are {', '.join(read.sites)}")
-    if bool(table) == bool(read.data):
-        raise InputError("give --data, the site's table" if read.schema else f"the study is of {read.data}: no --data")
+    if name not in study.sites:
+        raise InputError(f"{kit} is the kit of {name}, which is not a site of {terms}: {', '.join(study.sites)}")
+    if bool(table) == bool(study.data):
+        raise InputError(
+            "give --data, the site's table" if study.schema else f"the study uses {study.data}; remove --data"
+        )
     if table and not Path(table).is_file():
         raise InputError(f"there is no table {table}")
     make_folder(folder, exist_ok=True, private=True)
-    _copy_terms(read, folder)
-    books = Path(ledger) if ledger else folder / LEDGER
-    if not books.exists():
-        unit = read_schema(read.schema).unit if read.schema else None
+    _copy_terms(study, folder)
+    ledger_path = Path(ledger) if ledger else folder / LEDGER_FILE
+    if not ledger_path.exists():
+        unit = read_schema(study.schema).unit if study.schema else None
         column = unit.column if unit else "record"
-        BudgetLedger.create(books, Path(table).stem or read.data, *budget, read.settings.adjacency, column)
-    text = SITE_DRAFT.format(
+        BudgetLedger.create(ledger_path, Path(table).stem or study.data, *budget, study.settings.adjacency, column)
+    if study.schema is None:
+        data = f'published = "{study.data}"  # this site has the share at its position among the sites'
+    else:
+        data = f'table = "{_relative(Path(table), folder)}"\nschema = "{study.schema.name}"'
+    text = _template("site.toml").format(
         protocol=PROTOCOL,
         site=name,
         kit=_relative(kit, folder),
-        identity=IDENTITY,
-        study=TERMS,
-        data=_data(folder, table, read),
-        schema_sha256=read.schema_sha256,
-        total_records=read.settings.total_records,
-        records_max=read.sites[name],
-        ledger=_relative(books, folder),
+        identity=IDENTITY_FILE,
+        study=TERMS_FILE,
+        data=data,
+        schema_sha256=study.schema_sha256,
+        total_records=study.settings.total_records,
+        records_max=study.sites[name],
+        ledger=_relative(ledger_path, folder),
         state="state",
         study_epsilon_max=budget[0],
         delta_max=budget[1],
-        mechanism=read.settings.mechanism,
-        adjacency=read.settings.adjacency,
-        algorithm=read.settings.algorithm[0],
+        mechanism=study.settings.mechanism,
+        adjacency=study.settings.adjacency,
+        algorithm=study.settings.algorithm[0],
         rounds_max=10_000,
     )
     write_text(place, text)
     return place
 
 
+def _template(name: str) -> str:
+    return (files("taciturn.federation") / "templates" / name).read_text(encoding="utf-8")
+
+
 def _copy_terms(terms: Terms, folder: Path) -> None:
-    """The terms as a site keeps them: the schema lies beside them."""
+    """Copy the terms, with the schema next to them."""
     text = terms.path.read_text(encoding="utf-8")
     if terms.schema is not None:
         pattern = r"^schema\s*=\s*([\"']).*?\1"
         text = re.sub(pattern, f'schema = "{terms.schema.name}"', text, count=1, flags=re.MULTILINE)
         write_text(folder / terms.schema.name, terms.schema.read_text(encoding="utf-8"))
-    write_text(folder / TERMS, text)
-
-
-def _data(folder: Path, table: str, terms: Terms) -> str:
-    if terms.schema is None:
-        return f'published = "{terms.data}"  # this site has its share of it, by its place among the sites'
-    return f'table = "{_relative(Path(table), folder)}"\nschema = "{terms.schema.name}"'
+    write_text(folder / TERMS_FILE, text)
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -1,25 +1,57 @@
-"""The coordinator's way to the sites: every message is sealed for its site, and goes through an engine's link."""
+"""The coordinator's message exchange with the sites: sealed, over the link to an engine that is not trusted."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from taciturn.federation.identity import Identity
 from taciturn.federation.link import Frame, Kind, Link
 from taciturn.federation.logs import AuditLog, RateLimit, no_audit
 from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, Unsealed, open_answer, reply_header, seal_question
-from taciturn.federation.status import RunLife
+from taciturn.federation.status import CoordinatorStatus
 from taciturn.federation.terms import Terms
 
-AT_ONCE = 256  # frames that are taken before there is another look at the clock
-CALM = 0.5  # seconds between two connections of one site, the second of which counts as the first
+FRAMES_AT_ONCE = 256  # frames that are handled before the clock is checked again
+RECONNECT_SECONDS = 0.5  # two connections of a site within this time count as one
 
 
-@dataclass
-class Pending:
-    """A question that a site has not answered."""
+class Exchange(Protocol):
+    """A message exchange with the sites: `SealedExchange` over a network, or a function call in tests."""
+
+    def connected(self) -> Mapping[str, float]:
+        """Return the connected sites, and since when."""
+
+    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
+        """Send a question, and return the answers that arrive in time; a site that disconnects is not waited for.
+
+        Parameters
+        ----------
+        data : bytes
+            The encoded question.
+        sites : sequence of str
+            The receivers.
+        seconds : float
+            Time limit for each answer.
+        """
+
+    def invite(self, data: bytes, site: str, seconds: float) -> None:
+        """Send an invitation without waiting for the reply."""
+
+    def invitation_replies(self) -> Mapping[str, bytes | None]:
+        """Return the replies to invitations since the last call; None for a site that disconnected or was too slow."""
+
+    def set_version(self, site: str, version: int) -> None:
+        """Use this message version for a site."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for an event, at most for some seconds; return whether events are still possible."""
+
+
+class PendingQuestion(NamedTuple):
+    """A question that a site has not answered yet."""
 
     expected: Header
     deadline: float
@@ -28,83 +60,94 @@ class Pending:
 
 @dataclass
 class SealedExchange:
-    """Questions and answers over a link to an engine that nobody has to trust.
+    """Questions and answers over a link; see `Exchange` for the methods.
 
-    What an engine brings that is not a site's own answer to the last question is dropped, and counted: the site may
-    still answer.
+    Anything that is not a site's own answer to the last question is dropped and counted; the site may still answer.
+
+    Parameters
+    ----------
+    link : Link
+        The link to the engine.
+    terms : Terms
+        The study's terms, with all identities.
+    identity : Identity
+        The coordinator's identity.
+    experiment : str
+        The study.
+    limit : int
+        Maximum size of an answer in bytes.
     """
 
     link: Link
     terms: Terms
     identity: Identity
     experiment: str
-    limit: int  # bytes of an answer
+    limit: int
     say: Callable[[str], None] = lambda line: None
-    versions: dict[str, int] = field(default_factory=dict)
-    dropped: int = 0
-    listening: bool = False
-    heard: float = field(default_factory=time.monotonic)  # when the engine last gave a sign of life
-    life: RunLife = field(default_factory=RunLife)
+    versions: dict[str, int] = field(default_factory=dict)  # message version of each site
+    status: CoordinatorStatus = field(default_factory=CoordinatorStatus)
     audit: AuditLog = no_audit
+    listening: bool = False
+    heard: float = field(default_factory=time.monotonic)  # last heartbeat of the engine
     seldom: RateLimit = field(default_factory=RateLimit)
-    _present: dict[str, float] = field(default_factory=dict)
-    _since: dict[str, float] = field(default_factory=dict)
-    _pending: dict[str, Pending] = field(default_factory=dict)
+    _connected: dict[str, float] = field(default_factory=dict)
+    _connected_at: dict[str, float] = field(default_factory=dict)  # also of sites that have disconnected
+    _pending: dict[str, PendingQuestion] = field(default_factory=dict)
     _answers: dict[str, bytes] = field(default_factory=dict)
-    _posted: dict[str, bytes | None] = field(default_factory=dict)
+    _invitation_replies: dict[str, bytes | None] = field(default_factory=dict)
 
-    def present(self) -> Mapping[str, float]:
-        """The sites that are connected, and since when."""
-        self._take(0.0)
-        return self._present
+    def connected(self) -> Mapping[str, float]:
+        """Return the connected sites, and since when."""
+        self._receive(0.0)
+        return self._connected
 
-    def ask(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        """Send a question to each site, and wait for all answers or for the time to be over."""
+    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
+        """Send a question to each site, and return the answers that arrive in time."""
         self._answers.clear()
         for site in sites:
             self._send(data, site, seconds, self.versions.get(site, HANDSHAKE), invitation=False)
-        while any(site in self._pending for site in sites):
-            self._take(min(self._pending[site].deadline for site in sites if site in self._pending) - time.monotonic())
+        while deadlines := [self._pending[site].deadline for site in sites if site in self._pending]:
+            self._receive(min(deadlines) - time.monotonic())
             self._expire()
         return {site: self._answers[site] for site in sites if site in self._answers}
 
-    def post(self, data: bytes, site: str, seconds: float) -> None:
-        """Send an invitation, and do not wait for the answer."""
+    def invite(self, data: bytes, site: str, seconds: float) -> None:
+        """Send an invitation without waiting for the reply."""
         self._send(data, site, seconds, HANDSHAKE, invitation=True)
 
-    def posted(self) -> Mapping[str, bytes | None]:
-        """The answers to invitations since the last call."""
-        self._take(0.0)
+    def invitation_replies(self) -> Mapping[str, bytes | None]:
+        """Return the replies to invitations since the last call; None for a site that disconnected or was too slow."""
+        self._receive(0.0)
         self._expire()
-        found, self._posted = self._posted, {}
-        return found
+        replies, self._invitation_replies = self._invitation_replies, {}
+        return replies
 
-    def agreed(self, site: str, version: int) -> None:
-        """Every later question to this site is of this version."""
+    def set_version(self, site: str, version: int) -> None:
+        """Use this message version for every later question to a site."""
         self.versions[site] = version
 
     def wait(self, seconds: float) -> bool:
-        """Wait until something comes, at most for some seconds."""
-        self._take(seconds)
+        """Wait until something arrives, at most for some seconds."""
+        self._receive(seconds)
         return True
 
     def _send(self, data: bytes, site: str, seconds: float, version: int, invitation: bool) -> None:
-        if site not in self._present:
+        if site not in self._connected:
             if invitation:
-                self._posted[site] = None
+                self._invitation_replies[site] = None
             return
         header = Header(version, QUESTION, bytes.fromhex(self.terms.digest), bytes.fromhex(self.experiment), site)
         sealed = seal_question(data, header, self.identity, self.terms.identities[site])
-        self._pending[site] = Pending(reply_header(sealed), time.monotonic() + seconds, invitation)
+        self._pending[site] = PendingQuestion(reply_header(sealed), time.monotonic() + seconds, invitation)
         self.link.send(Frame(Kind.MESSAGE, site, sealed))
 
-    def _take(self, seconds: float) -> None:
-        """What is there; where nothing is, wait for the first of it. An engine that never stops is not listened to."""
-        for number in range(AT_ONCE):
+    def _receive(self, seconds: float) -> None:
+        """Handle the frames that are there, or wait for the first one; an endless stream is interrupted."""
+        for number in range(FRAMES_AT_ONCE):
             frame = self.link.receive(0.0 if number else max(0.0, seconds))
             if frame is None:
                 return
-            self.heard, self.life.heartbeat = time.monotonic(), time.time()
+            self.heard, self.status.heartbeat = time.monotonic(), time.time()
             self._handle(frame)
 
     def _handle(self, frame: Frame) -> None:
@@ -112,62 +155,62 @@ class SealedExchange:
         match frame.kind:
             case Kind.LISTENING:
                 self.listening = True
-                self.life.listening = time.time()
+                self.status.listening = time.time()
             case Kind.UP if site in self.terms.sites:
                 self._connect(site)
-                self._note(site, up=True)
+                self._record_connection(site, up=True)
             case Kind.DOWN:
-                self._present.pop(site, None)
-                self._note(site, up=False)
+                self._connected.pop(site, None)
+                self._record_connection(site, up=False)
                 self._lose(site)
             case Kind.MESSAGE:
-                self._answer(site, frame.data)
+                self._accept(site, frame.data)
 
-    def _note(self, site: str, up: bool) -> None:
-        """What the engine says of a site's connection, for those who watch."""
-        if up == (site in self.life.sites):
+    def _record_connection(self, site: str, up: bool) -> None:
+        if up == (site in self.status.sites):
             return
         if up:
-            self.life.sites[site] = time.time()
+            self.status.sites[site] = time.time()
         else:
-            del self.life.sites[site]
+            del self.status.sites[site]
         if self.seldom():
             self.audit("connected" if up else "disconnected", site=site)
 
     def _connect(self, site: str) -> None:
-        """An engine that has a site come and go without end must not have it invited each time."""
-        now, before = time.monotonic(), self._since.get(site)
-        if before is None or now - before > CALM:
-            self._since[site] = now
-        self._present[site] = self._since[site]
+        """Record a connection; an engine that reports a site again and again does not cause an invitation each time."""
+        now, before = time.monotonic(), self._connected_at.get(site)
+        if before is None or now - before > RECONNECT_SECONDS:
+            self._connected_at[site] = now
+        self._connected[site] = self._connected_at[site]
 
-    def _answer(self, site: str, data: bytes) -> None:
+    def _accept(self, site: str, data: bytes) -> None:
         pending = self._pending.get(site)
         try:
             if pending is None:
-                raise Unsealed("nothing was asked")
+                raise Unsealed("there was no question")
             sender = self.terms.identities[site]
             body = open_answer(data, self.identity, sender, self.limit, pending.expected).body
         except Unsealed as error:
-            self.dropped += 1
-            self.life.dropped += 1
-            if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th...
-                self.audit("dropped", site=site, messages=self.dropped)
-                self.say(
-                    f"dropped {self.dropped} messages that no site sealed for us, the last as if from {site}: {error}"
-                )
+            self._drop(site, error)
             return
         del self._pending[site]
         if pending.invitation:
-            self._posted[site] = body
+            self._invitation_replies[site] = body
         else:
             self._answers[site] = body
 
+    def _drop(self, site: str, error: Unsealed) -> None:
+        self.status.dropped += 1
+        count = self.status.dropped
+        if count & (count - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+            self.audit("dropped", site=site, messages=count)
+            self.say(f"dropped {count} messages that no site sealed for this coordinator, last from '{site}': {error}")
+
     def _lose(self, site: str) -> None:
-        """A question that will have no answer."""
+        """Give up a question that will not be answered."""
         pending = self._pending.pop(site, None)
         if pending is not None and pending.invitation:
-            self._posted[site] = None
+            self._invitation_replies[site] = None
 
     def _expire(self) -> None:
         now = time.monotonic()

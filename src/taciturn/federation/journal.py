@@ -1,17 +1,16 @@
-"""A site's journal: what it answered, and the state it goes on from. It holds what noise hides, and never leaves.
+"""A site's journal: the rounds it answered, the state it continues from, and every byte string that left the site.
 
-It is SQLite with every commit on the disk: event, upload and new state of a round are one transaction, found again by
-experiment and round, and old states are struck out in the same stroke. Append-only files would need their own index,
-their own repair of torn writes, and a second file for the striking out.
+It contains values without noise and never leaves the site. The journal is an SQLite file with every commit flushed to
+disk: event, upload and new state of a round are one transaction, and outdated states are deleted in the same one.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,16 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from taciturn.algorithms.base import Agent
+from taciturn.core.locks import is_locked, locked
 from taciturn.core.storage import make_folder
 from taciturn.errors import InputError
-from taciturn.federation import departures
-from taciturn.federation.departures import DepartedBytes, Departure, Departures, now
-from taciturn.federation.messages import array_digest
-from taciturn.federation.site_database import Store
+from taciturn.federation.messages import array_digest, digest
+from taciturn.federation.site_database import SiteDatabase
 from taciturn.types import Array
 
-TABLES = (
-    """
+TABLES = """
 create table if not exists experiments (
     id text primary key, study text not null, terms text not null, reservation text not null,
     non_private text not null, begun text not null, closed text, broken text);
@@ -37,9 +34,15 @@ create table if not exists rounds (
     w text not null, events text, dual text, upload blob, z blob, lam blob,
     primary key (experiment, round));
 create index if not exists kept on rounds (experiment, round) where z is not null;
+create table if not exists departures (
+    number integer primary key autoincrement, time text not null, experiment text not null, kind text not null,
+    round integer, sha256 text not null, bytes integer not null, fate text not null default 'pending');
+create index if not exists departed on departures (sha256);
+create table if not exists repeats (day text primary key, lines integer not null, more integer not null);
 """
-    + departures.TABLES
-)
+DAILY_LINES = 200  # departures a day that get their own line although the coordinator can cause any number of them
+FLUSH_SECONDS = 60.0  # between two writes of the count of departures without a line
+PENDING, LEFT, KEPT_BACK = "pending", "left", "kept back"
 
 
 class Experiment(NamedTuple):
@@ -47,116 +50,181 @@ class Experiment(NamedTuple):
 
     id: str
     study: str
-    terms: str
+    terms: str  # SHA-256
     reservation: str
     non_private: str
     begun: str
     closed: str | None
-    broken: str | None = None  # when it broke its promise here: nothing more is answered in it
+    broken: str | None = None  # when a privacy violation ended it here: no request in it is answered any more
 
 
-class Answered(NamedTuple):
-    """A round this site has answered."""
+class RoundRecord(NamedTuple):
+    """A round that this site has answered."""
 
     round: int
     base: int
-    w: str  # hash
-    events: list[dict[str, Any]]
-    upload: bytes | None  # None once the server has gone on from it
+    w: str  # SHA-256
+    events: list[dict[str, Any]]  # ledger entries
+    upload: bytes | None  # None once the server has moved on from it
+
+
+class Departure(NamedTuple):
+    """A byte string that left the site, or was about to when the process died.
+
+    `fate` is "kept back" if the release gate stopped it.
+    """
+
+    number: int
+    time: str
+    experiment: str
+    kind: str
+    round: int | None
+    sha256: str
+    bytes: int
+    fate: str
+
+
+class RecordedReply(NamedTuple):
+    """The bytes that may leave, and whether they got their own line in the journal."""
+
+    data: bytes
+    has_line: bool
 
 
 @dataclass
 class Journal:
-    """The journal of one site; only one process works with it."""
+    """The journal of one site; only one process at a time may write to it.
+
+    Use `Journal.open` to write and `Journal.read` to read.
+    """
 
     path: Path
-    _store: Store
-    _left: Departures
+    database: SiteDatabase
+    _full_day: str = ""  # the day on which no more lines are written
+    _unwritten_repeats: int = 0
+    _flushed: float = 0.0
 
     @classmethod
-    def at(cls, path: Path, durable: bool = True) -> Journal:
-        """The journal in a file that others may work with at the same time."""
-        store = Store.open(path, TABLES, durable)
-        return cls(path, store, Departures(store))
+    def connect(cls, path: Path, durable: bool = True) -> Journal:
+        """Connect to a journal file without locking it; see `SiteDatabase.open`."""
+        return cls(path, SiteDatabase.open(path, TABLES, durable))
 
     @classmethod
     @contextmanager
     def open(cls, folder: Path, patience: float = 20.0) -> Iterator[Journal]:
-        """The journal in a site's state folder; an agent that is going down is waited for."""
+        """Open the journal in a site's state folder for writing.
+
+        Parameters
+        ----------
+        folder : Path
+            The state folder; it is created if necessary.
+        patience : float
+            Seconds to wait for an agent that is shutting down.
+
+        Raises
+        ------
+        InputError
+            If another agent uses the journal.
+        """
         make_folder(folder, exist_ok=True, private=True)
-        with (folder / "lock").open("w") as lock:
-            _lock(lock.fileno(), folder, patience)
+        lock, deadline = folder / "lock", time.monotonic() + patience
+        while is_locked(lock) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        with locked(lock, f"{folder} is in use by another agent of this site"):
             path = folder / "journal.sqlite"
             path.touch(mode=0o600)
             path.chmod(0o600)
-            journal = cls.at(path)
-            try:
-                journal._left.settle_all()
+            journal = cls.connect(path)
+            with closing(journal.database):
+                with journal.exclusive():  # what was pending when a process died may have left
+                    journal._execute("update departures set fate = ? where fate = ?", LEFT, PENDING)
                 yield journal
-                journal._left.flush()
-            finally:
-                journal._store.close()
+                journal.flush_repeats()
 
     @classmethod
     @contextmanager
     def read(cls, folder: Path) -> Iterator[Journal]:
-        """The journal for reading, while an agent may be at work."""
+        """Open the journal for reading; an agent may be writing to it.
+
+        Raises
+        ------
+        InputError
+            If the site has no journal yet.
+        """
         path = folder / "journal.sqlite"
         if not path.is_file():
             raise InputError(f"there is no journal in {folder}: this site has not taken part in a study yet")
-        journal = cls.at(path, durable=False)
-        try:
+        journal = cls.connect(path, durable=False)
+        with closing(journal.database):
             yield journal
-        finally:
-            journal._store.close()
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """A block with no other writer, in which a round is looked up, claimed, answered and written."""
-        with self._store.alone():
-            yield
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Run a block as one transaction without any other writer; see `SiteDatabase.exclusive`."""
+        return self.database.exclusive()
 
     def experiment(self, name: str) -> Experiment | None:
-        """A study that was begun here."""
+        """Return a study that was begun here, or None."""
         row = self._execute("select * from experiments where id = ?", name).fetchone()
         return Experiment(*row) if row else None
 
     def experiments(self) -> list[Experiment]:
-        """All studies that were begun here, the oldest first."""
+        """Return all studies that were begun here, oldest first."""
         return [Experiment(*row) for row in self._execute("select * from experiments order by begun, rowid").fetchall()]
 
     def begin(self, name: str, study: str, terms: str, reservation: str, non_private: str) -> Experiment:
-        """A study begins; its whole plan is set aside next."""
-        begun = Experiment(name, study, terms, reservation, non_private, now(), None)
-        with self._store.alone():
+        """Record a new study. Its whole plan must be reserved in the budget ledger next.
+
+        Parameters
+        ----------
+        name : str
+            The experiment, 32 hexadecimal digits.
+        study, terms : str
+            The study's name, and the hash of its terms.
+        reservation : str
+            The identifier under which its budget will be reserved.
+        non_private : str
+            Why its noise gives no protection; empty if it does.
+        """
+        begun = Experiment(name, study, terms, reservation, non_private, timestamp(), None)
+        with self.exclusive():
             self._execute("insert into experiments values (?, ?, ?, ?, ?, ?, ?, ?)", *begun)
         return begun
 
     def close(self, name: str) -> None:
-        """A study has ended; its private state is struck out."""
-        with self._store.alone():
-            self._execute("update experiments set closed = ? where id = ? and closed is null", now(), name)
-            self._strike(name, "round >= 0")
-        self._store.fold()
+        """Record the end of a study and delete its private state."""
+        with self.exclusive():
+            self._execute("update experiments set closed = ? where id = ? and closed is null", timestamp(), name)
+            self._delete_states(name, "round >= 0")
+        self.database.truncate_log()
 
-    def break_off(self, name: str) -> None:
-        """A study has broken its promise: nothing more is answered in it, by this process or a later one."""
-        with self._store.alone():
-            self._execute("update experiments set broken = ? where id = ? and broken is null", now(), name)
+    def mark_broken(self, name: str) -> None:
+        """Record a privacy violation in a study: this process and later ones answer nothing more in it."""
+        with self.exclusive():
+            self._execute("update experiments set broken = ? where id = ? and broken is null", timestamp(), name)
 
-    def last(self, name: str) -> Answered | None:
-        """The last round this site has answered."""
-        return next(self.answered(name, newest=True), None)
+    def last_round(self, name: str) -> RoundRecord | None:
+        """Return the last round that this site has answered in a study, or None."""
+        return next(self.rounds(name, newest=True), None)
 
-    def answered(self, name: str, newest: bool = False) -> Iterator[Answered]:
-        """The rounds this site has answered, in order."""
+    def rounds(self, name: str, newest: bool = False) -> Iterator[RoundRecord]:
+        """Yield the rounds that this site has answered in a study, in order, or only the newest."""
         order = "desc limit 1" if newest else "asc"
         query = f"select round, base, w, events, upload from rounds where experiment = ? order by round {order}"
         for number, base, w, events, upload in self._execute(query, name).fetchall():
-            yield Answered(number, base, w, json.loads(events), upload)
+            yield RoundRecord(number, base, w, json.loads(events), upload)
 
-    def state(self, name: str, base: int, zero: Array) -> Agent | None:
-        """The state after round `base`, of the shape and precision of `zero`; before the first round it is zero."""
+    def agent_state(self, name: str, base: int, zero: Array) -> Agent | None:
+        """Return the agent's state after round `base`, or None if it was never answered or is deleted.
+
+        Parameters
+        ----------
+        name : str
+            The study.
+        base : int
+            A round; 0 for the state before the first round.
+        zero : ndarray of shape [J, 1, K]
+            The initial parameters, whose shape and precision the state has.
+        """
         if base == 0:
             return Agent(zero, zero)
         row = self._execute("select z, lam from rounds where experiment = ? and round = ?", name, base).fetchone()
@@ -164,90 +232,170 @@ class Journal:
             return None
         return Agent(*(np.frombuffer(blob, dtype=zero.dtype).reshape(zero.shape) for blob in row))
 
-    def dual(self, name: str, number: int) -> str | None:
-        """The hash of the dual after a round: it is kept, and anybody can compute it from what was sent."""
+    def dual_digest(self, name: str, number: int) -> str | None:
+        """Return the hash of the dual after a round. It is public: it follows from the uploads."""
         row = self._execute("select dual from rounds where experiment = ? and round = ?", name, number).fetchone()
         return str(row[0]) if row else None
 
-    def claim(self, name: str, number: int, base: int, w: str) -> None:
-        """Take a round for its one answer, before noise is drawn: a second claim is an error of the database.
+    def claim_round(self, name: str, number: int, base: int, w: str) -> None:
+        """Claim a round for its only answer, before noise is drawn.
 
-        It is part of the block (`alone`) in which `write` brings the answer; a block that fails has claimed nothing.
+        Call it in the `exclusive` block in which `write_round` stores the answer. If the block fails, nothing is
+        claimed.
+
+        Raises
+        ------
+        sqlite3.IntegrityError
+            If the round is claimed already.
         """
-        if not self._store.connection.in_transaction:
-            raise RuntimeError("a round is claimed in the block that answers it")
-        query = "insert into rounds (experiment, round, base, w) values (?, ?, ?, ?)"
-        self._execute(query, name, number, base, w)
+        if not self.database.connection.in_transaction:
+            raise RuntimeError("a round must be claimed in the transaction that answers it")
+        self._execute("insert into rounds (experiment, round, base, w) values (?, ?, ?, ?)", name, number, base, w)
 
-    def write(self, name: str, answer: Answered, agent: Agent) -> None:
-        """A claimed round's answer and the state behind it, before a byte leaves; what no round can start from goes.
+    def write_round(self, name: str, record: RoundRecord, agent: Agent) -> None:
+        """Store the answer of a claimed round and the agent's new state, before a byte leaves.
 
-        States before the base are behind the server, and those after it were never accepted by it.
+        States from which no round can start are deleted: the server has moved on from those before the base, and has
+        never accepted those after it.
+
+        Parameters
+        ----------
+        name : str
+            The study.
+        record : RoundRecord
+            The round, with its ledger entries and its upload.
+        agent : Agent
+            The state after the round.
         """
-        with self._store.alone():
-            self._strike(name, "round != ?", answer.base)
-            row = (json.dumps(answer.events), array_digest(agent.lam), answer.upload, agent.z.tobytes())
-            query = "update rounds set events = ?, dual = ?, upload = ?, z = ?, lam = ? "
-            claimed = "where experiment = ? and round = ? and base = ? and w = ? and events is null"
-            key = (name, answer.round, answer.base, answer.w)
-            if self._execute(query + claimed, *row, agent.lam.tobytes(), *key).rowcount != 1:
-                raise RuntimeError(f"round {answer.round} is written without a claim")
-            if answer.upload is not None:
-                self._left.note(name, "answer", answer.round, answer.upload)
-        self._store.fold()
+        with self.exclusive():
+            self._delete_states(name, "round != ?", record.base)
+            query = (
+                "update rounds set events = ?, dual = ?, upload = ?, z = ?, lam = ? "
+                "where experiment = ? and round = ? and base = ? and w = ? and events is null"
+            )
+            values = (json.dumps(record.events), array_digest(agent.lam), record.upload, agent.z.tobytes())
+            key = (name, record.round, record.base, record.w)
+            if self._execute(query, *values, agent.lam.tobytes(), *key).rowcount != 1:
+                raise RuntimeError(f"round {record.round} is written without a claim")
+            if record.upload is not None:
+                self.record_departure(name, "answer", record.round, record.upload)
+        self.database.truncate_log()
 
-    def depart(self, name: str, kind: str, number: int | None, data: bytes) -> None:
-        """Take note of bytes that are about to leave."""
-        self._left.note(name, kind, number, data)
+    def record_departure(self, name: str, kind: str, number: int | None, data: bytes) -> None:
+        """Write a line for bytes that are about to leave.
 
-    def depart_again(
-        self, name: str, kind: str, number: int | None, data: bytes, spare: bytes | None = None
-    ) -> DepartedBytes:
-        """The same for what a coordinator can ask for without end: see `Departures.again`."""
-        return self._left.again(name, kind, number, data, spare)
+        Parameters
+        ----------
+        name : str
+            The study; may be empty.
+        kind : str
+            The kind of message.
+        number : int or None
+            The round, if there is one.
+        data : bytes
+            The bytes.
+        """
+        with self.exclusive():
+            self._execute(
+                "insert into departures (time, experiment, kind, round, sha256, bytes) values (?, ?, ?, ?, ?, ?)",
+                *(timestamp(), name, kind, number, digest(data), len(data)),
+            )
 
-    def departed(self, sha256: str, fate: str) -> None:
-        """What became of the bytes with this hash that were about to leave: LEFT or KEPT_BACK."""
-        self._left.settle(sha256, fate)
+    def record_repeatable(
+        self, name: str, kind: str, number: int | None, data: bytes, fallback: bytes | None = None
+    ) -> RecordedReply:
+        """Record bytes that a coordinator can request without limit, and return those that may leave.
 
-    def departures(self, after: int = 0) -> list[Departure]:
-        """Every byte string that left, in order, after some number."""
-        return self._left.listed(after)
+        On one day `DAILY_LINES` of them get a line, whatever studies the coordinator invents. Beyond that, bytes that
+        have a line already are only counted, and the count is written once a minute. Bytes without a line get one. So
+        every byte string that leaves has a line, and the number of lines is bounded by studies, rounds and days.
+
+        Parameters
+        ----------
+        name, kind, number, data
+            As for `record_departure`.
+        fallback : bytes, optional
+            Fixed bytes that leave instead of new ones on a day that is full.
+        """
+        day = time.strftime("%Y-%m-%d", time.gmtime())
+        if self._full_day != day:
+            with self.exclusive():
+                row = self._execute("select lines from repeats where day = ?", day).fetchone()
+                if row is None or row[0] < DAILY_LINES:
+                    self._count_repeats(day, lines=1)
+                    self.record_departure(name, kind, number, data)
+                    return RecordedReply(data, has_line=True)
+            self._full_day = day
+        if fallback is not None and not self.has_departure(digest(data)):
+            data = fallback
+        if not self.has_departure(digest(data)):
+            self.record_departure(name, kind, number, data)
+            return RecordedReply(data, has_line=True)
+        self._unwritten_repeats += 1
+        if time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self.flush_repeats()
+        return RecordedReply(data, has_line=False)
+
+    def flush_repeats(self) -> None:
+        """Write the count of departures without a line."""
+        if self._unwritten_repeats:
+            count, self._unwritten_repeats, self._flushed = self._unwritten_repeats, 0, time.monotonic()
+            with self.exclusive():
+                self._count_repeats(self._full_day, more=count)
+
+    def settle_departure(self, sha256: str, fate: str) -> None:
+        """Record what became of pending bytes. If that cannot be written, they count as left.
+
+        Parameters
+        ----------
+        sha256 : str
+            The hash of the bytes.
+        fate : str
+            LEFT or KEPT_BACK.
+        """
+        database = self.database
+        block = database.exclusive() if fate == KEPT_BACK else database.exclusive_unflushed()
+        with suppress(sqlite3.Error), block:
+            self._execute("update departures set fate = ? where sha256 = ? and fate = ?", fate, sha256, PENDING)
+
+    def has_departure(self, sha256: str) -> bool:
+        """Return whether bytes with this hash have a line."""
+        return self._execute("select 1 from departures where sha256 = ? limit 1", sha256).fetchone() is not None
+
+    def departures(self) -> list[Departure]:
+        """Return a line for every byte string that left, in order."""
+        return [Departure(*row) for row in self._execute("select * from departures order by number").fetchall()]
 
     def newest_departures(self, count: int) -> list[Departure]:
-        """The last of them, the newest first."""
-        return self._left.newest(count)
+        """Return the last `count` lines, newest first."""
+        query = "select * from departures order by number desc limit ?"
+        return [Departure(*row) for row in self._execute(query, count).fetchall()]
 
     def departure_totals(self) -> dict[str, tuple[int, int]]:
-        """For every kind of them: how many, and how many bytes."""
-        return self._left.totals()
+        """Return for every kind how many byte strings left with their own line, and their total size in bytes."""
+        query = "select kind, count(*), sum(bytes) from departures where fate != ? group by kind order by kind"
+        return {kind: (count, size) for kind, count, size in self._execute(query, KEPT_BACK)}
 
     def repeats(self) -> int:
-        """How often one of them left once more without a line of its own, at least."""
-        return self._left.more()
-
-    def has_departed(self, sha256: str) -> bool:
-        """Whether these bytes were noted before."""
-        return self._left.known(sha256)
+        """Return how many times, at least, a listed byte string left again without its own line."""
+        (total,) = self._execute("select coalesce(sum(more), 0) from repeats").fetchone()
+        return int(total)
 
     def _execute(self, query: str, *values: Any) -> Any:
-        return self._store.connection.execute(query, values)
+        return self.database.connection.execute(query, values)
 
-    def _strike(self, name: str, which: str, *values: int) -> None:
-        query = (
-            f"update rounds set upload = null, z = null, lam = null where experiment = ? and z is not null and {which}"
+    def _delete_states(self, name: str, which: str, *values: int) -> None:
+        query = "update rounds set upload = null, z = null, lam = null where experiment = ? and z is not null and "
+        self._execute(query + which, name, *values)
+
+    def _count_repeats(self, day: str, lines: int = 0, more: int = 0) -> None:
+        self._execute(
+            "insert into repeats values (?, ?, ?) "
+            "on conflict (day) do update set lines = lines + excluded.lines, more = more + excluded.more",
+            *(day, lines, more),
         )
-        self._execute(query, name, *values)
 
 
-def _lock(handle: int, folder: Path, patience: float) -> None:
-    end = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() > end:
-                raise InputError(f"{folder} is in use by another agent of this site") from None
-            time.sleep(0.1)
-        else:
-            return
+def timestamp() -> str:
+    """Return the local time with its UTC offset, as in 2025-01-31T12:00:00+0100."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

@@ -1,4 +1,4 @@
-"""The same study in one process: what a federation came to is compared with it, number by number."""
+"""A federation whose processes all run on this machine, and a replay of its study in one process for comparison."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ import tomli_w
 
 from taciturn.core.storage import make_folder, read_arrays, write_text
 from taciturn.data import load
-from taciturn.errors import InputError
+from taciturn.errors import PeerLost
 from taciturn.federation import PROTOCOL
-from taciturn.federation.agreement import Agreement, agree
-from taciturn.federation.drafts import IDENTITY, draft
+from taciturn.federation.agreement import Agreement, derive_agreement
+from taciturn.federation.drafts import IDENTITY_FILE, write_site_draft
 from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Journal
 from taciturn.federation.kits import provision
 from taciturn.federation.messages import array_digest
 from taciturn.federation.policy import read_site
+from taciturn.federation.run_folder import read_rounds
+from taciturn.federation.site_session import study_folder
 from taciturn.federation.terms import Terms, read_terms
 from taciturn.privacy.noise import SeededNoise
 from taciturn.runs.folder import RunFolder, read_lines
@@ -35,15 +37,27 @@ from taciturn.training.simulate import simulate, start
 from taciturn.types import Array, Shard
 
 
-class Replayed(NamedTuple):
-    """After the last round."""
+class ReplayResult(NamedTuple):
+    """The result of a replay after the last round."""
 
     w: Array  # [J, 1, K]  the model
     lam: Array  # [P, J, 1, K]  the duals
 
 
-def replay(agreement: Agreement, shards: Sequence[Shard], seed: int, answered: Sequence[Sequence[str]]) -> Replayed:
-    """Simulate with seeded sites and the recorded participation: `answered` are the sites of each round."""
+def replay(agreement: Agreement, shards: Sequence[Shard], seed: int, answered: Sequence[Sequence[str]]) -> ReplayResult:
+    """Simulate a study in one process, with seeded noise and the recorded participation.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        The study.
+    shards : sequence of Shard
+        The sites' records, in the order of the agents.
+    seed : int
+        The seed of every site's noise.
+    answered : sequence of sequences of str
+        The sites that answered in each round.
+    """
     agents, batch = agreement.terms.agents, agreement.part.batch
     rounds = simulate(
         agreement.algorithm,
@@ -54,159 +68,170 @@ def replay(agreement: Agreement, shards: Sequence[Shard], seed: int, answered: S
         lambda t: [agents.index(site) for site in answered[t - 1]],
     )
     *_, last = rounds
-    return Replayed(last.w, last.state.server.lam)
+    return ReplayResult(last.w, last.state.server.lam)
 
 
 def participation(folder: RunFolder) -> list[list[str]]:
-    """Who answered in each round of a federated run."""
-    return [row["answered"] for row in read_lines(folder.path / "rounds.jsonl")]
+    """Return the sites that answered in each round of a federated run."""
+    return [line.answered for line in read_rounds(folder)]
 
 
 @dataclass
 class LocalFederation:
-    """Its files and processes."""
+    """The files and processes of a federation on this machine.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of all files.
+    data : str
+        A published data set.
+    sites : Mapping[str, int]
+        The maximum number of records of each site.
+    study, running : Mapping
+        Keys of [study], without the data, and of [running].
+    seed : int or None
+        Seed of the sites' noise.
+    patience : float
+        Seconds after which the whole federation has failed.
+    """
 
     root: Path
     data: str
-    sites: Mapping[str, int]  # name -> records_max
-    study: Mapping[str, Any]  # [study] beside the data
+    sites: Mapping[str, int]
+    study: Mapping[str, Any]
     running: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = 7
-    patience: float = 170.0  # seconds for all of it
+    patience: float = 170.0
     agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     coordinator: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
-        self.end = time.monotonic() + self.patience
-
-    @property
-    def terms(self) -> Path:
-        """The terms."""
-        return self.root / "federation.toml"
+        self.terms = self.root / "federation.toml"
+        self.kits = self.root / "kits"
+        self.identity = self.root / "coordinator.identity"
+        self.deadline = time.monotonic() + self.patience
 
     @property
     def run(self) -> Path:
         """The coordinator's run folder."""
         return self.root / "run"
 
-    @property
-    def identity(self) -> Path:
-        """The coordinator's identity."""
-        return self.root / "coordinator.identity"
-
-    @property
-    def kits(self) -> Path:
-        """The start-up kits."""
-        return self.root / "kits"
-
     def site(self, name: str) -> Path:
-        """A site's file."""
+        """Return the path of a site's site.toml."""
         return self.root / "sites" / name / "site.toml"
 
     def prepare(self) -> Terms:
-        """Terms, kits and site files, as the commands make them."""
-        own = Identity.create(self.identity).public
+        """Write terms, kits and site files as the commands do, and return the terms."""
+        coordinator = Identity.create(self.identity).public
         folders = {name: self.site(name).parent for name in self.sites}
         for folder in folders.values():
             make_folder(folder, private=True)
-        identities = {name: str(Identity.create(folder / IDENTITY).public) for name, folder in folders.items()}
-        terms = {
+        identities = {name: str(Identity.create(folder / IDENTITY_FILE).public) for name, folder in folders.items()}
+        content = {
             "protocol": PROTOCOL,
             "name": "local",
-            "server": {"host": "localhost", "port": free_port()},
+            "server": {"host": "localhost", "port": find_free_port()},
             "sites": dict(self.sites),
-            "coordinator": {"identity": str(own)},
+            "coordinator": {"identity": str(coordinator)},
             "identities": identities,
             "study": {"data": self.data, "total_records": sum(self.sites.values()), **self.study},
             "running": dict(self.running),
         }
-        write_text(self.terms, tomli_w.dumps(terms))
-        read = read_terms(self.terms)
-        kits = provision(read, self.kits)
+        write_text(self.terms, tomli_w.dumps(content))
+        terms = read_terms(self.terms)
+        kits = provision(terms, self.kits)
         for name, folder in folders.items():
-            draft(folder, kits[name], self.terms, "", (10.0, 1e-6), "")
-        return read
+            write_site_draft(folder, kits[name], self.terms, "", (10.0, 1e-6), "")
+        return terms
 
     def start_agent(self, name: str, **variables: str) -> None:
-        """A site's agent, as its engineer would start it."""
+        """Start a site's agent with additional environment variables."""
         seeded = () if self.seed is None else ("--seeded", str(self.seed))
         words = ("federation", "site", "start", str(self.site(name)), *seeded)
         self.agents[name] = start_taciturn(self.root / f"{name}.txt", *words, **variables)
 
     def start_coordinator(self, **variables: str) -> None:
-        """The coordinator's command; given again, it goes on with the study."""
+        """Start the coordinator; a second start resumes the study."""
         words = ("federation", "run", str(self.terms), "--kits", str(self.kits), "--out", str(self.run))
         self.coordinator = start_taciturn(self.root / "coordinator.txt", *words, "--json", **variables)
 
     def kill_coordinator(self) -> None:
-        """As a power cut would."""
+        """Kill the coordinator without warning."""
         if self.coordinator is not None:
             self.coordinator.send_signal(signal.SIGKILL)
             self.coordinator.wait()
 
     @property
-    def done(self) -> int:
-        """Rounds so far."""
+    def rounds_done(self) -> int:
+        """The number of finished rounds."""
         path = self.run / "rounds.jsonl"
         return max((row["round"] for row in read_lines(path)), default=0) if path.exists() else 0
 
-    def wait(self, rounds: int) -> None:
-        """Wait for some rounds to be done."""
-        while self.done < rounds:
+    def wait_for_round(self, number: int) -> None:
+        """Wait until a round is finished.
+
+        Raises
+        ------
+        PeerLost
+            If the coordinator ends before, or the time is over.
+        """
+        while self.rounds_done < number:
             if self.coordinator is None or self.coordinator.poll() is not None:
-                raise InputError(f"the coordinator has ended too early: see {self.root / 'coordinator.txt'}")
-            self.check_time()
+                raise PeerLost(f"the coordinator ended too early; see {self.root / 'coordinator.txt'}")
+            self.check_deadline()
             time.sleep(0.1)
 
-    def finish(self) -> None:
-        """Wait for the coordinator's end."""
+    def wait_for_end(self) -> None:
+        """Wait until the coordinator ends; raise `PeerLost` if it fails or the time is over."""
         while self.coordinator is not None and self.coordinator.poll() is None:
-            self.check_time()
+            self.check_deadline()
             time.sleep(0.1)
         if self.coordinator is None or self.coordinator.returncode:
-            raise InputError(f"the coordinator failed: see {self.root / 'coordinator.txt'}")
+            raise PeerLost(f"the coordinator failed; see {self.root / 'coordinator.txt'}")
 
-    def check_time(self) -> None:
-        """Give up where it takes too long."""
-        if time.monotonic() > self.end:
-            raise InputError(f"this takes longer than {self.patience:g} s: see the files in {self.root}")
+    def check_deadline(self) -> None:
+        """Raise `PeerLost` if the federation takes too long."""
+        if time.monotonic() > self.deadline:
+            raise PeerLost(f"the federation takes longer than {self.patience:g} s; see the files in {self.root}")
 
-    def same_as_simulation(self) -> bool:
-        """Whether model and duals are those of one process with the same seeds and participation, to the last bit."""
+    def matches_simulation(self) -> bool:
+        """Return whether model and duals equal a simulation with the same seeds and participation bit for bit."""
         terms, folder = read_terms(self.terms), RunFolder.open(self.run)
-        agreement = agree(terms)
-        replayed = replay(agreement, load(terms.options()).train, self.seed or 0, participation(folder))
-        kept = read_arrays(folder.checkpoints / f"{agreement.part.batch.algorithm}.npz")
-        return np.array_equal(replayed.w, kept["w"]) and np.array_equal(replayed.lam, kept["server_lam"])
+        agreement = derive_agreement(terms)
+        shards = load(terms.data_options()).train
+        result = replay(agreement, shards, self.seed or 0, participation(folder))
+        state = read_arrays(folder.checkpoints / f"{agreement.part.batch.algorithm}.npz")
+        return np.array_equal(result.w, state["w"]) and np.array_equal(result.lam, state["server_lam"])
 
-    def duals_equal(self) -> bool:
-        """Whether the server's copy of every dual is the site's own, after the last round accepted from it."""
+    def duals_match(self) -> bool:
+        """Return whether the server's copy of every dual equals the site's, after the last round accepted from it."""
         terms = read_terms(self.terms)
-        kept = read_arrays(self.run / "checkpoint" / f"{terms.settings.algorithm[0]}.npz")
+        state = read_arrays(self.run / "checkpoint" / f"{terms.settings.algorithm[0]}.npz")
         for p, name in enumerate(terms.agents):
-            base, state = int(kept["bases"][p]), read_site(self.site(name)).state
+            base = int(state["bases"][p])
             if base == 0:
                 continue
-            with Journal.read(state) as journal:
-                if journal.dual(journal.experiments()[-1].id, base) != array_digest(kept["server_lam"][p]):
+            with Journal.read(read_site(self.site(name)).state) as journal:
+                if journal.dual_digest(journal.experiments()[-1].id, base) != array_digest(state["server_lam"][p]):
                     return False
         return True
 
-    def releases(self, name: str) -> int:
-        """How many rounds a site's ledger has charged."""
+    def charged_rounds(self, name: str) -> int:
+        """Return the number of rounds that a site's ledgers have charged."""
         site = read_site(self.site(name))
         with Journal.read(site.state) as journal:
-            names = [begun.id for begun in journal.experiments()]
-        ledgers = [RunFolder.open(site.state / "studies" / one).read_ledger() for one in names]
-        return sum(len({entry.first for entry in ledger.releases}) for ledger in ledgers)
+            experiments = journal.experiments()
+        ledgers = [RunFolder.open(study_folder(site, begun.id)).read_ledger() for begun in experiments]
+        return sum(len({row["first"] for row in rows if row["kind"] == "release"}) for rows in ledgers)
 
     def stop(self) -> None:
         """End every process."""
-        mine = [process for process in (self.coordinator, *self.agents.values()) if process is not None]
-        for process in mine:
+        processes = [process for process in (self.coordinator, *self.agents.values()) if process is not None]
+        for process in processes:
             if process.poll() is None:
                 process.terminate()
-        for process in mine:
+        for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(20.0)
             process.kill()
@@ -215,7 +240,7 @@ class LocalFederation:
 
 @contextlib.contextmanager
 def local_federation(*arguments: Any, **settings: Any) -> Iterator[LocalFederation]:
-    """A federation whose processes end with the block."""
+    """Yield a `LocalFederation` and end its processes with the block."""
     federation = LocalFederation(*arguments, **settings)
     try:
         yield federation
@@ -224,15 +249,25 @@ def local_federation(*arguments: Any, **settings: Any) -> Iterator[LocalFederati
 
 
 def start_taciturn(log: Path, *words: str, **variables: str) -> subprocess.Popen[bytes]:
-    """A command of Taciturn's, with what it says in a file."""
+    """Start a `taciturn` command.
+
+    Parameters
+    ----------
+    log : Path
+        File to which its output is appended.
+    words : str
+        The command's arguments.
+    variables : str
+        Additional environment variables.
+    """
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | variables
     with log.open("ab") as file:
         command = [sys.executable, "-m", "taciturn", *words]
         return subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=environment)
 
 
-def free_port() -> int:
-    """A port of loopback that nobody uses now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+def find_free_port() -> int:
+    """Return a loopback port that is not in use."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from taciturn.errors import InputError
-from taciturn.federation.departures import now
+from taciturn.federation.journal import timestamp
 
 LOG, AUDIT = logging.getLogger("taciturn.federation"), logging.getLogger("taciturn.audit")
 SIZE, FILES = 10_000_000, 10  # bytes of a log file, and the number of files
@@ -104,7 +104,7 @@ def audited(where: str, who: str) -> Iterator[AuditLog]:
         return
 
     def write(event: str, /, **facts: object) -> None:
-        AUDIT.info("%s", json.dumps({"time": now(), "party": who, "event": event, **facts}))
+        AUDIT.info("%s", json.dumps({"time": timestamp(), "party": who, "event": event, **facts}))
 
     with _handling(AUDIT, _syslog_handler(where)):
         yield write

@@ -1,11 +1,11 @@
-"""Messages between coordinator and sites, and their encoding as bytes."""
+"""Messages between the coordinator and the sites, and their encoding as bytes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias, get_type_hints
 
@@ -17,15 +17,15 @@ from taciturn.types import Array
 
 
 class Invitation(NamedTuple):
-    """The coordinator asks a site to take part; what is trained, and at which price, is in the site's own files."""
+    """The coordinator invites a site; what is trained, and at what privacy cost, is in the site's own files."""
 
     experiment: str
-    terms: str  # the hash of the study's terms
-    speaks: tuple[int, int] = (SPEAKS[0], SPEAKS[-1])  # the first and last version of the messages
+    terms: str  # SHA-256 of the study's terms
+    speaks: tuple[int, int] = (SPEAKS[0], SPEAKS[-1])  # first and last message version that the coordinator supports
 
 
 class RoundRequest(NamedTuple):
-    """Line 6 of Algorithm 1 over a network: w, and for every site the round the server last accepted from it."""
+    """Line 6 of Algorithm 1 over a network: w, and for every site the last round the server accepted from it."""
 
     experiment: str
     round: int
@@ -34,7 +34,7 @@ class RoundRequest(NamedTuple):
 
 
 class CloseRequest(NamedTuple):
-    """The study has ended; this is its model."""
+    """The study has ended with this model."""
 
     experiment: str
     rounds: int
@@ -42,11 +42,11 @@ class CloseRequest(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The site takes part. Invitation, Ready and Refusal stay as they are, so that any two releases can read them."""
+    """The site takes part. Invitation, Ready and Refusal never change, so that any two releases can read them."""
 
     experiment: str
     site: str
-    non_private: str  # "seeded" where its noise is no protection, else empty
+    non_private: str  # "seeded" if the noise gives no protection, else empty
     version: int  # of every later message between the two
 
 
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The site does not do what it was asked to; the reason is made of public facts and its own policy."""
+    """The site refuses a request; the reason contains only public facts and the site's policy."""
 
     experiment: str
     site: str
@@ -68,7 +68,7 @@ class Refusal(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """The site has closed its books on the study."""
+    """The site has closed the study."""
 
     experiment: str
     site: str
@@ -77,74 +77,105 @@ class Closed(NamedTuple):
 Question: TypeAlias = Invitation | RoundRequest | CloseRequest
 Reply: TypeAlias = Ready | Answer | Refusal | Closed
 
-QUESTIONS: dict[str, type[Invitation] | type[RoundRequest] | type[CloseRequest]] = {
-    "invitation": Invitation,
-    "round": RoundRequest,
-    "close": CloseRequest,
-}
-REPLIES: dict[str, type[Ready] | type[Answer] | type[Refusal] | type[Closed]] = {
-    "ready": Ready,
-    "answer": Answer,
-    "refusal": Refusal,
-    "closed": Closed,
-}
-
-
-def highest_common(theirs: tuple[int, int], ours: range = SPEAKS) -> int:
-    """The version that a site answers an invitation with: the highest that both speak."""
-    found = min(theirs[1], ours[-1])
-    if found < max(theirs[0], ours[0]):
-        older = "the coordinator" if theirs[1] < ours[0] else "this site"
-        raise InputError(
-            f"the coordinator speaks protocol {_shown(*theirs)}, and this site {_shown(ours[0], ours[-1])}: "
-            f"{older} needs a newer Taciturn"
-        )
-    return found
-
-
-def _shown(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first} to {last}"
-
+QUESTIONS: dict[str, type[Any]] = {"invitation": Invitation, "round": RoundRequest, "close": CloseRequest}
+REPLIES: dict[str, type[Any]] = {"ready": Ready, "answer": Answer, "refusal": Refusal, "closed": Closed}
+KINDS: dict[type[Any], str] = {kind: name for name, kind in (QUESTIONS | REPLIES).items()}
 
 MAGIC = b"TACITURN\x01"
-HEADER_LIMIT = 1 << 16
-TEXT_LIMIT = 4096
+HEADER_LIMIT = 1 << 16  # bytes
+TEXT_LIMIT = 4096  # characters
 DTYPES = ("<f4", "<f8")
-KINDS: dict[type[Any], str] = {kind: name for name, kind in (QUESTIONS | REPLIES).items()}
 
 
 class Malformed(InputError):
-    """Bytes that are not a message."""
+    """Bytes that are not a valid message."""
+
+
+def choose_version(theirs: tuple[int, int], ours: range = SPEAKS) -> int:
+    """Return the highest message version that both parties support.
+
+    Parameters
+    ----------
+    theirs : tuple of int
+        First and last version that the coordinator supports.
+    ours : range
+        The versions that this site supports.
+
+    Raises
+    ------
+    InputError
+        If there is no common version.
+
+    Examples
+    --------
+    >>> choose_version((1, 3), range(2, 6))
+    3
+    """
+    version = min(theirs[1], ours[-1])
+    if version < max(theirs[0], ours[0]):
+        older = "the coordinator" if theirs[1] < ours[0] else "this site"
+        raise InputError(
+            f"the coordinator supports message versions {theirs[0]} to {theirs[1]} and this site {ours[0]} to "
+            f"{ours[-1]}; {older} needs a newer Taciturn"
+        )
+    return version
+
+
+def message_limit(array_bytes: int = 0) -> int:
+    """Return the maximum size in bytes of a message whose array has `array_bytes` bytes."""
+    return HEADER_LIMIT + 1024 + array_bytes
 
 
 def encode(message: Question | Reply) -> bytes:
-    """The message as bytes."""
-    fields = message._asdict()
-    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
-    header: dict[str, Any] = {"kind": KINDS[type(message)]} | {n: v for n, v in fields.items() if n not in arrays}
+    """Return a message as bytes: a magic number, a JSON header with its length, and the array if there is one.
+
+    The encoding is canonical: equal messages have equal bytes. Arrays are little-endian.
+
+    Examples
+    --------
+    >>> message = Closed("0123", "north")
+    >>> decode_reply(encode(message), 1000) == message
+    True
+    """
+    header: dict[str, Any] = {"kind": KINDS[type(message)], **message._asdict()}
     body = b""
-    for value in arrays.values():  # at most one
-        little = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
-        header["array"] = {"dtype": little.dtype.str, "shape": list(little.shape)}
-        body = little.tobytes()
+    for name, value in message._asdict().items():
+        if isinstance(value, np.ndarray):  # at most one field is an array
+            del header[name]
+            little = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
+            header["array"] = {"dtype": little.dtype.str, "shape": list(little.shape)}
+            body = little.tobytes()
     text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
     return MAGIC + len(text).to_bytes(4, "big") + text + body
 
 
-def question(data: bytes, limit: int) -> Question:
-    """A message to a site, of at most `limit` bytes."""
-    found: Question = _decode(data, limit, QUESTIONS)
-    return found
+def decode_question(data: bytes, limit: int) -> Question:
+    """Return a message to a site.
+
+    Parameters
+    ----------
+    data : bytes
+        Untrusted bytes.
+    limit : int
+        Maximum length in bytes.
+
+    Raises
+    ------
+    Malformed
+        If the bytes are too long or not a valid message of this direction.
+    """
+    message: Question = _decode(data, limit, QUESTIONS)
+    return message
 
 
-def reply(data: bytes, limit: int) -> Reply:
-    """A message from a site, of at most `limit` bytes."""
-    found: Reply = _decode(data, limit, REPLIES)
-    return found
+def decode_reply(data: bytes, limit: int) -> Reply:
+    """Return a message from a site; parameters and errors are those of `decode_question`."""
+    message: Reply = _decode(data, limit, REPLIES)
+    return message
 
 
-def kind_of(data: bytes) -> str:
-    """The kind that a message's header names; nothing where it cannot be read."""
+def message_kind(data: bytes) -> str:
+    """Return the kind that a message's header names, or "" if the header cannot be read."""
     start = len(MAGIC) + 4
     size = int.from_bytes(data[len(MAGIC) : start], "big")
     try:
@@ -154,74 +185,77 @@ def kind_of(data: bytes) -> str:
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 of bytes."""
+    """Return the SHA-256 of bytes in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def array_digest(array: Array) -> str:
-    """SHA-256 of an array's numbers and shape."""
+    """Return the SHA-256 of an array's shape and values in hexadecimal."""
     return digest(repr(array.shape).encode() + np.ascontiguousarray(array).tobytes())
 
 
-def _decode(data: Any, limit: int, kinds: Mapping[str, Any]) -> Any:
+def _decode(data: Any, limit: int, kinds: Mapping[str, type[Any]]) -> Any:
     if not isinstance(data, bytes) or not data.startswith(MAGIC):
-        raise Malformed("these bytes are no message of Taciturn's")
+        raise Malformed("these bytes are not a Taciturn message")
     if len(data) > limit:
-        raise Malformed(f"a message of {len(data)} bytes is longer than the {limit} it may have")
+        raise Malformed(f"a message has {len(data)} bytes; the limit is {limit}")
     start = len(MAGIC) + 4
     size = int.from_bytes(data[len(MAGIC) : start], "big")
     if size > HEADER_LIMIT or start + size > len(data):
-        raise Malformed("the header of a message is cut off or too long")
+        raise Malformed("the header of a message is truncated or too long")
     try:
         header = json.loads(data[start : start + size])
         kind = kinds[header.pop("kind")]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Malformed("the header of a message cannot be read") from None
-    values = {"array": _array(header.pop("array"), data[start + size :])} if "array" in header else {}
-    if not values and len(data) > start + size:
-        raise Malformed("there are bytes behind a message without numbers")
-    return _made(kind, header, values.get("array"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Malformed("the header of a message cannot be read") from error
+    array = _decode_array(header.pop("array"), data[start + size :]) if "array" in header else None
+    if array is None and len(data) > start + size:
+        raise Malformed("a message without an array has trailing bytes")
+    return _build(kind, header, array)
 
 
-def _array(described: Any, body: bytes) -> Array:
+def _decode_array(description: Any, body: bytes) -> Array:
     try:
-        dtype, shape = described["dtype"], described["shape"]
-    except (KeyError, TypeError):
-        raise Malformed("the numbers of a message are not described") from None
-    whole = isinstance(shape, list) and len(shape) == 3 and all(type(n) is int and 0 < n < 2**31 for n in shape)
-    if dtype not in DTYPES or not whole:
-        raise Malformed(f"numbers of dtype {dtype!r:.20} and shape {shape!r:.40} are not parameters")
+        dtype, shape = description["dtype"], description["shape"]
+    except (KeyError, TypeError) as error:
+        raise Malformed("the array of a message has no dtype or shape") from error
+    valid = isinstance(shape, list) and len(shape) == 3 and all(type(n) is int and 0 < n < 2**31 for n in shape)
+    if dtype not in DTYPES or not valid:
+        raise Malformed(f"an array of dtype {dtype!r:.20} and shape {shape!r:.40} cannot hold parameters")
     if len(body) != math.prod(shape) * np.dtype(dtype).itemsize:
-        raise Malformed(f"{len(body)} bytes are not numbers of shape {shape!r:.40}")
+        raise Malformed(f"{len(body)} bytes do not fit an array of shape {shape!r:.40}")
     return np.frombuffer(body, dtype=dtype).reshape(shape).astype(np.dtype(dtype).newbyteorder("="))
 
 
-def _made(kind: Any, header: dict[str, Any], array: Array | None) -> Any:
-    hints = _hints(kind)
-    numbers = [name for name, hint in hints.items() if hint == "array"]
-    if set(header) != set(hints) - set(numbers) or (array is None) != (not numbers):
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_version_range(value: Any) -> bool:
+    numbers = isinstance(value, list) and len(value) == 2 and all(type(v) is int for v in value)
+    return numbers and 0 < value[0] <= value[1] < 2**16
+
+
+_FIELD_CHECKS: dict[Any, Callable[[Any], bool]] = {  # by the field's annotation; any other field is the array
+    int: _is_count,
+    str: lambda value: isinstance(value, str) and len(value) < TEXT_LIMIT,
+    Mapping[str, int]: lambda value: isinstance(value, dict) and all(map(_is_count, value.values())),
+    tuple[int, int]: _is_version_range,
+}
+
+
+def _build(kind: Any, header: dict[str, Any], array: Array | None) -> Any:
+    hints = _field_types(kind)
+    array_fields = [name for name, hint in hints.items() if hint not in _FIELD_CHECKS]
+    if set(header) != set(hints) - set(array_fields) or (array is None) != (not array_fields):
         raise Malformed(f"a message of kind {KINDS[kind]} does not have the right fields")
     for name, value in header.items():
-        if not _fits(hints[name], value):
+        if not _FIELD_CHECKS[hints[name]](value):
             raise Malformed(f"{name} of a message of kind {KINDS[kind]} has the wrong type")
-    plain = {name: tuple(value) if hints[name] == "versions" else value for name, value in header.items()}
-    return kind(**plain, **dict.fromkeys(numbers, array))
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in header.items()}
+    return kind(**plain, **dict.fromkeys(array_fields, array))
 
 
 @cache
-def _hints(kind: Any) -> dict[str, str]:
-    """What each field of a message is: int, str, counts, versions or array."""
-    names = {int: "int", str: "str", Mapping[str, int]: "counts", tuple[int, int]: "versions"}
-    return {name: names.get(hint, "array") for name, hint in get_type_hints(kind).items()}
-
-
-def _fits(hint: str, value: Any) -> bool:
-    match hint:
-        case "int":
-            return type(value) is int and value >= 0
-        case "str":
-            return isinstance(value, str) and len(value) < TEXT_LIMIT
-        case "versions":
-            numbers = isinstance(value, list) and len(value) == 2 and all(type(v) is int for v in value)
-            return numbers and 0 < value[0] <= value[1] < 2**16
-    return isinstance(value, dict) and all(type(v) is int and v >= 0 for v in value.values())
+def _field_types(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)

@@ -1,106 +1,241 @@
-"""The run folder of a federated study, at the coordinator and at every site."""
+"""The run folder of a federated study, at the coordinator and at every site, and the coordinator's model signature."""
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from taciturn.core.storage import flushed_size, move_folder, write_arrays
+from taciturn.core.storage import flushed_size, move_folder, to_json, write_arrays, write_text
+from taciturn.errors import CorruptFile
+from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
+from taciturn.federation.identity import PublicIdentity
+from taciturn.federation.messages import CloseRequest
+from taciturn.federation.seal import QUESTION, Opened, verify_evidence
 from taciturn.objectives.metrics import test_error
 from taciturn.planning.study import Study
 from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
-from taciturn.runs.records import FederationNote, LedgerEntry, MetricsRow
+from taciturn.runs.records import FederationNote, LedgerEntry
 from taciturn.training.finish import finish, sign
 from taciturn.training.setup import initial_files
 from taciturn.types import Array, Dataset, Shard
 
-
-def federated(folder: RunFolder) -> dict[str, Any]:
-    """Rounds, sites and bytes, from the public files of the run folder."""
-    rows = list(read_lines(folder.path / "rounds.jsonl"))
-    answered: dict[str, int] = {}
-    for row in rows:
-        for site in row["answered"]:
-            answered[site] = answered.get(site, 0) + 1
-    return {
-        "rounds": len(rows),
-        "answered": answered,
-        "rejected": sum(len(row["rejected"]) for row in rows),
-        "bytes_up": sum(row["bytes_up"] for row in rows),
-        "bytes_down": sum(row["bytes_down"] for row in rows),
-    }
+MODEL_SIGNATURE = "model.signed.json"
 
 
-def study_of(agreement: Agreement, data: str = "", test: Shard | None = None) -> Study:
-    """The study as the run folder knows it; nobody's records are in it. A site gives its own `data`."""
-    settings = agreement.outline.settings
+class RoundLine(NamedTuple):
+    """One line of rounds.jsonl: who answered in a round."""
+
+    round: int
+    of: int  # number of rounds of the study
+    answered: list[str]
+    missing: list[str]
+    rejected: dict[str, str]  # site -> reason
+    bytes_up: int
+    bytes_down: int
+
+
+class ParticipationTotals(NamedTuple):
+    """Totals over all rounds of a federated run."""
+
+    rounds: int
+    answered: dict[str, int]  # site -> number of rounds
+    rejected: int  # number of answers
+    bytes_up: int
+    bytes_down: int
+
+
+def read_rounds(folder: RunFolder) -> list[RoundLine]:
+    """Return the lines of rounds.jsonl, in order."""
+    return [RoundLine(**row) for row in read_lines(folder.path / "rounds.jsonl")]
+
+
+def participation_totals(folder: RunFolder) -> ParticipationTotals:
+    """Sum up rounds, answers and bytes from the public files of a run folder."""
+    rounds = read_rounds(folder)
+    return ParticipationTotals(
+        rounds=len(rounds),
+        answered=dict(Counter(site for line in rounds for site in line.answered)),
+        rejected=sum(len(line.rejected) for line in rounds),
+        bytes_up=sum(line.bytes_up for line in rounds),
+        bytes_down=sum(line.bytes_down for line in rounds),
+    )
+
+
+def federated_study(agreement: Agreement, data: str = "", test: Shard | None = None) -> Study:
+    """Return the study of a run folder; it contains no training records.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        The study.
+    data : str, optional
+        The site's own data, at a site. A site has no test records.
+    test : Shard, optional
+        The coordinator's public test records.
+    """
+    settings, facts = agreement.study_plan.settings, agreement.facts
     if data:
-        settings = replace(settings, data=data)
-    facts = agreement.facts._replace(test="none") if data else agreement.facts  # the test records are the coordinator's
-    names = (agreement.features, agreement.target)
-    dataset = Dataset(agreement.terms.name, agreement.terms.agents, (), test, *names, features_by=settings.features)
-    return Study(settings, dataset, agreement.outline.problem, agreement.outline.parts, facts)
+        settings, facts = replace(settings, data=data), facts._replace(test="none")
+    terms, names = agreement.terms, (agreement.features, agreement.target)
+    dataset = Dataset(terms.name, terms.agents, (), test, *names, features_by=settings.features)
+    return Study(settings, dataset, agreement.study_plan.problem, agreement.study_plan.parts, facts)
 
 
-def begin_books(
+def create_study_folder(
     path: Path,
     study: Study,
     reservation: str = "",
     files: Mapping[str, str] | None = None,
     ledger: Sequence[LedgerEntry] = (),
 ) -> RunFolder:
-    """A new run folder, whole or not at all: it is made beside its place."""
-    begun, aside = initial_files(study, reservation), path.with_name(f".{path.name}.new")
+    """Create a run folder atomically: a crash leaves either the whole folder or none.
+
+    Parameters
+    ----------
+    path : Path
+        The new folder.
+    study : Study
+        The study; see `federated_study`.
+    reservation : str, optional
+        The study's reservation in the site's budget ledger.
+    files : Mapping[str, str], optional
+        Name and content of additional files.
+    ledger : sequence of ledger entries, optional
+        Entries that follow the plan in the study's ledger.
+    """
+    begun, temporary = initial_files(study, reservation), path.with_name(f".{path.name}.new")
     header = replace(begun.header, doubts=(*(begun.header.doubts or ()), "carried"))
-    shutil.rmtree(aside, ignore_errors=True)  # what a crash left
-    RunFolder.create(aside, {**begun.files, **(files or {})}, [header, *begun.plans, *ledger], begun.local)
-    move_folder(aside, path)
+    shutil.rmtree(temporary, ignore_errors=True)  # left over from a crash
+    RunFolder.create(temporary, {**begun.files, **(files or {})}, [header, *begun.plans, *ledger], begun.local)
+    move_folder(temporary, path)
     return RunFolder.open(path)
 
 
-def round_row(study: Study, t: int, w: Array, residual: float, sent: tuple[int, int], test: Shard | None) -> MetricsRow:
-    """One round's line of metrics; `sent`: bytes up and down so far. It is public, so it tells no time."""
+def record_round(
+    folder: RunFolder, study: Study, t: int, w: Array, residual: float, sent: tuple[int, int], test: Shard | None
+) -> None:
+    """Append the metrics of a round. They are public, so they contain no times.
+
+    Parameters
+    ----------
+    folder, study
+        The run.
+    t : int
+        The round.
+    w : ndarray of shape [J, 1, K]
+        The model.
+    residual : float
+        The consensus residual.
+    sent : tuple of int
+        Bytes of messages so far, from and to the sites.
+    test : Shard or None
+        Public test records.
+    """
     part = study.parts[0]
-    algorithm = part.algorithm
-    return MetricsRow(
+    algorithm: Any = part.algorithm
+    row = {
         **part.batch.labels()[0],
-        round=t,
-        test_error=float(test_error(w, test, study.dataset.target)[0]) if test else None,
-        train_objective=None,
-        consensus_residual=residual,
-        noise=float(_magnitude(algorithm)),
-        rho=float(algorithm.rho(t)[0, 0]),
-        eta=float(part.eta(t)[0, 0]),
-        seconds=None,
-        bytes_up=sent[0],
-        bytes_down=sent[1],
-    )
-
-
-def record_round(folder: RunFolder, row: MetricsRow) -> None:
-    """Add a round's line."""
+        "round": t,
+        "test_error": float(test_error(w, test, study.dataset.target)[0]) if test else None,
+        "train_objective": None,
+        "consensus_residual": residual,
+        "noise": float(np.asarray(algorithm.release.mechanism.magnitude)[0]),  # of one component of a gradient
+        "rho": float(algorithm.rho(t)[0, 0]),
+        "eta": float(part.eta(t)[0, 0]),
+        "seconds": None,
+        "bytes_up": sent[0],
+        "bytes_down": sent[1],
+    }
     append_lines(folder.metrics, [row])
 
 
-def close_books(study: Study, folder: RunFolder, w: Array, title: str, lines: Sequence[str]) -> None:
-    """The model, the summary and the report of a study that has ended; `lines` say what its federation came to."""
+def finish_study_folder(study: Study, folder: RunFolder, w: Array, title: str, lines: Sequence[str]) -> None:
+    """Write the model, the summary and the report of a study that has ended.
+
+    Parameters
+    ----------
+    study, folder
+        The run.
+    w : ndarray of shape [J, 1, K]
+        The model.
+    title : str
+        Title of the report.
+    lines : sequence of str
+        Sentences about the federation, for the report.
+    """
     file = folder.checkpoints / f"{study.parts[0].batch.algorithm}.npz"
     if not file.exists():
         write_arrays(file, {"w": w})
-    flushed_size(folder.metrics)  # they are on the disk before a summary says that they are complete
+    flushed_size(folder.metrics)  # the metrics are on disk before the summary says that they are complete
     finish(study, folder, FederationNote(title=title, lines=tuple(lines)))
     sign(folder)
     write_report(folder)
     folder.reset_file_times()
 
 
-def _magnitude(algorithm: Any) -> float:
-    """The expected size of the noise in one number of a gradient."""
-    return float(np.asarray(algorithm.release.mechanism.magnitude)[0])
+def store_model_signature(folder: RunFolder, opened: Opened, coordinator: PublicIdentity, site: PublicIdentity) -> None:
+    """Write the coordinator's signature of the final model to `model.signed.json`; it is on disk on return.
+
+    Call it before the study ends at the site, so that no crash can separate a model from its signature.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        The study's folder at a site; nothing is written if the study has ended there.
+    opened : Opened
+        The authenticated close request.
+    coordinator, site : PublicIdentity
+        The sender and the receiver.
+    """
+    if folder.finished:
+        return
+    content = {
+        "signed": opened.signed.record(),
+        "coordinator": str(coordinator),
+        "site": str(site),
+        "close": base64.b64encode(opened.body).decode(),
+    }
+    write_text(folder.path / MODEL_SIGNATURE, to_json(content) + "\n")
+
+
+def verify_model_signature(folder: RunFolder, experiment: str, terms: str) -> PublicIdentity | None:
+    """Return who signed the model in a study folder, or None if there is no signature.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        The study's folder at a site.
+    experiment, terms : str
+        The study and the hash of its terms, from the site's journal.
+
+    Raises
+    ------
+    CorruptFile
+        If the signature is invalid, or belongs to another model, study or site.
+    """
+    path = folder.path / MODEL_SIGNATURE
+    if not path.exists():
+        return None
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        coordinator, site = (PublicIdentity.parse(record[name]) for name in ("coordinator", "site"))
+        body = base64.b64decode(record["close"], validate=True)
+        header = verify_evidence(record["signed"], body, coordinator, site)
+        message = wire.decode_question(body, len(body))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CorruptFile(f"{path} does not contain a valid signature of the coordinator: {error}") from error
+    if (header.kind, header.experiment.hex(), header.terms.hex()) != (QUESTION, experiment, terms):
+        raise CorruptFile(f"{path} is the signature of another study")
+    if not isinstance(message, CloseRequest) or folder.read_model()["w"].tobytes() != message.w.tobytes():
+        raise CorruptFile(f"{path} is the signature of another model")
+    return coordinator

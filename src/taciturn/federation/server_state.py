@@ -1,4 +1,4 @@
-"""The coordinator's state on the disk: what it goes on from after a crash, and the w it was about to send."""
+"""The coordinator's state on disk: checkpoints for recovery after a crash, and the w of the round being sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from taciturn.algorithms.server import FullState, new_server
 from taciturn.core.storage import flushed_size, make_file, read_arrays, write_arrays
-from taciturn.errors import InputError
+from taciturn.errors import CorruptFile
 from taciturn.federation.validation import Iterate
 from taciturn.objectives.clipping import admissible
 from taciturn.runs.folder import RunFolder
@@ -19,24 +19,24 @@ from taciturn.types import Array
 
 
 class ServerState(NamedTuple):
-    """After some rounds."""
+    """The coordinator's state after some rounds."""
 
     round: int
     server: FullState
     bases: tuple[int, ...]  # [P]  the last round accepted from each site
     w: Array  # [J, 1, K]  the model so far
-    sent: tuple[int, int]  # bytes of messages, up and down
-    sites: tuple[str, ...]  # [P]  those whose z and dual these are
-    last: tuple[Iterate, ...]  # [P]  the iterate that each goes on from, as far as the server knows it
+    sent: tuple[int, int]  # bytes of messages from the sites and to the sites
+    sites: tuple[str, ...]  # [P]  the sites whose z and dual `server` holds
+    last: tuple[Iterate, ...]  # [P]  the iterate from which each site continues
 
     @property
-    def unsound(self) -> list[str]:
-        """The sites of which the server holds numbers that it would not take now."""
-        found = zip(self.sites, self.server.z, self.server.lam, strict=True)
-        return [site for site, z, lam in found if not (admissible(z) and np.isfinite(lam).all())]
+    def invalid_sites(self) -> list[str]:
+        """The sites with values in the state that the coordinator would reject today."""
+        rows = zip(self.sites, self.server.z, self.server.lam, strict=True)
+        return [site for site, z, lam in rows if not (admissible(z) and np.isfinite(lam).all())]
 
-    def only(self, sites: Container[str]) -> ServerState:
-        """The state of these sites alone; what the others have sent counts no more, and `w` is of all of them still."""
+    def restricted_to(self, sites: Container[str]) -> ServerState:
+        """Return the state without the uploads of all other sites; `w` still contains them."""
         kept = [p for p, site in enumerate(self.sites) if site in sites]
         return self._replace(
             server=FullState(self.server.z[kept], self.server.lam[kept]),
@@ -46,18 +46,34 @@ class ServerState(NamedTuple):
         )
 
 
-def fresh(zero: Array, sites: tuple[str, ...]) -> ServerState:
-    """Before the first round."""
+def initial_state(zero: Array, sites: tuple[str, ...]) -> ServerState:
+    """Return the state before the first round.
+
+    Parameters
+    ----------
+    zero : ndarray of shape [J, 1, K]
+        The initial parameters.
+    sites : tuple of str
+        The sites, in the order of the agents.
+    """
     server = new_server("full", zero, len(sites))
     if not isinstance(server, FullState):
         raise TypeError("a federation keeps every site's z and dual")
-    none, start = (0,) * len(sites), (Iterate(zero, 0.0),) * len(sites)
-    return ServerState(0, server, none, zero, (0, 0), sites, start)
+    return ServerState(0, server, (0,) * len(sites), zero, (0, 0), sites, (Iterate(zero, 0.0),) * len(sites))
 
 
-def save(folder: RunFolder, name: str, state: ServerState) -> None:
-    """A checkpoint that knows how long the lines beside it were."""
-    place = [flushed_size(path) for path in lines_of(folder)]
+def save_state(folder: RunFolder, name: str, state: ServerState) -> None:
+    """Write a checkpoint that also records the length of the line files next to it.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        The run folder.
+    name : str
+        Name of the checkpoint: the algorithm.
+    state : ServerState
+        The state after a round.
+    """
     arrays = {
         "round": np.array(state.round),
         "server_z": state.server.z,
@@ -65,54 +81,70 @@ def save(folder: RunFolder, name: str, state: ServerState) -> None:
         "bases": np.array(state.bases),
         "w": state.w,
         "sent": np.array(state.sent),
-        "place": np.array(place),
+        "place": np.array([flushed_size(path) for path in line_files(folder)]),
         "sites": np.array(state.sites),
     }
-    if any(one.stray for one in state.last):  # else it is what each site sent
-        arrays["last"] = np.stack([one.z for one in state.last])
-        arrays["stray"] = np.array([one.stray for one in state.last])
+    if any(iterate.error for iterate in state.last):  # otherwise the iterates are the uploads in server_z
+        arrays["last"] = np.stack([iterate.z for iterate in state.last])
+        arrays["stray"] = np.array([iterate.error for iterate in state.last])
     write_arrays(folder.checkpoints / f"{name}.npz", arrays)
 
 
-def restore(folder: RunFolder, name: str, start: ServerState) -> ServerState:
-    """The last checkpoint, with the lines beside it cut to where they were then; `start` where there is none."""
+def restore_state(folder: RunFolder, name: str, initial: ServerState) -> ServerState:
+    """Return the last checkpoint and truncate the line files to their length at that time.
+
+    Parameters
+    ----------
+    folder, name
+        As for `save_state`.
+    initial : ServerState
+        The result if there is no checkpoint yet.
+
+    Raises
+    ------
+    CorruptFile
+        If a line file is shorter than the checkpoint says.
+    """
     file = folder.checkpoints / f"{name}.npz"
-    places = (0, 0)
+    state, sizes = initial, (0, 0)
     if file.exists():
-        found = read_arrays(file)
-        places = (int(found["place"][0]), int(found["place"][1]))
-        server = FullState(found["server_z"], found["server_lam"])
-        bases = tuple(int(base) for base in found["bases"])
-        sent = (int(found["sent"][0]), int(found["sent"][1]))
-        sites = tuple(map(str, found.get("sites", start.sites)))
-        iterates = found.get("last", server.z), found.get("stray", np.zeros(len(sites)))
-        last = tuple(Iterate(z, float(stray)) for z, stray in zip(*iterates, strict=True))
-        start = ServerState(int(found["round"]), server, bases, found["w"], sent, sites, last)
-    for path, size in zip(lines_of(folder), places, strict=True):
+        arrays = read_arrays(file)
+        sizes = (int(arrays["place"][0]), int(arrays["place"][1]))
+        server = FullState(arrays["server_z"], arrays["server_lam"])
+        sites = tuple(map(str, arrays.get("sites", initial.sites)))
+        iterates = arrays.get("last", server.z), arrays.get("stray", np.zeros(len(sites)))
+        state = ServerState(
+            round=int(arrays["round"]),
+            server=server,
+            bases=tuple(map(int, arrays["bases"])),
+            w=arrays["w"],
+            sent=(int(arrays["sent"][0]), int(arrays["sent"][1])),
+            sites=sites,
+            last=tuple(Iterate(z, float(error)) for z, error in zip(*iterates, strict=True)),
+        )
+    for path, size in zip(line_files(folder), sizes, strict=True):
         make_file(path)
         if path.stat().st_size < size:
-            raise InputError(f"{path} is shorter than its checkpoint says: the run folder was changed by hand")
+            raise CorruptFile(f"{path} is shorter than its checkpoint says: the run folder was modified")
         os.truncate(path, size)
-    return start
+    return state
 
 
 def journal_w(folder: RunFolder, t: int, w: Array) -> Array:
-    """The w of round t, on the disk before it is sent; where it is there already, it is that one.
+    """Write the w of round `t` to disk before it is sent, and return the w to send.
 
-    Sites refuse a w that is not admissible, so that one which is there has no answer, and is replaced.
+    If a w of this round is on disk already, sites may have seen it, so that one is returned. An inadmissible w has no
+    answers, because sites refuse it, and is replaced.
     """
     file = folder.checkpoints / "sending.npz"
     if file.exists():
-        kept = read_arrays(file)
-        if int(kept["round"]) == t and admissible(kept["w"]):
-            return kept["w"]
+        arrays = read_arrays(file)
+        if int(arrays["round"]) == t and admissible(arrays["w"]):
+            return arrays["w"]
     write_arrays(file, {"round": np.array(t), "w": w})
     return w
 
 
-def lines_of(folder: RunFolder) -> tuple[Path, Path]:
-    """The files that grow by a line a round."""
-    rounds = folder.path / "rounds.jsonl"
-    if not rounds.exists():
-        make_file(rounds)
-    return folder.metrics, rounds
+def line_files(folder: RunFolder) -> tuple[Path, Path]:
+    """Return the files that grow by a line per round: metrics.jsonl and rounds.jsonl."""
+    return folder.metrics, folder.path / "rounds.jsonl"

@@ -1,4 +1,4 @@
-"""A site's SQLite file, with one writer at a time: among the threads of a process, and among processes."""
+"""A site's SQLite file with one writer at a time, among the threads of a process and among processes."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ from pathlib import Path
 from taciturn.errors import InputError
 
 VERSION = 2
-WAIT = 30.0  # seconds for another writer to end
-BRIEFLY = 1.0  # seconds, where nothing depends on it
+WAIT_SECONDS = 30.0  # for another writer to finish
+BRIEF_WAIT_SECONDS = 1.0  # for a write on which nothing depends
 
 
 @dataclass
-class Store:
-    """One connection; all writing is done in `alone`."""
+class SiteDatabase:
+    """One connection to a site's database. Every write happens inside `exclusive` or `exclusive_unflushed`."""
 
     connection: sqlite3.Connection
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _folding: bool = False
+    _truncate_later: bool = False
 
     @classmethod
-    def open(cls, path: Path, tables: str, durable: bool) -> Store:
-        """The file with these tables; where it is `durable`, a commit is on the disk."""
-        connection = sqlite3.connect(path, timeout=WAIT, check_same_thread=False, isolation_level=None)
+    def open(cls, path: Path, tables: str, durable: bool) -> SiteDatabase:
+        """Open a file, creating its tables if it is new.
+
+        Parameters
+        ----------
+        path : Path
+            The SQLite file.
+        tables : str
+            SQL statements that create the tables.
+        durable : bool
+            Whether every commit is flushed to disk.
+
+        Raises
+        ------
+        InputError
+            If another version of Taciturn wrote the file.
+        """
+        connection = sqlite3.connect(path, timeout=WAIT_SECONDS, check_same_thread=False, isolation_level=None)
         try:
-            connection.execute("pragma journal_mode = wal")  # so that a reader never makes the agent wait
+            connection.execute("pragma journal_mode = wal")  # a reader never makes the agent wait
             connection.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
-            connection.execute("pragma secure_delete = on")  # what is struck out is overwritten
-            store = cls(connection)
-            store._prepare(path, tables)
+            connection.execute("pragma secure_delete = on")  # deleted values are overwritten
+            database = cls(connection)
+            database._create_tables(path, tables)
         except BaseException:
             connection.close()
             raise
-        return store
+        return database
 
     @contextmanager
-    def lightly(self) -> Iterator[None]:
-        """As `alone`, for what nothing depends on: it waits only briefly, and a power cut may take it back.
+    def exclusive(self) -> Iterator[None]:
+        """Run a block as one transaction without any other writer.
 
-        It reaches the disk with the next block that is not light.
-        """
-        with self._lock:
-            (level,) = self.connection.execute("pragma synchronous").fetchone()
-            self._set("normal", BRIEFLY)  # in a write-ahead log: no flush at a commit, and flushes around a checkpoint
-            try:
-                with self.alone():
-                    yield
-            finally:
-                self._set(level, WAIT)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """All or nothing, with no other writer in between: one that comes second waits, and then sees what was written.
-
-        The lock of the file is taken before anything is read, so that what is read stays true until the block ends. A
-        block within a block is part of it.
+        The file lock is taken before anything is read, so values read inside the block stay true until it ends. A
+        second writer waits and then sees what was written. A nested block is part of the outer one.
         """
         with self._lock:
             if self.connection.in_transaction:
@@ -70,40 +70,55 @@ class Store:
                 yield
                 self.connection.execute("commit")
             except BaseException:
-                with suppress(sqlite3.Error):  # a disk that is full has ended the transaction already
+                with suppress(sqlite3.Error):  # a full disk has ended the transaction already
                     self.connection.execute("rollback")
                 raise
             finally:
-                folding, self._folding = self._folding, False
-            if folding:
-                self.fold()
+                truncate, self._truncate_later = self._truncate_later, False
+            if truncate:
+                self.truncate_log()
 
-    def fold(self) -> None:
-        """Empty the log of changes, where what was struck out would still be read; within a block, when it ends."""
+    @contextmanager
+    def exclusive_unflushed(self) -> Iterator[None]:
+        """Run a block like `exclusive`, but wait only briefly and do not flush: a power cut may undo it.
+
+        Its changes reach the disk with the next flushed block. Use it only for writes on which nothing depends.
+        """
+        with self._lock:
+            (level,) = self.connection.execute("pragma synchronous").fetchone()
+            self._set_pragmas("normal", BRIEF_WAIT_SECONDS)  # with a write-ahead log: no flush at a commit
+            try:
+                with self.exclusive():
+                    yield
+            finally:
+                self._set_pragmas(level, WAIT_SECONDS)
+
+    def truncate_log(self) -> None:
+        """Empty the write-ahead log, where deleted values could still be read; inside a block, when the block ends."""
         if self.connection.in_transaction:
-            self._folding = True
+            self._truncate_later = True
         else:
             self.connection.execute("pragma wal_checkpoint(truncate)")
 
-    def _set(self, synchronous: str | int, wait: float) -> None:
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _set_pragmas(self, synchronous: str | int, wait: float) -> None:
         self.connection.execute(f"pragma synchronous = {synchronous}")
         self.connection.execute(f"pragma busy_timeout = {int(1000 * wait)}")
 
-    def close(self) -> None:
-        """Nothing more is read or written."""
-        self.connection.close()
-
-    def _prepare(self, path: Path, tables: str) -> None:
-        (version,) = self.connection.execute("pragma user_version").fetchone()
-        if version == VERSION:
+    def _create_tables(self, path: Path, tables: str) -> None:
+        if self._version() == VERSION:
             return
-        with self.alone():
-            (there,) = self.connection.execute("select count(*) from sqlite_master").fetchone()
-            (version,) = self.connection.execute("pragma user_version").fetchone()
-            if there and version != VERSION:
-                raise InputError(
-                    f"{path} was written by another version of Taciturn: let its studies end with that one"
-                )
+        with self.exclusive():
+            (existing,) = self.connection.execute("select count(*) from sqlite_master").fetchone()
+            if existing and self._version() != VERSION:
+                raise InputError(f"{path} was written by another version of Taciturn; finish its studies with that one")
             for statement in filter(str.strip, tables.split(";")):
                 self.connection.execute(statement)
             self.connection.execute(f"pragma user_version = {VERSION}")
+
+    def _version(self) -> int:
+        (version,) = self.connection.execute("pragma user_version").fetchone()
+        return int(version)

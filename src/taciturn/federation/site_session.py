@@ -1,11 +1,14 @@
-"""A site's session of one study: its records, ledger and journal, from the first round to the last."""
+"""A site's session of one study: its records, ledger and journal, from the first round to the last.
+
+The order of every round is fixed: the journal stores the answer, the ledger is charged, and only then may bytes leave.
+"""
 
 from __future__ import annotations
 
 import math
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +17,13 @@ import numpy as np
 
 from taciturn.algorithms import Step
 from taciturn.algorithms.steps import consensus_residual
-from taciturn.errors import InputError, PrivacyViolation
+from taciturn.errors import CorruptFile, PrivacyViolation
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
-from taciturn.federation.journal import Answered, Experiment, Journal
+from taciturn.federation.journal import Experiment, Journal, RoundRecord
 from taciturn.federation.messages import Answer, RoundRequest
 from taciturn.federation.policy import Site
-from taciturn.federation.run_folder import begin_books, close_books, record_round, round_row, study_of
+from taciturn.federation.run_folder import create_study_folder, federated_study, finish_study_folder, record_round
 from taciturn.objectives.clipping import LARGEST_PARAMETER, admissible
 from taciturn.planning.study import Study
 from taciturn.privacy.budget import BudgetLedger, ReservationLock
@@ -30,228 +33,266 @@ from taciturn.privacy.events import Event, event_of
 from taciturn.privacy.hash_chain import HashChain
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder
-from taciturn.runs.ledger import RunLedger, release_entries
+from taciturn.runs.ledger import release_entries
 from taciturn.runs.records import NonPrivateEntry
 from taciturn.training.finish import sign
 from taciturn.types import Array, Shard
 
 
+class Refused(Exception):
+    """A request that this site does not answer; the message contains only public facts and may leave the site."""
+
+
 @dataclass
-class Charged:
-    """What the ledger of one study has charged; it is read again whenever something else has touched it."""
+class StudyLedger:
+    """The charges in the ledger of one study; the file is read again whenever another process has changed it.
+
+    Parameters
+    ----------
+    chain : HashChain
+        The study's ledger. `uploads`, `planned` and `drawn` are read from it.
+    """
 
     chain: HashChain
-    uploads: dict[str, int] = field(default_factory=dict)  # the hash of each upload -> its round
-    rounds: set[int] = field(default_factory=set)  # those that were charged
+    uploads: dict[str, int] = field(default_factory=dict)  # SHA-256 of each charged upload -> its round
     planned: Counter[Event] = field(default_factory=Counter)
     drawn: Counter[Event] = field(default_factory=Counter)
-    _size: int = -1  # of the ledger when it was last read or written here
+    _size: int = -1  # size of the file when this object last read or wrote it
+
+    @property
+    def rounds(self) -> set[int]:
+        """The rounds that are charged."""
+        return set(self.uploads.values())
 
     def refresh(self) -> None:
-        """Read the ledger, unless it is as this process left it."""
+        """Read the ledger, unless it is unchanged since this process last read or wrote it."""
         size = self.chain.path.stat().st_size if self.chain.path.exists() else 0
         if size == self._size:
             return
-        ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
-        self.uploads = {entry.upload or "": entry.first or 0 for entry in ledger.releases}
-        self.rounds = set(self.uploads.values())
-        self.drawn = _counted(ledger.releases)
-        self.planned = _counted(event for plan in ledger.plans.values() for event in plan.events)
+        rows = self.chain.read()
+        released = [row for row in rows if row["kind"] == "release"]
+        self.uploads = {row["upload"]: row["first"] for row in released}
+        self.drawn = _count_events(released)
+        self.planned = _count_events(event for row in rows if row["kind"] == "plan" for event in row["events"])
         self._size = size
 
-    def room_for(self, events: Counter[Event]) -> bool:
-        """Whether the plan that was set aside covers these events too."""
+    def has_room(self, events: Counter[Event]) -> bool:
+        """Return whether the reserved plan covers these events in addition to those drawn so far."""
         self.refresh()
         return self.drawn + events <= self.planned
 
-    def charge(self, row: Answered) -> None:
-        """Put a round's events into the ledger, unless they are there.
+    def charge(self, record: RoundRecord) -> None:
+        """Append a round's events to the ledger, unless they are there already.
 
-        A line whose head could not be kept (a full disk elsewhere) is in the ledger: it is not added again, and what it
-        is about does not leave before the head is kept.
+        If a line was written but its head was not (a full disk elsewhere), the line is not added again, and the upload
+        cannot leave before the head is written.
+
+        Raises
+        ------
+        PrivacyViolation
+            If the ledger has another upload for this round.
         """
         self.refresh()
-        upload = row.events[0]["upload"]
+        upload = record.events[0]["upload"]
         if upload in self.uploads:
             self.chain.keep_head()
             return
-        if row.round in self.rounds:
-            raise PrivacyViolation(f"the ledger has round {row.round} with another upload than the journal")
-        self._size = -1  # whatever happens now, only the file knows
-        self.chain.append(row.events)
-        self.uploads[upload] = row.round
-        self.rounds.add(row.round)
-        self.drawn += _counted(row.events)
+        if record.round in self.rounds:
+            raise PrivacyViolation(f"the ledger has another upload for round {record.round} than the journal")
+        self._size = -1  # if the next line fails, the file must be read again
+        self.chain.append(record.events)
+        self.uploads[upload] = record.round
+        self.drawn += _count_events(record.events)
         self._size = self.chain.path.stat().st_size
 
-    def refuse_overdrawn(self) -> None:
-        """Refuse to let anything leave of a study that drew more than was set aside; the ledger has all of it."""
+    def check_not_overdrawn(self) -> None:
+        """Raise a `PrivacyViolation` if the study has drawn more than was reserved; the ledger contains all of it."""
         self.refresh()
         if not self.drawn <= self.planned:
-            raise PrivacyViolation("the ledger of the study has more than was set aside for it: nothing more leaves")
+            raise PrivacyViolation("the study's ledger exceeds its reservation: nothing more leaves")
 
-    def catch_up(self, rows: Iterable[Answered]) -> None:
-        """Bring the ledger up to the journal; a journal that knows less is an old one."""
+    def reconcile(self, records: Iterable[RoundRecord]) -> None:
+        """Charge every round of the journal that the ledger does not have.
+
+        Raises
+        ------
+        CorruptFile
+            If the ledger has a round that the journal does not: an old journal was restored.
+        """
         self.refresh()
-        found = list(rows)
-        if lost := self.rounds - {row.round for row in found}:
-            raise InputError(f"the ledger has round {min(lost)}, and the journal does not: an old journal was put back")
-        for row in found:
-            if row.events[0]["upload"] not in self.uploads:
-                self.charge(row)
+        known = list(records)
+        if lost := self.rounds - {record.round for record in known}:
+            raise CorruptFile(f"the ledger has round {min(lost)} and the journal does not: an old journal was restored")
+        for record in known:
+            if record.events[0]["upload"] not in self.uploads:
+                self.charge(record)
 
 
-def _counted(rows: Iterable[Mapping[str, Any]]) -> Counter[Event]:
-    found: Counter[Event] = Counter()
+def _count_events(rows: Iterable[dict[str, Any]]) -> Counter[Event]:
+    counts: Counter[Event] = Counter()
     for row in rows:
-        found[event_of(row)] += row["count"]
-    return found
-
-
-class Refused(Exception):
-    """Something this site does not do; the reason is made of public facts, and may be told."""
+        counts[event_of(row)] += row["count"]
+    return counts
 
 
 @dataclass
 class SiteSession:
-    """One study, ready to answer rounds."""
+    """One study that is ready to answer rounds; `open_session` creates it.
+
+    Parameters
+    ----------
+    site, journal, experiment
+        The site, its open journal, and the journal's entry of the study.
+    agreement, study, folder
+        The study as the terms define it, as a run, and its run folder at the site.
+    shard : Shard
+        The site's records.
+    seed : int or None
+        A seed for the noise, for tests: it gives no protection.
+    hold : Hold
+        The lock on the study's reservation; it lasts as long as the session.
+    """
 
     site: Site
     journal: Journal
     experiment: Experiment
     agreement: Agreement
     shard: Shard
-    books: Study
+    study: Study
     folder: RunFolder
-    seed: int | None  # noise from this seed: for tests, and of no protection
-    hold: ReservationLock  # of the study's reservation, while it is at work
-    charged: Charged = field(init=False)  # what the ledger has
-    agreed: tuple[bytes, ...] = field(init=False)  # what the site's files said when it agreed
-    started: bool = False  # whether the ledger over studies knows that noise is drawn
+    seed: int | None
+    hold: ReservationLock
+    ledger: StudyLedger = field(init=False)
+    agreed_files: tuple[bytes, ...] = field(init=False)  # content of the site's files when it agreed
+    noise_announced: bool = False  # whether the budget ledger says that this study draws noise
 
     def __post_init__(self) -> None:
-        """Bring the ledger up to the journal: a crash may have come between the two."""
-        self.agreed = agreed_files(self.site)
-        self.charged = caught_up(self.journal, self.experiment, self.folder)
-        if self.charged.planned != self.agreement.plan.events:
-            raise Refused("this study was begun under another plan than this Taciturn makes: it cannot go on here")
+        """Reconcile the ledger with the journal: a crash may have separated them."""
+        self.agreed_files = read_agreed_files(self.site)
+        self.ledger = reconcile_ledger(self.journal, self.experiment, self.folder)
+        if self.ledger.planned != self.agreement.plan.events:
+            raise Refused("this study began with another plan than this version of Taciturn computes; it cannot go on")
 
     def answer(self, message: RoundRequest) -> bytes:
-        """Lines 14-23 of Algorithm 1 between journal and send; the same question gets the same bytes again.
+        """Answer a round: lines 14-23 of Algorithm 1; the same request gets the same bytes again.
 
-        From the look at the last round to the written answer nobody else writes to the journal, and the round is
-        claimed before noise is drawn: neither threads nor processes that ask at once get two answers of one round.
+        No other thread or process writes to the journal between the check of the last round and the stored answer, and
+        the round is claimed before noise is drawn. Concurrent requests therefore never get two answers of one round.
+
+        Raises
+        ------
+        Refused
+            If the request does not follow from this site's answers so far.
+        PrivacyViolation
+            If the noise drawn differs from the plan.
         """
         t, w, name = message.round, wire.array_digest(message.w), self.experiment.id
         base = message.bases.get(self.site.name)
         if base is None:
             raise Refused("the message names no base for this site")
-        with self.journal.alone():
-            last = self.journal.last(name)
-            before = last if last is not None and t <= last.round else None
-            row, z = (before, message.w) if before else self._draw(message, base, w)
-        if before:
-            return self._again(before, t, w, base)
-        self._charge(row)  # the noise is drawn, whatever becomes of it
-        if row.upload is None:
-            raise Refused(f"round {t} came to numbers that are not finite: it is charged, and they stay here")
+        with self.journal.exclusive():
+            last = self.journal.last_round(name)
+            answered = last if last is not None and t <= last.round else None
+            record, z = (answered, message.w) if answered else self._draw(message, base, w)
+        if answered:
+            return self._answer_again(answered, t, w, base)
+        self._charge(record)  # the noise is drawn, even if the upload never leaves
+        if record.upload is None:
+            raise Refused(f"round {t} gave values that are not finite; it is charged, and they stay here")
         residual = float(consensus_residual(message.w, [z])[0])
-        size = message.w.nbytes * len(self.charged.uploads)
-        record_round(
-            self.folder,
-            round_row(self.books, t, message.w, residual, (size, size), None),
-        )
-        return row.upload
+        size = message.w.nbytes * len(self.ledger.uploads)
+        record_round(self.folder, self.study, t, message.w, residual, (size, size), None)
+        return record.upload
 
-    def _draw(self, message: RoundRequest, base: int, w: str) -> tuple[Answered, Array]:
-        """A round that was never answered: claim it, compute it, and write down all that may leave of it."""
+    def _draw(self, message: RoundRequest, base: int, w: str) -> tuple[RoundRecord, Array]:
+        """Claim and compute a new round, and store everything that may leave."""
         t, name = message.round, self.experiment.id
-        agent = self.journal.state(name, base, self.agreement.zero)
+        agent = self.journal.agent_state(name, base, self.agreement.zero)
         if agent is None or not base < t <= self.agreement.part.rounds:
-            raise Refused(f"round {t} from base {base} does not follow from what this site has answered")
-        self._check(message.w)
-        if not self.charged.room_for(self._cost):
-            raise Refused(f"round {t} would cost more than was set aside for this study")
-        self._start()
-        self.journal.claim(name, t, base, w)
+            raise Refused(f"round {t} from base {base} does not follow from this site's answers")
+        self._check_parameters(message.w)
+        if not self.ledger.has_room(self._round_cost):
+            raise Refused(f"round {t} would exceed the budget that is reserved for this study")
+        self._announce_noise()
+        self.journal.claim_round(name, t, base, w)
         step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
         self._check_events(step)
         data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
-        drawn = release_entries(
-            Counter((0, event) for event in step.events),
-            self.books.parts[0].batch.labels(),
-            [self.site.name],
-            first=t,
-            last=t,
-            upload=wire.digest(data),
-        )
+        counts = Counter((0, event) for event in step.events)
+        labels, upload = self.study.parts[0].batch.labels(), wire.digest(data)
+        drawn = release_entries(counts, labels, [self.site.name], first=t, last=t, upload=upload)
         finite = bool(np.isfinite(step.upload.z).all())
-        row = Answered(t, base, w, [entry.to_json() for entry in drawn], data if finite else None)
-        self.journal.write(name, row, step.agent)
-        return row, step.upload.z
+        record = RoundRecord(t, base, w, [entry.to_json() for entry in drawn], data if finite else None)
+        self.journal.write_round(name, record, step.agent)
+        return record, step.upload.z
 
     @property
-    def _cost(self) -> Counter[Event]:
-        """What one round draws, by the plan."""
+    def _round_cost(self) -> Counter[Event]:
         plan = self.agreement.plan
         return Counter({event: count // plan.rounds for event, count in plan.events.items()})
 
     def _check_events(self, step: Step) -> None:
-        """What was drawn must be what the plan has, to the bit."""
+        """Raise if the events of a step are not exactly those of the plan."""
         drawn = Counter(event.runs[0] for event in step.events)
-        if drawn != self._cost:
-            raise PrivacyViolation(f"a round drew {dict(drawn)}, and its plan has {dict(self._cost)}: nothing leaves")
+        if drawn != self._round_cost:
+            raise PrivacyViolation(f"a round drew {dict(drawn)}; its plan has {dict(self._round_cost)}: nothing leaves")
 
     def close(self, w: Array) -> None:
-        """The model comes home, and what was not spent goes back to the ledger over studies."""
-        self._check(w)
-        if self.charged.uploads and not self.folder.finished:
-            if not self.folder.read_metrics():  # a crash took the only line
-                row = round_row(self.books, max(self.charged.rounds), w, math.nan, (w.nbytes, w.nbytes), None)
-                record_round(self.folder, row)
-            close_books(self.books, self.folder, w, f"{self.experiment.study} at {self.site.name}", self._lines())
-        settle(self.site, self.journal, self.experiment, self.folder)
+        """Store the final model, and return the unspent budget to the budget ledger.
 
-    def _lines(self) -> list[str]:
-        """What this site's report says of its part."""
+        Parameters
+        ----------
+        w : ndarray of shape [J, 1, K]
+            The final model.
+        """
+        self._check_parameters(w)
+        if self.ledger.uploads and not self.folder.finished:
+            if not self.folder.read_metrics():  # a crash lost the only line
+                size = (w.nbytes, w.nbytes)
+                record_round(self.folder, self.study, max(self.ledger.rounds), w, math.nan, size, None)
+            title = f"{self.experiment.study} at {self.site.name}"
+            finish_study_folder(self.study, self.folder, w, title, self._report_lines())
+        settle_study(self.site, self.journal, self.experiment, self.folder)
+
+    def _report_lines(self) -> list[str]:
         return [
             f"This is {self.site.name}'s own folder of the study {self.experiment.study} (experiment "
-            f"{self.experiment.id}): its ledger has what this site released, and the model is the common one.",
-            f"It answered {len(self.charged.uploads)} of {self.agreement.part.rounds} rounds; "
+            f"{self.experiment.id}): its ledger lists what this site released, and the model is the common one.",
+            f"The site answered {len(self.ledger.uploads)} of {self.agreement.part.rounds} rounds; "
             "'taciturn federation site transcript' lists every byte string that left.",
-            f"It is charged to the site's ledger over studies {self.site.ledger.name}, as reservation "
+            f"The cost is charged to the site's budget ledger {self.site.ledger.name}, as reservation "
             f"{self.experiment.reservation}.",
-            "Beside this folder lies journal.sqlite, the site's private state: it must not leave the site.",
+            "The file journal.sqlite in the site's state folder is private and must not leave the site.",
         ]
 
-    def _again(self, last: Answered, t: int, w: str, base: int) -> bytes:
+    def _answer_again(self, last: RoundRecord, t: int, w: str, base: int) -> bytes:
         if t < last.round:
-            raise Refused(f"round {t} is stale: this site has answered round {last.round}")
+            raise Refused(f"round {t} is stale; this site has answered round {last.round}")
         if (w, base) != (last.w, last.base):
-            raise Refused(f"round {t} was answered for another w or base: that would be a fork of the study")
+            raise Refused(f"round {t} was answered for another w or base; a second answer would fork the study")
         if last.upload is None:
-            raise Refused(f"round {t} is behind what the server has accepted")
-        self._charge(last)  # where the ledger could not be written before
-        return self.journal.depart_again(self.experiment.id, "answer again", t, last.upload).data
+            raise Refused(f"round {t} is older than what the server has accepted")
+        self._charge(last)  # in case the ledger could not be written before
+        return self.journal.record_repeatable(self.experiment.id, "answer again", t, last.upload).data
 
-    def _charge(self, row: Answered) -> None:
-        """The round's events in the study's ledger, once, even where others charge at the same time."""
-        with self.journal.alone():
-            self.charged.charge(row)
-            self.charged.refuse_overdrawn()
+    def _charge(self, record: RoundRecord) -> None:
+        """Charge a round exactly once, even if others charge at the same time."""
+        with self.journal.exclusive():
+            self.ledger.charge(record)
+            self.ledger.check_not_overdrawn()
 
-    def _start(self) -> None:
-        """The ledger over studies knows that noise is drawn before it is."""
-        if not self.started:
+    def _announce_noise(self) -> None:
+        """Write to the budget ledger that noise is drawn, before it is."""
+        if not self.noise_announced:
             self.hold.write_folder(self.folder.path.resolve())
             BudgetLedger.open(self.site.ledger).start(self.experiment.reservation)
-            self.started = True
+            self.noise_announced = True
 
-    def _check(self, w: Array) -> None:
+    def _check_parameters(self, w: Array) -> None:
         zero = self.agreement.zero
         if w.shape != zero.shape or w.dtype != zero.dtype or not admissible(w):
             raise Refused(
-                "w has not the shape, the precision or the finite numbers of this study's parameters, all within "
+                f"w must have shape {zero.shape}, precision {zero.dtype} and finite values of at most "
                 f"{LARGEST_PARAMETER:g}"
             )
 
@@ -262,70 +303,119 @@ class SiteSession:
         return SeededNoise((self.seed,), index, t, self.agreement.part.batch.streams)
 
 
-def begin(site: Site, journal: Journal, name: str, agreement: Agreement, shard: Shard, seed: int | None) -> SiteSession:
-    """Take note of the study, set its whole plan aside, and begin its books; whatever of it is done already stays done.
+def open_session(
+    site: Site, journal: Journal, name: str, agreement: Agreement, shard: Shard, seed: int | None
+) -> SiteSession:
+    """Begin or resume a study at a site: record it, reserve its whole plan, and create its folder.
 
-    The journal comes first, so that a reservation without a journal means that the journal was lost.
+    Steps that are done already are skipped. The journal comes first, so that a reservation without a journal entry
+    means that the journal was lost.
+
+    Parameters
+    ----------
+    site, journal
+        The site and its open journal.
+    name : str
+        The experiment, 32 hexadecimal digits.
+    agreement : Agreement
+        The study, to which the site has no objections.
+    shard : Shard
+        The site's records.
+    seed : int or None
+        A seed for the noise, for tests; None for noise from the operating system.
+
+    Raises
+    ------
+    Refused
+        If the study began with another plan.
+    CorruptFile
+        If an old journal was restored.
+    InputError
+        If another process holds the reservation, or the folder belongs to another machine.
     """
-    books, marked = study_of(agreement, site.table or site.published), mark(seed)
+    study, non_private = federated_study(agreement, site.table or site.published), non_private_reason(seed)
     begun = journal.experiment(name)
     if begun is None:
-        begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, uuid.uuid4().hex, marked)
+        begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, uuid.uuid4().hex, non_private)
     hold = ReservationLock(begun.reservation)
     place = study_folder(site, name)
-    with journal.alone():
-        if reservation_of(site, begun) is None:
-            adjacency, unit = agreement.outline.settings.adjacency, agreement.facts.unit
-            BudgetLedger.open(site.ledger).reserve(
-                in_account(begun.study, name), agreement.plan.cost, adjacency, unit, marked, begun.reservation
-            )
-        if not place.exists() and journal.last(name) is None:
-            note = [NonPrivateEntry(agent=site.name, reason=marked)] if marked else []
-            begin_books(place, books, begun.reservation, ledger=note)
+    with journal.exclusive():
+        if find_reservation(site, begun) is None:
+            adjacency, unit = agreement.study_plan.settings.adjacency, agreement.facts.unit
+            study_name = ledger_study_name(begun.study, name)
+            budget = BudgetLedger.open(site.ledger)
+            budget.reserve(study_name, agreement.plan.cost, adjacency, unit, non_private, begun.reservation)
+        if not place.exists() and journal.last_round(name) is None:
+            note = [NonPrivateEntry(agent=site.name, reason=non_private)] if non_private else []
+            create_study_folder(place, study, begun.reservation, ledger=note)
     folder = RunFolder.open(place)
     folder.check_home_machine()
-    return SiteSession(site, journal, begun, agreement, shard, books, folder, seed, hold)
+    return SiteSession(site, journal, begun, agreement, shard, study, folder, seed, hold)
 
 
-def mark(seed: int | None) -> str:
-    """Why noise protects nobody, where it does not."""
+def non_private_reason(seed: int | None) -> str:
+    """Return why the noise gives no protection, or "" if it does.
+
+    Examples
+    --------
+    >>> non_private_reason(7)
+    'seeded'
+    """
     return "" if seed is None else "seeded"
 
 
-def caught_up(journal: Journal, experiment: Experiment, folder: RunFolder) -> Charged:
-    """A study's ledger, brought up to its journal."""
-    charged = Charged(folder.chain)
-    with journal.alone():
-        charged.catch_up(journal.answered(experiment.id))
-    return charged
+def reconcile_ledger(journal: Journal, experiment: Experiment, folder: RunFolder) -> StudyLedger:
+    """Return a study's ledger after charging every round of the journal that it does not have."""
+    ledger = StudyLedger(folder.chain)
+    with journal.exclusive():
+        ledger.reconcile(journal.rounds(experiment.id))
+    return ledger
 
 
-def settle(site: Site, journal: Journal, experiment: Experiment, folder: RunFolder) -> None:
-    """Replace a study's reservation by what it has spent; afterwards nothing more is answered in it."""
-    caught_up(journal, experiment, folder)
+def settle_study(site: Site, journal: Journal, experiment: Experiment, folder: RunFolder) -> None:
+    """Replace a study's reservation by its actual cost, and close it: no request in it is answered afterwards.
+
+    Parameters
+    ----------
+    site, journal
+        The site and its open journal.
+    experiment : Experiment
+        The study.
+    folder : RunFolder
+        The study's folder; its ledger decides the cost, after it is reconciled with the journal.
+
+    Raises
+    ------
+    PrivacyViolation
+        If the cost exceeds the reservation. It is charged in full all the same.
+    """
+    reconcile_ledger(journal, experiment, folder)
     spent = [cost_of(events) for agents in folder.read_ledger().events.values() for events in agents.values()]
     sign(folder)
-    account, head = BudgetLedger.open(site.ledger), folder.chain.hashes()[-1]
+    budget, head = BudgetLedger.open(site.ledger), folder.chain.hashes()[-1]
     try:
-        if not account.is_settled_by(experiment.reservation, head):  # by a process that ended before the next line
-            account.settle(experiment.reservation, total_cost(spent), head)
+        if not budget.is_settled_by(experiment.reservation, head):  # by a process that died before the next line
+            budget.settle(experiment.reservation, total_cost(spent), head)
     except PrivacyViolation:
-        journal.close(experiment.id)  # it is in the ledger over studies, in full: nothing more is answered
+        journal.close(experiment.id)  # the budget ledger has all of it; nothing more is answered
         raise
     journal.close(experiment.id)
 
 
-def give_back(site: Site, journal: Journal, experiment: Experiment) -> None:
-    """Close a study that has no folder yet, and so never had a round: its whole plan goes back to the ledger."""
-    entry = reservation_of(site, experiment)
+def cancel_study(site: Site, journal: Journal, experiment: Experiment) -> None:
+    """Close a study that has no folder, and so never had a round: its whole reservation is returned.
+
+    A crash can leave a study in this state, before its reservation or after it.
+    """
+    entry = find_reservation(site, experiment)
     if entry is not None and entry.is_open:
         BudgetLedger.open(site.ledger).give_back(experiment.reservation)
     journal.close(experiment.id)
 
 
-def finish_closing(site: Site, journal: Journal, experiment: Experiment) -> bool:
-    """Whether a crash came between settling a study and closing it; it is closed then."""
-    entry = reservation_of(site, experiment)
+def close_if_settled(site: Site, journal: Journal, experiment: Experiment) -> bool:
+    """Close a study if a crash came between settling and closing it; return whether it is settled."""
+    entry = find_reservation(site, experiment)
     if entry is None or entry.is_open:
         return False
     journal.close(experiment.id)
@@ -333,35 +423,42 @@ def finish_closing(site: Site, journal: Journal, experiment: Experiment) -> bool
 
 
 def open_studies(site: Site, journal: Journal, terms: str) -> list[Experiment]:
-    """The studies of these terms that were begun here and have not ended."""
-    begun = [one for one in journal.experiments() if one.terms == terms and not one.closed]
-    return [one for one in begun if not finish_closing(site, journal, one)]
+    """Return the studies of these terms that were begun here and have not ended."""
+    begun = [experiment for experiment in journal.experiments() if experiment.terms == terms and not experiment.closed]
+    return [experiment for experiment in begun if not close_if_settled(site, journal, experiment)]
 
 
-def agreed_files(site: Site) -> tuple[bytes, ...]:
-    """The content of the files that decide what this site takes part in."""
+def read_agreed_files(site: Site) -> tuple[bytes, ...]:
+    """Return the content of the files that decide what this site takes part in."""
     return tuple(path.read_bytes() for path in (site.path, site.study))
 
 
 def study_folder(site: Site, name: str) -> Path:
-    """Where a study's ledger and report are."""
+    """Return the folder of a study's ledger and report."""
     return site.state / "studies" / name
 
 
-def reservation_of(site: Site, experiment: Experiment) -> StudyReservation | None:
-    """The study's place in the ledger over studies, where it has one."""
-    return _entry(site, lambda entry: entry.reservation == experiment.reservation)
+def find_reservation(site: Site, experiment: Experiment) -> StudyReservation | None:
+    """Return the study's entry in the site's budget ledger, or None."""
+    return _find_budget_entry(site, "reservation", experiment.reservation)
 
 
-def forgotten(site: Site, study: str, name: str) -> bool:
-    """Whether the ledger over studies knows a study that the journal does not: what was answered is forgotten."""
-    return _entry(site, lambda entry: entry.study == in_account(study, name)) is not None
+def is_known_to_ledger(site: Site, study: str, name: str) -> bool:
+    """Return whether the budget ledger has this study; if the journal does not, the journal was lost."""
+    return _find_budget_entry(site, "study", ledger_study_name(study, name)) is not None
 
 
-def in_account(study: str, name: str) -> str:
-    """What a study is called in the ledger over studies."""
+def ledger_study_name(study: str, name: str) -> str:
+    """Return the name of a study in the budget ledger.
+
+    Examples
+    --------
+    >>> ledger_study_name("heart", "0123")
+    'heart/0123'
+    """
     return f"{study}/{name}"
 
 
-def _entry(site: Site, wanted: Callable[[StudyReservation], bool]) -> StudyReservation | None:
-    return next((entry for entry in BudgetLedger.open(site.ledger).state().studies if wanted(entry)), None)
+def _find_budget_entry(site: Site, key: str, value: str) -> StudyReservation | None:
+    studies = BudgetLedger.open(site.ledger).state().studies
+    return next((entry for entry in studies if getattr(entry, key) == value), None)

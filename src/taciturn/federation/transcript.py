@@ -1,11 +1,11 @@
-"""What left the house: every byte string, and whether the ledgers cover it."""
+"""The transcript of a site: every byte string that left it, and whether the ledgers cover it."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from taciturn.federation.departures import KEPT_BACK, Departure
-from taciturn.federation.journal import Journal
+from taciturn.federation.journal import KEPT_BACK, Departure, Experiment, Journal
 from taciturn.federation.policy import Site
 from taciturn.federation.site_session import study_folder
 from taciturn.privacy.budget import BudgetLedger
@@ -14,67 +14,90 @@ from taciturn.runs.records import ReleaseEntry
 
 
 class TranscriptLine(NamedTuple):
-    """One byte string that left, or was kept back at the last moment."""
+    """One byte string that left, or that the release gate kept back."""
 
     departure: Departure
     study: str
-    event: str  # what it stands for, in a few words
-    covered: bool  # an upload's event is in the study's ledger; other kinds hold nothing made of records
-    kept_back: bool  # the result filter did not let it pass: it never left
+    event: str  # its events in the ledger, in a few words
+    covered: bool  # whether an upload has an event in the study's ledger; other kinds contain nothing from records
+    kept_back: bool
 
 
 class Transcript(NamedTuple):
-    """Everything that left, and what is wrong with it."""
+    """Everything that left a site, and the faults that were found."""
 
     lines: list[TranscriptLine]
     faults: list[str]
-    repeats: int  # how often one of the lines' byte strings left once more without a line, at least
+    repeats: int  # how many times, at least, a listed byte string left again without its own line
 
 
-def transcript(site: Site) -> Transcript:
-    """Read journal and ledgers, and hold them against each other."""
-    faults: list[str] = []
+def read_transcript(site: Site) -> Transcript:
+    """Read the journal and the ledgers of a site, and compare them.
+
+    Parameters
+    ----------
+    site : Site
+        The site; an agent may be running.
+
+    Returns
+    -------
+    Transcript
+        All departures. There are no faults if every upload has an event in its study's ledger and a round in the
+        journal, and every study has a reservation in the budget ledger.
+
+    Raises
+    ------
+    LedgerTampered
+        If a ledger was modified.
+    """
     with Journal.read(site.state) as journal:
         departures, repeats = journal.departures(), journal.repeats()
         experiments = {begun.id: begun for begun in journal.experiments()}
-        answered = {(name, row.round): row for name in experiments for row in journal.answered(name)}
-    ledgers: dict[str, dict[str, list[ReleaseEntry]]] = {}
-    begun = [name for name in experiments if study_folder(site, name).exists()]
-    lost = {name for name, _ in answered} - set(begun)
-    faults += [f"the study {name[:8]} has no folder, and so no ledger of its rounds" for name in sorted(lost)]
-    for name in begun:
-        ledgers[name] = {}
-        for entry in RunFolder.open(study_folder(site, name)).read_ledger().releases:
-            ledgers[name].setdefault(entry.upload or "", []).append(entry)
+        answered = {(name, record.round) for name in experiments for record in journal.rounds(name)}
+    events, lost = _ledger_events(site, experiments)
+    faults = [
+        f"the study {name[:8]} has no folder, and so no ledger of its rounds"
+        for name in sorted({name for name, _ in answered} & lost)
+    ]
     lines = []
     for departure in departures:
-        events = ledgers.get(departure.experiment, {}).get(departure.sha256, [])
+        entries = events.get((departure.experiment, departure.sha256), [])
         kept_back = departure.fate == KEPT_BACK
         upload = departure.kind.startswith("answer") and not kept_back
         study = experiments[departure.experiment].study if departure.experiment in experiments else ""
-        lines.append(TranscriptLine(departure, study, event_words(events), not upload or bool(events), kept_back))
-        if upload and not events:
-            faults.append(
-                f"the upload of round {departure.round} ({departure.sha256[:12]}…) has no event in the ledger"
-            )
+        lines.append(TranscriptLine(departure, study, describe_events(entries), not upload or bool(entries), kept_back))
+        name = f"the upload of round {departure.round} ({departure.sha256[:12]}…)"
+        if upload and not entries:
+            faults.append(f"{name} has no event in the ledger")
         if upload and (departure.experiment, departure.round) not in answered:
-            faults.append(f"the upload of round {departure.round} ({departure.sha256[:12]}…) is not in the journal")
-    faults += _reservations(site, experiments)
+            faults.append(f"{name} is not in the journal")
+    reserved = {study.reservation for study in BudgetLedger.open(site.ledger).state().studies}
+    faults += [
+        f"the study {begun.study} ({name[:8]}) has no reservation in {site.ledger.name}"
+        for name, begun in experiments.items()
+        if begun.reservation not in reserved
+    ]
     return Transcript(lines, faults, repeats)
 
 
-def _reservations(site: Site, experiments: dict[str, Any]) -> list[str]:
-    """Every study must have its place in the ledger over studies."""
-    known = {study.reservation for study in BudgetLedger.open(site.ledger).state().studies}
-    return [
-        f"the study {begun.study} ({name[:8]}) has no reservation in {site.ledger.name}"
-        for name, begun in experiments.items()
-        if begun.reservation not in known
-    ]
+def _ledger_events(
+    site: Site, experiments: Mapping[str, Experiment]
+) -> tuple[dict[tuple[str, str], list[ReleaseEntry]], set[str]]:
+    """Return the release entries by experiment and upload, and the experiments without a folder."""
+    events: dict[tuple[str, str], list[ReleaseEntry]] = {}
+    lost = {name for name in experiments if not study_folder(site, name).exists()}
+    for name in [name for name in experiments if name not in lost]:
+        for entry in RunFolder.open(study_folder(site, name)).read_ledger().releases:
+            events.setdefault((name, entry.upload or ""), []).append(entry)
+    return events, lost
 
 
-def event_words(events: list[ReleaseEntry]) -> str:
-    """A ledger's lines for one upload, in a few words."""
-    if not events:
-        return "–"
-    return ", ".join(f"{entry.count} x {entry.event.mechanism}" for entry in events)
+def describe_events(entries: Iterable[ReleaseEntry]) -> str:
+    """Describe the ledger entries of one upload in a few words, or return "–" if there are none.
+
+    Examples
+    --------
+    >>> describe_events([])
+    '–'
+    """
+    return ", ".join(f"{entry.count} x {entry.event.mechanism}" for entry in entries) or "–"

@@ -1,4 +1,4 @@
-"""Validation of uploads at the server: form, size, and how far an honest upload can be."""
+"""Validation of the sites' replies at the coordinator: format, size, and distance from what an honest site can send."""
 
 from __future__ import annotations
 
@@ -23,140 +23,188 @@ from taciturn.privacy.events import non_private
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource
 from taciturn.types import Array, Shard
 
-REASON_LIMIT = 600  # characters of a reason that are shown
+REASON_LIMIT = 600  # characters of a site's reason that are shown
+NOISE_TAIL = 50.0  # noise never exceeds this many standard deviations (Gaussian) or scales (Laplace)
+ROUNDING = 64.0  # units in the last place, for every local update
 
 
 class Rejected(InputError):
-    """An answer that is not averaged."""
+    """A reply that the coordinator does not use."""
 
 
 def read_reply(data: bytes, site: str, experiment: str, zero: Array) -> Reply:
-    """What `site` really said, where it said something of this study in its own name."""
+    """Decode a reply and check its sender and study.
+
+    Parameters
+    ----------
+    data : bytes
+        The reply, authenticated as coming from `site`.
+    site, experiment : str
+        The sender and the study that the reply must name.
+    zero : ndarray of shape [J, 1, K]
+        Parameters of the study, for the maximum size.
+
+    Raises
+    ------
+    Rejected
+        If the reply is malformed, names another site, or belongs to another study.
+    """
     if not data:
-        raise Rejected("the site's engine sent no content: something kept the answer back there")
+        raise Rejected("the reply is empty: something at the site held the answer back")
     try:
-        found = wire.reply(data, wire.HEADER_LIMIT + 1024 + zero.nbytes)
+        reply = wire.decode_reply(data, wire.message_limit(zero.nbytes))
     except wire.Malformed as error:
-        raise Rejected(str(error)) from None
-    if found.site != site:
-        raise Rejected(f"it was sent by {site} in the name of {shown(found.site)!r}")
-    if found.experiment != experiment and not isinstance(found, Refusal):
-        raise Rejected("it is of another study")
-    return found
+        raise Rejected(str(error)) from error
+    if reply.site != site:
+        raise Rejected(f"{site} sent it in the name of {printable(reply.site)!r}")
+    if reply.experiment != experiment and not isinstance(reply, Refusal):
+        raise Rejected("it belongs to another study")
+    return reply
 
 
 def read_answer(data: bytes, site: str, experiment: str, t: int, zero: Array) -> Answer | Refusal:
-    """An upload of round t, or the reason there is none."""
-    found = read_reply(data, site, experiment, zero)
-    if isinstance(found, Refusal):
-        return found
-    if not isinstance(found, Answer):
+    """Return the upload of round `t`, or the site's refusal.
+
+    Raises
+    ------
+    Rejected
+        As in `read_reply`, or if the upload is for another round, or its shape, precision or values are invalid.
+    """
+    reply = read_reply(data, site, experiment, zero)
+    if isinstance(reply, Refusal):
+        return reply
+    if not isinstance(reply, Answer):
         raise Rejected("it is not an answer to a round")
-    if found.round != t:
-        raise Rejected(f"it is of round {found.round}, and round {t} was asked for")
-    if found.z.shape != zero.shape:
-        raise Rejected(f"its shape is {found.z.shape}, and parameters have {zero.shape}")
-    if found.z.dtype != zero.dtype:
-        raise Rejected(f"its numbers are {found.z.dtype}, and parameters are {zero.dtype}")
-    if not np.isfinite(found.z).all():
-        raise Rejected("its numbers are not all finite")
-    return found
+    if reply.round != t:
+        raise Rejected(f"it is for round {reply.round}; round {t} was requested")
+    if reply.z.shape != zero.shape:
+        raise Rejected(f"its shape is {reply.z.shape}; it must be {zero.shape}")
+    if reply.z.dtype != zero.dtype:
+        raise Rejected(f"its precision is {reply.z.dtype}; it must be {zero.dtype}")
+    if not np.isfinite(reply.z).all():
+        raise Rejected("its values are not all finite")
+    return reply
 
 
 def read_ready(data: bytes, site: str, experiment: str, zero: Array, speaks: range = SPEAKS) -> Ready | Refusal:
-    """The answer to an invitation that offered the versions in `speaks`."""
-    found = read_reply(data, site, experiment, zero)
-    if not isinstance(found, (Ready, Refusal)):
+    """Return the reply to an invitation that offered the message versions `speaks`; see `read_reply` for errors."""
+    reply = read_reply(data, site, experiment, zero)
+    if not isinstance(reply, (Ready, Refusal)):
         raise Rejected("it is not an answer to an invitation")
-    if isinstance(found, Ready) and found.version not in speaks:
-        raise Rejected(f"it chose protocol {found.version!r:.12}, and {speaks[0]} to {speaks[-1]} were offered")
-    return found
+    if isinstance(reply, Ready) and reply.version not in speaks:
+        raise Rejected(f"it chose version {reply.version!r:.12}; {speaks[0]} to {speaks[-1]} were offered")
+    return reply
 
 
 def read_closed(data: bytes, site: str, experiment: str, zero: Array) -> Closed | Refusal:
-    """The answer to the end of a study."""
-    found = read_reply(data, site, experiment, zero)
-    if not isinstance(found, (Closed, Refusal)):
+    """Return the reply to the end of a study; see `read_reply` for errors."""
+    reply = read_reply(data, site, experiment, zero)
+    if not isinstance(reply, (Closed, Refusal)):
         raise Rejected("it is not an answer to the end of a study")
-    return found
+    return reply
 
 
-def shown(text: str) -> str:
-    """Words from elsewhere, fit for a terminal and a log."""
+def printable(text: str) -> str:
+    """Return untrusted text truncated and without control characters, safe for a terminal and a log.
+
+    Examples
+    --------
+    >>> printable("no\\x1b[2Jroom")
+    'no?[2Jroom'
+    """
     return "".join(sign if sign.isprintable() else "?" for sign in text[:REASON_LIMIT])
 
 
-STRAY = 50.0  # u above
-ROUNDING = 64.0  # units in the last place, for every update
-
-
 class Iterate(NamedTuple):
-    """The iterate that a site goes on from, as far as the server knows it."""
+    """The iterate from which a site continues, as far as the server knows it."""
 
     z: Array  # [J, 1, K]
-    stray: float  # an honest site's own is within this
+    error: float  # upper bound of the L2 distance to an honest site's own iterate
 
 
 class Reach(NamedTuple):
-    """What an honest site may send in a round."""
+    """The ball that contains every upload an honest site can send in a round."""
 
-    z: Array  # [J, 1, K]  what it would send without records and noise
-    radius: float  # and how far its upload may be from that, in L2; inf: nothing is known of the method
-    after: Iterate
+    z: Array  # [J, 1, K]  centre: the upload without records and noise
+    radius: float  # in L2; inf if nothing is known about the algorithm
+    after: Iterate  # the iterate from which the site continues
 
 
-class _Silent:
-    """A release without records and noise; what is left is public."""
+class _NoRelease:
+    """A gradient without records and noise: only its public part."""
 
     def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> ReleasedGradient:
         return ReleasedGradient(problem.shrinkage(z), non_private(z.shape[1]), np.zeros(z.shape[1]))
 
 
-def reach(algorithm: Algorithm, t: int, w: Array, lam: Array, start: Iterate) -> Reach:
-    """What a site with this dual and last iterate may send in round t."""
+def compute_reach(algorithm: Algorithm, t: int, w: Array, lam: Array, start: Iterate) -> Reach:
+    """Compute what an honest site can send in round `t`.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The study's algorithm.
+    t : int
+        The round.
+    w, lam : ndarray of shape [J, 1, K]
+        The model of the round, and the site's dual.
+    start : Iterate
+        The site's last iterate as far as the server knows it.
+    """
     if not isinstance(algorithm, (DpGd, IadmmAtW, DpIadmm, TrustRegion)):
         return Reach(w, math.inf, start)
     empty = Shard(np.zeros((0, len(w)), w.dtype), np.zeros(0))
-    quiet: Any = replace(algorithm, release=_Silent())
+    silent: Any = replace(algorithm, release=_NoRelease())
     with np.errstate(over="ignore", invalid="ignore"):
-        step = quiet.agent_step(t, w, Agent(start.z, lam), empty, SYSTEM_NOISE)
-        radius, last = _radius(algorithm, t, w, start.stray)
+        step = silent.agent_step(t, w, Agent(start.z, lam), empty, SYSTEM_NOISE)
+        radius, last = _radius(algorithm, t, w, start.error)
         rho = float(algorithm.rho(t)[0, 0])
-        size = sum(_length(one) for one in (w, start.z, step.upload.z)) + _length(lam) / rho
+        size = sum(map(_l2_norm, (w, start.z, step.upload.z))) + _l2_norm(lam) / rho
     rounding = ROUNDING * algorithm.iterates_sent * float(np.finfo(w.dtype).eps) * size
     after = Iterate(step.agent.z, last + rounding)
     return Reach(step.upload.z, radius * (1.0 + 1e-6) + rounding, after)
 
 
 def check_reach(z: Array, reach: Reach) -> None:
-    """Refuse an upload that no honest site sends."""
+    """Raise `Rejected` if no honest site can send the upload `z`."""
     if math.isinf(reach.radius):
         if not admissible(z):
-            raise Rejected("its numbers are beyond what any model needs")
+            raise Rejected("its values are larger than any model needs")
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        far = _length(np.asarray(z, np.float64) - np.asarray(reach.z, np.float64))
-    if not far <= reach.radius:
+        distance = _l2_norm(np.asarray(z, np.float64) - np.asarray(reach.z, np.float64))
+    if not distance <= reach.radius:
         raise Rejected(
-            f"it is {far:.3g} away from what the site would send without records and noise, and records and noise "
-            f"within the study's terms take it no farther than {reach.radius:.3g}"
+            f"its distance from an upload without records and noise is {distance:.3g}; under the study's terms it "
+            f"cannot exceed {reach.radius:.3g}"
         )
 
 
-def gradient_length(release: HardenedGradient, problem: Problem, numbers: int) -> float:
-    """G: how long the part of a noisy gradient is that records and noise make, in L2; longer ones never happen."""
+def gradient_norm_bound(release: HardenedGradient, problem: Problem, size: int) -> float:
+    """Return G, an upper bound of the L2 norm of the records' and the noise's part of a noisy gradient.
+
+    Parameters
+    ----------
+    release : HardenedGradient
+        Clipping and noise of the gradient.
+    problem : Problem
+        The study's problem, for the declared number of records.
+    size : int
+        Number of parameters.
+    """
     records = release.records_max * float(release.clipping.l2.max()) / problem.records
     scale = float(release.mechanism.scale.max())
-    spread = math.sqrt(numbers) + STRAY if release.mechanism.kind == "gaussian" else STRAY * math.sqrt(numbers)
+    gaussian = release.mechanism.kind == "gaussian"
+    spread = math.sqrt(size) + NOISE_TAIL if gaussian else NOISE_TAIL * math.sqrt(size)
     return records + scale * spread
 
 
-def _radius(algorithm: DpGd | IadmmAtW | DpIadmm | TrustRegion, t: int, w: Array, stray: float) -> tuple[float, float]:
-    """How far the upload, and the iterate the site goes on from, may be from the server's."""
+def _radius(algorithm: DpGd | IadmmAtW | DpIadmm | TrustRegion, t: int, w: Array, error: float) -> tuple[float, float]:
+    """Bound how far the upload, and the iterate from which the site continues, can be from the server's."""
     release, problem = algorithm.release, algorithm.problem
     if not isinstance(release, HardenedGradient):
         return math.inf, math.inf
-    longest = gradient_length(release, problem, w.size)
+    longest = gradient_norm_bound(release, problem, w.size)
     rho = float(algorithm.rho(t)[0, 0])
     if isinstance(algorithm, TrustRegion):
         return longest / rho, longest / rho
@@ -165,20 +213,20 @@ def _radius(algorithm: DpGd | IadmmAtW | DpIadmm | TrustRegion, t: int, w: Array
         return eta * longest, eta * longest
     weight, curvature = problem.beta / problem.agents, problem.regulariser.curvature
     if isinstance(algorithm, IadmmAtW):
-        steepness, kinks = 1.0 / eta, 0.0  # the regulariser's part is taken at w
+        lipschitz, jump = 1.0 / eta, 0.0  # the regulariser's gradient is taken at w
     elif math.isfinite(curvature):
-        steepness, kinks = max(1.0 / eta, weight * curvature - 1.0 / eta), 0.0
+        lipschitz, jump = max(1.0 / eta, weight * curvature - 1.0 / eta), 0.0
     else:
         known = isinstance(problem.regulariser, L1)
-        steepness, kinks = 1.0 / eta, 2.0 * weight * math.sqrt(w.size) if known else math.inf
-    if stray == 0.0 and algorithm.iterates_sent == 1:
-        kinks = 0.0  # both have the same iterate
-    apart = []
+        lipschitz, jump = 1.0 / eta, 2.0 * weight * math.sqrt(w.size) if known else math.inf
+    if error == 0.0 and algorithm.iterates_sent == 1:
+        jump = 0.0  # server and site have the same iterate
+    errors = []
     for _ in range(algorithm.iterates_sent):
-        stray = (longest + steepness * stray + kinks) / (rho + 1.0 / eta)
-        apart.append(stray)
-    return math.fsum(apart) / len(apart), apart[-1]
+        error = (longest + lipschitz * error + jump) / (rho + 1.0 / eta)
+        errors.append(error)
+    return math.fsum(errors) / len(errors), errors[-1]
 
 
-def _length(array: Array) -> float:
+def _l2_norm(array: Array) -> float:
     return float(np.sqrt(np.sum(np.asarray(array, np.float64) ** 2)))

@@ -206,10 +206,11 @@ def _check_trust(settings: Settings) -> None:
         if method.central and trust == SECURE_SUM:
             raise InputError(f"trust is secure-sum, but {name} gives all records to one curator: use --trust server")
         if not method.central and not method.allows_aggregate_noise:
+            usable = _names(lambda other: ALGORITHMS[other].allows_aggregate_noise)
             raise InputError(
                 f"trust is {trust}, but noise on the sum is not proven to be enough for {name}: an agent's state "
                 "carries a record from round to round, so plain composition undercounts (docs/explanation/trust.md); "
-                f"use {_names(lambda other: ALGORITHMS[other].allows_aggregate_noise)}, which take the gradient at w, or --trust agents"
+                f"use {usable}, which take the gradient at w, or --trust agents"
             )
     if not all(ALGORITHMS[name].central for name in settings.algorithm):
         _check_sum(settings)

@@ -1,0 +1,308 @@
+"""The coordinator's process: it opens a study, starts the hub, and runs the rounds until the study has ended."""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from taciturn.core.storage import make_file, to_json, write_text
+from taciturn.data import encode, read_schema, read_table
+from taciturn.errors import InputError, unknown_name
+from taciturn.federation.agreement import derive_agreement
+from taciturn.federation.confinement import shield
+from taciturn.federation.coordinator import FINISHED, Coordinator, site_events_path
+from taciturn.federation.engine import Engine, EngineProcess, hub_address
+from taciturn.federation.exchange import SealedExchange
+from taciturn.federation.identity import Identity
+from taciturn.federation.kits import HUB, check_address, read_issued, read_kit
+from taciturn.federation.link import BrokenLink
+from taciturn.federation.logs import AuditLog, no_audit
+from taciturn.federation.run_folder import create_study_folder, federated_study
+from taciturn.federation.seal import OVERHEAD
+from taciturn.federation.status import STATUS_FILE, CoordinatorStatus, publish_status
+from taciturn.federation.terms import Terms
+from taciturn.runs.folder import RunFolder
+from taciturn.runs.metrics_log import JsonlTail
+from taciturn.types import Shard
+
+STUDY_FILE = "federation.json"
+LISTEN_SECONDS = 60.0
+SILENCE_SECONDS = 15.0  # without a heartbeat, after which a hub is restarted
+POLL_SECONDS = 0.25
+
+Say = Callable[[str], None]
+
+
+def open_study(terms: Terms, path: Path, without: Sequence[str] = ()) -> Coordinator:
+    """Begin the study of these terms in a run folder, or resume the one in it.
+
+    Parameters
+    ----------
+    terms : Terms
+        The study's terms.
+    path : Path
+        The run folder; it is created if it does not exist.
+    without : sequence of str
+        Sites to leave out for good: they are not asked again, and their uploads no longer count. The folder remembers
+        them.
+
+    Raises
+    ------
+    InputError
+        If the folder belongs to something else or to other terms, or too few sites are left.
+    """
+    published = terms.load_published()
+    agreement = derive_agreement(terms, published)
+    test = published.test if published else _load_test_table(terms)
+    study = federated_study(agreement, test=terms.map_features(test) if test else None)
+    if not (path / STUDY_FILE).exists():
+        if path.exists():
+            raise InputError(f"{path} exists and is not the run folder of a federation; choose another --out")
+        content = to_json({"experiment": uuid.uuid4().hex, "terms": terms.digest}) + "\n"
+        create_study_folder(path, study, files={STUDY_FILE: content})
+    folder = RunFolder.open(path)
+    folder.check_home_machine()
+    begun = folder.read_json(STUDY_FILE)
+    if begun["terms"] != terms.digest:
+        raise InputError(f"{path} was begun under other terms than those in {terms.path}; choose another --out")
+    before = begun.get("without", [])
+    new = [site for site in dict.fromkeys(without) if site not in before]
+    _check_exclusions(terms, folder, [*before, *new], bool(new))
+    coordinator = Coordinator(agreement, study, folder, begun["experiment"], (*before, *new))
+    if new:
+        write_text(folder.path / STUDY_FILE, to_json(begun | {"without": coordinator.excluded}) + "\n")
+        for site in new:
+            coordinator.log_event("left out", site=site, round=coordinator.state.round)
+    return coordinator
+
+
+def _check_exclusions(terms: Terms, folder: RunFolder, sites: Sequence[str], new: bool) -> None:
+    for site in sites:
+        if site not in terms.sites:
+            raise unknown_name("site", site, terms.sites)
+    if new and folder.finished:
+        raise InputError(f"{folder.path} has ended; no site can be left out of it")
+    if new and folder.busy:
+        raise InputError(f"{folder.path} is in use by another process; stop it first")
+    left = len(terms.sites) - len(sites)
+    if left < terms.quorum:
+        raise InputError(
+            f"without {', '.join(sites)} there are {left} sites, but quorum is {terms.quorum}; lower it in [running] "
+            f"of {terms.path}, or leave fewer sites out"
+        )
+
+
+def _load_test_table(terms: Terms) -> Shard | None:
+    if not terms.test or terms.schema is None:
+        return None
+    s = terms.settings
+    x, y = encode(read_table(terms.test), read_schema(terms.schema), s.intercept, s.precision, with_label=True)
+    if y is None:
+        raise TypeError("a test table has labels")
+    return Shard(x, y)
+
+
+@dataclass
+class CoordinatorProcess:
+    """A study in progress over a hub.
+
+    Parameters
+    ----------
+    terms, engine, identity, coordinator
+        The study, the hub, the coordinator's identity, and its state.
+    say : callable
+        Gets sentences for the operator.
+    stop : callable
+        Returns whether to stop.
+    watch : callable
+        Gets the new lines of rounds.jsonl and sites.jsonl.
+    certificates : callable, optional
+        Returns the hub's current peers, each as `name=SHA-256`; when they change, the hub is restarted.
+    """
+
+    terms: Terms
+    engine: Engine
+    identity: Identity
+    coordinator: Coordinator
+    say: Say
+    stop: Callable[[], bool]
+    watch: Callable[[dict[str, Any]], None]
+    certificates: Callable[[], list[str]] | None = None
+    audit: AuditLog = no_audit
+    versions: dict[str, int] = field(default_factory=dict)  # message version of each site
+    status: CoordinatorStatus = field(default_factory=CoordinatorStatus)
+    _tails: list[JsonlTail] = field(default_factory=list)
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run folder."""
+        return self.coordinator.folder
+
+    @property
+    def secrets(self) -> dict[str, list[Path]]:
+        """The files, by name, that the engine must not be able to open."""
+        return {"run folder": [self.folder.path], "identity": [self.identity.place], "terms": [self.terms.path]}
+
+    def run(self) -> str:
+        """Run the study until it ends or is stopped, and return its outcome; a hub that fails is restarted."""
+        shield()
+        self._skip_old_lines()
+        with self.folder.locked(), publish_status(self.status, self.folder.checkpoints / STATUS_FILE):
+            self._update_status()
+            self.audit("start", study=self.terms.name, experiment=self.coordinator.experiment)
+            try:
+                return self._supervise_hub()
+            finally:
+                done, dropped = self.coordinator.state.round, self.status.dropped
+                self.audit("stop", study=self.terms.name, round=done, dropped=dropped)
+
+    def _supervise_hub(self) -> str:
+        while True:
+            check_port_free(self.engine.address)
+            if self.certificates is not None:
+                self.engine = replace(self.engine, peers=self.certificates())
+            running = self.engine.start(self.secrets)
+            try:
+                return self._run_rounds(running)
+            except BrokenLink as error:
+                self.say(f"restarting the engine: {error}")
+                self.status.restarts += 1
+                self.audit("engine restarted", reason=str(error))
+                time.sleep(1.0)
+            finally:
+                self.status.listening = None
+                self.status.sites.clear()
+                self._show_new_lines()
+                self._update_status()
+                running.stop()
+
+    def _update_status(self) -> None:
+        coordinator, status = self.coordinator, self.status
+        status.study, status.quorum = self.terms.name, self.terms.quorum
+        status.round, status.rounds = coordinator.state.round, coordinator.agreement.part.rounds
+        status.wanted = len(coordinator.agents)
+        status.bytes_up, status.bytes_down = coordinator.state.sent
+
+    def _run_rounds(self, running: EngineProcess) -> str:
+        experiment, limit = self.coordinator.experiment, self.coordinator.agreement.message_limit
+        study = (running.link, self.terms, self.identity, experiment, limit)
+        exchange = SealedExchange(*study, self.say, self.versions, self.status, self.audit)
+        end = time.monotonic() + LISTEN_SECONDS
+        while not exchange.listening and not self.stop():
+            exchange.wait(POLL_SECONDS)
+            if time.monotonic() > end:
+                raise BrokenLink(f"the engine does not listen on {self.engine.address} after {LISTEN_SECONDS:g} s")
+        expected = ", ".join(self.coordinator.expected_sites) or "no site"
+        self.say(f"listening on {self.engine.address}; waiting for {expected}")
+
+        def stop() -> bool:
+            self._show_new_lines()
+            self._update_status()
+            if time.monotonic() - exchange.heard > SILENCE_SECONDS:
+                raise BrokenLink(f"no heartbeat for {SILENCE_SECONDS:g} s")
+            if self.certificates is not None and self.certificates() != self.engine.peers:
+                raise BrokenLink("a kit was renewed, and the engine knows the old one")
+            return self.stop()
+
+        return self.coordinator.run(exchange, stop)
+
+    def _skip_old_lines(self) -> None:
+        """Start to follow the two line files at their end."""
+        paths = (site_events_path(self.folder), self.folder.path / "rounds.jsonl")
+        self._tails = [JsonlTail(path) for path in paths]
+        for tail in self._tails:
+            make_file(tail.path)
+            tail.more()
+
+    def _show_new_lines(self) -> None:
+        """Pass new lines of the two files to the operator and to the audit log."""
+        for tail in self._tails:
+            for line in tail.more()[0]:
+                self.watch(line)
+                if "event" not in line:
+                    self.audit("round", **line)
+                elif line["event"] != "round":
+                    facts = {name: value for name, value in line.items() if name not in ("event", "time")}
+                    self.audit(line["event"], **facts)
+
+
+def run_coordinator(
+    terms: Terms,
+    kits: Path,
+    identity: Path,
+    out: Path,
+    say: Say,
+    stop: Callable[[], bool],
+    watch: Callable[[dict[str, Any]], None],
+    without: Sequence[str] = (),
+    audit: AuditLog = no_audit,
+) -> tuple[RunFolder, str]:
+    """Run a study to its end, or resume it.
+
+    Parameters
+    ----------
+    terms : Terms
+        The study's terms, with all identities.
+    kits : Path
+        The folder that `provision` wrote.
+    identity : Path
+        The coordinator's private identity; the public one is in the terms.
+    out : Path
+        The run folder.
+    say, watch : callable
+        Get sentences, and the lines of rounds.jsonl and sites.jsonl.
+    stop : callable
+        Returns whether to stop.
+    without : sequence of str
+        Sites to leave out for good.
+    audit : AuditLog, optional
+        Gets everything that happens.
+
+    Returns
+    -------
+    RunFolder, str
+        The run, and its outcome: FINISHED or STOPPED.
+
+    Raises
+    ------
+    InputError
+        If the terms are incomplete, or the identity, kit or run folder does not match them.
+    """
+    terms.check_complete()
+    own = Identity.open(identity)
+    if own.public != terms.coordinator:
+        raise InputError(f"{identity} is not the coordinator's identity in {terms.path}")
+    kit = read_kit(kits / HUB, HUB)
+    check_address(kit, terms)
+    coordinator = open_study(terms, out.resolve(), without)
+    if coordinator.excluded:
+        say(f"left out of this study: {', '.join(coordinator.excluded)}")
+    if coordinator.folder.finished and not coordinator.unclosed_sites:
+        return coordinator.folder, FINISHED
+
+    def certificates() -> list[str]:
+        known = read_issued(kits)
+        return [f"{site}={known[site]}" for site in coordinator.agents if site in known]
+
+    limit = coordinator.agreement.message_limit + OVERHEAD
+    log = coordinator.folder.path / "engine.log"
+    address = hub_address(terms.host, terms.port)
+    engine = Engine(HUB, certificates(), kit.path, address, limit, log, terms.engine_user)
+    process = CoordinatorProcess(terms, engine, own, coordinator, say, stop, watch, certificates, audit)
+    return coordinator.folder, process.run()
+
+
+def check_port_free(address: str) -> None:
+    """Raise an `InputError` if another program listens on an address, given as host:port."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except OSError as error:
+            raise InputError(f"cannot listen on {address} ({error.strerror}); is another server running?") from error

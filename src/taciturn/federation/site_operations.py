@@ -1,0 +1,203 @@
+"""What a site's operator can check and do between studies: preflight checks, status, and closing a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from taciturn.errors import InputError, TaciturnError, unknown_name
+from taciturn.federation import PROTOCOL
+from taciturn.federation.agreement import Agreement, StudyLoader, find_objections
+from taciturn.federation.identity import Identity
+from taciturn.federation.journal import Experiment, Journal
+from taciturn.federation.kits import Kit, check_address, read_kit
+from taciturn.federation.policy import Site, read_site
+from taciturn.federation.run_folder import verify_model_signature
+from taciturn.federation.site_session import cancel_study, settle_study, study_folder
+from taciturn.federation.status import AGENT_LOCK, describe_agent, read_status
+from taciturn.federation.vault import engine_secrets, site_engine
+from taciturn.privacy.budget import BudgetLedger
+from taciturn.runs.folder import RunFolder
+
+
+def check_site(path: Path) -> dict[str, Any]:
+    """Check everything that a site needs to take part in its study; nothing is released.
+
+    Parameters
+    ----------
+    path : Path
+        site.toml.
+
+    Returns
+    -------
+    dict
+        The result of each check, as JSON.
+
+    Raises
+    ------
+    InputError
+        If anything prevents the site from taking part; the message lists all reasons.
+    """
+    loader = StudyLoader()
+    site, agreement, kit = load_site_setup(path, loader)
+    notes = loader.dataset(site).notes
+    if reasons := find_objections(site, agreement):
+        raise InputError("; ".join(reasons))
+    budget, plan, terms = BudgetLedger.open(site.ledger).state(), agreement.plan, agreement.terms
+    running = sum(begun.terms == terms.digest and not begun.closed for begun in _experiments(site))
+    return {
+        "site": site.name,
+        "study": terms.name,
+        "hash": terms.digest,
+        "protocol": PROTOCOL,
+        "schema": f"{terms.schema_sha256[:12]}…, as agreed",
+        "records": "; ".join(["loaded", *notes]),
+        "server": f"{terms.host}:{terms.port}",
+        "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
+        "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
+        "budget": f"{budget.epsilon_used:.4g} of {budget.total_epsilon:g} used or set aside",
+        "open_studies": f"{running} of these terms, of at most {site.accepts.open_studies_max}",
+        "coordinator": f"identity {terms.coordinator.fingerprint}",
+        "identity": f"{terms.identities[site.name].fingerprint}, as in the terms",
+        "engine": describe_barriers(site, loader),
+        "certificate": f"valid until {kit.expires:%Y-%m-%d}" + (": renew it soon" if kit.expires_soon else ""),
+    }
+
+
+def load_site_setup(path: Path, loader: StudyLoader) -> tuple[Site, Agreement, Kit]:
+    """Load a site's policy, study and kit, and check its ledger, terms and identity, but not its records.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or does not match the others. Whether the site accepts the study is not checked.
+    """
+    site = read_site(path)
+    agreement = loader.agreement(site)
+    terms = agreement.terms
+    BudgetLedger.open(site.ledger)
+    terms.check_complete()
+    if Identity.open(site.identity).public != terms.identities.get(site.name):
+        raise InputError(
+            f"{site.identity} is not the identity of {site.name} in {terms.path}; enrol this one, or restore the other"
+        )
+    kit = read_kit(site.kit, site.name)
+    check_address(kit, terms)
+    return site, agreement, kit
+
+
+def describe_barriers(site: Site, loader: StudyLoader) -> str:
+    """Try what the network program could do on this machine, and describe which barriers hold.
+
+    Raises
+    ------
+    InputError
+        If the barriers do not keep the program from the site's secrets.
+    """
+    trial = site_engine(site, loader).try_barriers(engine_secrets(site))
+    trial.require()
+    shut = ", ".join(barrier.name for barrier in trial.barriers if barrier.holds)
+    open_ = ", ".join(barrier.name for barrier in trial.barriers if not barrier.holds)
+    parts = [f"confined; tried from inside, shut: {shut}"]
+    parts += [f"OPEN: {open_}"] if open_ else []
+    return "; ".join([*parts, *trial.missing.values()])
+
+
+def site_status(path: Path) -> dict[str, Any]:
+    """Return the status of a site's agent, of its budget over all studies, and of every study, as JSON.
+
+    Parameters
+    ----------
+    path : Path
+        site.toml. An agent may be running.
+    """
+    site = read_site(path)
+    budget = BudgetLedger.open(site.ledger).state()
+    return {
+        "site": site.name,
+        **describe_agent(read_status(site.state, AGENT_LOCK)),
+        "ledger": str(site.ledger),
+        **{name: getattr(budget, name) for name in ("total_epsilon", "delta", "epsilon_used", "epsilon_next")},
+        "budget_left": max(0.0, budget.total_epsilon - budget.epsilon_used),
+        "studies": [_study_status(site, begun, rounds) for begun, rounds in _experiments(site).items()],
+    }
+
+
+def _experiments(site: Site) -> dict[Experiment, int]:
+    """Return the studies of a site with the number of rounds it has answered in each."""
+    if not (site.state / "journal.sqlite").is_file():
+        return {}
+    with Journal.read(site.state) as journal:
+        return {begun: sum(1 for _ in journal.rounds(begun.id)) for begun in journal.experiments()}
+
+
+def _study_status(site: Site, begun: Experiment, rounds: int) -> dict[str, Any]:
+    folder = study_folder(site, begun.id)
+    spent, planned = 0.0, 0.0
+    if rounds or folder.exists():  # after a crash there may be no folder yet
+        ledger = RunFolder.open(folder).read_ledger()
+        spent = ledger.totals.total_epsilon
+        planned = next(entry["planned_epsilon"] for entry in ledger if entry["kind"] == "plan")
+    return {
+        "study": begun.study,
+        "experiment": begun.id,
+        "begun": begun.begun,
+        "closed": begun.closed,
+        "broken": begun.broken,
+        "non_private": begun.non_private,
+        "rounds": rounds,
+        "spent_epsilon": spent,
+        "planned_epsilon": float(planned),
+        "folder": str(folder),
+        "model": _describe_model(begun, folder),
+    }
+
+
+def _describe_model(begun: Experiment, folder: Path) -> str:
+    """Return who signed the model in a study's folder, or "" if there is no model."""
+    if not folder.exists() or not RunFolder.open(folder).finished:
+        return ""
+    try:
+        signer = verify_model_signature(RunFolder.open(folder), begun.id, begun.terms)
+    except TaciturnError as error:
+        return f"NOT SIGNED: {error}"
+    return f"signed by the coordinator {signer.fingerprint}" if signer else "not signed"
+
+
+def close_study(path: Path, start: str) -> str:
+    """Close a study at a site and settle its reservation.
+
+    Parameters
+    ----------
+    path : Path
+        site.toml.
+    start : str
+        The first digits of the experiment.
+
+    Returns
+    -------
+    str
+        The study's name and the first digits of the experiment.
+
+    Raises
+    ------
+    InputError
+        If an agent is running, or there is no such open study.
+    """
+    site = read_site(path)
+    with Journal.open(site.state, patience=2.0) as journal:
+        known = journal.experiments()
+        if not known:
+            raise InputError("this site has not taken part in a study yet")
+        matching = [begun for begun in known if begun.id.startswith(start)]
+        if len(matching) != 1:
+            raise unknown_name("study", start, [begun.id[:8] for begun in known])
+        (begun,) = matching
+        if begun.closed:
+            raise InputError(f"the study {start} was closed on {begun.closed}")
+        folder = study_folder(site, begun.id)
+        if journal.last_round(begun.id) is None and not folder.exists():
+            cancel_study(site, journal, begun)
+        else:
+            settle_study(site, journal, begun, RunFolder.open(folder))
+    return f"{begun.study} ({begun.id[:8]})"
