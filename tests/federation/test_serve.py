@@ -110,7 +110,7 @@ def test_the_page_has_what_left_with_its_event(busy: Federation) -> None:
     uploads = {row["upload"]: row for row in busy.released("north")}
     assert {row[4] for row in rows[1:3]} == set(uploads)
     assert all("gaussian" in row[5] for row in rows[1:3]) and rows[0][5] == "–"
-    assert all(row.good for row in page.rows) and 0 < page.meter.share < 1
+    assert all(row.good for row in page.rows) and page.meter is not None and 0 < page.meter.share < 1
 
 
 def test_an_upload_without_an_event_is_marked(busy: Federation) -> None:

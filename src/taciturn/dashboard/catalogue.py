@@ -22,6 +22,7 @@ from taciturn.dashboard.privacy_view import SettingsReply, ledger_reply, privacy
 from taciturn.dashboard.replies import (
     READ_ERRORS,
     Damaged,
+    Reply,
     check_encodable,
     explain,
     printable,
@@ -308,7 +309,7 @@ class Catalogue:
         second = RunFolder(other.path) if other else None
         return self._read(lambda: settings_reply(RunFolder(run.path), second, self.local))
 
-    def _read(self, make: Callable[[], Any]) -> Any:
+    def _read(self, make: Callable[[], Reply]) -> Reply | Damaged:
         return reply_or_reason(self.root, self.local, make)
 
     def _slowly(self, kind: str, run: FoundRun, compute: Callable[[], object]) -> dict[str, Any]:

@@ -51,7 +51,9 @@ def coefficient_rows(model: Model) -> list[Row]:
     rows: list[Row] = []
     for j, name in enumerate(names):
         low, high = bounds.get(name, ("", ""))
-        row: Row = {"feature": name} | ({"low": low, "high": high} if "units" in columns else {})
+        row: Row = {"feature": name}
+        if "units" in columns:
+            row |= {"low": low, "high": high}
         for kind, values in columns.items():
             row |= {f"{kind}:{output}": float(value) for output, value in zip(outputs, values[j], strict=True)}
         rows.append(row)

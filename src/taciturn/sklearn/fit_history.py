@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,7 +108,9 @@ def privacy_spent(totals: Mapping[str, Any], history: FitHistory, account: Mappi
     if account is not None:
         fits, all_fits = len([s for s in account["studies"] if s["cost"]["zcdp"]]), float(account["epsilon_used"])
     else:
-        fits, all_fits = len(costs), epsilon if len(costs) == 1 else _total_epsilon(costs, delta)
+        fits, all_fits = len(costs), epsilon
+        if fits > 1:
+            all_fits = composed_epsilon(accountant_for(costs[0], delta), together(costs), delta)
     sentence = headline(totals)
     if history.shares_noise:
         sentence, all_fits = f"{sentence} {SHARED_NOISE}", math.inf
@@ -119,10 +121,6 @@ def privacy_spent(totals: Mapping[str, Any], history: FitHistory, account: Mappi
         )
     simulated = totals["noise"] != "hardened" and math.isfinite(epsilon)
     return PrivacySpent(epsilon, delta, simulated, sentence, fits, all_fits)
-
-
-def _total_epsilon(costs: Sequence[StudyCost], delta: float) -> float:
-    return composed_epsilon(accountant_for(costs[0], delta), together(costs), delta)
 
 
 def epsilon_of_each(total_epsilon: float, delta: float, fits: int) -> float:
