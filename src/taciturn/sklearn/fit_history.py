@@ -32,7 +32,7 @@ class PrivacySpent:
 
     epsilon: float  # of this fit alone
     delta: float
-    simulated: bool  # whether the noise came from a seed and so protects nobody
+    simulated: bool  # whether the noise came from a seed and so gives no protection
     statement: str  # the guarantee of this fit in one sentence
     fits: int  # so far: by this estimator and its clones, or in the ledger
     all_fits_epsilon: float  # their total, at delta or at the ledger's delta
