@@ -1,4 +1,4 @@
-"""Runs to show, made once."""
+"""Runs for the dashboard's tests, created once per session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DECLARED: dict[str, Any] = {"agents": 3, "total_records": 400}
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> Path:
-    """A folder of runs, one of them in a folder of a sweep; nobody changes it."""
+    """Return a folder of three runs, one of them below a folder; tests must not change it."""
     folder = tmp_path_factory.mktemp("made")
     taciturn.run(**TABLE, **DECLARED, total_epsilon=[1, 3], seed=1, seeds=3, rounds=12, out=folder / "budgets")
     taciturn.run(**TABLE, **DECLARED, total_epsilon=2, noise="hardened", rounds=8, out=folder / "sweep" / "hardened")
@@ -27,7 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> Pa
 
 @pytest.fixture
 def runs(made: Path, tmp_path: Path) -> Path:
-    """A copy to do things to."""
+    """Return a copy of the runs that a test may change."""
     folder = tmp_path / "runs"
     shutil.copytree(made, folder, symlinks=True)
     return folder

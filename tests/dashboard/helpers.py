@@ -1,4 +1,4 @@
-"""Asking a dashboard without a socket."""
+"""Requests to a dashboard without a socket."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def dashboard(root: Path, host: str = LOOPBACK, token: str = "", local: bool = T
 
 
 def ask(app: Guard, address: str, method: str = "GET", **headers: str) -> Reply:
-    """One request, as a server hands it over."""
+    """Send one request to the ASGI application and return its reply."""
     return asyncio.run(_ask(app, address, method, {"host": "localhost:8321", **headers}))
 
 
@@ -65,12 +65,12 @@ async def _ask(app: Guard, address: str, method: str, headers: Mapping[str, str]
 
 
 def rows(app: Guard) -> dict[str, Any]:
-    """The rows of the list, by name."""
+    """Return the rows of the list of runs, by name."""
     return {row["name"]: row for row in ask(app, "/api/runs").json["runs"]}
 
 
 def settled(app: Guard, address: str) -> Any:
-    """An answer that is computed beside the server, once it is there."""
+    """Repeat a request until its reply is no longer pending."""
 
     async def until() -> Any:
         for _ in range(3000):

@@ -1,4 +1,4 @@
-"""The page in a real browser, in one long session: an empty folder, runs that appear, grow, and are looked at."""
+"""The page in a real browser, in one long session: an empty folder, runs that appear, grow, and are opened."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def browser() -> Iterator[Any]:
 
 
 class Session:
-    """A page of a dashboard that is a process of its own, and everything the page asked for or complained of."""
+    """A dashboard in its own process, a page of it, and all requests and console messages of that page."""
 
     def __init__(self, browser: Any, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -65,7 +65,7 @@ class Session:
         self.page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
 
     def until(self, condition: str, given: Any = None) -> None:
-        """Wait; the browser's own way to wait would evaluate text, which the page forbids."""
+        """Wait for a condition; playwright's own function evaluates text, which the page's policy forbids."""
         for _ in range(1200):
             if self.page.evaluate(condition, given):
                 return

@@ -1,4 +1,4 @@
-"""The command as a user types it."""
+"""The command `taciturn dashboard` in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are damaged in whatever way: each is told, and none hides another."""
+"""Damaged runs: the list says what is wrong with each, and all other runs are still shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of fewer points: the ends and every extreme stay, and never more than there is room for."""
+"""Laws of down-sampling: the ends and all extremes are kept, and the number of points is limited."""
 
 from __future__ import annotations
 

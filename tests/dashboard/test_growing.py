@@ -1,4 +1,4 @@
-"""Metrics that grow while they are read: whatever was written when, the columns are those of the whole file."""
+"""Metrics that grow while they are read: the columns are always those of the whole file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_read_in_any_pieces_it_is_the_whole_file(values: list[tuple[int, float]]
 
 @given(st.integers(0, 20), st.integers(0, 30))
 def test_a_file_that_was_cut_and_grew_again_is_read_anew(kept: int, more: int) -> None:
-    """A resumed run cuts its metrics to the last checkpoint; what comes then may differ, and may be longer."""
+    """A resumed run truncates its metrics to the last checkpoint; what follows may differ and may be longer."""
     first = [line(0, t, 1.0) for t in range(1, 21)]
     second = first[:kept] + [line(0, t, 2.0) for t in range(kept + 1, kept + 1 + more)]
     with tempfile.TemporaryDirectory() as folder:

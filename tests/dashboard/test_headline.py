@@ -1,4 +1,4 @@
-"""The dashboard's headline is the report's, whatever the run, at every moment of it."""
+"""The dashboard's headline equals the report's, for every kind of run and at every stage."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def read(ledger: Sequence[LedgerEntry]) -> tuple[str, bool]:
-    """The dashboard's headline, which must be the one of the report's statement."""
+    """Return the dashboard's headline, after checking that the report's statement has the same."""
     lines = RunLedger(tuple(ledger))
     shown, stated = privacy_reply(lines, {}), guarantee(lines.study, lines.totals)
     assert (shown.headline, shown.good) == (stated.headline, stated.good)

@@ -1,4 +1,4 @@
-"""Who only asks whether a run is busy never keeps it from being worked on."""
+"""Asking whether a run is busy never prevents another process from working on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The meter says what the accountants say, round by round."""
+"""The budget meter agrees with the accountants in every round."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan(events: dict[Event, int], rounds: int) -> PlanEntry:
 
 @pytest.mark.parametrize("t", [0, 1, 19, 20])
 def test_it_reads_what_the_rounds_done_cost_and_the_next_one_will(t: int) -> None:
-    """Three updates a round, so that a round is three events."""
+    """Three updates per round make three events per round."""
     planned = plan({NOISE: 60}, 20)
     reading = read_meter(planned, Counter({NOISE: 3 * t} if t else {}), 0, DELTA)
     now, then = (tightest({NOISE: 3 * n}, DELTA).epsilon for n in (t, t + 1))
@@ -52,7 +52,7 @@ def test_it_reads_what_the_rounds_done_cost_and_the_next_one_will(t: int) -> Non
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_rounds_that_wait_to_be_charged_count_as_if_they_were(rounds: int) -> None:
-    """Also where every round's event is another one."""
+    """Also if the event differs from round to round."""
     for planned, event in (
         (plan({NOISE: 3}, 3), lambda i: NOISE),
         (plan(dict.fromkeys(HIDDEN, 1), 3), lambda i: HIDDEN[i]),

@@ -1,4 +1,4 @@
-"""Requests by the thousand, or from elsewhere, are no burden."""
+"""Many requests at once, and requests from pages of other sites."""
 
 from __future__ import annotations
 

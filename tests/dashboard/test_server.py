@@ -1,4 +1,4 @@
-"""What the dashboard answers, to whom, and what it never does."""
+"""The dashboard's replies, its access control, and what it never reveals."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_paper_run_with_a_picture_in_local_only_is_not_private(runs: Path) -> 
 
 
 def test_how_long_a_run_without_local_only_took_is_not_told(runs: Path) -> None:
-    """As that of a federation's coordinator: it promises something, and its times tell of records all the same."""
+    """As for a federation's coordinator: the run is certified, and its times may depend on records."""
     shutil.rmtree(runs / "budgets" / "local-only")
     for local in (False, True):
         assert rows(dashboard(runs, local=local))["budgets"]["duration"] is None

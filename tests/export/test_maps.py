@@ -1,4 +1,4 @@
-"""Models of mapped records: an ONNX runtime is given what `taciturn predict` is, and says the same."""
+"""Models with a feature map: an ONNX runtime predicts what `taciturn predict` does from the same input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DIGITS = Classes(tuple("0123456789"))
 
 
 def model_of_images(features: str, intercept: bool) -> Model:
-    """As if it had been trained."""
+    """Return a model with random parameters."""
     image = SOURCES["mnist14"].image
     assert image is not None
     names = mapped_names(features, pixel_names(image), image, intercept)
@@ -66,7 +66,7 @@ def test_a_map_without_a_graph_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_mapped_table_from_training_to_export(tmp_path: Path) -> None:
-    """Train with waves, look at the report, predict, evaluate, export: all through the command line."""
+    """Train with Fourier features, read the report, predict, evaluate, export: all through the command line."""
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     run, table = tmp_path / "run", EXAMPLE / "records.csv"

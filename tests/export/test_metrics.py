@@ -1,4 +1,4 @@
-"""Metrics in other programs: all that may leave, under the right name, once, and of unfinished runs too."""
+"""Metrics in other programs: complete, under the right names, stored once, also for unfinished runs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PRIVATE = {"local_only/test_error", "local_only/train_objective", "local_only/se
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """Two runs on private data."""
+    """Return a folder with two runs on private data."""
     return taciturn.run(**CLINICS, total_epsilon="1,inf", out=tmp_path_factory.mktemp("metrics") / "r").folder
 
 
 def stopped(path: Path, rounds: int) -> RunFolder:
-    """A run that was stopped."""
+    """Return a run that was interrupted after so many rounds."""
     seen: list[int] = []
     with pytest.raises(Interrupted):
         taciturn.run(
@@ -116,7 +116,7 @@ def test_the_command(run: RunFolder) -> None:
 
 
 def test_what_is_the_owners_alone_is_private_wherever_it_is_put(run: RunFolder, tmp_path: Path) -> None:
-    """Event files and pictures with figures that have no noise; what anybody may see follows the umask."""
+    """Files with figures that have no noise are private; public ones follow the umask."""
     pytest.importorskip("tensorboard")
     before = os.umask(0o022)
     try:

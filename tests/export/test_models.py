@@ -40,7 +40,7 @@ missing = "both"
 
 
 def table(path: Path, records: int) -> Path:
-    """Records with gaps, values outside their bounds, and labels that depend on them."""
+    """Write records with missing values, values outside their bounds, and labels that depend on them."""
     drawn = np.random.default_rng(5)
     lines = ["age,sex,dose,site,ill,cost"]
     for i in range(records):
@@ -54,7 +54,7 @@ def table(path: Path, records: int) -> Path:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two models of tables, one of classes on the symmetric scale and one of a number, and one of images."""
+    """Return a folder with three models: of classes on the symmetric scale, of a number, and of images."""
     folder = tmp_path_factory.mktemp("models")
     data = table(folder / "t.csv", 80)
     targets = {"ill": 'classes = ["yes", "no"]', "cost": "bounds = [-50, 250]"}
@@ -85,7 +85,7 @@ def records(place: Path) -> list[dict[str, str]]:
 
 
 def by_hand(rows: list[dict[str, str]], record: dict[str, str], output: str) -> float:
-    """What a person with the table of coefficients and a calculator gets; a gap is filled as the schema says."""
+    """Return the score computed from the table of coefficients; missing values are filled as in the schema."""
     total = 0.0
     for row in rows:
         name, _, category = row["feature"].partition("=")
@@ -124,7 +124,7 @@ def test_coefficients_are_applied_by_hand(place: Path, tmp_path: Path) -> None:
 
 
 def columns(place: Path) -> dict[str, Any]:
-    """The table as an ONNX runtime takes it: numbers with NaN for a gap, texts as they are."""
+    """Return the table as input of an ONNX runtime: NaN for missing numbers, texts unchanged."""
     found, rows = {}, records(place)
     for name in ("age", "sex", "dose", "site"):
         cells = [row[name] for row in rows]
@@ -156,7 +156,7 @@ def test_an_onnx_runtime_predicts_the_same(place: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_value_of_its_column_counts_as_missing(place: Path, tmp_path: Path) -> None:
-    """A category nobody knows, a number that is not there, an infinite one: as `taciturn predict` takes them."""
+    """An unknown category, a missing number, an infinite one: `taciturn predict` treats them the same."""
     runtime = pytest.importorskip("onnxruntime")
     TARGETS["onnx"].write(ExportRequest(RunFolder.open(place / "ill"), tmp_path / "m.onnx"))
     given = {name: cells[:3].copy() for name, cells in columns(place).items()}

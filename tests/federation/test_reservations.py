@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from taciturn.federation.messages import Closed, Ready
 from taciturn.federation.site_session import settle_study
 from taciturn.privacy.budget import is_reservation_held
 from taciturn.privacy.budget_state import StudyReservation
-from taciturn.privacy.composition import StudyCost
 from taciturn.privacy.signatures import own_key
 from taciturn.training.finish import signable
 from tests.federation.helpers import (
@@ -86,10 +86,10 @@ def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Feder
         answered(agent, question(federation, 1))
         folder = federation.folder("north")
         (row,) = federation.released("north")
-        planned = next(entry for entry in folder.read_ledger() if entry["kind"] == "plan")
-        count = sum(event["count"] for event in planned["events"])
-        folder.chain.append([row | {"count": count, "upload": "f" * 64}])
-        reserved = StudyCost.read(the_study(federation)["cost"])
+        (planned,) = folder.read_ledger().plans.values()
+        count = sum(event.count for event in planned.events)
+        folder.chain.append([replace(row, count=count, upload="f" * 64)])
+        reserved = the_study(federation).cost
         assert "would exceed" in refused(agent, question(federation, 2))
         refused(agent, question(federation, 1))  # what it answered before does not leave again either
         experiment = agent.journal.experiment(EXPERIMENT)

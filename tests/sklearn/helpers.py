@@ -1,4 +1,4 @@
-"""Small problems, and estimators that have all declared what a budget needs."""
+"""Small problems, and estimators with all declarations that a finite budget needs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def regressor(total_epsilon: float = 1.0, **more: Any) -> TaciturnRegressor:
 
 
 def exact(model: type[Any] = TaciturnClassifier, **more: Any) -> Any:
-    """Without privacy, strongly convex and so soon at its optimum."""
+    """Return an estimator without privacy whose strongly convex objective converges quickly."""
     return model(math.inf, **({"bounds": (-1, 1), "alpha": 0.01} | more))
 
 

@@ -1,4 +1,4 @@
-"""Copies of an estimator: all that one process has share an account, and none has the budget a second time."""
+"""Copies of an estimator in one process share their history, so none spends the budget a second time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def unpickled(model: Any) -> Any:
 @pytest.mark.parametrize("copied", [clone, copy.copy, copy.deepcopy, unpickled])
 @pytest.mark.parametrize("fitted", [False, True])
 def test_a_copy_and_its_original_share_one_account(copied: Any, fitted: bool) -> None:
-    """Each side counted its own fits before: three of them, and both said two."""
+    """Original and copy once counted their fits separately: after three fits each said two."""
     x, y, _ = problem()
     model = classifier()
     if fitted:
@@ -72,7 +72,7 @@ def test_one_from_a_file_predicts_but_is_fitted_with_a_ledger_alone(tmp_path: Pa
 
 
 def test_the_number_of_the_process_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process may have the same number later, and a child process has its parent's memory."""
+    """A later process may have the same id, and a forked process has its parent's memory."""
     x, y, _ = problem()
     model = classifier().fit(x, y)
     data = pickle.dumps(model)

@@ -1,4 +1,4 @@
-"""What must hold of any fit: the same records give the same model, and without noise it is the optimum."""
+"""Laws of every fit: the same records give the same model, and without noise it is the optimum."""
 
 from __future__ import annotations
 
@@ -157,6 +157,6 @@ def test_a_fit_is_the_study_that_a_run_on_a_table_is(tmp_path: Path) -> None:
 
 
 def test_estimators_have_no_feature_map() -> None:
-    """Their coefficients are in the user's units, which a map would take away."""
+    """Coefficients are in the user's units, which a feature map would change."""
     with pytest.raises(TypeError, match="features"):
         TaciturnClassifier(features="fourier")  # type: ignore[call-arg]

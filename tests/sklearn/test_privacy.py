@@ -1,4 +1,4 @@
-"""What a fit promises: nothing undeclared is read off the records, and every fit is paid for."""
+"""Privacy of fits: nothing undeclared is taken from the records, and every fit is charged."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_regressor_needs_the_range_of_its_label_and_nobody_takes_weights() -> 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
 def test_all_but_the_model_is_the_same_whatever_the_records(make: Any) -> None:
-    """Other records, other labels, another number of them: what no noise covers does not change."""
+    """Public results do not depend on the records, their labels or their number."""
     made = []
     for n, seed in ((120, 0), (60, 9)):
         x, y, _ = problem(n, seed=seed)
@@ -170,7 +170,7 @@ def test_the_plan_is_set_aside_before_a_record_is_read(tmp_path: Path, monkeypat
 
 
 def test_only_a_fit_without_noise_ends_when_its_model_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the records make of the model decides nothing else."""
+    """A private model does not decide when training stops."""
     x, y, _ = problem()
     monkeypatch.setattr(fitting, "TOLERANCE", 1e9)
     assert classifier().fit(x, y).n_iter_ == 20
@@ -178,7 +178,7 @@ def test_only_a_fit_without_noise_ends_when_its_model_rests(monkeypatch: pytest.
 
 
 def test_a_fit_that_breaks_off_stays_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who stopped it may have seen something: its whole plan is kept set aside."""
+    """An interrupted fit may have been observed, so its whole plan stays reserved."""
     from taciturn.algorithms.noisy_gradient import HardenedGradient
 
     x, y, _ = problem()

@@ -28,7 +28,7 @@ GRID = {"alpha": [1e-6, 1e-3]}
 
 @pytest.fixture
 def workers() -> Iterator[None]:
-    """Processes of joblib's, gone when the test is."""
+    """End the worker processes of joblib after the test."""
     yield
     pytest.importorskip("joblib.externals.loky").get_reusable_executor().shutdown(wait=True)
 
@@ -66,7 +66,7 @@ def test_fits_with_one_seed_share_their_noise_and_so_protect_nothing_together() 
 
 
 def test_a_process_that_clones_for_itself_is_refused_too(workers: None) -> None:
-    """OneVsRest clones where it fits: in the other process."""
+    """OneVsRest clones the estimator in the worker process."""
     x, y, _ = problem(classes=3)
     with pytest.raises(InputError, match="another process"):
         OneVsRestClassifier(classifier(), n_jobs=2).fit(x, y)

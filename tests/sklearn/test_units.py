@@ -1,4 +1,4 @@
-"""Rows that are repeated, rows of one person, and ensembles that repeat rows or set seeds."""
+"""Repeated rows, rows of one person, and ensembles that repeat rows or set seeds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LEFT_OUT = "ignore:.* rows were left out"
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[Any]]:
-    """The rows that every fit trained on, label last."""
+    """Record the rows that every fit trains on, label last."""
     seen: list[NDArray[Any]] = []
     real = FitData.dataset
 
@@ -51,7 +51,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[Any]]:
 
 
 def most_alike(rows: NDArray[Any]) -> int:
-    """How often the row that is there most often is there."""
+    """Return how often the most frequent row occurs."""
     return int(np.unique(rows, axis=0, return_counts=True)[1].max())
 
 
@@ -109,7 +109,7 @@ def test_a_series_names_the_unit_and_a_ledger_is_held_to_it(tmp_path: Any) -> No
 
 
 def test_identical_rows_of_different_persons_are_all_used(used: list[NDArray[Any]]) -> None:
-    """Three yes-or-no questions: most persons say what somebody else said."""
+    """Three yes-or-no questions: most persons give the same answers as another person."""
     random = np.random.default_rng(2)
     x, y = random.integers(0, 2, (100, 3)).astype(float), random.integers(0, 2, 100)
     classifier().fit(x, y, groups=range(100))
@@ -142,7 +142,7 @@ def test_groups_that_do_not_fit_are_refused(given: dict[str, Any], sentence: str
 )
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_bagging_is_refused_where_noise_is_the_operating_systems(ensemble: Any, make: Any, wrapped: bool) -> None:
-    """It sets random_state on every clone, and repeats records."""
+    """Bagging sets random_state on every clone and repeats records."""
     x, y, _ = problem()
     y = y if make is classifier else values(x)
     model = make_pipeline(PolynomialFeatures(1, include_bias=False), make()) if wrapped else make()
@@ -170,7 +170,7 @@ def test_bagging_of_simulations_uses_no_record_twice(used: list[NDArray[Any]]) -
 
 @pytest.mark.filterwarnings(LEFT_OUT)
 def test_bagging_takes_groups_along(used: list[NDArray[Any]]) -> None:
-    """Every row another person: what is repeated is still noticed."""
+    """If every row is another person, repeated persons are still detected."""
     x, y, _ = problem()
     with config_context(enable_metadata_routing=True):
         model = classifier(random_state=5).set_fit_request(groups=True)
@@ -206,7 +206,7 @@ def test_every_fit_of_an_ensemble_is_added_up(meta: Any, fits: int, used: list[N
 
 
 def test_two_parts_of_an_ensemble_have_accounts_of_their_own() -> None:
-    """Two estimators are two accounts: only a ledger adds them up."""
+    """Two estimators have separate histories: only a ledger adds them up."""
     x, y, _ = problem()
     voting = VotingClassifier([("a", classifier()), ("b", classifier())]).fit(x, y)
     assert [one.privacy_spent_.fits for one in voting.estimators_] == [1, 1]
@@ -232,7 +232,7 @@ def test_groups_travel_through_searches(used: list[NDArray[Any]]) -> None:
 
 
 def test_a_violation_ends_a_search(tmp_path: Any) -> None:
-    """A search gives a fit that failed the score nan and goes on; not after this."""
+    """A search continues after a failed fit, but not after a privacy violation."""
     x, y, _ = problem()
     taciturn.dry_run(plugins=str(plugin(tmp_path, "leaky_fit", first=2)))  # which registers it
     model = classifier(algorithm="leaky_fit", random_state=1)

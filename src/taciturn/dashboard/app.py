@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from taciturn.dashboard.catalogue import Catalogue, FoundRun
-from taciturn.dashboard.replies import Endpoint, encode_json, file_routes, json_response, page_files
+from taciturn.dashboard.replies import encode_json, file_routes, json_response, page_files
 from taciturn.dashboard.workers import Workers
 from taciturn.runs.folder import RunFolder
 
@@ -38,73 +38,72 @@ def make_app(catalogue: Catalogue) -> Starlette:
     catalogue : Catalogue
         Answers the requests about runs.
     """
-    workers = Workers(THREADS)
-    workers.submit(catalogue.runs)  # while the browser opens
-    details: dict[str, Detail] = {
-        "curves": lambda run, other: catalogue.curves(run),
-        "privacy": lambda run, other: catalogue.privacy(run),
-        "ledger": lambda run, other: catalogue.ledger(run),
-        "settings": catalogue.settings,
-    }
+    endpoints = Endpoints(catalogue)
     app = Starlette(
         routes=[
             *file_routes(page_files("page", "page/vendor")),
-            Route("/api/runs", _runs(catalogue, workers)),
-            *(Route(f"/api/runs/{{id}}/{name}", _detail(catalogue, workers, make)) for name, make in details.items()),
-            Route("/api/metrics.csv", _csv(catalogue, workers)),
+            Route("/api/runs", endpoints.runs),
+            Route("/api/runs/{id}/{detail}", endpoints.detail),
+            Route("/api/metrics.csv", endpoints.metrics_csv),
         ]
     )
     app.router.redirect_slashes = False
     return app
 
 
-def _runs(catalogue: Catalogue, workers: Workers) -> Endpoint:
-    async def serve(request: Request) -> Response:
-        body = await workers.run(lambda: encode_json(catalogue.runs()))
+class Endpoints:
+    """The requests that are not for files of the page; background threads answer them."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue, self._workers = catalogue, Workers(THREADS)
+        self._workers.submit(catalogue.runs)  # while the browser opens
+        self._details: dict[str, Detail] = {
+            "curves": lambda run, other: catalogue.curves(run),
+            "privacy": lambda run, other: catalogue.privacy(run),
+            "ledger": lambda run, other: catalogue.ledger(run),
+            "settings": catalogue.settings,
+        }
+
+    async def runs(self, request: Request) -> Response:
+        """Return the list of runs, or status 304 if the browser has it already."""
+        body = await self._workers.run(lambda: encode_json(self._catalogue.runs()))
         tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
         return Response(body, media_type="application/json", headers={"etag": tag})
 
-    return serve
-
-
-def _detail(catalogue: Catalogue, workers: Workers, make: Detail) -> Endpoint:
-    async def serve(request: Request) -> Response:
+    async def detail(self, request: Request) -> Response:
+        """Return one kind of detail about a run, compared with another run if the request names one."""
         identity, other = request.path_params["id"], request.query_params.get("other", "")
+        make = self._details.get(request.path_params["detail"])
 
         def answer() -> Response:
-            found = catalogue.select([identity, other] if other else [identity])
-            if identity not in found:
+            found = self._catalogue.select([identity, other] if other else [identity])
+            if make is None or identity not in found:
                 return json_response(NOT_FOUND, 404)
             return json_response(make(found[identity], found.get(other)))
 
-        return await workers.run(answer)
+        return await self._workers.run(answer)
 
-    return serve
-
-
-def _csv(catalogue: Catalogue, workers: Workers) -> Endpoint:
-    async def serve(request: Request) -> Response:
+    async def metrics_csv(self, request: Request) -> Response:
+        """Return the metrics of runs as one CSV file, whose name says if it contains local-only figures."""
         wanted = list(dict.fromkeys(request.query_params.getlist("run")))
         if len(wanted) > MOST_RUNS:
             error = f"{len(wanted)} runs were requested; one file contains at most {MOST_RUNS}"
             return json_response({"error": error}, 400)
-        runs = list((await workers.run(lambda: catalogue.select(wanted))).values())
+        runs = list((await self._workers.run(lambda: self._catalogue.select(wanted))).values())
         if not runs:
             return json_response(NOT_FOUND, 404)
-        local = catalogue.local and request.query_params.get("local") == "1"
-        local = local and await workers.run(lambda: any(RunFolder(run.path).has_local for run in runs))
+        local = self._catalogue.local and request.query_params.get("local") == "1"
+        local = local and await self._workers.run(lambda: any(RunFolder(run.path).has_local for run in runs))
         rows = _csv_rows(runs, local)
 
         async def parts() -> AsyncIterator[str]:
-            while part := await workers.run(lambda: next(rows, "")):
+            while part := await self._workers.run(lambda: next(rows, "")):
                 yield part
 
         name = {"content-disposition": f'attachment; filename="{_csv_name(runs, local)}"'}
         return StreamingResponse(parts(), media_type="text/csv", headers=name)
-
-    return serve
 
 
 def _csv_name(runs: Sequence[FoundRun], local: bool) -> str:

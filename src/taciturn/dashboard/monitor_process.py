@@ -1,4 +1,4 @@
-"""The confined program that serves a monitoring page: it can open none of its owner's files, and no connection."""
+"""The confined program that serves a monitoring page: it cannot open its owner's files or a connection."""
 
 from __future__ import annotations
 

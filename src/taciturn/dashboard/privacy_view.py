@@ -164,8 +164,9 @@ def read_meter(plan: PlanEntry, charged: Counter[Event], waiting: int, delta: fl
     per_round = max(1, round(sum(planned.count for planned in plan.events) / plan.rounds))
     spent = charged + _next_events(plan, charged, waiting * per_round)
     following = _next_events(plan, spent, per_round)
-    now, planned = _bound(spent, delta), plan.planned_epsilon
-    cost = _bound(spent + following, delta).epsilon - now.epsilon if following else math.nan
+    now, planned = _bound(frozenset(spent.items()), delta), plan.planned_epsilon
+    later = _bound(frozenset((spent + following).items()), delta)
+    cost = later.epsilon - now.epsilon if following else math.nan
     return BudgetMeter(
         spent=format_epsilon(now.epsilon),
         left=format_epsilon(max(0.0, planned - now.epsilon)) if math.isfinite(now.epsilon) else "0",
@@ -190,12 +191,8 @@ def _next_events(plan: PlanEntry, spent: Mapping[Event, int], count: int) -> Cou
     return following
 
 
-def _bound(events: Counter[Event], delta: float) -> EpsilonBound:
-    return _cached_bound(frozenset(events.items()), delta)
-
-
 @lru_cache(maxsize=1024)
-def _cached_bound(events: frozenset[tuple[Event, int]], delta: float) -> EpsilonBound:
+def _bound(events: frozenset[tuple[Event, int]], delta: float) -> EpsilonBound:
     return tightest(dict(events), delta)
 
 
@@ -209,11 +206,14 @@ def settings_reply(folder: RunFolder, other: RunFolder | None, local: bool) -> S
     local : bool
         Whether to show paths in full; otherwise only their last part.
     """
-    first, second = ((_config(run, local) if run else {}) for run in (folder, other))
+
+    def read(run: RunFolder) -> dict[str, Any]:
+        return run.read_config() if local else public_config(run.read_config())
 
     def text(config: Mapping[str, Any], name: str) -> str:
         return format_setting(config[name]) if name in config else "–"
 
+    first, second = read(folder), read(other) if other else {}
     return SettingsReply(
         [
             Setting(
@@ -225,10 +225,6 @@ def settings_reply(folder: RunFolder, other: RunFolder | None, local: bool) -> S
             for name in dict.fromkeys([*first, *second])
         ]
     )
-
-
-def _config(folder: RunFolder, local: bool) -> dict[str, Any]:
-    return folder.read_config() if local else public_config(folder.read_config())
 
 
 def ledger_reply(ledger: RunLedger) -> LedgerReply:

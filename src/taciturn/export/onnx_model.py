@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,33 +45,29 @@ class GraphBuilder:
     inputs: list[Any] = field(default_factory=list)
     outputs: list[Any] = field(default_factory=list)
 
-    def add(self, kind: str, *operands: Any, name: str = "", parts: int = 1, **attributes: Any) -> Any:
-        """Add a node.
+    def add(self, kind: str, *operands: Any, name: str = "", **attributes: Any) -> str:
+        """Add a node and return the name of its result.
 
         Parameters
         ----------
         kind : str
             The ONNX operator.
-        *operands : str, number or array
-            Names of earlier results, or constants; a number or array of numpy.
+        *operands : str, or number or array of numpy
+            Names of earlier results, or constants.
         name : str
             Name of the result; by default a new one.
-        parts : int
-            Number of results.
         **attributes
             Attributes of the operator.
-
-        Returns
-        -------
-        str, or list of str for several parts
-            The name of the result.
         """
         name = name or f"{kind.lower()}_{len(self.nodes)}"
-        names = [name] if parts == 1 else [f"{name}_{part}" for part in range(parts)]
-        inputs = [operand if isinstance(operand, str) else self._constant(operand) for operand in operands]
-        domain = "ai.onnx.ml" if kind == "LabelEncoder" else ""
-        self.nodes.append(self.onnx.helper.make_node(kind, inputs, names, domain=domain, **attributes))
-        return name if parts == 1 else names
+        self._add_node(kind, operands, [name], attributes)
+        return name
+
+    def split(self, x: str, parts: int, axis: int) -> list[str]:
+        """Add a node that splits x into equal parts and return their names."""
+        names = [f"split_{len(self.nodes)}_{part}" for part in range(parts)]
+        self._add_node("Split", [x], names, {"axis": axis})
+        return names
 
     def add_input(self, name: str, kind: int, width: int) -> str:
         """Add an input of shape [records, width] and return its name."""
@@ -81,6 +77,11 @@ class GraphBuilder:
     def add_output(self, name: str, kind: int, *width: int) -> None:
         """Declare a result of shape [records, *width] as an output."""
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, kind, ["records", *width]))
+
+    def _add_node(self, kind: str, operands: Sequence[Any], names: list[str], attributes: dict[str, Any]) -> None:
+        inputs = [operand if isinstance(operand, str) else self._constant(operand) for operand in operands]
+        domain = "ai.onnx.ml" if kind == "LabelEncoder" else ""
+        self.nodes.append(self.onnx.helper.make_node(kind, inputs, names, domain=domain, **attributes))
 
     def _constant(self, value: Any) -> str:
         name = f"constant_{len(self.constants)}"
@@ -138,7 +139,7 @@ def _encoded_table(graph: GraphBuilder, schema: Schema) -> str:
         _numeric(graph, rule, schema.scale) if isinstance(rule, Numeric) else _categorical(graph, rule)
         for rule in schema.columns
     ]
-    return str(graph.add("Concat", *parts, axis=1))
+    return graph.add("Concat", *parts, axis=1)
 
 
 def _numeric(graph: GraphBuilder, rule: Numeric, scale: str) -> str:
@@ -148,7 +149,7 @@ def _numeric(graph: GraphBuilder, rule: Numeric, scale: str) -> str:
         value = graph.add("Where", graph.add(missing, value), np.float64(rule.fill), value)
     clipped = graph.add("Clip", value, np.float64(rule.low), np.float64(rule.high))
     a, b = rule.scaling(scale)
-    return str(graph.add("Add", graph.add("Mul", clipped, np.float64(a)), np.float64(b)))
+    return graph.add("Add", graph.add("Mul", clipped, np.float64(a)), np.float64(b))
 
 
 def _categorical(graph: GraphBuilder, rule: Categorical) -> str:
@@ -169,15 +170,15 @@ def _mapped(graph: GraphBuilder, model: Model, x: str) -> str:
     if settings.features == NONE:
         return x
     phi = feature_map_node(graph, x, settings.features, InputShape(len(model.columns), model.image))
-    return str(graph.add("Mul", phi, np.float64(length_share(settings.intercept))))
+    return graph.add("Mul", phi, np.float64(length_share(settings.intercept)))
 
 
 def _scores(graph: GraphBuilder, model: Model, x: str) -> str:
     w: Array = model.w.astype(np.float64)
     if not model.settings.intercept:
-        return str(graph.add("MatMul", x, w))
+        return graph.add("MatMul", x, w)
     last = w[-1] if model.settings.features == NONE else length_share(intercept=True) * w[-1]
-    return str(graph.add("Add", graph.add("MatMul", x, w[:-1]), last))
+    return graph.add("Add", graph.add("MatMul", x, w[:-1]), last)
 
 
 def _add_classes(graph: GraphBuilder, model: Model, names: tuple[str, ...], scores: str) -> None:
@@ -236,7 +237,7 @@ def _scattering(graph: GraphBuilder, x: str, phi: Scattering) -> str:
 
 def _wavelets(graph: GraphBuilder, u: str, wavelets: Wavelets) -> str:
     """Map [m, grid before] to [m DIRECTIONS, grid]."""
-    parts = graph.add("Split", _integer_product(graph, u, wavelets.weights), parts=2, axis=1)
+    parts = graph.split(_integer_product(graph, u, wavelets.weights), 2, axis=1)
     squares = graph.add("Add", *(graph.add("Mul", part, part) for part in parts))
     scaled = graph.add("Mul", graph.add("Sqrt", squares), np.float32(wavelets.scale))
     return _reshape(graph, graph.add("Min", graph.add("Round", scaled), np.float32(LEVELS)), wavelets.side**2)
@@ -256,25 +257,25 @@ def _as_bytes(graph: GraphBuilder, x: str) -> str:
 
 def _integer_product(graph: GraphBuilder, u: str, weights: Any) -> str:
     """Multiply by integers, which are stored as such to keep the file small."""
-    return str(graph.add("MatMul", u, graph.add("Cast", weights.astype(np.int16), to=FLOAT)))
+    return graph.add("MatMul", u, graph.add("Cast", weights.astype(np.int16), to=FLOAT))
 
 
 def _unit_length(graph: GraphBuilder, x: str) -> str:
     steps = graph.add("Round", graph.add("Mul", x, np.float64(FINE)))
-    return str(graph.add("Div", steps, graph.add("Max", _length(graph, steps), np.float64(1.0))))
+    return graph.add("Div", steps, graph.add("Max", _length(graph, steps), np.float64(1.0)))
 
 
 def _length(graph: GraphBuilder, x: str) -> str:
     squares = graph.add("ReduceSum", graph.add("Mul", x, x), np.array([1], np.int64), keepdims=1)
-    return str(graph.add("Sqrt", squares))
+    return graph.add("Sqrt", squares)
 
 
 def _cast(graph: GraphBuilder, x: str, kind: int) -> str:
-    return str(graph.add("Cast", x, to=kind))
+    return graph.add("Cast", x, to=kind)
 
 
 def _reshape(graph: GraphBuilder, x: str, columns: int) -> str:
-    return str(graph.add("Reshape", x, np.array([-1, columns], np.int64)))
+    return graph.add("Reshape", x, np.array([-1, columns], np.int64))
 
 
 FEATURE_MAPS: dict[type, Callable[[GraphBuilder, str, Any], str]] = {

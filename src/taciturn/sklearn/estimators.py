@@ -67,7 +67,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Rows of one unit (see `fit`) at one party that are used, the first ones; the noise covers all of them.
     random_state : int, RandomState or None, default=None
         None: the noise comes from the operating system. A number makes the fit a repeatable simulation, which
-        protects nobody.
+        gives no protection.
 
     Attributes
     ----------
@@ -271,7 +271,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         Rows of one unit (see `fit`) at one party that are used, the first ones; the noise covers all of them.
     random_state : int, RandomState or None, default=None
         None: the noise comes from the operating system. A number makes the fit a repeatable simulation, which
-        protects nobody.
+        gives no protection.
 
     Attributes
     ----------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +33,7 @@ class PrivacySpent:
 
     epsilon: float  # of this fit alone
     delta: float
-    simulated: bool  # whether the noise came from a seed and so protects nobody
+    simulated: bool  # whether the noise came from a seed and so gives no protection
     statement: str  # the guarantee of this fit in one sentence
     fits: int  # so far: by this estimator and its clones, or in the ledger
     all_fits_epsilon: float  # their total, at delta or at the ledger's delta
@@ -110,7 +109,9 @@ def privacy_spent(totals: PrivacyTotals, history: FitHistory, account: BudgetSta
     if account is not None:
         fits, all_fits = len([study for study in account.studies if study.cost.zcdp]), account.epsilon_used
     else:
-        fits, all_fits = len(costs), epsilon if len(costs) == 1 else _total_epsilon(costs, delta)
+        fits, all_fits = len(costs), epsilon
+        if fits > 1:
+            all_fits = composed_epsilon(accountant_for(costs[0], delta), total_cost(costs), delta)
     sentence = headline(totals)
     if history.shares_noise:
         sentence, all_fits = f"{sentence} {SHARED_NOISE}", math.inf
@@ -121,10 +122,6 @@ def privacy_spent(totals: PrivacyTotals, history: FitHistory, account: BudgetSta
         )
     simulated = totals.noise != "hardened" and math.isfinite(epsilon)
     return PrivacySpent(epsilon, delta, simulated, sentence, fits, all_fits)
-
-
-def _total_epsilon(costs: Sequence[StudyCost], delta: float) -> float:
-    return composed_epsilon(accountant_for(costs[0], delta), total_cost(costs), delta)
 
 
 def epsilon_of_each(total_epsilon: float, delta: float, fits: int) -> float:

@@ -32,7 +32,7 @@ from taciturn.types import Array, Target
 
 RESEEDED = (
     "random_state was set on a clone of an estimator whose noise comes from the operating system. BaggingClassifier "
-    "and other ensembles do that to every estimator they fit, and noise from a 31-bit seed protects nobody. Give the "
+    "and other ensembles do that to every estimator, and noise from a 31-bit seed gives no protection. Give the "
     "estimator itself a random_state, which makes all of it a simulation, or fit it without an ensemble"
 )
 NO_WEIGHTS = (
@@ -205,7 +205,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
 
 def check_metadata(metadata: dict[str, Any]) -> None:
-    """Raise if `fit` got an argument that it does not take; `sample_weight` has a reason of its own."""
+    """Raise if `fit` got an argument that it does not take; for `sample_weight` the error says why."""
     if metadata.pop("sample_weight", None) is not None:
         raise InputError(NO_WEIGHTS)
     for name in metadata:
