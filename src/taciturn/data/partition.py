@@ -220,11 +220,7 @@ def _check_alpha(alpha: float) -> None:
 
 
 def partition_units(
-    options: DataOptions,
-    units: Units,
-    labels: NDArray[Any],
-    target: Target,
-    draws: NDArray[np.float64] | None = None,
+    options: DataOptions, units: Units, labels: NDArray[Any], target: Target, draws: NDArray[np.float64] | None = None
 ) -> Partition:
     """Partition units instead of records: all rows of a unit go to one agent.
 

@@ -54,7 +54,7 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
         preset.pop("eta_scale", None)  # it belongs to the preset's eta
     settings = Settings(**{**BY_MODE[mode], **preset, **chosen})
     settings = check_backend(check_mode(choose_noise(settings), chosen))
-    defaults = {
+    defaults: dict[str, Any] = {
         "features": source.features if mode == "certified" else NONE,
         "partition": "hashed" if settings.private and source.name == "table" else "in-order",
         "server": "sums",
