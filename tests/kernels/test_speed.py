@@ -64,7 +64,7 @@ CASES: dict[str, Callable[[], Pair]] = {
 
 
 def ratio(case: str) -> float:
-    """What it costs, in units of what it is measured against."""
+    """Return the time relative to the reference."""
     works, best = CASES[case](), [float("inf")] * 2
     with threads(1), threadpool_limits(1):
         for _ in range(TURNS):

@@ -1,4 +1,4 @@
-"""Components of the user's own, from a file."""
+"""Plugins: components from the user's own files."""
 
 from __future__ import annotations
 
@@ -40,8 +40,19 @@ def plugin(folder: Path, name: str) -> Path:
 
 def test_a_plugins_algorithm_is_trained_recorded_and_named(tmp_path: Path) -> None:
     file = plugin(tmp_path, "twin")
-    helpers.taciturn("run", "--plugins", "twin.py", "--algorithm", "twin,iadmm", "--features", "none", "--total-epsilon",
-                  "inf", "--rounds", "2", "--agents", "2", "--out", "run", cwd=tmp_path)  # fmt: skip
+    asked = (
+        "--algorithm",
+        "twin,iadmm",
+        "--features",
+        "none",
+        "--total-epsilon",
+        "inf",
+        "--rounds",
+        "2",
+        "--agents",
+        "2",
+    )
+    helpers.taciturn("run", "--plugins", "twin.py", *asked, "--out", "run", cwd=tmp_path)
     run = taciturn.open_run(tmp_path / "run")
     np.testing.assert_array_equal(run.w[0], run.w[1])
     assert run.folder.read_config()["plugins"] == [str(file)]
@@ -83,7 +94,7 @@ def test_what_is_no_plugin_is_said(tmp_path: Path) -> None:
 
 
 def test_a_foreign_run_folder_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody else's config names is not run before the user has named it once."""
+    """A plugin that another person's config names does not run before the user has named it."""
     plugin(tmp_path, "fourth")
     taciturn.run(plugins=str(tmp_path / "fourth.py"), algorithm="fourth", out=tmp_path / "run", **SETTINGS)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # another user's machine
@@ -128,7 +139,7 @@ ALGORITHMS.register("twice")(AlgorithmSpec("more than it says", "z", build, mode
 
 
 def test_a_method_that_releases_more_often_than_planned_is_stopped(tmp_path: Path) -> None:
-    """Its charge and its steps are written in two places: where they do not agree, the first round is the last."""
+    """An algorithm declares its cost and its steps separately: if they disagree, the run stops in the first round."""
     (tmp_path / "twice.py").write_text(TWICE)
     run = ("run", "--plugins", "twice.py", "--algorithm", "twice", "--features", "none", "--rounds", "2", "--out", "r")
     said = helpers.taciturn(*run, code=3, cwd=tmp_path).stderr
