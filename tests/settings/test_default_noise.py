@@ -60,7 +60,7 @@ def test_private_records_get_noise_of_the_operating_system(given: dict[str, Any]
 
 @pytest.mark.parametrize("name", INEXACT)
 def test_methods_without_exact_noise_are_for_simulations(name: str) -> None:
-    with pytest.raises(InputError, match=f"{name} has no exact noise.* dpgd, .*--seed N makes .* protects nobody"):
+    with pytest.raises(InputError, match=f"{name} has no exact noise.* dpgd, .*--seed N makes .* without protection"):
         resolve(TABLE | {"algorithm": name})
     assert resolve(TABLE | {"algorithm": name, "seed": 3}).noise == "seeded"
     assert resolve({"data": "mnist14", "algorithm": name}).noise == "seeded"
@@ -77,7 +77,7 @@ def test_methods_without_exact_noise_are_for_simulations(name: str) -> None:
     ],
 )
 def test_what_only_a_simulation_can_do_asks_for_a_seed(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=f"{words}.*; --seed N makes the run a simulation, which protects nobody"):
+    with pytest.raises(InputError, match=f"{words}.*; --seed N makes the run a simulation without protection"):
         resolve(TABLE | given)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from taciturn.settings.settings import Settings
 
 FIRST_SEED = 1
-SIMULATE = "--seed N makes the run a simulation, which protects nobody"
+SIMULATE = "--seed N makes the run a simulation without protection"
 COLLUDERS = 1  # the default: then no other agent learns more than the server does
 BACKENDS = ("auto", "compiled", "numpy", "torch")
 MODES = ("certified", "paper")
