@@ -28,7 +28,7 @@ from tests.cli.helpers import CLINICS, DECLARED, EXAMPLE, PAPER, TABLE, messages
         (("run", "--schema", "s.toml"), "schema has no effect on mnist14"),
         (("run", "--rounds", "inf"), "rounds is inf: it must be a whole number"),
         (("run", *TABLE, *PAPER, "--partition", "shuffled"), "the table names its agents"),
-        (("run", *TABLE, *PAPER, "--agents", "7"), "agents is 7, but the table names 3 agents of its own"),
+        (("run", *TABLE, *PAPER, "--agents", "7"), "agents is 7, but the table names 3 agents"),
         (("config", "init", "no/such/folder/c.toml"), "there is no folder no/such/folder"),
         (("show", "nowhere"), "there is no run folder nowhere"),
         (("resume", "nowhere"), "there is no run folder nowhere"),

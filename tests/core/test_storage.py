@@ -1,4 +1,4 @@
-"""Files on the disk: whole or absent, and private where they must be; everything else follows the umask."""
+"""Files are complete or absent, and private where they must be; all others follow the umask."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_short_write_is_made_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("torn", [b"", b'{"round": 2, "test', b'{"round": 2}'])
 def test_half_a_line_is_cut_off_before_the_next_is_added(tmp_path: Path, torn: bytes) -> None:
-    """A power cut or a full disk left it; behind it the next line would be damaged too, and could not be read."""
+    """A power cut or a full disk leaves half a line; a line appended to it would be unreadable."""
     path = tmp_path / "metrics.jsonl"
     append_lines(path, [{"round": 1}])
     path.write_bytes(path.read_bytes() + torn)

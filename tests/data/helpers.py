@@ -1,4 +1,4 @@
-"""What the tests of the data layer share."""
+"""Helpers for the tests of the data layer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AGENT = '[agent]\ncolumn = "site"\n'
 
 
 def schema_text(label: str, classes: list[str], **columns: list[Any]) -> str:
-    """A schema with columns of categories (texts) or bounds (two numbers), and no rule for what is missing."""
+    """Return a schema with categorical columns or numeric columns, without rules for missing values."""
     text = f'[label]\ncolumn = "{label}"\nclasses = {json.dumps(classes)}\n'
     for name, known in columns.items():
         kind, key = ("categorical", "categories") if isinstance(known[0], str) else ("numeric", "bounds")
@@ -36,7 +36,7 @@ def schema_text(label: str, classes: list[str], **columns: list[Any]) -> str:
 
 
 def real_data(*parts: str) -> Path:
-    """A file or folder below TACITURN_DATA, or a visible skip."""
+    """Return a file or folder below TACITURN_DATA, or skip the test."""
     root = os.environ.get("TACITURN_DATA", "")
     if not root:
         pytest.skip("TACITURN_DATA is not set: it names the folder with the real data sets")
@@ -47,18 +47,18 @@ def real_data(*parts: str) -> Path:
 
 
 def idx_bytes(array: NDArray[Any]) -> bytes:
-    """An array as an IDX file."""
+    """Return an array as the content of an IDX file."""
     head = bytes([0, 0, IDX_CODES[array.dtype.str[1:]], array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
     return head + array.astype(array.dtype.newbyteorder(">")).tobytes()
 
 
 def write(path: Path, text: str) -> Path:
-    """A text file, and the folders above it."""
+    """Write a text file, and create its parent folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
 
 
 def stack_x(shards: tuple[Any, ...]) -> NDArray[Any]:
-    """All agents' features, one below the other."""
+    """Concatenate all agents' features."""
     return np.concatenate([shard.x for shard in shards])

@@ -1,4 +1,4 @@
-"""Whatever a cell holds, its record has a value by a public rule or is left out: no single record stops a run."""
+"""Every cell gets a value by a public rule, or its record is left out: no single record stops a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ROWS = [f"{10 * i},{'fm'[i % 2]},p{i},{'ab'[i % 2]},{'no' if i % 3 else 'yes'}" 
 
 
 def read(folder: Path, lines: list[str], schema: str = "", **changes: Any) -> Dataset:
-    """The table of these lines, as a certified run loads it; two agents by their column."""
+    """Load a table of these lines as a certified run does; a column names its two agents."""
     (folder / "t.csv").write_bytes("\n".join([HEADER, *lines, ""]).encode(errors="surrogateescape"))
     write(folder / "s.toml", schema or SCHEMA.format(label=LABELS["classes"], age="", sex="") + AGENT)
     asked = {"data": str(folder / "t.csv"), "schema": str(folder / "s.toml"), "intercept": False} | changes
@@ -163,7 +163,7 @@ SEX = st.sampled_from(["", "missing = 'none'", "missing = 'other'"])
 def test_the_encoder_is_total_and_a_record_changes_no_other(
     lines: list[list[str]], label: str, age: str, sex: str, agent: bool, at: int
 ) -> None:
-    """Every table loads, records lie in the unit box, and a line taken out takes along its own record at most."""
+    """Every table loads, features are in [0, 1], and removing a line removes at most its own record."""
     schema = SCHEMA.format(label=LABELS[label], age=age, sex=sex) + (AGENT if agent else "")
     # one line that is right for every label and agent, so that there is a file and a party
     whole = [["5", "f", "someone", "a", "0" if label == "bounds" else "no"], *lines]
@@ -185,7 +185,7 @@ def test_the_encoder_is_total_and_a_record_changes_no_other(
 
 
 def _of_a_unit(lines: list[list[str]], at: int) -> bool:
-    """Whether the line's person has others: of their rows the first two count, so that a third may take its place."""
+    """Return whether the line's person has more rows: only the first two count, so a third one may take its place."""
     return len(lines[at]) == 5 and sum(len(row) == 5 and row[2].strip() == lines[at][2].strip() for row in lines) > 2
 
 
@@ -207,7 +207,7 @@ def test_parquet_cells_follow_the_same_rules(tmp_path: Path) -> None:
 
 
 def test_a_run_goes_on_and_tells_only_its_owner(tmp_path: Path) -> None:
-    """Nothing in public, not even a number, differs with the bad cells; the owner finds their places."""
+    """No public output depends on the bad cells; the owner's notes name their places."""
     folder = tmp_path
     schema = SCHEMA.format(label=LABELS["classes"], age="", sex="") + AGENT + 'names = ["a", "b"]\n'
     read(folder, [*ROWS, "x,d,p9,a,no", "5,f,p", "5,f,p8,a,perhaps"], schema)
@@ -223,7 +223,7 @@ def test_a_run_goes_on_and_tells_only_its_owner(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("later", ["", '70,"m",p7,b,no'])
 def test_a_quote_that_is_not_closed_swallows_no_other_record(tmp_path: Path, later: str) -> None:
-    """Neither up to the next quote, nor up to the end of the file."""
+    """An unclosed quote affects neither the rows up to the next quote nor those up to the end of the file."""
     rows = [*ROWS, *([later] if later else [])]
     without = read(tmp_path, rows)
     found = read(tmp_path, [*rows[:2], '50,"f,p9,a,yes', *rows[2:]])
@@ -274,7 +274,7 @@ NAMED = SCHEMA.format(label=LABELS["classes"], age="", sex="") + AGENT
 
 @pytest.mark.parametrize("declared", ["schema", "records-max"])
 def test_one_misspelt_agent_is_no_agent(tmp_path: Path, declared: str) -> None:
-    """Whatever the cell holds, the agents are those that were declared, and the others' records are the same."""
+    """For every cell, the agents are the declared ones, and the other records are unchanged."""
     names = 'names = ["b", "a"]\n' if declared == "schema" else ""
     most = {"records_max": "a=50,b=50"} if declared == "records-max" else {}
     without = read(tmp_path, ROWS, NAMED + names, **most)
@@ -301,7 +301,7 @@ def test_agents_that_nobody_declared_stop_a_run_before_its_records_are_read(tmp_
 
 
 def test_a_table_without_a_record_is_a_table(tmp_path: Path) -> None:
-    """Whether there is one at all may depend on one record."""
+    """Whether there is a record at all may depend on one record."""
     names = NAMED + 'names = ["a", "b"]\n'
     assert [len(shard.x) for shard in read(tmp_path, [], names).train] == [0, 0]
     assert [len(shard.x) for shard in read(tmp_path, ["", '"'], names).train] == [0, 0]

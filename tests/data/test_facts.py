@@ -87,7 +87,7 @@ def test_an_agent_column_has_the_agents_that_are_declared(folder: Path) -> None:
 
 
 def test_agents_that_only_the_records_could_name_are_refused(folder: Path) -> None:
-    """The table is no table at all: the sentence comes before anything of it is read."""
+    """The file is not a table: the error is raised before it is read."""
     write(folder / "s.toml", SCHEMA + AGENT)
     for agents in (DataOptions.agents, 2):
         with pytest.raises(

@@ -17,7 +17,7 @@ from .helpers import real_data, write
 
 
 def images(n: int, tag: float = 1.0) -> list[list[float]]:
-    """Blank images whose first pixel tells them apart."""
+    """Return blank images that differ in their first pixel."""
     return [[round(tag - i / 1000, 3)] + [1.0] * 783 for i in range(n)]
 
 

@@ -24,7 +24,7 @@ CONTENTS = {name: name.encode() * 20_000 for name in NAMES}  # several pieces ea
 
 @dataclass
 class Mirror:
-    """A real server on this machine, and what was asked of it."""
+    """A real server on this machine that records its requests."""
 
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)

@@ -64,7 +64,7 @@ WAYS_OF_FOLDERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table of 40 rows as a Parquet file, as a CSV file, and in a folder of both."""
+    """Write a table of 40 rows as a Parquet file, as a CSV file, and as a folder of both."""
     folder, rng = tmp_path_factory.mktemp("tables"), np.random.default_rng(3)
     columns = {
         "age": [None if v < 0 else v for v in rng.integers(-3, 60, 40).tolist()],
@@ -152,7 +152,7 @@ def test_images_lie_in_files_too(tmp_path: Path) -> None:
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Shard, Shard]]:
-    """The same records in memory and in files, in blocks of 7 rows."""
+    """Return the same records in memory and in memory-mapped files, in blocks of 7 rows."""
     monkeypatch.setattr(mapped, "BLOCK", 7 * (5 + 2) * 8)
     rng = np.random.default_rng(0)
     values: list[NDArray[Any]] = [rng.standard_normal((40, 5)), rng.random((40, 2))]

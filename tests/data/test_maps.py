@@ -1,4 +1,4 @@
-"""Feature maps: what each makes of a record is that record's alone, to the bit."""
+"""Feature maps: the features of a record depend on that record only, to the bit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL = [(name, raw) for name in MAPS for raw in (IMAGES, TABLE) if raw.image or n
 
 @cache
 def records(raw: InputShape) -> NDArray[np.float64]:
-    """Records as a source gives them: 8-bit images, a blank one among them, or values in [-1, 1] with a row of 0."""
+    """Return records as a source does: 8-bit images, one of them blank, or values in [-1, 1] with a row of zeros."""
     if raw.image is None:
         found = np.random.default_rng(3).uniform(-1.0, 1.0, (600, raw.width))
     else:
@@ -60,7 +60,7 @@ def test_a_record_is_mapped_alike_in_every_company(name: str, raw: InputShape) -
 
 
 def digests() -> str:
-    """Of all features, for another process to compare."""
+    """Return digests of all features, to compare with another process."""
     return " ".join(hashlib.sha256(build_map(name, raw)(records(raw)).tobytes()).hexdigest()[:16] for name, raw in ALL)
 
 
@@ -93,7 +93,7 @@ def test_records_have_length_1_or_0_and_features_within_1(name: str, raw: InputS
 
 @pytest.mark.parametrize("side", [14, 28])
 def test_no_partial_sum_can_be_rounded(side: int) -> None:
-    """However a library orders the terms: the largest sum of absolute values is exact in float32."""
+    """The largest sum of absolute values is exact in float32, so the order of addition does not matter."""
     phi = build_map("scattering", InputShape(side * side, (side, side)))
     pixels = build_map("pixels", InputShape(side * side, (side, side)))
     assert isinstance(phi, Scattering) and isinstance(pixels, Pixels)
@@ -110,7 +110,7 @@ def test_no_partial_sum_can_be_rounded(side: int) -> None:
 def modulus(
     image: NDArray[np.float64], size: int, angle: float, places: NDArray[np.float64], side: int
 ) -> NDArray[np.float64]:
-    """|image * psi| at the places, by the definition: one loop for each place and pixel."""
+    """Return |image * psi| at the places by definition, with loops over places and pixels."""
     step = side / len(image)
     points = (np.arange(len(image)) + 0.5) * step - 0.5
     sigma, xi, slant = 0.8 * 2.0**size, 0.75 * math.pi / 2.0**size, 4.0 / DIRECTIONS
@@ -134,7 +134,7 @@ def modulus(
 
 
 def test_scattering_is_what_its_definition_says() -> None:
-    """Read plainly, without whole numbers or matrices: one channel of every kind, of a small image."""
+    """Compare one channel of every kind with a direct computation, without integers or matrices."""
     side, image = 16, strokes(16)[7].reshape(16, 16)
     phi = build_map("scattering", InputShape(side * side, (side, side)))
     assert isinstance(phi, Scattering) and len(phi.first) == 2
@@ -185,7 +185,7 @@ def test_images_of_any_size_have_a_map(side: int) -> None:
 
 
 def test_the_strokes_are_the_same_everywhere() -> None:
-    """A model goes with the mean of these: another generator would change it under the model's feet."""
+    """Models depend on the mean of these images, so they must never change."""
     found = np.rint(255 * strokes(14)).astype(np.uint8)
     assert hashlib.sha256(found.tobytes()).hexdigest()[:16] == "23ff834b18ec8bf7"
     assert 0.05 < strokes(28).mean() < 0.3
@@ -216,6 +216,6 @@ def test_a_data_set_after_its_map() -> None:
 
 @pytest.mark.parametrize("inputs", [10, 1000, 32_896, 60_000, 65_000, 200_000])
 def test_sums_stay_exact_however_many_weights_are_rounded(inputs: int) -> None:
-    """The worst are weights that all round up from a little over a half: then the sum nearly doubles."""
+    """The worst case are weights slightly above 1/2, which all round up: the sum nearly doubles."""
     weights = whole_weights(np.full((inputs, 1), 0.3), 255)[0].astype(np.float64)
     assert 255 * np.abs(weights).sum() <= 2**24

@@ -114,7 +114,7 @@ def test_unpacking_undoes_packing(script: ModuleType, seed: int) -> None:
 
 @pytest.mark.real_data
 def test_the_script_makes_the_embedded_file(script: ModuleType) -> None:
-    """Before it is compressed, which takes long and is another liblzma's affair."""
+    """Compare before compression, which takes long and depends on the version of liblzma."""
     packed = resources.files("taciturn.data").joinpath("mnist14.bin.xz").read_bytes()
     assert script.make(real_data("mnist")) == lzma.decompress(packed)
 

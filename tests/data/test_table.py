@@ -57,7 +57,7 @@ def test_a_table_that_names_its_agents_is_not_dealt_out_to_others(folder: Path) 
     write(folder / "s.toml", SCHEMA + AGENT)
     with pytest.raises(InputError, match=r"^partition is shuffled, but the table names its agents"):
         read(folder, partition="shuffled")
-    with pytest.raises(InputError, match=r"^agents is 4, but the table names 2 agents of its own$"):
+    with pytest.raises(InputError, match=r"^agents is 4, but the table names 2 agents$"):
         read(folder, agents=4)
     assert read(folder, agents=2).agents == ("a", "b")
 

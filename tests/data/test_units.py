@@ -36,7 +36,7 @@ MOST = st.integers(1, 4)
 
 
 def read(people: Iterable[tuple[int, str]], most: int, sites: str = "", **changes: Any) -> Dataset:
-    """A table whose row i says i of its patient; `sites` gives row i its agent."""
+    """Write a table whose row i holds i; `sites` names the agent of row i."""
     lines = [f"{i},{who},{'ab'[i % 2]},{sites[i] if sites else '-'}" for i, who in people]
     with tempfile.TemporaryDirectory() as folder:
         table = write(Path(folder, "t.csv"), "\n".join(["row,patient,y,site", *lines]))
@@ -45,7 +45,7 @@ def read(people: Iterable[tuple[int, str]], most: int, sites: str = "", **change
 
 
 def rows(shard: Shard | None) -> list[int]:
-    """The row numbers of a shard's records, in its order."""
+    """Return the row numbers of a shard's records, in order."""
     return [] if shard is None else [round(1000 * x) for x in shard.x[:, 0].tolist()]
 
 

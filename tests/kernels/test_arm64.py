@@ -1,4 +1,4 @@
-"""The kernels as ARM processors run them, in an emulator: scripts/arm64.sh installs what this takes."""
+"""The kernels on ARM processors, in an emulator that scripts/arm64.sh installs."""
 
 from __future__ import annotations
 

@@ -27,12 +27,12 @@ J, BITS, ULPS = 20, 20, 10
 
 @pytest.fixture(params=["numpy", *LEVELS])
 def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Passes:
-    """numpy, and the compiled pass with every set of instructions that this processor has."""
+    """Yield numpy's pass and the compiled one with every instruction set of this processor."""
     return passes_with(request.param, monkeypatch)
 
 
 def tipping(loss: str, classes: int, n: int) -> tuple[Shard, Shard]:
-    """n records of which 30 % is not zero, so that they lie sparse, and one that makes them lie dense."""
+    """Return n records with 30 % nonzero values, which are stored sparse, and one record that makes them dense."""
     rng = np.random.default_rng(classes)
     x = np.zeros((n, J))
     x[:, rng.choice(J, 6, replace=False)] = 1.0
@@ -41,7 +41,7 @@ def tipping(loss: str, classes: int, n: int) -> tuple[Shard, Shard]:
 
 
 def edges(loss: str, z: Array, record: Shard) -> Array:
-    """Bounds at which some entry of the record's term is nearly a whole number, and those a few last bits away."""
+    """Return bounds at which an entry of the record's term is nearly an integer, and bounds a few bits away."""
     whole, step = on_grid(z)
     own = record.on_grid
     r = LOSSES[loss]().residual(scores(whole, own.x) * (step / GRID)[:, None], own.y)[0, 0]
@@ -75,7 +75,7 @@ def test_the_record_that_changes_the_layout_changes_no_other_term(passes: Passes
 def test_neither_threads_nor_ranges_nor_order_change_a_term(
     passes: Passes, loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However the rows are cut, which depends on how many there are."""
+    """The result does not depend on the ranges of rows, which depend on the number of rows."""
     rng, n = np.random.default_rng(0), 301
     x = rng.integers(0, GRID, (n, J)) / GRID * (rng.random((n, J)) < 0.35)
     shard = Shard(x, rng.random((n, 20)) if loss == "squared" else np.eye(20)[rng.integers(0, 20, n)])

@@ -1,4 +1,4 @@
-"""Compiled noise is numpy's, number by number."""
+"""Compiled noise equals numpy's, number by number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def expected(kind: str, key: np.ndarray, counter: np.ndarray, size: int) -> np.n
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", range(len(KEYS)))
 def test_it_draws_what_numpy_draws(kind: str, place: int, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """300,000 numbers: the ziggurat's tails and wedges among them; the counter's carry too."""
+    """300,000 numbers include the ziggurat's tails and wedges, and the counter's carry."""
     monkeypatch.setattr(noise_module, "level", lambda: level)
     seed, agent, count = KEYS[place]
     key, counter, out = np.array([seed, agent], np.uint64), np.array(count, np.uint64), np.zeros((300, 1000))

@@ -1,4 +1,4 @@
-"""The compiled pass is the plain one, for every loss, limit, layout, precision and set of instructions."""
+"""The compiled pass equals the plain one for every loss, bound, layout, precision and instruction set."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMITS = ("none", "l2", "l2 and l1", "records", "whole")
 
 @pytest.fixture(params=LEVELS)
 def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Every set of instructions that this processor has."""
+    """Yield every instruction set of this processor."""
     monkeypatch.setattr(rows, "level", lambda: request.param)
     monkeypatch.setattr(passes_module, "level", lambda: 4)  # so that even the slowest is not passed over
     yield request.param
@@ -149,7 +149,7 @@ def test_one_bound_may_stand_for_all_runs() -> None:
 @pytest.mark.parametrize("density", [0.1, 1.0])
 @pytest.mark.parametrize("shape", [(5, 1, 3), (3, 1, 3), (4, 1, 2), (4, 2, 4)])
 def test_parameters_of_another_shape_are_refused(shape: tuple[int, ...], density: float) -> None:
-    """C would read beyond the end."""
+    """Arrays of the wrong shape are refused, because C would read beyond their end."""
     shard = records(np.random.default_rng(5), 20, 4, 3, density, "float64")
     with pytest.raises(ValueError, match=r"w is \("):
         COMPILED.sums(LOSSES["softmax"](), np.zeros(shape), shard, NO_CLIPPING)
@@ -201,7 +201,7 @@ def test_dense_or_very_wide_records_stay_as_they_are(shape: tuple[int, int], sha
 
 
 def test_it_is_what_a_run_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless numpy is asked for, the compiled pass makes every gradient of a study."""
+    """The compiled pass computes every gradient of a study, unless backend numpy is chosen."""
     from taciturn.settings import resolve
     from taciturn.training.setup import prepare
 

@@ -1,4 +1,4 @@
-"""Work side by side: its order, its share, and its context."""
+"""Parallel maps: the order of results, the share of threads, and the context."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_results_come_in_order() -> None:
 
 @pytest.mark.parametrize(("count", "items", "inner"), [(4, 2, 2), (4, 8, 1), (1, 3, 1), (8, 1, 8), (6, 4, 1)])
 def test_threads_left_over_are_shared_out(count: int, items: int, inner: int) -> None:
-    """So many distinct threads work inside each item, all at once."""
+    """Return the number of distinct threads that work inside each item at once."""
 
     def outer(_: int) -> int:
         barrier = threading.Barrier(inner)

@@ -1,4 +1,4 @@
-"""Every loss: its residual is the derivative of its value, its constants bound what they say."""
+"""Every loss: the residual is the derivative of the value, and the declared bounds hold."""
 
 from __future__ import annotations
 

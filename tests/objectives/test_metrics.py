@@ -1,4 +1,4 @@
-"""The measures of a model against hand-made cases and their definitions."""
+"""Metrics against hand-computed cases and their definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which noise a run has where nobody says: the operating system's for private records, and then no seed anywhere."""
+"""The default noise of a run: hardened for private records, and then no seed anywhere."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_private_records_get_noise_of_the_operating_system(given: dict[str, Any]
 
 @pytest.mark.parametrize("name", INEXACT)
 def test_methods_without_exact_noise_are_for_simulations(name: str) -> None:
-    with pytest.raises(InputError, match=f"{name} has no exact noise.* dpgd, .*--seed N makes .* protects nobody"):
+    with pytest.raises(InputError, match=f"{name} has no exact noise.* dpgd, .*--seed N makes .* without protection"):
         resolve(TABLE | {"algorithm": name})
     assert resolve(TABLE | {"algorithm": name, "seed": 3}).noise == "seeded"
     assert resolve({"data": "mnist14", "algorithm": name}).noise == "seeded"
@@ -77,7 +77,7 @@ def test_methods_without_exact_noise_are_for_simulations(name: str) -> None:
     ],
 )
 def test_what_only_a_simulation_can_do_asks_for_a_seed(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=f"{words}.*; --seed N makes the run a simulation, which protects nobody"):
+    with pytest.raises(InputError, match=f"{words}.*; --seed N makes the run a simulation without protection"):
         resolve(TABLE | given)
 
 
@@ -94,7 +94,7 @@ def test_many_runs_on_private_records_need_a_word_on_their_noise(tmp_path: Path,
 
 
 def contents(path: Path) -> list[bytes]:
-    """A file's bytes; of an archive those of its members and their names too."""
+    """Return a file's bytes; for an archive also the bytes and names of its members."""
     found = [path.name.encode(), path.read_bytes()]
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
@@ -103,7 +103,7 @@ def contents(path: Path) -> list[bytes]:
 
 
 def with_a_seed(folder: Path) -> list[str]:
-    """The files that have the word in any spelling."""
+    """Return the files that contain the word in any spelling."""
     found = []
     for path in sorted(folder.rglob("*")):
         texts = contents(path) if path.is_file() else [path.name.encode()]
@@ -157,7 +157,7 @@ def test_the_plan_and_the_forecast_say_which_noise_it_is() -> None:
 
 
 def test_several_seeds_do_not_make_a_simulation_of_private_records() -> None:
-    """Only a seed or --noise seeded do: they are what a user types to give the promise up."""
+    """Only a seed or --noise seeded gives up the guarantee, because a user has to type it."""
     for given in ({"seeds": 2}, {"seeds": 2, "total_epsilon": "0.5,1"}):
         with pytest.raises(
             InputError, match=r"^seeds is 2, but hardened noise has no seeds: .*; --seed N makes the run a"
@@ -170,7 +170,7 @@ def test_several_seeds_do_not_make_a_simulation_of_private_records() -> None:
 
 
 def own_files(folder: Path, data: str) -> None:
-    """Files of somebody's own in the place of a published data set's."""
+    """Put other files in the place of a published data set's."""
     if data == "femnist":
         for part in ("train", "test"):
             shard(folder / "femnist" / part / "a.json", {"ann": writer(3, 1), "bob": writer(3, 2)})

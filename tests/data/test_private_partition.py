@@ -1,4 +1,4 @@
-"""A private table is dealt out by each record itself: whoever leaves moves nobody else."""
+"""In a private table, each record alone determines its agent: removing one record moves no other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rows_of(n: int = ROWS, persons: int = 400) -> list[str]:
 
 
 def table(folder: Path, rows: list[str], more: str = "") -> dict[str, Any]:
-    """The settings of a certified run on these rows."""
+    """Write a table of these rows and return the settings of a certified run on it."""
     write(folder / "t.csv", "\n".join(["v,who,y", *rows]) + "\n")
     return {
         "data": str(folder / "t.csv"),
@@ -85,7 +85,7 @@ def test_one_who_leaves_changes_one_agent_by_exactly_their_records(
 @pytest.mark.parametrize("unit", ["", UNIT])
 @pytest.mark.parametrize("way", WAYS)
 def test_all_uploads_together_move_by_one_clip_at_most(tmp_path: Path, way: str, unit: str) -> None:
-    """The sums of hardened runs, which are exact: nothing is allowed for rounding."""
+    """The sums of hardened runs are exact, so the bound holds without an allowance for rounding."""
     rows = rows_of()
     plan = plan_study(resolve(table(tmp_path, rows, unit) | WAYS[way]))
     release, z = plan.parts[0].algorithm.release, np.random.default_rng(1).normal(size=(2, 1, 3))  # type: ignore[attr-defined]
