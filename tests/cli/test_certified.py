@@ -34,7 +34,7 @@ def test_a_table_of_ones_own_needs_no_word_to_be_protected(tmp_path: Path) -> No
     """Nothing is set but the table and what is public of it."""
     asked = (*TABLE, *DECLARED)
     for shown in (taciturn("plan", *asked).stdout, taciturn("run", *asked, "--dry-run").stdout):
-        assert "hardened" in shown and "seed" not in shown
+        assert "hardened" in shown and "seeded" not in shown
     shown = taciturn("run", *asked, "--out", tmp_path / "r").stdout
     assert "total epsilon 1 at delta 1e-06" in shown
     assert "Simulated" not in shown and "seed" not in shown
