@@ -246,7 +246,7 @@ def test_a_site_whose_engine_was_taken_over_keeps_everything_and_lives_on(
     }
     taken = Taken(["garbage", "giant", "impossible", "site"], given)
     taken.install(monkeypatch)
-    monkeypatch.setattr(vault, "LONGEST", 0.1)  # seconds between two engines
+    monkeypatch.setattr(vault, "LONGEST_WAIT", 0.1)  # seconds between two engines
     said: list[str] = []
     log, stop = site.state / "engine.log", threading.Event()
     running = threading.Thread(target=vault.run_vault, args=(site, StudyLoader(), 7, said.append, stop.is_set))
