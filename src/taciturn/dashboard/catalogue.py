@@ -52,7 +52,7 @@ class FoundRun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RunRow:
+class CatalogueRow:
     """A row of the list of runs. Of a damaged run, fields that cannot be read keep their defaults."""
 
     id: str
@@ -87,7 +87,7 @@ class RunsReply:
 
     folder: str
     local: bool
-    runs: list[RunRow]
+    runs: list[CatalogueRow]
 
 
 def find_runs(root: Path) -> list[FoundRun]:
@@ -123,7 +123,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _run_folders(Path(entry.path), depth + 1)
 
 
-def read_row(found: FoundRun, root: Path, local: bool, busy: bool) -> RunRow:
+def read_row(found: FoundRun, root: Path, local: bool, busy: bool) -> CatalogueRow:
     """Return a run's row; of a damaged run as much as can be read, and the reason.
 
     Parameters
@@ -137,7 +137,7 @@ def read_row(found: FoundRun, root: Path, local: bool, busy: bool) -> RunRow:
     busy : bool
         Whether a process is working on the run.
     """
-    row, folder = RunRow(found.identity, found.name), RunFolder(found.path)
+    row, folder = CatalogueRow(found.identity, found.name), RunFolder(found.path)
     try:
         row = check_encodable(_with_settings(row, folder))
         row = check_encodable(_with_start(row, folder))
@@ -146,7 +146,7 @@ def read_row(found: FoundRun, root: Path, local: bool, busy: bool) -> RunRow:
         return replace(row, state="damaged", reason=explain(error, root, local))
 
 
-def _with_settings(row: RunRow, folder: RunFolder) -> RunRow:
+def _with_settings(row: CatalogueRow, folder: RunFolder) -> CatalogueRow:
     config = RunFolder.open(folder.path).read_config()
     epsilon = config["total_epsilon" if config["mode"] == "certified" else "epsilon"]
     return replace(
@@ -161,7 +161,7 @@ def _with_settings(row: RunRow, folder: RunFolder) -> RunRow:
     )
 
 
-def _with_start(row: RunRow, folder: RunFolder) -> RunRow:
+def _with_start(row: CatalogueRow, folder: RunFolder) -> CatalogueRow:
     data = folder.read_start(local=False)["data"]
     return replace(
         row,
@@ -172,7 +172,7 @@ def _with_start(row: RunRow, folder: RunFolder) -> RunRow:
     )
 
 
-def _with_progress(row: RunRow, folder: RunFolder, local: bool, busy: bool) -> RunRow:
+def _with_progress(row: CatalogueRow, folder: RunFolder, local: bool, busy: bool) -> CatalogueRow:
     private = folder.has_local  # a folder local-only may contain just a picture
     if folder.finished:
         summary = folder.read_summary(local=False)
@@ -219,7 +219,7 @@ def _time_written(path: Path, private: bool) -> float:
     return (own if private and own.is_file() else path).stat().st_mtime
 
 
-def _with_rounds(row: RunRow, entries: Sequence[MetricsRow]) -> RunRow:
+def _with_rounds(row: CatalogueRow, entries: Sequence[MetricsRow]) -> CatalogueRow:
     """Add the rounds of the algorithm that is running; those before it are done."""
     if not entries:
         return replace(row, done=0, at=row.algorithms[0])
@@ -271,7 +271,7 @@ class Catalogue:
     def __init__(self, root: Path, local: bool) -> None:
         self.root, self.local = root, local
         self._found: dict[str, FoundRun] = {}
-        self._rows: dict[str, RunRow] = {}  # by identity
+        self._rows: dict[str, CatalogueRow] = {}  # by identity
         self._damaged: dict[str, tuple[str, str]] = {}  # identity -> version of its files, damage of its metrics
         self._metrics: OrderedDict[str, MetricsLog] = OrderedDict()
         self._listing, self._reading = threading.Lock(), threading.Lock()
@@ -325,7 +325,7 @@ class Catalogue:
         reply, outdated = self._slow.get(f"{kind} {run.identity}", version, lambda: self._read(compute))
         return {**(vars(reply) if reply else {}), "pending": outdated}
 
-    def _row(self, run: FoundRun) -> RunRow:
+    def _row(self, run: FoundRun) -> CatalogueRow:
         busy, version = _is_busy(RunFolder(run.path)), _version(run.path, self.local)
         seen, damage = self._damaged.get(run.identity, ("", ""))
         damage = damage if seen == version else ""

@@ -94,7 +94,7 @@ class LedgerReply:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ShownSetting:
     """A setting of a run and, if there is a second run, of that one."""
 
     name: str
@@ -107,7 +107,7 @@ class Setting:
 class SettingsReply:
     """Every setting of a run."""
 
-    settings: list[Setting]
+    settings: list[ShownSetting]
 
 
 def privacy_reply(ledger: RunLedger, rounds_done: Mapping[int, int]) -> PrivacyReply:
@@ -216,7 +216,7 @@ def settings_reply(folder: RunFolder, other: RunFolder | None, local: bool) -> S
     first, second = read(folder), read(other) if other else {}
     return SettingsReply(
         [
-            Setting(
+            ShownSetting(
                 name.replace("_", "-"),
                 text(first, name),
                 text(second, name) if other else None,
