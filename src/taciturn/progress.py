@@ -13,7 +13,19 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def report_progress(what: str, done: int, total: int) -> None:
-    """So much is done; nobody need listen."""
+    """Report progress to the subscribed front end, if there is one.
+
+    Parameters
+    ----------
+    what : str
+        The work in progress, for people.
+    done, total : int
+        Units of work done so far, and in all.
+
+    >>> with subscribe(lambda what, done, total: print(what, done, total)):
+    ...     report_progress("reading records", 1, 4)
+    reading records 1 4
+    """
     listener = _listener.get()
     if listener is not None:
         listener(what, done, total)
@@ -21,7 +33,7 @@ def report_progress(what: str, done: int, total: int) -> None:
 
 @contextmanager
 def subscribe(listener: Listener) -> Iterator[None]:
-    """Hear of everything that is told meanwhile."""
+    """Send all progress reports made within the block to a listener."""
     token = _listener.set(listener)
     try:
         yield
