@@ -27,7 +27,7 @@ from taciturn.research.theory.propositions import (
 from taciturn.types import Array, Shard
 from tests.random_problems import J, K, problem, shards
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SHARP = (1.0, 10.0, 100.0, 1e3, 1e4)
 
 
