@@ -28,6 +28,7 @@ from taciturn.training.loop import Interrupted, Progress, train
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
 from taciturn.training.recorder import refuse_stopped
 from taciturn.training.setup import Reservation, beginning, digest, own_part, prepare, reserved
+from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
 from taciturn.types import Array
@@ -110,6 +111,8 @@ def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]
     resolved = resolve_given(read_config(config) if config else {}, settings)
     _check_free(resolved)
     place = _place(resolved)
+    if resolved.backend == "torch":
+        check_device(resolved.device)
     return {"run": str(place), **dry_run_report(resolved).to_json()}
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from taciturn.data import Facts
 from taciturn.experiments.grid import Grid, GridPoint
-from taciturn.planning.plan import StudyPlan, plan_from_facts, public_facts
+from taciturn.planning.plan import StudyPlan, plan_from_facts, public_facts, reservation_cost
 from taciturn.planning.study import batches
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
@@ -19,7 +19,6 @@ from taciturn.privacy.composition import together
 from taciturn.privacy.events import Event
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings import Settings
-from taciturn.training.setup import reservation_cost
 
 SIMULATED = " This is a simulation, which protects nobody: its noise comes from known seeds, which points share."
 

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import source_for
 from taciturn.errors import InputError
-from taciturn.planning.study import batches
+from taciturn.planning.study import batches, with_absolute_paths
 from taciturn.reporting.tables import format_setting
 from taciturn.settings import Settings, resolve
 from taciturn.settings.resolve import load_plugins, parse
 from taciturn.settings.rules import choices_of, several
 from taciturn.settings.settings import FIELDS
-from taciturn.training.setup import kept
 
 BATCHED = ("algorithm", "total_epsilon", "epsilon")  # trained side by side in one run folder, as seeds are
 NOT_SWEPT = {
@@ -85,7 +84,7 @@ def make_grid(config: Mapping[str, Any], given: Mapping[str, Any], over: Mapping
     chosen = [dict(zip(between, values, strict=True)) for values in itertools.product(*(axes[n] for n in between))]
     for values in chosen:
         check_noise({**config, **given, **beside, **values}, "a sweep")
-    settings = [kept(resolve(config, given, beside, one)) for one in chosen]
+    settings = [with_absolute_paths(resolve(config, given, beside, one)) for one in chosen]
     for one in settings:
         check_test(one, "a sweep compares")
     points = points_of(settings, between)
@@ -185,7 +184,9 @@ def frontier_grid(config: Mapping[str, Any], given: Mapping[str, Any]) -> Grid:
     check_noise({**rest, "total_epsilon": budgets}, "a frontier")
     usual = {"seeds": 1 if rest.get("noise") == "hardened" else SEEDS}
     settings = [
-        kept(resolve(usual, rest, one, _there(own, trust), {"algorithm": fitting, "total_epsilon": budgets}))
+        with_absolute_paths(
+            resolve(usual, rest, one, _there(own, trust), {"algorithm": fitting, "total_epsilon": budgets})
+        )
         for one in [{"features": name} for name in axes.get("features", ())] or [{}]  # else the data set's own
         for trust in trusts
         if (fitting := methods(algorithms, trust))

@@ -12,16 +12,13 @@ from typing import Any
 from taciturn.algorithms import ALGORITHMS
 from taciturn.planning.heuristics import NOISE_STD, noise_of_step
 from taciturn.planning.paper_mode import prepare_paper
-from taciturn.planning.plan import StudyPlan, noise_meaning, plan_study
+from taciturn.planning.plan import StudyPlan, noise_meaning, plan_study, reservation_cost
 from taciturn.planning.study import StudyPart, local_updates, upload_bytes
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.events import Event
+from taciturn.privacy.events import NOMINAL_HEADLINE, Event
 from taciturn.privacy.trust import trust_sentence
-from taciturn.reporting.statements import PAPER_HEADLINE
 from taciturn.settings import Settings
-from taciturn.training.setup import reservation_cost
-from taciturn.training.torch_backend import check_device
 
 PUBLIC_FACTS = ("name", "agents", "features", "features_by", "outputs", "published", "unit", "classes")
 
@@ -149,8 +146,6 @@ def dry_run_report(settings: Settings) -> DryRunReport:
     TaciturnError
         Whatever would stop the run.
     """
-    if settings.backend == "torch":
-        check_device(settings.device)
     return _certified(settings) if settings.mode == "certified" else _paper(settings)
 
 
@@ -190,7 +185,7 @@ def _paper(given: Settings) -> DryRunReport:
         unit="record",
         records=dataset.records,
     )
-    return _report(study.settings, study.parts, data, NoiseForecast("seeded", PAPER_HEADLINE))
+    return _report(study.settings, study.parts, data, NoiseForecast("seeded", NOMINAL_HEADLINE))
 
 
 def _report(settings: Settings, parts: list[StudyPart], data: DataForecast, noise: NoiseForecast) -> DryRunReport:

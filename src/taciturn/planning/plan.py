@@ -172,6 +172,24 @@ def load_data(plan: StudyPlan, dataset: Dataset | None = None, key: int | None =
     return Study(settings, dataset, plan.problem, plan.parts, plan.facts, key)
 
 
+def reservation_cost(plan: StudyPlan) -> StudyCost:
+    """Return what a study reserves in a ledger over studies.
+
+    Raises
+    ------
+    InputError
+        If the noise is not hardened, or the cost is neither Gaussian DP nor zCDP.
+    """
+    if plan.settings.noise != HARDENED:
+        raise InputError("a ledger over studies needs noise hardened; noise from a known seed can be subtracted again")
+    if not plan.cost.finite:
+        raise InputError(
+            "this run cannot be set aside in a ledger over studies: such a ledger adds up Gaussian DP or zCDP, and "
+            "runs without noise, of random samples or of objectives with Gaussian noise have no such cost"
+        )
+    return plan.cost
+
+
 def drawn_key(settings: Settings) -> int | None:
     """Return the partition key of a study of private records: the given one, or a random one."""
     if not settings.private:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from taciturn.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig
 from taciturn.algorithms.noisy_gradient import NoisyGradient
 from taciturn.algorithms.schedules import Schedule
-from taciturn.data import Facts, source_for
+from taciturn.data import SOURCES, Facts, source_for
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.passes import COMPILED, PLAIN
@@ -246,6 +247,14 @@ def build_algorithm(
             rank=public.rank,
         )
     return ALGORITHMS[batch.algorithm].build(config)
+
+
+def with_absolute_paths(settings: Settings) -> Settings:
+    """Return the settings with absolute paths, which hold from any folder."""
+    names = ["data_dir", "schema", "test", "ledger", *([] if settings.data in SOURCES else ["data"])]
+    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name in names if (value := getattr(settings, name))}
+    plugins = tuple(str(Path(value).resolve()) for value in settings.plugins)
+    return replace(settings, plugins=plugins, **paths)
 
 
 def with_agents(settings: Settings, dataset: Dataset) -> Settings:

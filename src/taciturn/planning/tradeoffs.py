@@ -22,12 +22,11 @@ from taciturn.planning.heuristics import (
 )
 from taciturn.planning.plan import StudyPlan, facts_for, noise_meaning, plan_request, plan_study
 from taciturn.planning.step_sizes import step_rule
-from taciturn.planning.study import StudyPart, local_updates, sampling_rate, upload_bytes
+from taciturn.planning.study import StudyPart, local_updates, sampling_rate, upload_bytes, with_absolute_paths
 from taciturn.privacy.events import Nominal
 from taciturn.privacy.sensitivity import ADJACENCIES, hidden_factor
 from taciturn.privacy.trust import trust_sentence
 from taciturn.settings import Settings
-from taciturn.training.setup import kept
 
 BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 ROUNDS = (50, 100, 200, 300)
@@ -160,7 +159,7 @@ def planned_settings(report: PlanReport, given: Iterable[str]) -> dict[str, Any]
     dict
         Values for TOML, by name.
     """
-    settings, part = kept(report.study.settings), report.part
+    settings, part = with_absolute_paths(report.study.settings), report.part
     algorithm = settings.algorithm[0]
     spec, rule = ALGORITHMS[algorithm], step_rule(algorithm)
     always = {"mode", "data", "algorithm", "delta", "mechanism", "adjacency", "clip", "rounds", "noise"}

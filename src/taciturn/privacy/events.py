@@ -183,6 +183,7 @@ class Objective:
 Event: TypeAlias = Nominal | Noise | Discrete | Hidden | Sampled | Objective
 
 NON_PRIVATE = Nominal("none")
+NOMINAL_HEADLINE = "No end-to-end guarantee: the total epsilon of this run is infinite."
 CONTINUOUS = ("gaussian", "laplace")
 DISCRETE_LAPLACE = "discrete-laplace"
 L2_LAPLACE = "l2-laplace"

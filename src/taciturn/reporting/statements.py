@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from taciturn.privacy.accountants import EXPLAINED
-from taciturn.privacy.events import Discrete, Hidden
+from taciturn.privacy.events import NOMINAL_HEADLINE, Discrete, Hidden
 from taciturn.privacy.ledger import nominal_sums
 from taciturn.privacy.trust import condition, onlookers, summed, uncovered, where_added
 
@@ -292,7 +292,7 @@ def _unprotected(study: Mapping[str, Any], totals: Mapping[str, Any], unit: str)
     return lines
 
 
-PAPER_HEADLINE = "No end-to-end guarantee: the total epsilon of this run is infinite."
+PAPER_HEADLINE = NOMINAL_HEADLINE
 
 BY_MECHANISM = {
     "laplace-data-dependent": (

@@ -14,14 +14,13 @@ from typing import Any, TypedDict
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.arrays import file_of
 from taciturn.core.storage import to_json
-from taciturn.data import SOURCES, describe, fingerprint, source_for
+from taciturn.data import describe, fingerprint, source_for
 from taciturn.data.schema_draft import is_draft
 from taciturn.errors import InputError
 from taciturn.planning.paper_mode import prepare_paper
-from taciturn.planning.plan import StudyPlan, load_data, plan_study
-from taciturn.planning.study import Study
+from taciturn.planning.plan import StudyPlan, load_data, plan_study, reservation_cost
+from taciturn.planning.study import Study, with_absolute_paths
 from taciturn.privacy.budget import BudgetLedger, Hold
-from taciturn.privacy.composition import StudyCost
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import PARTITION_KEY
 from taciturn.settings import Settings
@@ -154,21 +153,9 @@ def _own_records(settings: Settings) -> str:
     return table_digest(settings.data) if source_for(settings.data).name == "table" else ""
 
 
-def reservation_cost(plan: StudyPlan) -> StudyCost:
-    """What the whole study sets aside in a ledger over studies."""
-    if plan.settings.noise != "hardened":
-        raise InputError("a ledger over studies needs noise hardened: noise from a known seed can be taken off again")
-    if not plan.cost.finite:
-        raise InputError(
-            "this run cannot be set aside in a ledger over studies: such a ledger adds up Gaussian DP or zCDP, and "
-            "runs without noise, of random samples or of objectives with Gaussian noise have no such cost"
-        )
-    return plan.cost
-
-
 def beginning(study: Study, reservation: str = "") -> Beginning:
     """The first files and ledger lines of a run."""
-    config = kept(study.settings).to_toml()
+    config = with_absolute_paths(study.settings).to_toml()
     files = {"config.toml": config}
     if study.settings.schema:
         files["schema.toml"] = Path(study.settings.schema).read_text(encoding="utf-8")
@@ -253,14 +240,6 @@ def _methods(settings: Settings) -> dict[str, dict[str, Any]]:
     return {
         name: {"noise_on": m.noise_on, "bounded": m.scales_records, "central": m.central} for name, m in found.items()
     }
-
-
-def kept(settings: Settings) -> Settings:
-    """The settings to write down: paths hold from any folder."""
-    names = ["data_dir", "schema", "test", "ledger", *([] if settings.data in SOURCES else ["data"])]
-    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name in names if (value := getattr(settings, name))}
-    plugins = tuple(str(Path(value).resolve()) for value in settings.plugins)
-    return replace(settings, plugins=plugins, **paths)
 
 
 def digest(text: str) -> str:
