@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import taciturn
-from taciturn.errors import InputError, PrivacyViolation
+from taciturn.errors import BudgetExhausted, InputError, PrivacyViolation
 from taciturn.planning.plan import plan_study
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.events import Hidden, Noise
@@ -330,7 +330,7 @@ def test_when_nothing_is_left_of_a_budget_it_is_said(tmp_path: Path) -> None:
     (folder.checkpoints / "dpgd.npz").unlink()
     rows = [row for row in folder.read_ledger() if row["kind"] == "release"][-3:]
     folder.chain.append([row | {"first": 2, "last": 2, "session": 1} for row in rows])
-    with pytest.raises(InputError, match="whole budget went into rounds that a crash lost"):
+    with pytest.raises(BudgetExhausted, match="no model"):
         taciturn.resume(tmp_path / "r")
 
 
