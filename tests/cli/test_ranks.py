@@ -120,7 +120,7 @@ def test_stopped_and_resumed_with_any_number_of_ranks(tmp_path: Path) -> None:
     ranks[1].communicate()
     stdout, stderr = ranks[0].communicate(timeout=PATIENCE)
     assert (ranks[0].returncode, stdout) == (2, "")
-    assert stderr.startswith("error: a rank has ended, and the others cannot go on without it: 'taciturn resume'")
+    assert stderr.startswith("error: a rank has ended")
     assert "Traceback" not in stderr
 
     assert taciturn_json("resume", out)["run"] == str(out)
@@ -164,7 +164,7 @@ def test_one_process_hands_over_to_ranks(tmp_path: Path) -> None:
     [
         (
             (*CLINICS, "--server", "full"),
-            "server is full, but ranks tell each other only sums: use --server sums, or one process",
+            "use --server sums, or one process",
         ),
         ((*CLINICS, "--loss", "squared", "--eta", "1e9", "--rho", "1e-9", "--rounds", "300"), "diverged in round"),
     ],

@@ -96,7 +96,8 @@ def test_a_solution_may_go_any_way_that_its_noise_allows() -> None:
 
 
 def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Path) -> None:
-    run = taciturn.run(**CLINICS, algorithm="erm-outp,objp", rounds=4, test_share=0.25, averages=True, out=str(tmp_path / "r"))
+    asked = {**CLINICS, "algorithm": "erm-outp,objp", "rounds": 4, "test_share": 0.25, "averages": True}
+    run = taciturn.run(**asked, out=str(tmp_path / "r"))
     central, own = run.runs
     methods = run.folder.read_header().method_facts
     assert (central["rounds"], own["rounds"], rounds_done(run.runs, methods), rounds_done([central], methods)) == (

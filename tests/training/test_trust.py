@@ -174,7 +174,13 @@ class Shifted(SeededNoise):
 def trained(out: Path, shift: float, monkeypatch: pytest.MonkeyPatch, trust: str) -> RunFolder:
     monkeypatch.setattr(import_module("taciturn.training.loop"), "SeededNoise", Shifted)
     monkeypatch.setattr(Shifted, "by", shift)
-    settings = CLINICS | {"algorithm": "dpgd,objw", "rounds": 3, "trust": trust, "averages": True, "out": str(out / "run")}
+    settings = CLINICS | {
+        "algorithm": "dpgd,objw",
+        "rounds": 3,
+        "trust": trust,
+        "averages": True,
+        "out": str(out / "run"),
+    }
     return taciturn.run(**settings).folder
 
 
