@@ -188,7 +188,7 @@ def plan(config: str | Path | None = None, **settings: Any) -> PlanReport:
     """
     resolved = _resolved(config, settings)
     if resolved.mode != "certified":
-        raise InputError(f"--mode is {resolved.mode}, which has no total budget to plan; use --mode certified")
+        raise InputError(f"mode {resolved.mode} has no total budget to plan; use --mode certified")
     return plan_report(resolved)
 
 

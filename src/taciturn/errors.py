@@ -54,18 +54,17 @@ class PeerLost(TaciturnError):
 class PrivacyViolation(BaseException):
     """Something was released that the run's plan does not cover: everything stops, and nothing of it may be shown.
 
-    It is neither an InputError nor an Exception, as KeyboardInterrupt is none: code that goes on after an error, ours
-    or a library's (a search of scikit-learn's gives a failed fit the score nan), must not go on after this one. The
-    command line ends with exit code 3.
+    Like KeyboardInterrupt it is not an Exception: code that continues after an error (a search of scikit-learn gives a
+    failed fit the score nan) must not continue after this one. The command line ends with exit code 3.
     """
 
 
 class LedgerWarning(UserWarning):
-    """Something was done that a ledger does not show, or not yet; the message is one sentence that says what."""
+    """A ledger does not show something that was done, or not yet; the message says what."""
 
 
 def unknown_name(kind: str, name: object, choices: Iterable[str]) -> InputError:
-    """An unknown name: say it, offer the nearest, list the choices.
+    """Return the error for an unknown name, with the nearest and all choices.
 
     >>> str(unknown_name("loss", "hing", ["softmax", "hinge"]))
     "no loss 'hing' (did you mean 'hinge'?): there are hinge, softmax"
@@ -76,13 +75,13 @@ def unknown_name(kind: str, name: object, choices: Iterable[str]) -> InputError:
 
 
 def nearest(name: object, choices: Iterable[str]) -> str:
-    """The hint that goes behind an unknown name, where a choice is near."""
+    """Return the hint for an unknown name if a choice is similar, else an empty string."""
     near = difflib.get_close_matches(str(name), sorted(choices), n=1)
     return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 def missing_file(kind: str, path: Path, advice: str = "") -> InputError:
-    """A file or folder that is not there: say it, offer the nearest of its neighbours, and what else to do."""
+    """Return the error for a missing file or folder, with the most similar name in the same folder, and advice."""
     try:
         neighbours = sorted(other.name for other in path.parent.iterdir())
     except OSError:

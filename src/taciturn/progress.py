@@ -7,24 +7,20 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias
 
-Listener: TypeAlias = Callable[[str, int, int], None]  # what is done, how much of it, and how much there is
+Listener: TypeAlias = Callable[[str, int, int], None]  # what is done, how much of it, and the total
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def report_progress(what: str, done: int, total: int) -> None:
-    """Report progress to the subscribed front end, if there is one.
+    """Report progress to the subscribed listener, if there is one.
 
     Parameters
     ----------
-    what : str
-        The work in progress, for people.
-    done, total : int
-        Units of work done so far, and in all.
-
-    >>> with subscribe(lambda what, done, total: print(what, done, total)):
-    ...     report_progress("reading records", 1, 4)
-    reading records 1 4
+    what
+        What is being done, in a few words.
+    done, total
+        How much is done, and how much there is to do.
     """
     listener = _listener.get()
     if listener is not None:
@@ -33,7 +29,12 @@ def report_progress(what: str, done: int, total: int) -> None:
 
 @contextmanager
 def subscribe(listener: Listener) -> Iterator[None]:
-    """Send all progress reports made within the block to a listener."""
+    """Call `listener` for every progress report within the block.
+
+    >>> with subscribe(lambda what, done, total: print(f"{what}: {done} of {total}")):
+    ...     report_progress("reading", 1, 2)
+    reading: 1 of 2
+    """
     token = _listener.set(listener)
     try:
         yield

@@ -103,7 +103,7 @@ def test_the_ledger_over_studies(tmp_path: Path) -> None:
         (tmp_path / "a" / "report.html").read_text(),
         taciturn_json("ledger", "l", cwd=tmp_path)["studies"],
     )
-    assert f"Charged to the ledger over studies l, as reservation {reservation[0]['reservation']}." in report
+    assert f"Charged to the budget ledger l, as reservation {reservation[0]['reservation']}." in report
     assert f"signed for the organisation by key {own_key().public.id}." in report
     assert "taciturn ledger verify a --key KEY.pub" in report and str(tmp_path) not in report
     assert "used or reserved" in taciturn("ledger", "l", cwd=tmp_path).stdout

@@ -434,9 +434,9 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
     here.taciturn(*same, "--ledger", "l", "--out", "a")
     for other in (same, mixed):
         said = here.refused(*other, "--features", "unit", "--ledger", "m", "--out", "b")
-        assert "these records have a ledger already, l (" in said and "--further" in said
+        assert "already have a budget ledger, l (" in said and "--further" in said
     assert json.loads(here.taciturn("ledger", "m", "--json"))["epsilon_used"] == 0.0  # given back
-    assert "note: these records have a ledger over studies, l (" in here.taciturn(*mixed, "--out", "c")
+    assert "note: these records have a budget ledger, l (" in here.taciturn(*mixed, "--out", "c")
     assert "note:" not in here.taciturn(*edited, "--out", "d")
     here.taciturn(*mixed, "--ledger", "n", "--out", "e")
     assert "--further" in here.taciturn("ledger", "n")

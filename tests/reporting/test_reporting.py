@@ -121,7 +121,7 @@ def test_the_report_stands_alone_and_says_what_matters(run: taciturn.Run) -> Non
     text = " ".join(" ".join(page.text).split())
     assert f"3 parties with {run.summary['data']['records']} records in all trained one model together" in text
     assert "No end-to-end guarantee: the total epsilon of this run is infinite." in text
-    assert "read off the private records" in text
+    assert "computed from the private records" in text
     assert "checkpoint-seconds" in text  # the configuration, complete
     assert "a<b>" in text  # the folder's name, escaped
     assert html.count("<svg") == 1

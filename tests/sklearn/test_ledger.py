@@ -54,7 +54,7 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
     further = BudgetLedger.create(tmp_path / "n", "records", 2.0, 1e-6, further=True)
     classifier(0.5, ledger=first.path).fit(x, y)
     order = np.random.default_rng(0).permutation(len(x))
-    with pytest.raises(InputError, match="these records have a ledger already, records"):
+    with pytest.raises(InputError, match="already have a budget ledger, records"):
         classifier(0.5, ledger=second.path).fit(x[order], y[order])
     assert second.state().epsilon_used == 0.0
     with pytest.warns(LedgerWarning, match="this run does not name it"):

@@ -1,1 +1,1 @@
-"""Plots, tables and pages, made from run folders alone."""
+"""Reports, tables and figures, from run folders alone."""

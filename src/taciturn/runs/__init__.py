@@ -1,1 +1,1 @@
-"""The run folder: written once, read anywhere."""
+"""The run folder, its typed records, and models read from it."""

@@ -1,4 +1,4 @@
-"""A trained model at work: predicting and being assessed on other records."""
+"""Trained models: prediction and evaluation on other records."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from taciturn.types import Array, Classes, Range, Shard, Target
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """One run's parameters with what they mean."""
+    """The parameters of one run, with the names of its features and classes."""
 
     w: Array  # [J, K]
     features: tuple[str, ...]
     target: Target
     settings: Settings
-    schema: Path | None  # of a run on a table
-    label: str  # what the run is called
+    schema: Path | None  # None: the run was not on a table
+    label: str  # name of the run
 
     @property
     def loss(self) -> Loss:
-        """The loss it was trained with."""
+        """The loss with which it was trained."""
         return LOSSES[self.settings.loss]()
 
     @property
     def image(self) -> tuple[int, int] | None:
-        """Rows and columns, where its records are images."""
+        """Rows and columns of an image; None if its records are not images."""
         return SOURCES[self.settings.data].image if self.settings.data in SOURCES else None
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """What records have before the feature map: encoded columns of a table, or pixels; without the intercept."""
+        """The names of the columns before the feature map, without the intercept: encoded columns, or pixels."""
         own = self.settings
         if own.features == NONE:
             return self.features[: len(self.features) - own.intercept]
@@ -55,22 +55,37 @@ class Model:
             return read_schema(self.schema).features
         if self.image is None:
             raise InputError(
-                f"the columns of {own.data} before the feature map {own.features} are not known: "
-                "evaluate the model on a data set"
+                f"the columns of {own.data} before the feature map {own.features} are not known; evaluate the model "
+                "on a data set"
             )
         return pixel_names(self.image)
 
     def mapped(self, x: Array) -> Array:
-        """Encoded records, with their intercept, as the model's feature map makes them."""
+        """Apply the feature map to encoded records x [n, columns], which include the intercept."""
         return mapped_rows(x, self.settings.features, self.image, self.settings.intercept)
 
     def scores(self, x: Array) -> Array:
-        """x [n, J], mapped -> [n, K]."""
+        """Return the scores [n, K] of mapped records x [n, J]."""
         return scores(self.w[:, None, :], x)[:, 0]
 
 
 def read_model(folder: RunFolder, run: int = 0) -> Model:
-    """The model of one run of a folder, by its index."""
+    """Return the model of one run of a folder.
+
+    Parameters
+    ----------
+    folder
+        A finished study.
+    run
+        Index of the run.
+
+    Raises
+    ------
+    InputError
+        If the study has not ended, or there is no such run.
+    CorruptFile
+        If a file of the folder is damaged.
+    """
     stored = folder.read_model()
     w = stored["w"] if stored["w"].ndim == 3 else stored["w"][None]
     if not 0 <= run < len(w):
@@ -88,7 +103,27 @@ def read_model(folder: RunFolder, run: int = 0) -> Model:
 
 
 def predict(model: Model, path: Path, keep: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """One row for each record: columns to keep, then the predicted class with its probabilities, or the value."""
+    """Yield the prediction for each record of a table.
+
+    Parameters
+    ----------
+    model
+        The model.
+    path
+        The table.
+    keep
+        Columns of the table to copy into each row.
+
+    Yields
+    ------
+    dict
+        The kept columns, "prediction" and, where the loss has them, "probability_<class>" for each class.
+
+    Raises
+    ------
+    InputError
+        If the table lacks a column, or has values outside the range on which the model was trained.
+    """
     table = read_table(path)
     kept = {name: table.texts(name) for name in keep}
     found = model.scores(_features(model, table))
@@ -109,12 +144,25 @@ def _width(target: Range) -> float:
 
 
 def _digits(value: float) -> float:
-    """Six digits, which is more than any model is worth."""
+    """Round to six significant digits."""
     return float(f"{value:.6g}")
 
 
 def evaluate(model: Model, data: str) -> dict[str, Any]:
-    """How good the model is on a labelled table, or on the test records of a data set."""
+    """Return the quality of the model on labelled records.
+
+    Parameters
+    ----------
+    model
+        The model.
+    data
+        Path of a table with labels, or the name of a data set, whose test records are used.
+
+    Raises
+    ------
+    InputError
+        If the records do not fit the model, or have no labels.
+    """
     test = _test_records(model, data) if data in SOURCES else _table(model, data)
     found = np.concatenate([model.scores(block.x) for block in test.blocks()])
     return quality_metrics(found, test.y, model.target, model.loss)
@@ -139,7 +187,7 @@ def _encode(model: Model, table: Table, with_label: bool) -> tuple[Array, Array 
 
 
 def _table(model: Model, data: str) -> Shard:
-    source_for(data)  # a name that is neither a data set nor a table is said to be so
+    source_for(data)  # raises for a name that is neither a data set nor a table
     x, y = _encode(model, read_table(data), with_label=True)
     if y is None:
         raise InputError(f"{data} has no labels")
@@ -147,7 +195,7 @@ def _table(model: Model, data: str) -> Shard:
 
 
 def _test_records(model: Model, data: str) -> Shard:
-    """The run's own test records, drawn as they were, or those of another data set."""
+    """Return the test records of the run's own data set, with the same split, or those of another data set."""
     own = model.settings
     names = ("data_dir", "intercept", "features", "precision")
     chosen = {"data": data} | {name: getattr(own, name) for name in names}

@@ -1,1 +1,1 @@
-"""Training: rounds in one process or several, with metrics, ledger and checkpoints."""
+"""Training in one process or several, with metrics, ledger and checkpoints."""

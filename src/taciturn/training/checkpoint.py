@@ -15,7 +15,7 @@ from taciturn.errors import InputError
 from taciturn.training.simulate import SimulationState
 from taciturn.types import Array
 
-OTHER_SHAPES = "the shapes in the checkpoint differ from those of the run: the data or the settings have changed"
+OTHER_SHAPES = "the checkpoint's shapes differ from those of the run: the data or the settings have changed"
 BY_AGENT = ("agents_z", "agents_lam", "mean_z_smooth", "mean_z_nonsmooth", "mean_z_strong")  # [P, J, R, K]
 
 

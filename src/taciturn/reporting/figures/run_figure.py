@@ -1,4 +1,4 @@
-"""The pictures of a run: test error, objective, consensus residual and noise against rounds."""
+"""The figure of one or more runs: test error, objective, consensus residual and noise against rounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Panel(NamedTuple):
 
 
 def panels(regression: bool, on_uploads: Sequence[str] = ()) -> tuple[Panel, ...]:
-    """The four plots of runs; `on_uploads`: the methods that put noise on parameters, not on gradients."""
+    """Return the four plots of runs; `on_uploads` names the methods whose noise is on parameters, not on gradients."""
     error = (
         Panel("test_error", "Test error", "root mean square, in the label's unit")
         if regression
@@ -47,7 +47,20 @@ def panels(regression: bool, on_uploads: Sequence[str] = ()) -> tuple[Panel, ...
 
 
 def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
-    """The plots of one or more runs, told apart by their folder's name; not local: those anybody may see."""
+    """Return the plots of one or more runs.
+
+    Parameters
+    ----------
+    folders
+        The run folders; several are distinguished by their names.
+    local
+        Whether to draw what only the owner of the records may see.
+
+    Raises
+    ------
+    InputError
+        If there is no evaluated round, or some runs predict classes and some numbers.
+    """
     shown = _shown(folders, local)
     names = list(dict.fromkeys(curve.label for found in shown.values() for curve in found))
     lines = (len(shown) + 1) // 2
@@ -66,7 +79,7 @@ def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
 
 
 def owners_alone(folders: Sequence[RunFolder]) -> list[str]:
-    """The titles of the plots that are drawn from local-only figures."""
+    """Return the titles of the plots whose values only the owner of the records may see."""
     rows = [(folder.read_metrics(local=True), folder.read_metrics(local=False)) for folder in folders]
     titles = {panel.metric: panel.title for panel in panels(predicts_numbers(folders))}
     return [
@@ -81,7 +94,7 @@ def _measured(metric: str, rows: Sequence[MetricsRow]) -> bool:
 
 
 def in_words(folders: Sequence[RunFolder], local: bool = True) -> str:
-    """The same plots for those who do not see them: where every line begins and ends."""
+    """Return a text alternative to the plots: where every line begins and ends."""
     sentences = [
         f"{panel.title}, {panel.unit}: {'; '.join(_course(panel, curve) for curve in found) or 'not measured'}."
         for panel, found in _shown(folders, local).items()

@@ -25,7 +25,7 @@ from taciturn.errors import InputError
 from taciturn.types import Array
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
-GREY, PALE = "#555555", "#999999"  # what is there for comparison: its words, its lines
+GREY, PALE = "#555555", "#999999"  # text and lines for comparison
 DIVERGING = "PuOr_r"  # purple below zero, orange above
 DASHES = ("-", "--", ":", "-.")
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -46,12 +46,12 @@ STYLE: Any = {
 
 
 def look(i: int) -> dict[str, Any]:
-    """Colour and dash of line number i; no two of the first 28 are alike."""
+    """Return colour and dash of line number i; the first 28 are different."""
     return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i // len(COLOURS) % len(DASHES)]}
 
 
 def ink(colour: Any) -> tuple[float, float, float]:
-    """The colour, dark enough to be read as a word on white."""
+    """Return the colour, darkened until text in it has a contrast of 4.5 on white."""
     light = [(c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4) for c in to_rgb(colour)]
     luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2]
     factor = min(1.0, (1.05 / CONTRAST - 0.05) / luminance) if luminance > 0.0 else 1.0
@@ -64,39 +64,51 @@ def _shown(light: float) -> float:
 
 
 def heading(axes: Axes, text: str) -> None:
-    """The title of a panel."""
+    """Set the title of a panel."""
     axes.set_title(text, loc="left", fontweight="bold")
 
 
 class PlainPowers(LogFormatterSciNotation):
-    """2×10⁻¹ in letters: setting it as a formula would take as long as all the rest of the picture."""
+    """Tick labels such as 2×10⁻¹ in plain characters, which is much faster than rendering a formula."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """The label of a tick."""
+        """Return the label of a tick."""
         found = re.fullmatch(r"\$\\mathdefault\{(.*)10\^\{(-?[0-9]+)\}\}\$", super().__call__(x, pos))
         return f"{found[1].replace(chr(92) + 'times', '×')}10{found[2].translate(RAISED)}" if found else ""
 
 
 def log_axis(axes: Axes) -> None:
-    """A logarithmic vertical axis."""
+    """Make the vertical axis logarithmic."""
     axes.set_yscale("log")
     for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
         set_formatter(PlainPowers())
 
 
 def check_place(path: Path) -> None:
-    """Refuse a picture that could not be saved, before anything is computed for it."""
+    """Raise InputError if a figure cannot be saved at this path; call it before computing the figure."""
     formats = sorted(Figure().canvas.get_supported_filetypes())
     if path.suffix.lstrip(".") not in formats:
-        raise InputError(f"{path} does not end in a picture's format: there are {', '.join(formats)}")
+        raise InputError(f"{path} does not end in a picture's format; the choices are {', '.join(formats)}")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to put {path.name} into")
 
 
 def save(drawn: Figure, path: Path, private: bool = False) -> None:
-    """Write the picture in the format its name ends with; the same picture gives the same bytes.
+    """Write the figure in the format of the extension; the same figure gives the same bytes.
 
-    `private`: it shows what was computed from private records without noise, and is for its owner's eyes (0600).
+    Parameters
+    ----------
+    drawn
+        The figure.
+    path
+        The file.
+    private
+        Whether it shows what was computed from private records without noise; the file's mode is 0600 then.
+
+    Raises
+    ------
+    InputError
+        If the extension is not an image format, or the folder does not exist.
     """
     check_place(path)
     if path.suffix == ".svg":
@@ -112,7 +124,7 @@ def save(drawn: Figure, path: Path, private: bool = False) -> None:
 
 
 def to_svg(drawn: Figure, title: str, description: str) -> str:
-    """The picture as an SVG element to put into a page, with words for those who do not see it."""
+    """Return the figure as an SVG element for a page, with a title and a description for screen readers."""
     text = _svg(drawn)
     opening = re.compile("<svg ")
     words = f"<title>{html.escape(title)}</title><desc>{html.escape(description)}</desc>"
@@ -135,11 +147,11 @@ GAP = 7.0  # from the panel to the names
 NEAR = 1.5  # from a leader to its name
 FOOT = 0.6 * SIZE  # from the panel's foot to the lowest: below it are the numbers of the axis
 LONGEST = 26  # letters that fit beside a panel
-MOST = 8  # names that an eye finds its way among
+MOST = 8  # labels beside one panel
 
 
 class End(NamedTuple):
-    """The last point of a line, and the name that belongs there."""
+    """The last point of a line, and its label."""
 
     line: Line2D
     point: tuple[float, float]  # in the line's own coordinates
@@ -147,10 +159,19 @@ class End(NamedTuple):
 
 
 def label_lines(drawn: Figure, panels: Iterable[Axes] | None = None, legend: bool = False) -> None:
-    """Name every line of the panels at its right end, in its colour, with a thin leader to where the name has room.
+    """Label every line at its right end, in its colour, with a thin leader to the label.
 
-    Where names are many or long, numbers stand at the ends and one legend below says what they mean; `legend` asks
-    for one in any case, for what is not a line. Call it last: it lays the figure out for good.
+    Where labels are many or long, numbers are used, and one legend below explains them. Call it last: it fixes the
+    layout.
+
+    Parameters
+    ----------
+    drawn
+        The figure.
+    panels
+        The axes to label; None: all.
+    legend
+        Whether to add a legend in any case, for what is not a line.
     """
     chosen = list(drawn.axes if panels is None else panels)
     points = {axes: [(line, point) for line in axes.lines if (point := _last(line))] for axes in chosen}
@@ -169,11 +190,11 @@ def label_lines(drawn: Figure, panels: Iterable[Axes] | None = None, legend: boo
         _lay_out(drawn)
     for axes, found in ends.items():
         _put_apart(axes, found)
-    drawn.set_layout_engine("none")  # what stands at measured heights is not to be moved
+    drawn.set_layout_engine("none")  # labels have measured positions
 
 
 def shown_names(labels: Sequence[str]) -> dict[str, str]:
-    """What is written at the ends of lines so labelled: the labels, or numbers where they are many or long."""
+    """Return the text at the ends of lines by label: the labels, or numbers where they are many or long."""
     different = list(dict.fromkeys(labels))
     plain = len(different) <= MOST and all(len(label) <= LONGEST for label in different)
     return {label: label if plain else str(i) for i, label in enumerate(different, 1)}
@@ -182,7 +203,7 @@ def shown_names(labels: Sequence[str]) -> dict[str, str]:
 def add_legend(
     drawn: Figure, numbers: Mapping[str, str] = MappingProxyType({}), left_out: Set[str] = frozenset()
 ) -> None:
-    """One legend below all panels, with every label once, behind the number that stands for it."""
+    """Add one legend below all panels, with every label once, after its number."""
     pairs = [pair for axes in drawn.axes for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
     handles = {label: handle for handle, label in reversed(pairs) if label not in left_out}
     labels = list(dict.fromkeys(label for _, label in pairs if label in handles))
@@ -194,7 +215,10 @@ def add_legend(
 
 
 def places(ends: Array, apart: float, height: float) -> Array:
-    """Where names go that belong at `ends` [n], rising: as near as can be in [0, height], `apart` between any two."""
+    """Return label positions in [0, height], at least `apart` from each other and as near as possible to `ends` [n].
+
+    `ends` must be in increasing order.
+    """
     steps = apart * np.arange(len(ends))
     blocks: list[tuple[float, int]] = []  # names that touch move together, to the mean of where they belong
     for end in ends - steps:
@@ -209,7 +233,7 @@ def places(ends: Array, apart: float, height: float) -> Array:
 
 
 def _last(line: Line2D) -> tuple[float, float] | None:
-    """The last point of a line that has a label and something to see."""
+    """Return the last finite point of a line that has a label and is drawn."""
     points = np.asarray(line.get_xydata(), float)
     there = points[np.isfinite(points).all(axis=1)]
     nameless = str(line.get_label()).startswith("_") or line.get_linestyle() == "None"
@@ -238,7 +262,7 @@ def _lay_out(drawn: Figure) -> None:
 
 
 def _put_apart(axes: Axes, ends: Sequence[End]) -> None:
-    """Move names up and down until none touches another, and draw their leaders."""
+    """Move labels vertically until none touches another, and draw their leaders."""
     if not ends:
         return
     room, points, panel = _room(axes), 72.0 / axes.figure.dpi, axes.bbox
@@ -253,7 +277,7 @@ def _put_apart(axes: Axes, ends: Sequence[End]) -> None:
 
 
 def _lead(axes: Axes, line: Line2D, pixels: Array) -> None:
-    """A thin dotted line from a line's end to its name; in shares of the figure, which hold at any resolution."""
+    """Draw a thin dotted line from a line's end to its label, in figure coordinates."""
     drawn = axes.figure
     x, y = drawn.transFigure.inverted().transform(pixels).T
     leader = Line2D(x, y, color=line.get_color(), linewidth=0.7, linestyle=(0, (1, 2)), transform=drawn.transFigure)
@@ -261,5 +285,5 @@ def _lead(axes: Axes, line: Line2D, pixels: Array) -> None:
 
 
 def _room(axes: Axes) -> float:
-    """From the middle of the lowest name beside a panel to that of the highest, in points."""
+    """Return the distance from the centre of the lowest label beside a panel to that of the highest, in points."""
     return float(72.0 * axes.bbox.height / axes.figure.dpi) - FOOT

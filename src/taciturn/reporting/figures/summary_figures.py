@@ -1,4 +1,4 @@
-"""Figures of rankings, of plans, and of what an agent sends."""
+"""Figures of rankings, of plans, and of the upload of an agent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BELOW = 0.26  # rows, from a mean to the dots of its seeds
 
 
 class Mark(NamedTuple):
-    """How rows of one kind are drawn."""
+    """The marker of one kind of row."""
 
     colour: str
     marker: str
@@ -42,7 +42,13 @@ MARKS = {
 
 
 def ranking_figure(rows: Sequence[Ranked], regression: bool) -> Figure:
-    """The rows whose error is known, in their order, the first on top."""
+    """Return the figure of a ranking: the rows whose error is known, the first on top.
+
+    Raises
+    ------
+    InputError
+        If no error is known.
+    """
     shown = [(row, row.error) for row in rows if row.error is not None]
     if not shown:
         raise InputError(f"{rows[0].run} has {rows[0].unknown or 'no test error'}: there is nothing to draw")
@@ -67,7 +73,7 @@ def ranking_figure(rows: Sequence[Ranked], regression: bool) -> Figure:
 
 
 def kind(row: Ranked) -> str:
-    """Which of MARKS a row gets."""
+    """Return which of MARKS a row has."""
     private, central, nominal, silent = MARKS
     if row.central:
         return central
@@ -92,7 +98,7 @@ def _draw(axes: Axes, place: int, row: Ranked, error: Interval, factor: float) -
 
 
 def _name_marks(drawn: Figure, axes: Axes) -> None:
-    """What the marks mean, above the rows, where there are several."""
+    """Add a legend of the markers above the rows, if there are several."""
     handles, labels = axes.get_legend_handles_labels()
     found = dict(zip(labels, handles, strict=True))
     used = [name for name in MARKS if name in found]
@@ -107,7 +113,7 @@ def _name_marks(drawn: Figure, axes: Axes) -> None:
 
 
 def _write(axes: Axes, place: int, words: str) -> None:
-    """The value at the end of its row."""
+    """Write the value at the end of its row."""
     axes.annotate(
         words,
         (1.0, place),
@@ -129,7 +135,7 @@ PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # so that a lin
 
 
 def plan_figure(plan: Mapping[str, Any]) -> Figure:
-    """Left: what a budget does to the model. Right, where updates are charged: what they do to one upload."""
+    """Return the figure of a plan: noise against the budget and, if updates are charged, against rounds."""
     with rc_context(STYLE):
         panels = 2 if plan["paces"] else 1
         drawn = Figure(figsize=(4.8 * panels, 4.0), layout="constrained")
@@ -180,7 +186,7 @@ def _paces(axes: Axes, plan: Mapping[str, Any]) -> None:
 
 
 def _mark(axes: Axes, x: float, y: float) -> None:
-    """A ring around what was chosen."""
+    """Mark the chosen plan with a ring."""
     axes.plot(x, y, "o", markerfacecolor="none", markeredgecolor="black", markeredgewidth=1.4, markersize=10)
     axes.annotate("this plan", (x, y), (-7, -9), textcoords="offset points", ha="right", va="top", bbox=PAPER)
 
@@ -194,7 +200,7 @@ LETTERS = 17  # of a caption, to an inch
 
 
 class Weights(NamedTuple):
-    """What there is to draw."""
+    """The arrays of an upload figure."""
 
     clean: Array  # [J, K]  z without noise
     noisy: Array  # [J, K]  z as sent
@@ -204,7 +210,17 @@ class Weights(NamedTuple):
 
 
 def sent_figure(weights: Weights, image: tuple[int, int] | None, title: str, caption: str) -> Figure:
-    """An image for each class where features are pixels, else dots; `image`: its rows and columns."""
+    """Return the figure of an upload: an image for each class if features are pixels, else dots.
+
+    Parameters
+    ----------
+    weights
+        The arrays.
+    image
+        Rows and columns of an image; None: features are not pixels.
+    title, caption
+        Text above and below.
+    """
     with rc_context(STYLE):
         drawn = _images(weights, image) if image else _dots(weights)
         shown = min(len(weights.classes), IMAGES if image else PANELS)
@@ -247,12 +263,12 @@ def _image(axes: Axes, pixels: Array, limit: float) -> None:
 
 
 def _limit(*values: Array) -> float:
-    """The colours reach from minus this to this."""
+    """Return the limit of the symmetric colour scale."""
     return max(float(np.percentile(np.abs(one), ALMOST_ALL)) for one in values) or 1.0
 
 
 def _dots(weights: Weights) -> Figure:
-    """The features that weigh most: what is sent of each class, and beside it the model."""
+    """Draw the features with the largest weights: what is sent for each class, and the model beside it."""
     largest = np.maximum(np.abs(weights.clean), np.abs(weights.noisy)).max(axis=1)
     chosen = np.argsort(-largest, kind="stable")[:FEATURES][::-1]
     shown = min(len(weights.classes), PANELS)
@@ -275,7 +291,7 @@ def _dots(weights: Weights) -> Figure:
 
 
 def _sent_dots(axes: Axes, clean: Array, noisy: Array) -> None:
-    """Between the two dots of a feature lies what the noise did."""
+    """Draw z without noise and as sent; the line between the two dots of a feature is the noise."""
     places = np.arange(len(clean))
     axes.hlines(places, clean, noisy, color=PALE, linewidth=1.2)
     axes.plot(clean, places, "o", color=COLOURS[0], markerfacecolor="white", markersize=6, label="z without noise")
