@@ -118,7 +118,7 @@ def test_dpgd_goes_the_same_way_as_objp(rounds: int) -> None:
         (SUM | {"colluders": -1}, "colluders is -1"),
         ({"colluders": 2}, "colluders is 2, but trust is agents: it belongs to --trust secure-sum"),
         ({"trust": "nobody"}, "no trust 'nobody': there are agents, secure-sum, server"),
-        (SUM | {"mode": "paper", "algorithm": "objp", "total_records": "auto"}, "--trust has no effect in --mode paper"),
+        (SUM | {"mode": "paper", "algorithm": "objp", "total_records": "auto"}, "--trust has no effect in --mode"),
     ],
 )  # fmt: skip
 def test_what_noise_on_the_sum_does_not_cover_is_refused(changes: dict[str, Any], said: str) -> None:
