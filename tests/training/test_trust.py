@@ -106,7 +106,7 @@ def test_dpgd_goes_the_same_way_as_objp(rounds: int) -> None:
     ("changes", "said"),
     [
         (SUM | {"algorithm": "objp"}, "not proven to be enough for objp: .* use dpgd, dpsgd, objw, which take"),
-        (SERVER | {"algorithm": "dpgd,dp-fedavg"}, "for dp-fedavg: what an agent keeps to itself carries a record"),
+        (SERVER | {"algorithm": "dpgd,dp-fedavg"}, "for dp-fedavg: an agent.s state carries a record"),
         (SUM | {"algorithm": "iadmm", "total_epsilon": "inf"}, "not proven to be enough for iadmm"),
         (SUM | {"algorithm": "erm-outp"}, "erm-outp gives all records to one curator: use --trust server"),
         (SUM | {"set": "box"}, "set is box, but trust secure-sum needs all: a projection at an agent is not linear"),
@@ -118,7 +118,7 @@ def test_dpgd_goes_the_same_way_as_objp(rounds: int) -> None:
         (SUM | {"colluders": -1}, "colluders is -1"),
         ({"colluders": 2}, "colluders is 2, but trust is agents: it belongs to --trust secure-sum"),
         ({"trust": "nobody"}, "no trust 'nobody': there are agents, secure-sum, server"),
-        (SUM | {"mode": "paper", "algorithm": "objp", "total_records": "auto"}, "trust is secure-sum, which --mode"),
+        (SUM | {"mode": "paper", "algorithm": "objp", "total_records": "auto"}, "--trust has no effect in --mode"),
     ],
 )  # fmt: skip
 def test_what_noise_on_the_sum_does_not_cover_is_refused(changes: dict[str, Any], said: str) -> None:
