@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taciturn.cli.site_commands import transcript as show
-from taciturn.errors import LedgerTampered
+from taciturn.errors import InputError, LedgerTampered
 from taciturn.federation import departures
 from taciturn.federation import messages as wire
 from taciturn.federation.coordinator import FINISHED
