@@ -25,7 +25,7 @@ RUN = (
 
 PAUSING = """
 import os, signal, sys
-from taciturn.runs import chain
+from taciturn.privacy import hash_chain as chain
 from taciturn.training.recorder import Recorder
 
 paused = []
