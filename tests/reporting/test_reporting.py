@@ -157,7 +157,7 @@ def test_seeds_are_summed_up(run: taciturn.Run) -> None:
 
 def test_an_unfinished_run_can_be_drawn_but_has_no_report(run: taciturn.Run, tmp_path: Path) -> None:
     files = {"config.toml": "", "start.json": run.folder.start.read_text()}
-    folder = RunFolder.create(tmp_path / "r", files, [], {})
+    folder = RunFolder.create(tmp_path / "r", files, run.folder.read_ledger(), {})
     with pytest.raises(taciturn.InputError, match="no evaluated round yet"):
         figure([folder])
     folder.metrics.write_text(run.folder.metrics.read_text() + '{"half a li')
