@@ -15,7 +15,7 @@ PARTS = shards(0)
     [
         ("admm", {}, {"loss": "hinge"}, "admm solves smooth subproblems"),
         ("admm", {}, {"regulariser": "l1"}, "admm solves smooth subproblems"),
-        ("objt", {}, {"feasible": "l2-ball"}, "objt knows the sets all and box"),
+        ("objt", {}, {"feasible": "l2-ball"}, "objt supports the sets all and box"),
         ("objt", {"radius": "konstant"}, {}, r"no radius 'konstant' \(did you mean 'constant'\?\)"),
         ("outp", {"outp_noise": "publish"}, {}, r"no outp-noise 'publish' \(did you mean 'published'\?\)"),
         ("outp", {"outp_noise": "calibrated"}, {"loss": "hinge"}, "bounded gradient and curvature"),
