@@ -235,10 +235,10 @@ def test_integer_sums_are_the_clipped_gradient_to_the_grid() -> None:
 
 def test_what_does_not_fit_the_integers_is_refused() -> None:
     release = hardened(1e9, most=10**9)
-    with pytest.raises(InputError, match="no integers for a clip"):
+    with pytest.raises(InputError, match="no integers for hardened noise"):
         release.bits(make_problem("softmax", 10))
     many = Shard(np.zeros((3, J)), np.eye(K))
-    with pytest.raises(InputError, match="records-max declares 2"):
+    with pytest.raises(InputError, match="declared records-max 2"):
         hardened(1.0, most=2).sum(make_problem("softmax", 3), np.zeros((J, 1, K)), many, 10)
 
 
