@@ -65,7 +65,7 @@ class Run:
     >>> import taciturn
     >>> run = taciturn.run(data="mnist14", features="none", rounds=2)
     >>> run.summary.data.name, run.w.shape
-    ('mnist14', (197, 10))
+    ('mnist14', (196, 10))
     """
 
     folder: RunFolder
