@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+import taciturn
+import taciturn.sklearn
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import SOURCES
+from tests.cli import warm
 from tests.cli.helpers import ROOT
 
 PACKAGE = ROOT / "src" / "taciturn"
@@ -63,10 +67,21 @@ def test_the_text_is_plain_english(path: Path) -> None:
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_examples_in_docstrings_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("taciturn.reporting.report._picture", warm.in_words)  # drawing takes most of a small run's time
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
     module = importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
     result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert result.attempted > 0 and result.failed == 0
+
+
+def test_public_functions_document_parameters_results_errors_and_an_example() -> None:
+    for module in (taciturn, taciturn.sklearn):
+        for name in module.__all__:
+            found = getattr(module, name)
+            if inspect.isfunction(found):
+                text = inspect.getdoc(found) or ""
+                missing = [part for part in ("Parameters\n", "Returns\n", "Raises\n", ">>> ") if part not in text]
+                assert missing == [], f"{name} lacks {missing}"
 
 
 def _code_lines(path: Path) -> Iterator[str]:

@@ -31,7 +31,7 @@ class FrontDoor(SphinxDirective):
 def _kind(found: Any) -> str:
     if not inspect.isclass(found):
         return "autofunction"
-    return "autoexception" if issubclass(found, Exception) else "autoclass"
+    return "autoexception" if issubclass(found, BaseException) else "autoclass"
 
 
 def _part(kind: str, name: str) -> str:

@@ -11,14 +11,30 @@ from taciturn.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from taciturn.api import Run, dry_run, open_run, plan, resume, run
-    from taciturn.errors import InputError
+    from taciturn.errors import (
+        BudgetExhausted,
+        CorruptFile,
+        InputError,
+        LedgerTampered,
+        PeerLost,
+        PrivacyViolation,
+        TaciturnError,
+        TrainingDiverged,
+    )
     from taciturn.experiments import Frontier, Sweep, frontier, sweep
 
 __all__ = [
+    "BudgetExhausted",
+    "CorruptFile",
     "Frontier",
     "InputError",
+    "LedgerTampered",
+    "PeerLost",
+    "PrivacyViolation",
     "Run",
     "Sweep",
+    "TaciturnError",
+    "TrainingDiverged",
     "__version__",
     "dry_run",
     "frontier",
@@ -29,7 +45,8 @@ __all__ = [
     "sweep",
 ]
 _MODULES = {
-    "InputError": "taciturn.errors",
+    **dict.fromkeys(("BudgetExhausted", "CorruptFile", "InputError", "LedgerTampered"), "taciturn.errors"),
+    **dict.fromkeys(("PeerLost", "PrivacyViolation", "TaciturnError", "TrainingDiverged"), "taciturn.errors"),
     **dict.fromkeys(("Frontier", "Sweep", "frontier", "sweep"), "taciturn.experiments"),
 }
 

@@ -1,7 +1,7 @@
 """The Python interface: train, plan and inspect studies with the settings of the command line.
 
 >>> import taciturn
->>> run = taciturn.run(data="mnist14", features="none", rounds=2, out="first")
+>>> run = taciturn.run(data="mnist14", features="none", rounds=2, out="runs/first")
 >>> round(run.summary.privacy.total_epsilon, 3)
 1.0
 """
@@ -63,7 +63,7 @@ class Run:
     Examples
     --------
     >>> import taciturn
-    >>> run = taciturn.run(data="mnist14", features="none", rounds=2)
+    >>> run = taciturn.open_run("runs/first")
     >>> run.summary.data.name, run.w.shape
     ('mnist14', (196, 10))
     """
@@ -177,6 +177,11 @@ def plan(config: str | Path | None = None, **settings: Any) -> PlanReport:
     config, **settings
         As in `run`.
 
+    Returns
+    -------
+    PlanReport
+        The plan of one algorithm and budget, with alternatives.
+
     Raises
     ------
     InputError
@@ -245,6 +250,11 @@ def resume(
     watch, stop, started
         As in `run`.
 
+    Returns
+    -------
+    Run
+        The finished run.
+
     Raises
     ------
     InputError
@@ -257,9 +267,8 @@ def resume(
     Examples
     --------
     >>> import taciturn
-    >>> finished = taciturn.run(data="mnist14", features="none", rounds=2)
-    >>> taciturn.resume(finished.path).path == finished.path  # a finished run is returned as it is
-    True
+    >>> taciturn.resume("runs/first").summary.runs[0].rounds  # this run has ended, so it is returned as it is
+    2
     """
     with current_process_group() as group:
         folder = group.broadcast(lambda: RunFolder.open(Path(path)))
@@ -277,6 +286,16 @@ def resume(
 def open_run(path: str | Path) -> Run:
     """Return a run from its folder.
 
+    Parameters
+    ----------
+    path : str or Path
+        The run folder.
+
+    Returns
+    -------
+    Run
+        The run; its files are read when they are asked for.
+
     Raises
     ------
     InputError
@@ -285,8 +304,7 @@ def open_run(path: str | Path) -> Run:
     Examples
     --------
     >>> import taciturn
-    >>> finished = taciturn.run(data="mnist14", features="none", rounds=2)
-    >>> taciturn.open_run(finished.path).summary.mode
+    >>> taciturn.open_run("runs/first").summary.mode
     'certified'
     """
     return Run(RunFolder.open(Path(path)))

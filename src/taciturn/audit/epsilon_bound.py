@@ -94,7 +94,7 @@ def epsilon_lower(true: Array, false: Array, trials: int, delta: float, alpha: f
     Examples
     --------
     >>> round(float(epsilon_lower(np.array(900.0), np.array(100.0), 1000, 1e-6, 0.001)), 2)
-    1.84
+    1.86
     """
     gained = lower_limit(true, trials, alpha / 2.0) - delta
     ratio = gained / upper_limit(false, trials, alpha / 2.0)

@@ -134,6 +134,16 @@ def epsilon_of_each(total_epsilon: float, delta: float, fits: int) -> float:
     fits : int
         Their number.
 
+    Returns
+    -------
+    float
+        The total_epsilon of each fit; more than an equal share, because Gaussian costs add up as mu^2.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
     Examples
     --------
     >>> each = epsilon_of_each(1.0, 1e-6, fits=10)
