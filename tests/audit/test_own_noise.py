@@ -247,7 +247,7 @@ def test_minimisers_that_are_solved_together_are_the_solvers_own() -> None:
         ({"algorithm": "dpsgd", "sampling_rate": 1.5}, "sampling-rate is 1.5"),
         ({"algorithm": "dp-fedavg", "sampling_rate": 0.5}, "dp-fedavg takes no samples"),
         ({"algorithm": "dp-fedavg", "noise": "hardened"}, "dp-fedavg has no exact noise"),
-        ({"algorithm": "outp", "mode": "paper"}, "outp is audited in mode certified"),
+        ({"algorithm": "outp", "mode": "paper"}, "outp can be audited in mode certified"),
         ({"algorithm": "admm-outp", "local_updates": 3}, "local-updates is given"),
     ],
 )

@@ -149,7 +149,7 @@ def test_a_second_process_in_the_same_folder_ends_the_first(tmp_path: Path) -> N
         (run / "checkpoint" / "lock").unlink()
         taciturn("resume", run)
         charged, shown = rounds(run), (run / "metrics.jsonl").read_bytes()
-        assert "another process has added to" in went_on(process)
+        assert "another process appended to" in went_on(process)
         assert (rounds(run), (run / "metrics.jsonl").read_bytes()) == (charged, shown)
 
 

@@ -103,7 +103,7 @@ def test_the_committed_results_are_the_paper_s() -> None:
 def test_refusals(tmp_path: Path, data: Path) -> None:
     assert "mnist or femnist" in refused("reproduce")
     assert "did you mean 'mnist'" in refused("reproduce", "mnst")
-    assert "numbers of 1 to 4" in refused("reproduce", "mnist", "--figures", "5")
+    assert "--figures is 5" in refused("reproduce", "mnist", "--figures", "5")
     assert "no products 'int8'" in refused("reproduce", "mnist", "--products", "int8", "--device", "cuda")
     for device in ("tpu", "cudafoo", "cuda:x"):
         assert "cpu, cuda or cuda:N" in refused("reproduce", "mnist", "--device", device)

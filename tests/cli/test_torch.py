@@ -101,7 +101,7 @@ def test_without_torch_or_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "torch.py").write_text("raise ImportError\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
-    sentence = "backend torch needs torch, which is not installed: pip install 'taciturn[torch]'"
+    sentence = "--backend torch needs torch, which is not installed: pip install 'taciturn[torch]'"
     assert refused("run", *CLINICS, "--backend", "torch", "--out", tmp_path / "new") == sentence
     assert refused("resume", tmp_path / "r") == sentence
     assert not (tmp_path / "new").exists()

@@ -110,7 +110,7 @@ def test_the_ledger_over_studies_counts_what_no_plan_covered(tmp_path: Path) -> 
     violated("run", *asked(tmp_path, noise="hardened", ledger="l"), "--out", "r", cwd=tmp_path)
     state = json.loads(command("ledger", "l", "--json", cwd=tmp_path).stdout)
     assert [study["state"] for study in state["studies"]] == ["violated"]
-    assert state.epsilon_used == "inf" and state["epsilon_next"] == 0.0
+    assert state["epsilon_used"] == "inf" and state["epsilon_next"] == 0.0
     assert "is violated: it spent more" in command("ledger", "l", cwd=tmp_path).stdout
     more = command("run", *CERTIFIED[:-2], "--rounds", "2", "--ledger", "l", "--out", "s", code=2, cwd=tmp_path)
     assert "is exhausted" in more.stderr

@@ -60,8 +60,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut config": (replaced("config.toml", b'mode = "cert'), "budgets/config.toml is damaged"),
     "no config": (gone("config.toml"), "has no config.toml"),
     "a config without settings": (replaced("config.toml", b""), "are inconsistent: there is no 'mode'"),
-    "a number for an object": (replaced("start.json", b'{"data": 7}'), "are inconsistent"),
-    "a list for an object": (replaced("summary.json", b"[]"), "are inconsistent"),
+    "a number for an object": (replaced("start.json", b'{"data": 7}'), "start.json is damaged"),
+    "a list for an object": (replaced("summary.json", b"[]"), "summary.json is damaged"),
     "bytes that are no text": (replaced("config.toml", b"\xff\xfe"), "is damaged"),
     "a folder for a file": (a_folder_for_a_file, "cannot be read"),
     "no rounds": (edited("config.toml", "rounds = 12", "rounds = 0", unfinished=True), "division by zero"),
@@ -69,7 +69,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a huge number": (edited("summary.json", '"test_error": null', '"test_error": 1e999'), "that is not finite"),
     "a date": (edited("config.toml", 'noise = "seeded"', "noise = 1979-05-27"), "are inconsistent"),
     "lists within lists": (replaced("start.json", b"[" * 100_000), "recursion"),
-    "half a letter": (edited("summary.json", '"rounds": 12', '"rounds": "\\ud800"'), "not valid Unicode"),
+    "half a letter": (edited("summary.json", '"rounds": 12', '"rounds": "\\ud800"'), "summary.json is damaged"),
 }
 
 
@@ -135,7 +135,7 @@ def test_a_ledger_without_lines_is_told(runs: Path) -> None:
     app = dashboard(runs)
     place = f"/api/runs/{rows(app)['paper']['id']}"
     for detail in ("privacy", "ledger"):
-        assert "a required entry is missing" in settled(app, f"{place}/{detail}")["damaged"]
+        assert "ledger.jsonl is damaged" in settled(app, f"{place}/{detail}")["damaged"]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

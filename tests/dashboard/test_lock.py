@@ -24,7 +24,7 @@ def lock(tmp_path: Path) -> Path:
 
 
 def test_those_who_only_look_are_waited_for(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "PATIENCE", LONG)
+    monkeypatch.setattr(locks, "READER_PATIENCE", LONG)
     with lock.open("rb") as reader:
         fcntl.flock(reader, fcntl.LOCK_SH)
         ends = threading.Timer(0.3, fcntl.flock, (reader, fcntl.LOCK_UN))
@@ -39,7 +39,7 @@ def test_who_works_is_not_waited_for_and_who_looks_for_ever_not_either(
     tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind, patience, least in ((fcntl.LOCK_EX, LONG, 0.0), (fcntl.LOCK_SH, 0.3, 0.3)):
-        monkeypatch.setattr(locks, "PATIENCE", patience)
+        monkeypatch.setattr(locks, "READER_PATIENCE", patience)
         with lock.open("rb") as other:
             fcntl.flock(other, kind)
             began = time.monotonic()
@@ -49,7 +49,7 @@ def test_who_works_is_not_waited_for_and_who_looks_for_ever_not_either(
 
 
 def test_of_two_who_wait_one_gets_it(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "PATIENCE", LONG)
+    monkeypatch.setattr(locks, "READER_PATIENCE", LONG)
     got: list[bool] = []
     lost = threading.Event()
 

@@ -46,7 +46,7 @@ BOUNDARIES: dict[str, tuple[Any, str]] = {
     "journal.depart": (Journal, "record_repeatable"),
     "journal.close": (Journal, "close"),
     "ledger": (HashChain, "append"),
-    "head": (HashChain, "_keep_head"),
+    "head": (HashChain, "_write_heads"),
     "record_round": (site_session, "record_round"),
     "finish_study_folder": (site_session, "finish_study_folder"),
     "settle": (BudgetLedger, "settle"),

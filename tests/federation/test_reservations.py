@@ -75,7 +75,7 @@ def test_a_site_signs_its_ledger_when_it_closes_and_settles_once(federation: Fed
         settle_study(federation.site("north"), agent.journal, experiment, folder)  # as after a crash
         assert federation.account("north").state() == before
         folder.chain.append(federation.released("north"))  # a second folder's ledger ends otherwise
-        with pytest.raises(InputError, match="is settled already"):
+        with pytest.raises(InputError, match="already settled"):
             settle_study(federation.site("north"), agent.journal, experiment, folder)
 
 
@@ -95,7 +95,7 @@ def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Feder
         experiment = agent.journal.experiment(EXPERIMENT)
         assert experiment is not None
         for _ in range(2):  # and after a crash again
-            with pytest.raises(PrivacyViolation, match="spent more than was set aside"):
+            with pytest.raises(PrivacyViolation, match="spent more than was reserved"):
                 settle_study(federation.site("north"), agent.journal, experiment, folder)
         study = the_study(federation)
         assert study.state == "violated"

@@ -36,7 +36,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (HANGS, "SILENCE_SECONDS", "no heartbeat for 0.3 s"),
         (NEVER_CONNECTS, "DISCONNECTED_SECONDS", "not connected to the coordinator for 0.3 s"),
-        (FALLS, None, "the other end has hung up"),
+        (FALLS, None, "the other end has closed the link"),
     ],
 )
 def test_a_site_starts_a_bad_engine_again(
@@ -72,7 +72,7 @@ def test_an_engine_cannot_fill_the_log(tmp_path: Path, monkeypatch: pytest.Monke
     [
         (HANGS, "LISTEN_SECONDS", "after 0.3 s"),
         (LISTENS_AND_HANGS, "SILENCE_SECONDS", "no heartbeat for 0.3 s"),
-        (FALLS, None, "the other end has hung up"),
+        (FALLS, None, "the other end has closed the link"),
     ],
 )
 def test_a_coordinator_starts_a_bad_hub_again(

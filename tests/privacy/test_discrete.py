@@ -233,13 +233,13 @@ def test_minus_zero_is_rejected() -> None:
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, -math.inf, 1e-4, 1e16])
 def test_bad_scales_are_refused(sampler: Any, bad: float) -> None:
-    with pytest.raises(InputError, match=re.escape(f" is {bad}: it must be a number from 0.001 to 1e+15")):
+    with pytest.raises(InputError, match=re.escape(f" is {bad}; it must be")):
         sampler(bad, 1, SystemEntropy())
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_sizes(sampler: Sampler) -> None:
-    with pytest.raises(InputError, match="size is -1: it must be zero or more"):
+    with pytest.raises(InputError, match="size is -1"):
         sampler(1.0, -1, SystemEntropy())
     for scale in (discrete.SMALLEST, 1.0, discrete.LARGEST):
         for size in (0, 1, discrete.BLOCK, discrete.BLOCK + 1):

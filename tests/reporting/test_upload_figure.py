@@ -101,8 +101,6 @@ def test_a_table_by_the_names_of_its_features(run: taciturn.Run, tmp_path: Path)
     said = ("What west sends in round 2 of 4", "Computed without noise: for the owner of the records")
     for words in (
         *said,
-        "run's model to the byte",
-        "the rounds before had theirs",
         "concave_points",
         "class malignant",
     ):

@@ -86,9 +86,7 @@ def test_many_runs_on_private_records_need_a_word_on_their_noise(tmp_path: Path,
     asked = {**FEW, "total_epsilon": "1,2", "out": tmp_path / "s"} | (
         {"over": {"clip": [1, 2]}} if start is taciturn.sweep else {}
     )
-    with pytest.raises(
-        InputError, match=r"trains many models on the private records of records[.]csv: --seed N simulates"
-    ):
+    with pytest.raises(InputError, match=r"trains many models on the private records of records[.]csv"):
         start(**asked)
     assert not (tmp_path / "s").exists()
 
@@ -163,9 +161,7 @@ def test_several_seeds_do_not_make_a_simulation_of_private_records() -> None:
             InputError, match=r"^seeds is 2, but hardened noise has no seeds: .*; --seed N makes the run a"
         ):
             resolve(TABLE | given)
-    with pytest.raises(
-        InputError, match=r"^a sweep trains many models on the private records of records.csv: --seed N"
-    ):
+    with pytest.raises(InputError, match=r"^a sweep trains many models on the private records of records.csv"):
         check_noise(TABLE | {"seeds": 2}, "a sweep")
 
 

@@ -21,7 +21,7 @@ sys.meta_path.insert(0, OnlyNumpy())
 import numpy as np
 import taciturn.training.checkpoint, taciturn.objectives.metrics, taciturn.training.torch_backend
 from taciturn.algorithms import ALGORITHMS, AlgorithmConfig
-from taciturn.algorithms.noisy_gradient import PaperRelease
+from taciturn.algorithms.noisy_gradient import PaperGradient
 from taciturn.algorithms.schedules import Constant
 from taciturn.privacy.mechanisms import LaplaceDataDependent
 from taciturn.training.simulate import simulate, start
@@ -33,7 +33,7 @@ rng = np.random.default_rng(0)
 parts = [Shard(rng.random((5, 3)), np.eye(2)[rng.integers(0, 2, 5)]) for _ in range(2)]
 problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 1e-6, SETS["all"](1.0), 10, 2)
 one = np.ones(1)
-release = PaperRelease(LaplaceDataDependent(one))
+release = PaperGradient(LaplaceDataDependent(one))
 recipe = AlgorithmConfig(problem, one, Constant(1.0, one), Constant(1.0, one), release)
 algorithm = ALGORITHMS["objp"].build(recipe)
 *_, last = simulate(algorithm, parts, lambda p, t: SeededNoise((1,), p, t), 3, start(parts, 1))
