@@ -108,10 +108,10 @@ def test_refusals(tmp_path: Path, data: Path) -> None:
     for device in ("tpu", "cudafoo", "cuda:x"):
         assert "cpu, cuda or cuda:N" in refused("reproduce", "mnist", "--device", device)
     assert "a CPU uses float32" in refused("reproduce", "mnist", "--device", "cpu", "--products", "tf32")
-    assert "no reproduction that has ended" in refused("reproduce", "--from", tmp_path / "none")
+    assert "is not a finished reproduction" in refused("reproduce", "--from", tmp_path / "none")
     assert not (tmp_path / "none").exists()
     for more in (("mnist",), ("--quick",), ("--rounds", "3"), ("--device", "cpu"), ("--products", "tf32")):
-        assert "--figures, --out and --json alone" in refused("reproduce", *more, "--from", COMMITTED / "mnist")
+        assert "--figures, --out and --json" in refused("reproduce", *more, "--from", COMMITTED / "mnist")
     twice = ("--from", COMMITTED / "mnist", "--from", COMMITTED / "mnist")
     assert "two folders of one data set" in refused("reproduce", *twice, "--out", tmp_path / "twice")
     for name, text in (("run", '{"runs": []}'), ("list", "[]"), ("cut", '{"data": "mni')):

@@ -131,7 +131,9 @@ def test_the_plan_knows_nothing_of_the_records(asked: dict[str, Any]) -> None:
 
 def test_a_sweep_deals_alike_at_all_its_points(asked: dict[str, Any], tmp_path: Path) -> None:
     given = {name: value for name, value in asked.items() if name != "out"} | {"test_share": 0.5, "rounds": 2}
-    given |= {"agents": 2, "noise": "seeded"}
+    given |= {"agents": 2, "noise": "seeded", "total_records": 50}
+    rows = "".join(f"{i % 10},{i // 10},{'ab'[i % 2]}\n" for i in range(50))  # so many that some are held out
+    Path(given["data"]).write_text(f"v,c,y\n{rows}")
     place = tmp_path / "sweep"
     done = taciturn.sweep(over={"clip": [0.5, 1.0]}, out=place, **given)
     keys = {RunFolder.open(path).read_key() for path in (place / "runs").iterdir()}

@@ -99,14 +99,10 @@ def test_a_table_by_the_names_of_its_features(run: taciturn.Run, tmp_path: Path)
     assert "taciturn plot r --what sent</code>" in (run.folder.local / "report.html").read_text()
     assert "--what sent" not in run.folder.report.read_text()
     said = ("What west sends in round 2 of 4", "Computed without noise: for the owner of the records")
-    for words in (
-        *said,
-        "concave_points",
-        "class malignant",
-    ):
+    for words in (*said, "concave_points", "class malignant"):
         assert words in text, words
     assert "need --what sent" in refused("plot", run.path, "--round", "2")
-    assert "drawn of one run at a time" in refused("plot", run.path, run.path, "--what", "sent")
+    assert "takes one run folder" in refused("plot", run.path, run.path, "--what", "sent")
 
 
 def test_digits_as_images_in_mode_paper_too(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def sweep(
     >>> import taciturn
     >>> given = {"data": "mnist14", "features": "none", "rounds": 2, "seeds": 2}
     >>> result = taciturn.sweep(over={"clip": [0.5, 1.0]}, out="sweep", **given)
-    >>> [row.settings["clip"] for row in result.rows]
+    >>> [row.setting("clip") for row in result.rows]
     [0.5, 0.5, 1.0, 1.0]
     """
     return plan_sweep(config, over, compare, settings).run(yes=yes, say=say, watch=watch, stop=stop)
@@ -189,7 +189,7 @@ def frontier(
     >>> import taciturn
     >>> given = {"data": "mnist14", "features": "none", "rounds": 2, "seeds": 1}
     >>> result = taciturn.frontier(total_epsilon=[1, 8], trust=["agents"], algorithm=["dpgd"], out="frontier", **given)
-    >>> [point.total_epsilon for point in result.points]
+    >>> [point.epsilon for point in result.points]
     [1.0, 8.0]
     """
     return plan_frontier(config, settings).run(yes=yes, say=say, watch=watch, stop=stop)
