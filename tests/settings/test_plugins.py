@@ -51,7 +51,7 @@ def test_a_plugins_algorithm_is_trained_recorded_and_named(tmp_path: Path) -> No
     first = run.folder.read_ledger()[0]
     assert first["plugins"] == {"twin.py": hashlib.sha256(file.read_bytes()).hexdigest()}
     assert "Against mistakes in twin.py" in (tmp_path / "run" / "report.html").read_text()
-    assert "twin" in helpers.taciturn("show", tmp_path / "run").stdout
+    assert "from a plugin" in helpers.taciturn("show", tmp_path / "run").stdout
     assert "IADMM by another name" in helpers.taciturn("algorithms", "--plugins", file).stdout
     helpers.taciturn("evaluate", tmp_path / "run", "mnist14")  # its config names the plugin
     assert "no algorithm 'twin'" in helpers.refused("run", "--algorithm", "twin", cwd=tmp_path)
