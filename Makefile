@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test tests check docs bench clean help
+.PHONY: run test tests check docs bench bench-tables clean help
 
 run: .venv/core  ## train on the bundled digits and write a report
 	$(BIN)/taciturn run
@@ -26,6 +26,9 @@ docs: .venv/test  ## build the site
 bench: .venv/bench  ## time Taciturn beside scikit-learn and torch
 	$(BIN)/taciturn bench --all --out benchmarks/results/bench
 
+bench-tables: .venv/bench-tables  ## private models on tables, beside other libraries
+	$(BIN)/python -m benchmarks.tables
+
 .venv/core: pyproject.toml constraints.txt setup.py $(wildcard src/taciturn/kernels/*.[ch])
 	@scripts/venv.sh "$(PYTHON)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
@@ -40,8 +43,12 @@ bench: .venv/bench  ## time Taciturn beside scikit-learn and torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	touch $@
 
+.venv/bench-tables: .venv/core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench-tables]'
+	touch $@
+
 clean:  ## remove the environment, builds and caches
 	rm -rf .venv build dist src/taciturn/kernels/*.so .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

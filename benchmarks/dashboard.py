@@ -40,12 +40,11 @@ RUNS, ROUNDS, DIFFERENT, VISITS = 200, 20_000, 10, 7
 COLOURS = 128  # of the picture
 BARE = '<!doctype html><html lang="en"><title>bare</title><h1>A bare page</h1><p>Nothing but text.</p></html>'
 QUIETLY = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
-CLINICS: dict[str, Any] = {
-    "data": "examples/clinics/records.csv",
-    "schema": "examples/clinics/schema.toml",
+HOSPITALS: dict[str, Any] = {
+    "data": "examples/heart/heart.csv",
+    "schema": "examples/heart/schema.toml",
     "test_share": 0.25,
-    "agents": 3,
-    "total_records": 400,
+    "total_records": 700,
 }
 WATCH = f"""
   const seen = {{}};
@@ -63,7 +62,7 @@ PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 def make_runs(folder: Path) -> None:
     """200 run folders in the real format."""
-    first = taciturn.run(**CLINICS, total_epsilon=1, rounds=2, out=folder / "run-000").path
+    first = taciturn.run(**HOSPITALS, total_epsilon=1, rounds=2, out=folder / "run-000").path
     for name in ("config.toml", "summary.json", "local-only/summary.json"):
         text = (first / name).read_text()
         (first / name).write_text(
@@ -190,13 +189,15 @@ def picture() -> None:
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name) / "runs"
         taciturn.run(total_epsilon=[1, 3], seeds=3, rounds=40, out=folder / "digits")
-        taciturn.run(**CLINICS, total_epsilon=[1, 3, 8], seed=1, seeds=5, rounds=40, out=folder / "clinics-budgets")
-        taciturn.run(**CLINICS, total_epsilon=3, noise="hardened", rounds=60, out=folder / "clinics")
-        taciturn.run(**CLINICS, total_epsilon=8, rounds=60, algorithm="objpm", out=folder / "clinics-several-updates")
+        taciturn.run(**HOSPITALS, total_epsilon=[1, 3, 8], seed=1, seeds=5, rounds=40, out=folder / "hospitals-budgets")
+        taciturn.run(**HOSPITALS, total_epsilon=3, noise="hardened", rounds=60, out=folder / "hospitals")
+        taciturn.run(
+            **HOSPITALS, total_epsilon=8, rounds=60, algorithm="objpm", out=folder / "hospitals-several-updates"
+        )
         with dashboard(folder) as address:
             page = browser.new_page(viewport={"width": 1280, "height": 1010})
             page.goto(address)
-            page.locator('#rows tr:has(th[title="clinics-budgets"]) th').click()
+            page.locator('#rows tr:has(th[title="hospitals-budgets"]) th').click()
             page.wait_for_selector(".meter")
             page.wait_for_selector(".uplot canvas")
             page.wait_for_timeout(500)

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CLINICS = ROOT / "examples" / "clinics"
+CLINICS = ROOT / "tests" / "data" / "clinics"
 CASES = {
     "mnist14": ["--data", "mnist14"],
     "clinics": [

@@ -19,6 +19,7 @@ settings.load_profile("taciturn")
 
 
 PLAIN = {
+    "api",
     "audit",
     "data",
     "experiments",
@@ -27,7 +28,11 @@ PLAIN = {
     "runs",
     "settings",
     "training",
-}  # folders whose tests make runs in this process
+    "test_headline.py",
+    "test_statements.py",
+    "test_torch.py",
+    "test_violations.py",
+}  # folders and files whose tests make runs in this process
 PROCESSES = ("test_security.py", "test_demo.py", "test_journey.py")  # they start many, and mostly wait
 LONG = (  # the longest first: what is long and comes last leaves the other workers without work
     "test_documents.py",
@@ -91,6 +96,14 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def shared_feature_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """All workers of a session keep the features of published data sets in one folder, which begins empty."""
+    base = tmp_path_factory.getbasetemp()
+    os.environ["XDG_CACHE_HOME"] = str((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache")
+    os.environ.pop("TACITURN_FEATURE_CACHE", None)
+
+
 @pytest.fixture(autouse=True)
 def no_records_are_tied(own_state_folder: None) -> None:
     """Every test begins ledgers of its own for the same few tables."""
@@ -100,7 +113,7 @@ def no_records_are_tied(own_state_folder: None) -> None:
 @pytest.fixture(autouse=True)
 def plain_reports(request: pytest.FixtureRequest) -> None:
     """Words for pictures where no test looks at them: to draw them takes most of a small run's time."""
-    if request.path.parent.name in PLAIN:
+    if {request.path.parent.name, request.path.name} & PLAIN:
         request.getfixturevalue("monkeypatch").setattr("taciturn.reporting.report._picture", warm.in_words)
 
 
@@ -114,11 +127,11 @@ def real_data() -> Path:
 
 
 @pytest.fixture
-def in_memory(tmp_path: Path) -> Iterator[Path]:
+def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder in memory, where there is one: for tests that write thousands of small files."""
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK):
-        yield tmp_path
+        yield tmp_path_factory.mktemp("memory")
         return
     with tempfile.TemporaryDirectory(prefix="taciturn-", dir=memory) as folder:
         yield Path(folder)

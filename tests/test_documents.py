@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ from tests.cli.helpers import ROOT, environment
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 TUTORIAL = [
-    DOCS / "tutorial" / f"{name}.md" for name in ("first-run", "own-table", "private-budget", "reading-the-report")
+    DOCS / "tutorial" / f"{name}.md"
+    for name in ("first-run", "own-table", "private-budget", "use-the-model", "reading-the-report")
 ]
-ELSEWHERE = {"federate-three-sites.md"}  # its agents stay up: tests/federation/test_journey.py
+ELSEWHERE = {"federate-four-sites.md"}  # its agents stay up: tests/federation/test_journey.py
 SETUP = {"make", "git", "cd"}  # the commands that set up a checkout, which is where the tests already are
+COMES_ALONG = {"taciturn", "numpy", "scipy", "matplotlib"}  # with Taciturn itself
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -39,6 +42,7 @@ class Reader:
     """Somebody who does what a page says, in the page's order, in a folder of their own."""
 
     folder: Path
+    pictures: bool = False  # whether the reports of runs have them; what `taciturn plot` draws is always drawn
 
     def follow(self, page: Path) -> None:
         """Type what is to be typed, save what is to be saved; what a tutorial shows is what was printed."""
@@ -52,7 +56,6 @@ class Reader:
                     self._python(code)
                 case "text" if page in TUTORIAL and printed:
                     self._compare(code, printed)
-                    printed = ""
 
     def _type(self, line: str) -> str:
         words = shlex.split(line, comments=True)
@@ -76,7 +79,7 @@ class Reader:
         self._run(["-c", code], 0)
 
     def _run(self, words: list[str], code: int) -> str:
-        done = warm.run(words, self.folder, environment())
+        done = warm.run(words, self.folder, environment(), pictures=self.pictures)
         assert done.returncode == code, f"{words}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
@@ -100,7 +103,7 @@ def reader(tmp_path: Path) -> Reader:
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_run(example: Path, reader: Reader) -> None:
-    done = warm.run(["-c", example.read_text()], reader.folder, environment())
+    done = warm.run(["-c", example.read_text()], reader.folder, environment(), pictures=False)
     assert done.returncode == 0 and done.stdout, done.stderr
 
 
@@ -111,7 +114,20 @@ def test_the_tutorial_can_be_followed(reader: Reader) -> None:
 
 @pytest.mark.parametrize("page", SINGLE, ids=lambda path: path.name)
 def test_a_page_can_be_followed(page: Path, reader: Reader) -> None:
-    reader.follow(page)
+    replace(reader, pictures=page.name == "README.md").follow(page)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if snippets(page, "python")], ids=lambda path: path.name)
+def test_a_page_names_the_install_of_what_its_examples_import(page: Path) -> None:
+    text = page.read_text()
+    own = {name for code in snippets(page, "python") for name in re.findall(r"^# (\w+)\.py$", code, re.MULTILINE)}
+    for found in BLOCK.finditer(text):
+        if found[1] != "python":
+            continue
+        imported = re.findall(r"^(?:import|from) (\w+)", found[2], re.MULTILINE)
+        for module in set(imported) - own - COMES_ALONG - sys.stdlib_module_names:
+            named = re.search(rf"pip install [^\n`]*\b{module}\b", text[: found.start()])
+            assert named, f"{page.name} imports {module} before it says how to install it"
 
 
 def test_the_readmes_python_run_takes_at_most_six_lines() -> None:

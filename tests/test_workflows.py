@@ -87,7 +87,7 @@ def test_workflows_are_started_by_files_that_exist() -> None:
 
 def test_every_extra_that_make_installs_exists() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
-    for name in re.findall(r"'\.\[(\w+)\]'", MAKEFILE):
+    for name in re.findall(r"'\.\[([\w-]+)\]'", MAKEFILE):
         assert name in extras
     inside = [Requirement(each) for wanted in extras.values() for each in wanted]
     assert {name for each in inside if each.name == "taciturn" for name in each.extras} <= set(extras)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from taciturn.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from taciturn.api import Run, dry_run, open_run, plan, resume, run
+    from taciturn.api import dry_run, open_run, plan, resume, run
+    from taciturn.data.schema import Schema
+    from taciturn.data.schema_builder import SchemaBuilder
     from taciturn.errors import (
         BudgetExhausted,
         CorruptFile,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         TrainingDiverged,
     )
     from taciturn.experiments import Frontier, Sweep, frontier, sweep
+    from taciturn.result import Run
 
 __all__ = [
     "BudgetExhausted",
@@ -32,6 +35,8 @@ __all__ = [
     "PeerLost",
     "PrivacyViolation",
     "Run",
+    "Schema",
+    "SchemaBuilder",
     "Sweep",
     "TaciturnError",
     "TrainingDiverged",
@@ -48,6 +53,9 @@ _MODULES = {
     **dict.fromkeys(("BudgetExhausted", "CorruptFile", "InputError", "LedgerTampered"), "taciturn.errors"),
     **dict.fromkeys(("PeerLost", "PrivacyViolation", "TaciturnError", "TrainingDiverged"), "taciturn.errors"),
     **dict.fromkeys(("Frontier", "Sweep", "frontier", "sweep"), "taciturn.experiments"),
+    "Run": "taciturn.result",
+    "Schema": "taciturn.data.schema",
+    "SchemaBuilder": "taciturn.data.schema_builder",
 }
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -9,105 +9,56 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias, Unpack
+
+from rich.console import Console
 
 from taciturn.data import fingerprint
-from taciturn.errors import InputError, PrivacyViolation, missing_file
+from taciturn.data.frames import Frames
+from taciturn.errors import InputError, PrivacyViolation, kind_of, missing_file
 from taciturn.planning.dry_run import dry_run_report
 from taciturn.planning.plan import drawn_key
 from taciturn.planning.study import Study
 from taciturn.planning.tradeoffs import PlanReport, plan_report
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.reporting.report import write_report
+from taciturn.result import Run
 from taciturn.runs.folder import RunFolder, existing_folder
-from taciturn.runs.records import RunResult, RunSummary, StartRecord
 from taciturn.settings import Settings, resolve, resolve_given
+from taciturn.settings.frame_names import frames_again, frames_named
+from taciturn.settings.keywords import SettingKeywords
 from taciturn.settings.resolve import plugin_digests
 from taciturn.training.finish import finish, settle, settle_violated, sign
 from taciturn.training.loop import Interrupted, Progress, train
-from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
+from taciturn.training.process_group import ProcessGroup
+from taciturn.training.rebuild import Begun, check_config, rebuild_study, rebuilt
 from taciturn.training.recorder import check_not_violated
-from taciturn.training.setup import (
-    Reservation,
-    initial_files,
-    prepare,
-    reserve_study,
-    select_own_agents,
-    sha256,
-)
+from taciturn.training.setup import Reservation, initial_files, reserve_study, select_own_agents
 from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
-from taciturn.types import Array
+from taciturn.training_display import TrainingDisplay
 
+Watch: TypeAlias = Callable[[Progress], None]
+"""Called after every round of a study."""
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished study, read from its run folder.
-
-    Attributes
-    ----------
-    folder : RunFolder
-        The folder and its files.
-
-    Examples
-    --------
-    >>> import taciturn
-    >>> run = taciturn.open_run("runs/first")
-    >>> run.summary.data.name, run.w.shape
-    ('mnist14', (196, 10))
-    """
-
-    folder: RunFolder
-
-    @property
-    def path(self) -> Path:
-        """The path of the run folder."""
-        return self.folder.path
-
-    @cached_property
-    def summary(self) -> RunSummary:
-        """The result: what `taciturn run --json` prints.
-
-        Fields are attributes, and also keys: `summary.privacy.total_epsilon` is
-        `summary["privacy"]["total_epsilon"]`. `summary.to_json()` returns plain dicts and lists.
-        """
-        return replace(self.folder.read_summary(), run=str(self.path))
-
-    @property
-    def runs(self) -> tuple[RunResult, ...]:
-        """The result of each algorithm, epsilon and seed."""
-        return self.summary.runs
-
-    @property
-    def test_error(self) -> float | None:
-        """The test error: the mean over `runs`, or None without a test set."""
-        errors = [entry.test_error for entry in self.runs if entry.test_error is not None]
-        return sum(errors) / len(errors) if len(errors) == len(self.runs) else None
-
-    @cached_property
-    def w(self) -> Array:
-        """The parameters, [J, K], or [R, J, K] for several runs."""
-        return self.folder.read_model()["w"]
 
 
 def run(
     config: str | Path | None = None,
     *,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    watch: Watch | None = None,
     stop: Callable[[], bool] = lambda: False,
     started: Callable[[RunFolder], None] = lambda folder: None,
-    **settings: Any,
+    progress: bool | None = None,
+    **settings: Unpack[SettingKeywords],
 ) -> Run:
     """Train a study and write its run folder.
 
@@ -123,8 +74,12 @@ def run(
         Called after every round; if it returns True, training stops at the next point from which it can be resumed.
     started : callable, optional
         Called with the `RunFolder` before the first round.
+    progress : bool, optional
+        Whether to show progress on stderr; by default on a terminal and in a notebook, unless there is a `watch`.
     **settings
-        Settings by name, with underscores; they override those of the file. `taciturn config init` lists them.
+        Settings by name, with underscores; they override those of the file. `taciturn config init` lists them. `data`
+        and `test` may also be data frames of pandas or polars: one, or a list or dict of frames, one for each party.
+        `schema` may also be a `Schema`, or one that `Schema.from_frame` began. A frame is written nowhere.
 
     Returns
     -------
@@ -151,23 +106,24 @@ def run(
     >>> run.test_error < 0.5
     True
     """
-    with current_process_group() as group:
-        resolved = group.run_on_all(lambda: _resolved(config, settings))
+    with current_process_group() as group, frames_named(settings, lambda: _schema_of(config)) as named:
+        resolved = group.run_on_all(lambda: _resolved(config, named))
         group.broadcast(lambda: _check_unused(resolved))  # before anything is reserved
-        with ExitStack() as held:
-            key = group.broadcast(lambda: drawn_key(resolved))
-            study, reservation = group.run_on_all(lambda: held.enter_context(reserve_study(resolved, group, key)))
-            group.require_equal("the records", lambda: fingerprint(study.dataset))
-            name = reservation.name if reservation else ""
-            folder = group.broadcast(lambda: initial_files(study, name).create(_output_path(study.settings)))
-        logger.info("created %s", folder.path)
-        with _released(reservation):
-            started(folder)
-            study = select_own_agents(study, group)
-            return _train_and_close(study, folder, watch, stop, group, reservation)
+        with _display(watch, progress, group) as shown:
+            with ExitStack() as held:
+                key = group.broadcast(lambda: drawn_key(resolved))
+                study, reservation = group.run_on_all(lambda: held.enter_context(reserve_study(resolved, group, key)))
+                group.require_equal("the records", lambda: fingerprint(study.dataset))
+                name = reservation.name if reservation else ""
+                folder = group.broadcast(lambda: initial_files(study, name).create(_output_path(study.settings)))
+            logger.info("created %s", folder.path)
+            with _released(reservation):
+                started(folder)
+                study = select_own_agents(study, group)
+                return _train_and_close(study, folder, shown, stop, group, reservation)
 
 
-def plan(config: str | Path | None = None, **settings: Any) -> PlanReport:
+def plan(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> PlanReport:
     """Return what a certified run with these settings would spend, and on what. Nothing is spent.
 
     Only public facts are used: no record is read.
@@ -194,13 +150,14 @@ def plan(config: str | Path | None = None, **settings: Any) -> PlanReport:
     >>> report.proposal.rounds
     300
     """
-    resolved = _resolved(config, settings)
-    if resolved.mode != "certified":
-        raise InputError(f"mode {resolved.mode} has no total budget to plan; use --mode certified")
-    return plan_report(resolved)
+    with frames_named(settings, lambda: _schema_of(config)) as named:
+        resolved = _resolved(config, named)
+        if resolved.mode != "certified":
+            raise InputError(f"mode {resolved.mode} has no total budget to plan; use --mode certified")
+        return plan_report(resolved)
 
 
-def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]:
+def dry_run(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> dict[str, Any]:
     """Return what `run` would do and spend. Nothing is written, and nothing is spent.
 
     In certified mode no private record is read: everything follows from public facts.
@@ -227,19 +184,23 @@ def dry_run(config: str | Path | None = None, **settings: Any) -> dict[str, Any]
     >>> round(forecast["runs"][0]["spends"], 3)
     1.0
     """
-    resolved = _resolved(config, settings)
-    _check_unused(resolved)
-    if resolved.backend == "torch":
-        check_device(resolved.device)
-    return {"run": str(_output_path(resolved)), **dry_run_report(resolved).to_json()}
+    with frames_named(settings, lambda: _schema_of(config)) as named:
+        resolved = _resolved(config, named)
+        _check_unused(resolved)
+        if resolved.backend == "torch":
+            check_device(resolved.device)
+        return {"run": str(_output_path(resolved)), **dry_run_report(resolved).to_json()}
 
 
 def resume(
     path: str | Path,
     *,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    data: Frames | None = None,
+    test: Frames | None = None,
+    watch: Watch | None = None,
     stop: Callable[[], bool] = lambda: False,
     started: Callable[[RunFolder], None] = lambda folder: None,
+    progress: bool | None = None,
 ) -> Run:
     """Continue an interrupted run, with any number of processes.
 
@@ -247,7 +208,9 @@ def resume(
     ----------
     path : str or Path
         The run folder. A finished run is returned as it is; its report is written where it is missing.
-    watch, stop, started
+    data, test : DataFrame, optional
+        The same data frames again, if the run began with data frames, which are in no file.
+    watch, stop, started, progress
         As in `run`.
 
     Returns
@@ -277,10 +240,14 @@ def resume(
         if begun is None:
             return Run(folder)
         logger.info("resuming %s", folder.path)
-        with _released(group.run_on_all(lambda: _reservation(folder, begun, group))) as reservation:
-            study = group.run_on_all(lambda: _rebuilt(folder, begun, group))
+        with (
+            frames_again(folder.read_config(), folder.schema, data=data, test=test),
+            _display(watch, progress, group) as shown,
+            _released(group.run_on_all(lambda: _reservation(folder, begun, group))) as reservation,
+        ):
+            study = group.run_on_all(lambda: rebuilt(folder, begun, group))
             study = select_own_agents(study, group)
-            return _train_and_close(study, folder, watch, stop, group, reservation)
+            return _train_and_close(study, folder, shown, stop, group, reservation)
 
 
 def open_run(path: str | Path) -> Run:
@@ -316,7 +283,9 @@ def sent(
     run: int = 0,
     agent: str | None = None,
     round: int = 1,  # noqa: A002  as in the metrics
-    watch: Callable[[Progress], None] = lambda progress: None,
+    data: Frames | None = None,
+    test: Frames | None = None,
+    watch: Watch = lambda progress: None,
 ) -> ReplayedUploads:
     """Return what an agent sent in a round of a seeded run, with and without the noise, by replaying the run.
 
@@ -332,6 +301,8 @@ def sent(
         Name of the agent; the first by default.
     round : int
         The round, from 1.
+    data, test : DataFrame, optional
+        The same data frames again, if the run began with data frames.
     watch : callable, optional
         Called with a `Progress` after every replayed round.
 
@@ -340,28 +311,10 @@ def sent(
     InputError
         If the noise cannot be drawn again, or the run, agent or round does not exist.
     """
-    folder, study = rebuild_study(path)
-    return replay_uploads(study, folder, run, agent, round, watch)
-
-
-def rebuild_study(path: str | Path) -> tuple[RunFolder, Study]:
-    """Return a run folder and its study as it began, from the same settings and records.
-
-    Raises
-    ------
-    InputError
-        If the settings or the records were changed, or the records are not on this machine.
-    """
     folder = RunFolder.open(Path(path))
-    start = folder.read_start()
-    if start.records is None:
-        raise InputError(
-            f"the rounds of {folder.path} cannot be replayed: its records are at the sites of a federation, or its "
-            "local-only folder is missing"
-        )
-    _check_config(folder, start)
-    begun = _Begun(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
-    return folder, _rebuilt(folder, begun, SINGLE_PROCESS)
+    with frames_again(folder.read_config(), folder.schema, data=data, test=test):
+        study = rebuild_study(folder)
+        return replay_uploads(study, folder, run, agent, round, watch)
 
 
 def read_config(path: str | Path) -> Mapping[str, Any]:
@@ -372,6 +325,8 @@ def read_config(path: str | Path) -> Mapping[str, Any]:
     InputError
         If the file does not exist, is not TOML, or is the schema of a table.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"config is {kind_of(path)}: it must be the path of a file with settings; data is a keyword")
     try:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -385,22 +340,36 @@ def read_config(path: str | Path) -> Mapping[str, Any]:
     return found
 
 
+@contextmanager
+def _display(watch: Watch | None, progress: bool | None, group: ProcessGroup) -> Iterator[Watch]:
+    """Yield what is called after every round: `watch`, and a display on stderr if there is to be one."""
+    console = Console(stderr=True)
+    by_default = watch is None and (console.is_terminal or console.is_jupyter)
+    if not (by_default if progress is None else progress) or not group.is_main:
+        yield watch or (lambda progress: None)
+        return
+    with TrainingDisplay(console) as display:
+
+        def both(progress: Progress) -> None:
+            display(progress)
+            if watch is not None:
+                watch(progress)
+
+        yield both
+
+
+def _schema_of(config: str | Path | None) -> str:
+    """Return the schema that a config file names, or an empty string."""
+    return "" if config is None else str(read_config(config).get("schema", ""))
+
+
 def _resolved(config: str | Path | None, settings: Mapping[str, Any]) -> Settings:
-    resolved = resolve_given(read_config(config) if config else {}, settings)
+    resolved = resolve_given({} if config is None else read_config(config), settings)
     logger.debug("settings: mode %s, data %s, algorithms %s", resolved.mode, resolved.display_name, resolved.algorithm)
     return resolved
 
 
-class _Begun(NamedTuple):
-    """What an interrupted run continues with."""
-
-    config: Mapping[str, Any]
-    records: str  # digest
-    key: int | None  # of the partition of private records
-    reservation: str  # empty: none
-
-
-def _begun(folder: RunFolder) -> _Begun | None:
+def _begun(folder: RunFolder) -> Begun | None:
     """Return what an interrupted run continues with, after all checks; None if it has ended."""
     if folder.finished and folder.model.is_file():
         if not folder.report.is_file():
@@ -413,7 +382,7 @@ def _begun(folder: RunFolder) -> _Begun | None:
         settle_violated(settings.ledger, folder)
     ledger = folder.read_ledger()
     check_not_violated(folder, ledger)
-    _check_config(folder, start)
+    check_config(folder, start)
     if settings.ledger:
         BudgetLedger.open(Path(settings.ledger)).check_open(start.reservation or "")
     folder.check_home_machine()
@@ -423,23 +392,7 @@ def _begun(folder: RunFolder) -> _Begun | None:
         folder.stored_schema()
     if start.records is None:
         raise InputError(f"{folder.local} is missing: a run can be continued only with its local-only folder")
-    return _Begun(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
-
-
-def _check_config(folder: RunFolder, start: StartRecord) -> None:
-    if sha256(folder.config.read_text(encoding="utf-8")) != start.config:
-        raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
-
-
-def _rebuilt(folder: RunFolder, begun: _Begun, group: ProcessGroup) -> Study:
-    """Return the study as it began."""
-    settings = resolve(begun.config)
-    if settings.schema and folder.schema.is_file():  # another machine may see the table's own schema only
-        settings = replace(settings, schema=str(folder.schema))
-    study = prepare(settings, group, begun.key)
-    if fingerprint(study.dataset) != begun.records:
-        raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")
-    return study
+    return Begun(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
 
 
 @contextmanager
@@ -452,7 +405,7 @@ def _released(reservation: Reservation | None) -> Iterator[Reservation | None]:
             reservation.release()
 
 
-def _reservation(folder: RunFolder, begun: _Begun, group: ProcessGroup) -> Reservation | None:
+def _reservation(folder: RunFolder, begun: Begun, group: ProcessGroup) -> Reservation | None:
     """Return the held reservation of an interrupted run, in process 0."""
     ledger = resolve(begun.config).ledger if group.is_main else ""
     return Reservation(BudgetLedger.open(Path(ledger)), begun.reservation) if ledger else None
@@ -461,7 +414,7 @@ def _reservation(folder: RunFolder, begun: _Begun, group: ProcessGroup) -> Reser
 def _train_and_close(
     study: Study,
     folder: RunFolder,
-    watch: Callable[[Progress], None],
+    watch: Watch,
     stop: Callable[[], bool],
     group: ProcessGroup,
     reservation: Reservation | None,

@@ -7,8 +7,11 @@ Everything a caller can act on is a `TaciturnError`; the command line prints its
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from pathlib import Path
+
+LONGEST_SHOWN = 200  # characters of a value in a message
 
 
 class TaciturnError(ValueError):
@@ -29,6 +32,10 @@ class TaciturnError(ValueError):
 
 class InputError(TaciturnError):
     """A setting, argument or input file is wrong."""
+
+
+class MissedRound(InputError):
+    """An agent cannot answer a round, because it missed an earlier one that the method needs; it names rounds only."""
 
 
 class BudgetExhausted(TaciturnError):
@@ -61,6 +68,30 @@ class PrivacyViolation(BaseException):
 
 class LedgerWarning(UserWarning):
     """A ledger does not show something that was done, or not yet; the message says what."""
+
+
+def kind_of(value: object) -> str:
+    """Return the type of a value in words that show nothing of it.
+
+    >>> kind_of([63, "m"]), kind_of(None)
+    ('a list', 'None')
+    """
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def shown(value: object) -> str:
+    """Return a value for an error message: numbers and short strings as they are, anything else by its type alone.
+
+    A value may be a data frame, a row or the text of a file by mistake, and a message must not show records.
+
+    >>> shown(0.5), shown("fast"), shown([63, "m"]), shown("age,sex\\n63,m")
+    ('0.5', "'fast'", 'a list', 'a text of 12 characters')
+    """
+    if isinstance(value, str):
+        plain = len(value) <= LONGEST_SHOWN and value.isprintable()
+        return repr(value) if plain else f"a text of {len(value)} characters"
+    return str(value) if isinstance(value, bool | int | float | os.PathLike) else kind_of(value)
 
 
 def unknown_name(kind: str, name: object, choices: Iterable[str]) -> InputError:

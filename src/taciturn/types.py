@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taciturn.core import arrays
 from taciturn.core.arrays import backing_file, namespace, release_memory, row_blocks
@@ -90,6 +91,15 @@ class Shard:
         return Shard(np.rint(GRID * self.x.astype(np.float64)), self.y.astype(np.float64))
 
 
+class ColumnBlock(NamedTuple):
+    """The features of one column of a table, or of a pair of columns; they are neighbours."""
+
+    kind: str  # "numeric": its value; "ordered": levels in order; "categories": levels without an order; "pair"
+    width: int  # the number of features; a pair has them only after the feature map
+    missing: bool  # whether the last feature says that the value is missing; for numeric and ordered columns
+    of: tuple[int, ...] = ()  # for a pair: the positions of its two columns among the blocks
+
+
 @dataclass(frozen=True)
 class Classes:
     """A label that is one of several classes; y holds one-hot rows.
@@ -136,8 +146,17 @@ class Dataset:
     target: Target
     notes: tuple[str, ...] = ()  # what loading changed in the records, for the owner only
     features_by: str = "none"  # the public feature map that was applied to the records
+    held_out: tuple[int, ...] = ()  # how many test records each agent held out, in their order; empty: none did
 
     @property
     def records(self) -> int:
         """I, the number of training records of all agents."""
         return sum(len(shard.x) for shard in self.train)
+
+    @property
+    def test_parties(self) -> dict[str, NDArray[np.intp]] | None:
+        """The rows of the test records that each agent held out, by its name; None if they come from elsewhere."""
+        if not self.held_out:
+            return None
+        ends = np.cumsum(self.held_out)
+        return dict(zip(self.agents, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))

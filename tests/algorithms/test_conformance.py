@@ -18,7 +18,7 @@ from taciturn.training.simulate import Round
 from taciturn.types import Array
 from tests.random_problems import build, close, problem, run, shards
 
-NAMES = list(ALGORITHMS)
+NAMES = [name for name in ALGORITHMS if ALGORITHMS[name].batched]  # tests/algorithms/test_additive.py has the other
 MIXED = [0.5, 2.0, np.inf]
 
 
@@ -151,7 +151,7 @@ def test_both_copies_of_the_dual_stay_bit_identical(name: str, epsilon: float) -
     parts = shards(2)
     algorithm = build(name, problem(parts), [epsilon])
     long = isinstance(algorithm, AdmmServer) and not isinstance(algorithm, AveragingServer)
-    many = 1000 if ALGORITHMS[name].local_updates in (None, 1) else 300
+    many = 1000 if epsilon < np.inf and ALGORITHMS[name].local_updates in (None, 1) else 200
     rounds = many if long and name not in (*EXACT, "ceadmm") else 30  # ceadmm's dual outruns a z of ever shorter steps
 
     def same(done: Round) -> None:
@@ -174,7 +174,7 @@ def test_the_sums_are_enough_for_the_server(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in NOISE_ON_Z])
 def test_iterates_stay_in_the_set(name: str) -> None:
     parts = shards(2)
-    if name in EXACT and ALGORITHMS[name].noisy:
+    if name in EXACT and (ALGORITHMS[name].noisy or name == "optimum"):
         with pytest.raises(InputError, match="needs set all"):
             build(name, problem(parts, feasible="box", size=0.05), MIXED)
         return

@@ -284,7 +284,7 @@ def test_a_unit_moves_gradients_in_few_dimensions(seed: int) -> None:
 
 CERTIFIED = [name for name in ALGORITHMS if ALGORITHMS[name].noisy and "certified" in ALGORITHMS[name].modes]
 CLINICS: dict[str, Any] = {
-    "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "test_share": 0.25,
+    "data": "tests/data/clinics/records.csv", "schema": "tests/data/clinics/schema.toml", "test_share": 0.25,
     "rounds": 2, "partition_key": 0,
     "total_records": 600, "agents": 3, "total_epsilon": 1.0, "noise": "seeded",
 }  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from taciturn.algorithms.additive import Additive
 from taciturn.algorithms.base import Agent
 from taciturn.algorithms.hidden_updates import LastIterate
 from taciturn.algorithms.iadmm import DpIadmm
@@ -63,6 +64,10 @@ def test_hidden_updates_keep_their_claim_and_do_not_overpay(adjacency: str) -> N
     assert 0.55 < found.epsilon_lower <= 1.0
 
 
+def test_the_counts_of_an_additive_model_keep_their_claim() -> None:
+    assert 0.55 < attack(algorithm="additive", delta=SHARP).epsilon_lower <= 1.0
+
+
 # ---- what does not
 
 
@@ -88,7 +93,7 @@ def halved(events: tuple[Event, ...]) -> tuple[Event, ...]:
 def half_the_noise(claim: Claim) -> Game:
     game = games(claim)[-1]
     algorithm = game.algorithm
-    assert isinstance(algorithm, DpIadmm | LastIterate)
+    assert isinstance(algorithm, Additive | DpIadmm | LastIterate)
     assert isinstance(algorithm.release, CertifiedGradient | HardenedGradient)
     mechanism = replace(algorithm.release.mechanism, events=halved(algorithm.release.mechanism.events))
     broken: Any = replace(algorithm.release, mechanism=mechanism)
@@ -133,6 +138,7 @@ def one_update_charged_for_ten(claim: Claim) -> Game:
         (half_the_noise, Claim(delta=SHARP)),
         (half_the_noise, Claim(delta=SHARP, noise="hardened")),
         (half_the_noise, Claim(delta=SHARP, algorithm="hidden")),
+        (half_the_noise, Claim(delta=SHARP, algorithm="additive")),
         (no_clipping, Claim(mechanism="laplace")),
         (no_clipping, Claim()),
         (clipping_in_l2_only, Claim(mechanism="laplace")),

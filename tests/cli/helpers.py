@@ -8,14 +8,14 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.cli import warm
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "clinics"
+EXAMPLE = ROOT / "tests" / "data" / "clinics"
 TABLE = ("--data", str(EXAMPLE / "records.csv"), "--schema", str(EXAMPLE / "schema.toml"))
 PAPER = ("--mode", "paper")
 CLINICS = (*TABLE, "--test-share", "0.25", *PAPER)
@@ -31,6 +31,14 @@ def taciturn(*args: str | Path, code: int = 0, cwd: Path | None = None) -> subpr
     assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done
+
+
+def started(
+    *args: str | Path, cwd: Path | None = None, torch: bool = False, changes: Mapping[str, str] | None = None
+) -> warm.Process:
+    """Start a command and return its process; `changes` are to the environment, with `torch` it is loaded already."""
+    words = ["-m", "taciturn", *map(str, args)]
+    return warm.Process(words, cwd, environment(**(changes or {})), pictures=False, torch=torch)
 
 
 def refused(*args: str | Path, cwd: Path | None = None) -> str:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -16,13 +15,12 @@ from dp_accounting.gaussian_mechanism import get_epsilon_gaussian
 from taciturn.privacy.signatures import own_key
 from tests.cli.helpers import (
     CERTIFIED,
-    COMMAND,
     DECLARED,
     EXAMPLE,
     PATIENCE,
     TABLE,
-    environment,
     refused,
+    started,
     taciturn,
     taciturn_json,
     wait_for_rows,
@@ -58,7 +56,7 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     planned = taciturn(
         "plan", *CERTIFIED, "--total-epsilon", "2", "--out", "plan.toml", "--plot", "plan.png", cwd=tmp_path
     )
-    assert "total epsilon 2 at delta 1e-06: dpgd" in planned.stdout
+    assert "total epsilon 2 at delta 1e-06: additive" in planned.stdout
     assert "noise to signal" in planned.stdout
     assert (tmp_path / "plan.png").read_bytes()[1:4] == b"PNG"
     config = tomllib.loads((tmp_path / "plan.toml").read_text())
@@ -129,13 +127,13 @@ HARDENED = ("run", *CERTIFIED, "--rounds", "400", "--noise", "hardened")
 def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
     """kill -9, twice: what was drawn and lost is charged, the total never exceeds the plan, the ledger only grows."""
     out = tmp_path / "r"
-    process = subprocess.Popen([*COMMAND, *HARDENED, "--out", str(out)], env=environment(), stderr=subprocess.DEVNULL)
+    process = started(*HARDENED, "--out", out)
     for target in (30, 60):
         wait_for_rows(out, target)
         process.kill()
         process.communicate()
         before = (out / "ledger.jsonl").read_text()
-        process = subprocess.Popen([*COMMAND, "resume", str(out)], env=environment(), stdout=subprocess.DEVNULL)
+        process = started("resume", out)
     assert process.wait(timeout=PATIENCE) == 0
     assert (out / "ledger.jsonl").read_text().startswith(before.rpartition("\n")[0])
     spent = taciturn_json("ledger", out)
@@ -147,10 +145,7 @@ def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
 def test_a_stopped_certified_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
     run = ("run", *CERTIFIED, "--averages", "--rounds", "1500", "--total-epsilon", "1,3")
     taciturn(*run, "--out", tmp_path / "a")
-    process = subprocess.Popen(
-        [*COMMAND, *run, "--out", str(tmp_path / "b"), "--checkpoint-seconds", "0.1"],
-        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = started(*run, "--out", tmp_path / "b", "--checkpoint-seconds", "0.1")
     wait_for_rows(tmp_path / "b", 600)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
@@ -187,7 +182,7 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"), "--noise
         (("--algorithm", "outp", "--rounds", "200000", *DECLARED), "at most 100,000"),
         (("--algorithm", "admm-objp", "--rho", "1e-9", *DECLARED), "cost epsilon"),
         (("--algorithm", "erm-objp", "--loss", "hinge", *DECLARED), "erm-objp needs a smooth loss"),
-        (("--sampling-rate", "0.1", *DECLARED), "dpgd uses all records: dpsgd, fedavg, fedprox support it"),
+        (("--sampling-rate", "0.1", *DECLARED), "additive uses all records: dpsgd, fedavg, fedprox support it"),
         (("--algorithm", "fedavg", *DECLARED), "fedavg adds no noise and cannot keep it"),
         (("--algorithm", "hidden", "--mechanism", "laplace", *DECLARED), "hidden needs mechanism gaussian"),
         (("--algorithm", "hidden", "--eta", "100", *DECLARED), "hidden needs eta L <= 2"),

@@ -27,6 +27,7 @@ CALLS: dict[str, tuple[str, set[int]]] = {  # a cheap real call of each command,
     "dashboard": ("--port x", REFUSED),
     "data": ("list", {0}),
     "doctor": ("", {0, 1}),
+    "effects": ("nowhere", REFUSED),
     "evaluate": ("nowhere mnist14", REFUSED),
     "export": ("nowhere --to csv", REFUSED),
     "federation": ("terms nowhere.toml", REFUSED),
@@ -44,15 +45,40 @@ CALLS: dict[str, tuple[str, set[int]]] = {  # a cheap real call of each command,
     "theory": ("--gamma -1", REFUSED),
 }
 SCRIPT = """
-import json, sys
+import json, os, sys
 from taciturn.cli import cli, run
 
-paths, call = json.loads(sys.argv[1])
-for path in paths:
-    cli([*path, "--help"], prog_name="taciturn", standalone_mode=False)
-sys.argv = ["taciturn", *call]
-run()
+def give_help_and_call(paths, call):
+    for path in paths:
+        cli([*path, "--help"], prog_name="taciturn", standalone_mode=False)
+    sys.argv = ["taciturn", *call]
+    run()
+
+for name, (paths, call) in json.loads(sys.argv[1]).items():
+    child = os.fork()  # nothing but the command line was imported
+    if child == 0:
+        for number, stream in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{name}.{stream}", os.O_WRONLY | os.O_CREAT), number)
+        give_help_and_call(paths, call)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with open(f"{name}.code", "w") as file:
+        file.write(str(code))
 """
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What each command did in a process in which no other one had run: NAME.out, NAME.err and NAME.code."""
+    folder = tmp_path_factory.mktemp("cold")
+    tasks = {
+        name: (command_paths(command, (name,)), [name, *CALLS[name][0].split()])
+        for name, command in cli.commands.items()
+    }
+    subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(tasks)], cwd=folder, env=environment(), timeout=PATIENCE, check=True
+    )
+    return folder
 
 
 def command_paths(command: click.Command, path: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -66,18 +92,12 @@ def test_every_command_has_a_call() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(cli.commands))
-def test_a_command_starts_in_a_fresh_interpreter(name: str, tmp_path: Path) -> None:
-    paths = command_paths(cli.commands[name], (name,))
-    words, codes = CALLS[name]
-    task = json.dumps([paths, [name, *words.split()]])
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, task],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    assert done.returncode in codes, done.stderr
-    assert "Traceback" not in done.stderr
-    for path in paths:
-        assert f"Usage: taciturn {' '.join(path)}" in done.stdout
+def test_a_command_starts_in_a_fresh_interpreter(name: str, outcomes: Path) -> None:
+    said, complaints = ((outcomes / f"{name}.{stream}").read_text() for stream in ("out", "err"))
+    assert int((outcomes / f"{name}.code").read_text()) in CALLS[name][1], complaints
+    assert "Traceback" not in complaints
+    for path in command_paths(cli.commands[name], (name,)):
+        assert f"Usage: taciturn {' '.join(path)}" in said
 
 
 def deferred_imports() -> list[tuple[str, str]]:

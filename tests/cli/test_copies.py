@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.helpers import COMMAND, DECLARED, PATIENCE, TABLE, environment, refused, taciturn, taciturn_json
+from tests.cli import warm
+from tests.cli.helpers import DECLARED, PATIENCE, TABLE, environment, refused, taciturn, taciturn_json, wait_for
+from tests.cli.warm import Process
 
 ROUNDS = 30
 RUN = (
@@ -50,27 +52,26 @@ main()
 
 
 @contextmanager
-def paused(
-    folder: Path, where: str = "between", reserved: bool = False
-) -> Iterator[tuple[subprocess.Popen[str], Path, Path]]:
+def paused(folder: Path, where: str = "between", reserved: bool = False) -> Iterator[tuple[Process, Path, Path]]:
     """A run that was paused between two rounds, or within an append; its folder, and a copy of the folder."""
     run, copy, ledger = folder / "A", folder / "B", folder / "c.ledger"
     more = ("--ledger", str(ledger)) if reserved else ()
     if reserved:
         taciturn("ledger", "init", ledger, "--total-epsilon", "1.5", "--delta", "1e-6")
-    (folder / "pausing.py").write_text(PAUSING)
-    process = subprocess.Popen(
-        [COMMAND[0], str(folder / "pausing.py"), where, *RUN, *more, "--out", str(run)],
-        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = Process(["-c", PAUSING, where, *RUN, *more, "--out", str(run)], None, environment())
     try:
-        found = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        assert found is not None and found.si_code == os.CLD_STOPPED
+        wait_for(lambda: is_stopped(process), "the pause")
         shutil.copytree(run, copy)
         yield process, run, copy
     finally:
         process.kill()
         process.communicate()
+
+
+def is_stopped(process: Process) -> bool:
+    assert process.poll() is None
+    shown = ["ps", "-o", "stat=", "-p", str(process.pid)]
+    return subprocess.run(shown, capture_output=True, text=True, check=False).stdout.startswith("T")
 
 
 def rounds(run: Path) -> list[int]:
@@ -82,7 +83,7 @@ def rounds(run: Path) -> list[int]:
     return [row["first"] for row in released if row["agent"] == released[0]["agent"]]
 
 
-def went_on(process: subprocess.Popen[str]) -> str:
+def went_on(process: Process) -> str:
     """Continue a paused process to its end, which must be a refusal; its words."""
     process.send_signal(signal.SIGCONT)
     _, stderr = process.communicate(timeout=PATIENCE)
@@ -171,8 +172,8 @@ main()
 
 def without_locks(copy: Path, folder: Path) -> None:
     """Resume a copy where the state folder's file system knows no locks."""
-    (folder / "shim.py").write_text(SHIM)
-    subprocess.run([COMMAND[0], str(folder / "shim.py"), str(copy)], env=environment(), check=True, capture_output=True)
+    done = warm.run(["-c", SHIM, str(copy)], folder, environment())
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_copy_that_denies_its_name_does_not_go_on(tmp_path: Path) -> None:

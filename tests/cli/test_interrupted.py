@@ -14,18 +14,19 @@ import pytest
 
 from tests.cli.helpers import (
     CLINICS,
-    COMMAND,
     DECLARED,
     EXAMPLE,
     PATIENCE,
-    environment,
     refused,
+    started,
     taciturn,
     taciturn_json,
     wait_for_rows,
 )
+from tests.cli.warm import Process
 
-LONG = ("run", *CLINICS, "--averages", "--rounds", "600", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
+METHODS = ("--algorithm", "objpm,outp", "--local-updates", "3", "--epsilon", "1,inf", "--averages")
+LONG = ("run", *CLINICS, *METHODS, "--rounds", "600")
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +37,8 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def begin(out: Path, *more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*COMMAND, *LONG, *more, "--out", str(out)],
-        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+def begin(out: Path, *more: str) -> Process:
+    return started(*LONG, *more, "--out", out, torch="torch" in more)
 
 
 def same_end(out: Path, straight: Path) -> None:
@@ -153,11 +151,8 @@ def test_other_records_or_settings_are_not_resumed(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text((EXAMPLE / "records.csv").read_text())
     out = tmp_path / "r"
-    process = subprocess.Popen(
-        [*COMMAND, "run", "--data", table, "--schema", EXAMPLE / "schema.toml", *DECLARED, "--rounds", "5000",
-         "--out", out],
-        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    words = ("--data", table, "--schema", EXAMPLE / "schema.toml", *DECLARED, "--rounds", "5000", "--out", out)
+    process = started("run", *words)
     wait_for_rows(out, 3)
     assert "running" in taciturn("show", out).stdout
     process.kill()

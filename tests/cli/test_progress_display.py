@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from taciturn.cli import progress_display
-from taciturn.cli.progress_display import ExperimentDisplay, StatusLine, TrainingDisplay
+from taciturn import training_display
+from taciturn.cli.progress_display import ExperimentDisplay
 from taciturn.progress import report_progress, subscribe
+from taciturn.training_display import StatusLine, TrainingDisplay
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """A stream that is not a terminal; lines follow each other without a pause."""
-    monkeypatch.setattr(progress_display, "LINE_SECONDS", -1.0)
+    monkeypatch.setattr(training_display, "LINE_SECONDS", -1.0)
     return io.StringIO()
 
 
@@ -44,7 +45,7 @@ def test_the_time_left_is_that_of_the_whole_where_there_is_one(log: io.StringIO)
 
 def test_counted_work_is_logged_when_it_takes_longer_than_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("taciturn.cli.progress_display.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("taciturn.training_display.time.monotonic", lambda: now[0])
     log = io.StringIO()
     with subscribe(StatusLine(Console(file=log))):
         for second in range(30):
@@ -60,7 +61,7 @@ def test_counted_work_is_logged_when_it_takes_longer_than_a_moment(monkeypatch: 
 
 @pytest.mark.parametrize("experiment", [False, True])
 def test_a_terminal_shows_counted_work(experiment: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_display, "SHOW_AFTER", -1.0)
+    monkeypatch.setattr(training_display, "SHOW_AFTER", -1.0)
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=80)
     display = ExperimentDisplay(console) if experiment else None

@@ -16,45 +16,40 @@ import pytest
 from tests.cli.helpers import (
     CERTIFIED,
     CLINICS,
-    COMMAND,
     PATIENCE,
     environment,
     messages,
+    started,
     taciturn,
     taciturn_json,
     wait_for_rows,
 )
-from tests.cli.test_interrupted import ledger_counts, read
+from tests.cli.test_interrupted import METHODS, ledger_counts, read
+from tests.cli.warm import Process
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 
 FEW = ("--averages", "--rounds", "4")
-LONG = ("run", *CLINICS, "--averages", "--rounds", "200", "--epsilon", "1,inf", "--algorithm", "objpm,outp")
+LONG = ("run", *CLINICS, *METHODS, "--rounds", "200")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "taciturn")
 ROUNDED = {"test_error", "train_objective", "consensus_residual", "noise"}
 
 
-def begin(*args: str | Path, ranks: int = 2) -> list[subprocess.Popen[str]]:
+def begin(*args: str | Path, ranks: int = 2) -> list[Process]:
     """The ranks as torchrun starts them, each within reach."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
     common = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
-    meeting = {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    common |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
     return [
-        subprocess.Popen(
-            [*COMMAND, *map(str, args)],
-            env=environment(**common, **meeting, RANK=str(rank), LOCAL_RANK=str(rank)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        started(*args, torch=True, changes={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(ranks)
     ]
 
 
-def end(processes: list[subprocess.Popen[str]], *codes: int) -> tuple[str, str]:
+def end(processes: list[Process], *codes: int) -> tuple[str, str]:
     """Wait for all ranks; return the output of the first, with progress removed. The others must print nothing."""
     said = [process.communicate(timeout=PATIENCE) for process in processes]
     assert [process.returncode for process in processes] == list(codes), said
@@ -142,10 +137,7 @@ def test_one_process_hands_over_to_ranks(tmp_path: Path) -> None:
     """With noise of the operating system: every round is charged for every agent, once in each session."""
     out = tmp_path / "r"
     settings = ("--rounds", "100000", "--noise", "hardened", "--noise-multiplier", "2500", "--evaluate-every", "10")
-    process = subprocess.Popen(
-        [*COMMAND, "run", *CERTIFIED, *settings, "--out", str(out)],
-        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = started("run", *CERTIFIED, *settings, "--out", out)
     wait_for_rows(out, 20)
     process.kill()
     process.communicate()
@@ -167,7 +159,7 @@ def test_one_process_hands_over_to_ranks(tmp_path: Path) -> None:
         assert len(others) == 2
         assert first == list(range(first[0], first[-1] + 1))
         assert all(other == first for other in others)
-    assert int(np.load(out / "checkpoint" / "dpgd.npz")["round"]) == first[-1]
+    assert int(np.load(out / "checkpoint" / "additive-0.npz")["round"]) == first[-1]
 
 
 @pytest.mark.parametrize(

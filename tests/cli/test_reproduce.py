@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.cli.helpers import COMMAND, PATIENCE, ROOT, environment, refused, taciturn, taciturn_json, wait_for
+from tests.cli.helpers import PATIENCE, ROOT, refused, started, taciturn, taciturn_json, wait_for
 from tests.research.reproduction_helpers import small_mnist
 
 COMMITTED = ROOT / "docs" / "reproduction"
@@ -44,9 +43,7 @@ def test_killed_or_stopped_the_same_command_goes_on(data: Path, tmp_path: Path) 
     grid = ("mnist", "--rounds", "16", "--seeds", "1", "--figures", "1", "--device", "cpu")
     arguments = ("reproduce", *grid, "--data-dir", str(data), "--out")
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
-        process = subprocess.Popen(
-            [*COMMAND, *arguments, str(tmp_path / "r")], env=environment(), stderr=subprocess.PIPE, text=True
-        )
+        process = started(*arguments, tmp_path / "r")
         _wait_for(tmp_path / "r" / "stages" / ("outp.npz" if number == signal.SIGKILL else "objp.npz"))
         process.send_signal(number)
         said = process.communicate(timeout=PATIENCE)[1]

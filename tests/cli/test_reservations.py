@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,19 @@ import pytest
 
 from tests.cli.helpers import (
     CERTIFIED,
-    COMMAND,
     EXAMPLE,
-    environment,
     refused,
+    started,
     taciturn,
     taciturn_json,
     wait_for,
     wait_for_rows,
 )
+from tests.cli.warm import Process
 
 SCHEMA = str(EXAMPLE / "schema.toml")
 HARDENED = ("--noise", "hardened", "--ledger", "l")
-LONG = ("run", *CERTIFIED, "--rounds", "4000", "--evaluate-every", "10", *HARDENED)
+LONG = ("run", *CERTIFIED, "--rounds", "1200", "--evaluate-every", "10", *HARDENED)
 
 
 @pytest.fixture
@@ -38,12 +37,11 @@ def studies(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def start(folder: Path, *args: str) -> subprocess.Popen[bytes]:
-    nowhere = subprocess.DEVNULL
-    return subprocess.Popen([*COMMAND, *args], cwd=folder, env=environment(), stdout=nowhere, stderr=nowhere)
+def start(folder: Path, *args: str) -> Process:
+    return started(*args, cwd=folder)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: Process) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
 

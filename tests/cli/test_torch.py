@@ -12,13 +12,27 @@ import numpy as np
 import pytest
 
 from taciturn import run as taciturn_run
-from tests.cli.helpers import CERTIFIED, CLINICS, PAPER, PATIENCE, refused, taciturn, taciturn_json, wait_for_rows
+from tests.cli.helpers import (
+    CERTIFIED,
+    CLINICS,
+    PAPER,
+    PATIENCE,
+    TABLE,
+    refused,
+    taciturn,
+    taciturn_json,
+    wait_for_rows,
+)
 from tests.cli.test_interrupted import LONG, begin, same_end
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 DIGITS: dict[str, Any] = {"data": "mnist14", "features": "none", "rounds": 3, "agents": 5, "seeds": 2}
+BIOPSIES: dict[str, Any] = {
+    "data": TABLE[1], "schema": TABLE[3], "test_share": 0.25, "partition_key": 0, "noise": "seeded", "rounds": 3,
+    "seeds": 2,
+}  # fmt: skip
 ROUNDED = {"test_error", "train_objective", "consensus_residual", "noise", "rho", "eta"}
 
 
@@ -34,12 +48,13 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     [
         {"mode": "paper", "algorithm": "objpm,outp", "epsilon": "1,inf", "local_updates": 3, "server": "full"},
         {"algorithm": "objp", "total_epsilon": "1,inf", "mechanism": "laplace"},
-        {"algorithm": "hidden", "local_updates": 3, "averages": False},
+        {"algorithm": "hidden", "local_updates": 3, "averages": False, "total_records": 600, "agents": 3},
     ],
 )
 def test_it_is_numpys_run_to_rounding(tmp_path: Path, more: dict[str, Any]) -> None:
+    records = DIGITS if more["algorithm"] == "objp" else BIOPSIES
     for backend in ("numpy", "torch"):
-        taciturn_run(**DIGITS, **more, backend=backend, out=str(tmp_path / backend))
+        taciturn_run(**records, **more, backend=backend, out=str(tmp_path / backend))
     expected, found = (rows(tmp_path / backend) for backend in ("numpy", "torch"))
     for a, b in zip(expected, found, strict=True):
         for name in set(a) - {"seconds"}:
@@ -108,5 +123,5 @@ def test_without_torch_or_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert taciturn_json("evaluate", tmp_path / "done", CLINICS[1])["records"] == 569
     assert "objpm" in taciturn("show", tmp_path / "done").stdout
     (tmp_path / "gpu.toml").write_text('device = "cuda"\n')
-    assert taciturn_json("plan", tmp_path / "gpu.toml", *CERTIFIED)["algorithm"] == "dpgd"
+    assert taciturn_json("plan", tmp_path / "gpu.toml", *CERTIFIED)["algorithm"] in ("additive", "dpgd")
     assert taciturn_json("run", *CLINICS, "--rounds", "1", "--out", tmp_path / "numpy")["runs"]

@@ -136,7 +136,7 @@ def test_a_model_of_images_predicts_and_is_evaluated(tmp_path: Path) -> None:
     )
     quality = taciturn_json("evaluate", tmp_path / "r", "mnist14")
     assert quality["records"] == 10000
-    assert "records   10,000\n" in taciturn("evaluate", tmp_path / "r", "mnist14").stdout
+    assert "10,000 records\n" in taciturn("evaluate", tmp_path / "r", "mnist14").stdout
     assert quality["error"] == pytest.approx(taciturn_json("show", tmp_path / "r")["runs"][0]["test_error"])
     names = [f"pixel_{r}_{c}" for r in range(14) for c in range(14)]
     (tmp_path / "digits.csv").write_text(",".join(names) + "\n" + ",".join(["0.5"] * 196) + "\n")

@@ -12,7 +12,6 @@ import io
 import os
 import shutil
 import sqlite3
-import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -83,7 +82,7 @@ class Disk:
                 patch.setattr(os, name, self._wrapped(name, getattr(os, name)))
             patch.setattr(os, "open", self._opening(os.open))
             patch.setattr(os, "pwrite", self._placing(os.pwrite))
-            patch.setattr(os, "fsync", self._fsync)
+            patch.setattr(os, "fsync", self._flushing(os.fsync))
             patch.setattr(os, "fdopen", self._wrapping(os.fdopen))
             patch.setattr(io, "open", self._wrapping(io.open))
             yield
@@ -192,8 +191,9 @@ class Disk:
             return 0
 
         def flush() -> int:
+            code = do()
             self._flush_content(call.path)
-            return 0
+            return code
 
         def unlink() -> int:
             self._forget(call.path)
@@ -205,12 +205,20 @@ class Disk:
             return int(self._operation("fsync", call.path.parent, flush_names))
         return int(self._operation(call.name, call.path, {"fsync": flush, "unlink": unlink}.get(call.name, do)))
 
-    def _fsync(self, handle: int) -> None:
-        path = _path(handle)
-        if path is None or not self._mine(path):
-            return
-        folder = stat.S_ISDIR(os.fstat(handle).st_mode)
-        self._operation("fsync", path, lambda: self._flush_names(path) if folder else self._flush_content(path))
+    def _flushing(self, real: Any) -> Any:
+        def operation(handle: int) -> None:
+            path = _path(handle)
+            if path is None or not self._mine(path):
+                real(handle)
+                return
+
+            def do() -> None:
+                real(handle)
+                (self._flush_names if path.is_dir() else self._flush_content)(path)
+
+            self._operation("fsync", path, do)
+
+        return operation
 
     def _flush_names(self, folder: Path) -> None:
         if self.cutting and not self.deaf(folder):

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.browsers import CHROMIUM
-from tests.cli.helpers import CERTIFIED, COMMAND, environment, wait_for_rows
+from tests.cli.helpers import CERTIFIED, COMMAND, PATIENCE, environment, wait_for_rows
 
 pytestmark = pytest.mark.browser
 QUIETLY = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
@@ -106,10 +105,7 @@ def session(browser: Any, made: Path, tmp_path_factory: pytest.TempPathFactory) 
         reloaded = not opened.page.evaluate("window.sameDocument")
     finally:
         opened.process.send_signal(signal.SIGINT)
-        began = time.monotonic()
-        _, errors = opened.process.communicate(timeout=60)
-        took = time.monotonic() - began
-    assert took < 20.0, "Ctrl-C ends it though a page is open"
+        _, errors = opened.process.communicate(timeout=PATIENCE)  # Ctrl-C ends it though a page is open
     assert (opened.process.returncode, errors) == (0, "stopped\n")
     assert not reloaded, "the page was loaded once"
     places = {f"{parts.scheme}://{parts.netloc}/" for parts in map(urlsplit, opened.asked)}
@@ -326,7 +322,7 @@ def test_a_run_that_goes_on_grows_before_ones_eyes(session: Session, tmp_path: P
         session.until("() => document.querySelector('.figures')?.textContent.includes('next round')")
     finally:
         going.send_signal(signal.SIGINT)
-        going.wait(timeout=60)
+        going.wait(timeout=PATIENCE)
     session.until("() => document.getElementById('facts').textContent.startsWith('stopped after')")
     assert f"taciturn resume {folder}/live" in page.inner_text("#facts")
     assert "live: stopped" in page.inner_text("#news")

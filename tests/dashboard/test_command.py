@@ -5,10 +5,9 @@ from __future__ import annotations
 import http.client
 import signal
 import subprocess
-import time
 from pathlib import Path
 
-from tests.cli.helpers import COMMAND, environment, refused
+from tests.cli.helpers import COMMAND, PATIENCE, environment, refused
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -32,10 +31,8 @@ def test_on_another_host_it_warns_asks_for_its_token_and_ends_with_ctrl_c(made: 
     assert [status for status, _ in answers.values()] == [401, 200]
     assert b'"local": false' in answers[f"?token={token}"][1]
     process.send_signal(signal.SIGINT)  # the connection is still open
-    began = time.monotonic()
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     connection.close()
-    assert time.monotonic() - began < 20.0
     assert process.returncode == 0
     assert "not encrypted" in errors.splitlines()[0]
     assert "Traceback" not in errors

@@ -63,7 +63,7 @@ def test_rounds_that_wait_to_be_charged_count_as_if_they_were(rounds: int) -> No
 
 
 def test_a_finished_run_has_spent_what_its_ledger_comes_to(made: Path) -> None:
-    for name, labels in (("budgets", ["dpgd, ε = 1", "dpgd, ε = 3"]), ("sweep/hardened", ["dpgd, ε = 2"])):
+    for name, labels in (("budgets", ["additive, ε = 1", "additive, ε = 3"]), ("sweep/hardened", ["additive, ε = 2"])):
         ledger = RunFolder.open(made / name).read_ledger()
         found = privacy_reply(ledger, {})
         totals = ledger.totals

@@ -31,7 +31,7 @@ def test_the_list_has_every_run_with_its_figures(runs: Path) -> None:
     found = rows(dashboard(runs))
     assert list(found) == ["budgets", "paper", "sweep/hardened"]
     budgets, paper, hardened = found.values()
-    assert (budgets["data"], budgets["algorithms"], budgets["seeds"]) == ("records", ["dpgd"], 3)
+    assert (budgets["data"], budgets["algorithms"], budgets["seeds"]) == ("records", ["additive"], 3)
     assert (budgets["epsilon"], budgets["done"], budgets["state"]) == (["1", "3"], 12, "finished")
     assert (hardened["noise"], hardened["done"], hardened["share"]) == ("hardened", 8, 1.0)
     assert (paper["mode"], paper["errors_local"]) == ("paper", False)
@@ -85,9 +85,9 @@ def test_details_are_numbers_made_from_the_run(runs: Path) -> None:
         "test_error": True, "train_objective": True, "consensus_residual": False, "noise": False,
     }  # fmt: skip
     (one, three) = charts["test_error"]["lines"]
-    assert (one["label"], one["seeds"], one["rounds"]) == ("dpgd, ε = 1", 3, list(range(1, 13)))
+    assert (one["label"], one["seeds"], one["rounds"]) == ("additive, ε = 1", 3, list(range(1, 13)))
     assert all(low <= mean <= high for low, mean, high in zip(one["low"], one["mean"], one["high"], strict=True))
-    assert three["label"] == "dpgd, ε = 3"
+    assert three["label"] == "additive, ε = 3"
     beside = ask(app, f"{place}/settings?other={found['paper']['id']}").json["settings"]
     assert {s["name"]: (s["value"], s["other"]) for s in beside if s["differs"]}["mode"] == ("certified", "paper")
     assert all(setting["other"] is None for setting in ask(app, f"{place}/settings").json["settings"])

@@ -48,7 +48,7 @@ def read(folder: Path, lines: list[str], schema: str = "", **changes: Any) -> Da
     (folder / "t.csv").write_bytes("\n".join([HEADER, *lines, ""]).encode(errors="surrogateescape"))
     write(folder / "s.toml", schema or SCHEMA.format(label=LABELS["classes"], age="", sex="") + AGENT)
     asked = {"data": str(folder / "t.csv"), "schema": str(folder / "s.toml"), "intercept": False} | changes
-    return load(resolve(asked).data_options(3))
+    return load(resolve(asked | {"features": "none"}).data_options(3))
 
 
 def every_bit(dataset: Dataset) -> list[bytes]:

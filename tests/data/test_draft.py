@@ -44,7 +44,7 @@ def test_a_draft_parses_and_fits_its_table(rows: list[tuple[str, str]], names: l
 
 def test_what_a_draft_says(tmp_path: Path) -> None:
     ids = [f"id{i}" for i in range(60)]
-    rows = [f"{i % 7},{'f' if i % 2 else 'm'},{ids[i]},,{'site' + str(i % 3)},{i % 4}" for i in range(60)]
+    rows = [f"{i % 10},{'f' if i % 2 else 'm'},{ids[i]},,{'site' + str(i % 3)},{i % 4}" for i in range(60)]
     rows[5] = ",,id5,,site0,1"
     path = write(tmp_path / "t.csv", "\n".join(["age,sex,id,gap,site,y", *rows]))
     text = draft_schema(read_table(path), "y", "site")
@@ -53,11 +53,11 @@ def test_what_a_draft_says(tmp_path: Path) -> None:
     assert (schema.agent, schema.agents) == ("site", ("site0", "site1", "site2"))
     assert 'names = ["site0", "site1", "site2"]  # read off the data' in text
     assert schema.target == Classes(("0", "1", "2", "3"))
-    assert schema.columns == (Numeric("age", 0.0, 6.0, "middle"), Categorical("sex", ("f", "m"), "none"))
+    assert schema.columns == (Numeric("age", 0.0, 9.0, "indicator"), Categorical("sex", ("f", "m"), "indicator"))
     assert "READ OFF THE DATA AND ARE NOT PRIVATE" in text.splitlines()[0]
     assert "# column 'id' is left out: it has 60 different values, 60 of them not numbers" in text
     assert "# column 'gap' is left out: it has no values" in text
-    assert "bounds = [0.0, 6.0]  # read off the data" in text
+    assert "bounds = [0.0, 9.0]  # read off the data" in text
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,35 @@ def test_what_a_draft_says(tmp_path: Path) -> None:
 def test_a_numeric_label_is_classes_or_a_number(values: list[str], bounds: Range | None) -> None:
     target = parse_schema(draft_schema(table_of({"a": values, "y": values}), "y")).target
     assert target == (bounds or Classes(tuple(sorted(values))))
+
+
+def test_few_whole_numbers_are_categories() -> None:
+    cells = {"flag": ["0", "1.0", "0.0", "1"], "code": ["1", "2", "9", ""], "half": ["0", "0.5", "1", "0"]}
+    text = draft_schema(table_of({**cells, "y": ["n", "y", "n", "y"]}), "y")
+    assert parse_schema(text).columns == (
+        Categorical("flag", ("0", "1")),
+        Categorical("code", ("1", "2", "9"), "indicator"),
+        Numeric("half", 0.0, 1.0),
+    )
+    (line,) = [line for line in text.splitlines() if '"9"' in line]
+    assert "# read off the data; ordered = true or kind =" in line and "bounds = [1, 9]" in line
+    many = [str(i) for i in range(9)]
+    assert parse_schema(draft_schema(table_of({"a": many, "y": many}), "y")).columns == (Numeric("a", 0.0, 8.0),)
+
+
+def test_a_scale_is_suggested_for_skewed_columns() -> None:
+    cells = {"even": [str(i / 2) for i in range(20)], "pay": [str(1.5**i) for i in range(20)]}
+    cells["gain"] = ["0"] * 15 + [str(100.5 * i) for i in range(5)]
+    cells["loss"] = [str(-(1.5**i)) for i in range(20)]
+    lines = draft_schema(table_of({**cells, "y": ["n", "y"] * 10}), "y").splitlines()
+    advice = [line.partition("consider ")[2] for line in lines if line.startswith("bounds")]
+    assert advice == ["", 'scale = "log"', 'scale = "asinh"', ""]  # comments: the owner decides
+
+
+def test_one_number_written_in_two_ways_is_one_value() -> None:
+    cells = ["1", "1.0", "x", "2"]
+    schema = parse_schema(draft_schema(table_of({"a": cells, "y": ["0", "0.0", "1", "1.0"]}), "y"))
+    assert schema.columns == (Categorical("a", ("1", "2", "x")),) and schema.target == Classes(("0", "1"))
 
 
 def test_a_constant_column_gets_room() -> None:
@@ -91,7 +120,7 @@ def test_what_cannot_be_drafted() -> None:
         draft_schema(table, "z", "z")
     with pytest.raises(InputError, match=r"^no column is left to learn from: a table needs one besides the label"):
         draft_schema(table_of({"y": ["n", "m"]}), "y")
-    with pytest.raises(InputError, match=r"^column 'a': the values -1e\+308 and 1e\+308 are too far apart to scale$"):
+    with pytest.raises(InputError, match=r"^column 'a': its values are too far apart to scale$"):
         draft_schema(table_of({"a": ["-1e308", "1e308"], "y": ["n", "m"]}), "y")
 
 

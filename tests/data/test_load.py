@@ -37,7 +37,7 @@ def test_presets_hold_in_every_mode_and_the_papers_in_its_own() -> None:
 
 @pytest.mark.parametrize("name", [*SOURCES])
 def test_images_are_mapped_unless_told_otherwise_and_never_in_mode_paper(name: str) -> None:
-    usual = "scattering" if SOURCES[name].image else "none"
+    usual = "scattering" if SOURCES[name].image else "bins"
     assert resolve({"data": name}).features == usual
     assert resolve({"data": name, "mode": "paper"}).features == "none"
     assert resolve({"data": name, "features": "unit"}).features == "unit"

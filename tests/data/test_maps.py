@@ -27,7 +27,8 @@ from taciturn.errors import InputError
 SIDE = 14
 IMAGES = InputShape(SIDE * SIDE, (SIDE, SIDE))
 TABLE = InputShape(7)
-ALL = [(name, raw) for name in MAPS for raw in (IMAGES, TABLE) if raw.image or not MAPS[name].images]
+GENERAL = [name for name in MAPS if not MAPS[name].tables]  # test_bins has the others
+ALL = [(name, raw) for name in GENERAL for raw in (IMAGES, TABLE) if raw.image or not MAPS[name].images]
 
 
 @cache
@@ -77,8 +78,8 @@ def test_records_have_length_1_or_0_and_features_within_1(name: str, raw: InputS
     x = np.concatenate([records(raw), np.ones((1, raw.width)), np.eye(raw.width)[:3], 1e-9 * np.ones((1, raw.width))])
     for intercept in (False, True):
         given = np.column_stack([x, np.ones(len(x))]) if intercept else x
-        found = mapped_rows(given, name, raw.image, intercept)
-        assert found.shape[1] == len(mapped_names(name, tuple(map(str, range(raw.width))), raw.image, intercept))
+        found = mapped_rows(given, name, raw, intercept)
+        assert found.shape[1] == len(mapped_names(name, tuple(map(str, range(raw.width))), raw, intercept))
         assert np.abs(found).max() <= 1.0  # what hardened noise builds on
         lengths = np.linalg.norm(found, axis=1)
         empty = ~build_map(name, raw)(x).any(axis=1)
@@ -88,7 +89,7 @@ def test_records_have_length_1_or_0_and_features_within_1(name: str, raw: InputS
             np.testing.assert_array_equal(found[:, -1], 1.0 / math.sqrt(2.0))
     blank = build_map(name, raw)(np.zeros((1, raw.width)))
     assert np.linalg.norm(blank) == pytest.approx(0.0 if name == "unit" else 1.0)
-    assert mapped_rows(x.astype(np.float32), name, raw.image, False).dtype == np.float32
+    assert mapped_rows(x.astype(np.float32), name, raw, False).dtype == np.float32
 
 
 @pytest.mark.parametrize("side", [14, 28])
@@ -192,7 +193,9 @@ def test_the_strokes_are_the_same_everywhere() -> None:
 
 
 def test_maps_of_images_are_refused_for_what_is_none() -> None:
-    with pytest.raises(InputError, match=r"features is scattering.*records are not images: use none, fourier, unit"):
+    with pytest.raises(
+        InputError, match=r"features is scattering.*records are not images: use none, bins, fourier, unit"
+    ):
         load(DataOptions("table.csv", schema="s.toml", features="scattering"))
     with pytest.raises(InputError, match="records are images of 14 x 28 pixels"):
         check_map("pixels", (14, 28))

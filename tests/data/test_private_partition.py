@@ -56,7 +56,7 @@ def values(shard: Shard | None) -> Counter[int]:
 
 
 def read(asked: dict[str, Any], key: int = 5) -> Dataset:
-    return load(resolve(asked).data_options(key))
+    return load(resolve(asked | {"features": "none"}).data_options(key))
 
 
 @pytest.mark.parametrize("lying", LARGER)
@@ -87,7 +87,7 @@ def test_one_who_leaves_changes_one_agent_by_exactly_their_records(
 def test_all_uploads_together_move_by_one_clip_at_most(tmp_path: Path, way: str, unit: str) -> None:
     """The sums of hardened runs are exact, so the bound holds without an allowance for rounding."""
     rows = rows_of()
-    plan = plan_study(resolve(table(tmp_path, rows, unit) | WAYS[way]))
+    plan = plan_study(resolve(table(tmp_path, rows, unit) | WAYS[way] | {"features": "none", "algorithm": "dpgd"}))
     release, z = plan.parts[0].algorithm.release, np.random.default_rng(1).normal(size=(2, 1, 3))  # type: ignore[attr-defined]
     bits = release.bits(plan.problem)
 
@@ -203,7 +203,7 @@ def test_mode_paper_keeps_the_order_of_the_file(tmp_path: Path) -> None:
         "agents": 3,
         "mode": "paper",
     }
-    dataset = load(resolve(given).data_options())
+    dataset = load(resolve(given | {"features": "none"}).data_options())
     assert [round(1000 * v) for shard in dataset.train for v in shard.x[:, 0]] == list(range(20))
     assert [len(shard.x) for shard in dataset.train] == [7, 7, 6]
     options = DataOptions(data=given["data"], schema=given["schema"], agents=1, test_share=0.25)

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taciturn.data import encode
+from taciturn.data.feature_maps.bins import PAIR_KNOTS
 from taciturn.data.schema import Categorical, ColumnRule, Numeric, Schema, Unit, dump_schema, parse_schema, read_schema
-from taciturn.data.table_cells import is_missing
+from taciturn.data.table_cells import Column, Table, TablePart, factorize, is_missing, whole_number
 from taciturn.errors import InputError
 from taciturn.types import Classes, Range
 
@@ -34,20 +36,42 @@ categories = ["m", "f"]
 missing = "none"
 """
 
+UNIT = st.floats(0.0, 1.0)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6).map(str.strip).filter(lambda n: not is_missing(n))
 NUMBERS = st.floats(-1e150, 1e150)
 BOUNDS = st.tuples(NUMBERS, NUMBERS).map(sorted).filter(lambda pair: pair[0] < pair[1])
-NAME_LISTS = st.lists(NAMES, min_size=2, max_size=4, unique=True).map(tuple)
+SCALED_BOUNDS = {
+    "log": st.tuples(st.floats(1e-9, 1e9), st.floats(1.01, 1e9)).map(lambda pair: (pair[0], pair[0] * pair[1])),
+    "asinh": st.tuples(st.floats(-1e9, 1e9), st.floats(1.0, 1e9)).map(lambda pair: (pair[0], pair[0] + pair[1])),
+}
+
+
+def value_of(name: str) -> int | str:
+    """Return what a name means in a table: 1 and 1.0 are one number."""
+    number = whole_number(name)
+    return name if number is None else number
+
+
+NAME_LISTS = (
+    st.lists(NAMES, min_size=2, max_size=4, unique_by=value_of)
+    .filter(lambda names: not {"missing", "other"} & set(names))
+    .map(tuple)
+)
 
 
 @st.composite
 def rules(draw: st.DrawFn, name: str) -> ColumnRule:
     if draw(st.booleans()):
-        low, high = draw(BOUNDS)
-        missing = draw(st.sampled_from(["low", "middle", "high"]) | st.floats(low, high))
-        return Numeric(name, low, high, missing)
-    categories = draw(NAME_LISTS)
-    return Categorical(name, categories, draw(st.sampled_from(["none", *categories])))
+        scale = draw(st.sampled_from(["linear", "log", "asinh"]))
+        low, high = draw(BOUNDS if scale == "linear" else SCALED_BOUNDS[scale])
+        missing = draw(st.sampled_from(["low", "middle", "high", "indicator"]) | st.floats(low, high))
+        return Numeric(name, low, high, missing, scale, draw(st.floats(1e-3, 1e3)) if scale == "asinh" else 1.0)
+    if draw(st.booleans()):
+        missing = draw(st.sampled_from(["none", "indicator"]))
+        return Categorical(name, (), missing, buckets=draw(st.integers(1, 4096)))
+    categories, unknown = draw(NAME_LISTS), draw(st.sampled_from(["missing", "other"]))
+    missing = draw(st.sampled_from(["none", "indicator", *categories]))
+    return Categorical(name, categories, missing, unknown, unknown == "missing" and draw(st.booleans()))
 
 
 @st.composite
@@ -57,9 +81,13 @@ def schemas(draw: st.DrawFn) -> Schema:
     scale = draw(st.sampled_from(["unit", "symmetric"]))
     unit = draw(st.none() | st.builds(Unit, st.just(person), st.integers(1)))
     owner = draw(st.sampled_from([agent, None]))
-    return Schema(label, target, tuple(draw(rules(c)) for c in columns), owner, scale, unit)
+    own = tuple(draw(rules(c)) for c in columns)
+    small = [rule.name for rule in own if len(rule.features) <= 32]
+    pairs = (tuple(small[:2]),) if len(small) >= 2 and draw(st.booleans()) else ()
+    return Schema(label, target, own, owner, scale, unit, interactions=pairs)  # type: ignore[arg-type]
 
 
+@settings(deadline=None, max_examples=60)
 @given(schemas())
 def test_what_is_dumped_parses_to_the_same(schema: Schema) -> None:
     assert parse_schema(dump_schema(schema)) == schema
@@ -74,6 +102,77 @@ def test_scaling_maps_the_bounds_and_is_monotone(bounds: list[float], values: li
     scaled = rule.scaled(np.sort(values), scale)
     assert (np.diff(scaled) >= 0).all()
     assert ((scaled >= start) & (scaled <= 1)).all()
+
+
+@settings(max_examples=60)
+@given(st.data(), st.sampled_from(["linear", "log", "asinh"]), st.lists(UNIT, min_size=1, max_size=20))
+def test_a_scale_inverts_and_clips(data: st.DataObject, scale: str, shares: list[float]) -> None:
+    low, high = data.draw(st.just((-7.0, 1e4)) if scale == "linear" else SCALED_BOUNDS[scale])
+    rule = Numeric("a", low, high, scale=scale, step=0.5 if scale == "asinh" else 1.0)
+    values = low + np.sort(shares) * (high - low)
+    u = rule.scaled(values, "unit")
+    assert (np.diff(u) >= 0.0).all() and ((u >= 0.0) & (u <= 1.0)).all()
+    np.testing.assert_allclose(rule.unstretched(u), values, rtol=1e-6, atol=1e-6 * max(abs(low), abs(high)))
+    np.testing.assert_allclose(rule.scaled(values, "symmetric"), 2.0 * u - 1.0, atol=1e-15)
+    outside = np.array([-1e300, low, high, 1e300])
+    np.testing.assert_array_equal(rule.scaled(outside, "unit"), [0.0, 0.0, 1.0, 1.0])
+    assert low <= rule.fill <= high and rule.scaled(np.array([rule.fill]), "unit")[0] == pytest.approx(0.5, abs=1e-6)
+
+
+def encoded(rule: ColumnRule, cells: list[str]) -> list[dict[str, float]]:
+    """Return the features of each cell that are not 0, by name."""
+    table = Table({rule.name: Column(factorize(cells))}, (TablePart("t", "t", None, len(cells)),), folder=False)
+    schema = Schema("y", Range(0.0, 1.0), (rule,))
+    x, _ = encode(table, schema, False, "float64", with_label=False)
+    return [{name: at for name, at in zip(schema.features, row, strict=True) if at} for row in x.tolist()]
+
+
+def test_a_missing_number_with_an_indicator_is_the_middle_and_says_so() -> None:
+    rule = Numeric("a", 1.0, 100.0, "indicator", "log")
+    found = encoded(rule, ["", "text", "inf", "100", "1000"])
+    assert found == [{"a": 0.5, "a=missing": 1.0}] * 3 + [{"a": 1.0}] * 2
+
+
+def test_values_that_are_not_declared_are_other_or_missing() -> None:
+    cells = ["f", "d", "NA", ""]
+    for missing, unknown, wanted in (
+        ("none", "missing", ["a=f", None, None, None]),
+        ("none", "other", ["a=f", "a=other", None, None]),
+        ("indicator", "missing", ["a=f", "a=missing", "a=missing", "a=missing"]),
+        ("indicator", "other", ["a=f", "a=other", "a=missing", "a=missing"]),
+        ("m", "missing", ["a=f", "a=m", "a=m", "a=m"]),
+        ("m", "other", ["a=f", "a=other", "a=m", "a=m"]),
+    ):
+        found = encoded(Categorical("a", ("f", "m"), missing, unknown), cells)
+        assert found == [{} if name is None else {name: 1.0} for name in wanted]
+
+
+def test_a_whole_number_is_one_category_however_it_is_written() -> None:
+    found = encoded(Categorical("a", ("1", "2.0", "x")), ["1", "1.0", "01", "2", "2.0", "1.5", "x"])
+    assert found == [{"a=1": 1.0}] * 3 + [{"a=2.0": 1.0}] * 2 + [{}, {"a=x": 1.0}]
+
+
+def test_categories_in_order_keep_the_schemas_order() -> None:
+    rule = Categorical("a", ("low", "middle", "high"), "indicator", ordered=True)
+    assert rule.values == ("low", "middle", "high", "missing")
+    assert (rule.block.kind, rule.block.width, rule.block.missing) == ("ordered", 4, True)
+    assert Categorical("a", ("b", "a")).block.kind == "categories"
+
+
+@settings(max_examples=60)
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=10), st.integers(1, 50))
+def test_every_value_of_a_hashed_column_has_one_feature(cells: list[str], buckets: int) -> None:
+    rule = Categorical("a", (), "indicator", buckets=buckets)
+    for cell, found in zip(cells, encoded(rule, cells), strict=True):
+        (name,) = found
+        assert name == ("a=missing" if is_missing(cell) else f"a=#{rule.bucket(cell.strip())}")
+        assert [found] == encoded(rule, [cell])
+
+
+def test_hashes_are_the_same_everywhere() -> None:
+    """Models depend on them, so they must never change."""
+    rule = Categorical("a", (), buckets=1000)
+    assert [rule.bucket(text) for text in ("Paris", "Roma", "1", "1.0", "\ud800")] == [798, 814, 913, 913, 372]
 
 
 def test_a_good_schema() -> None:
@@ -121,7 +220,7 @@ WRONG = [
     (
         'missing = "none"',
         "bounds = [0, 1]",
-        r"no key in \[columns.sex\] 'bounds': there are categories, kind, missing$",
+        r"no key in \[columns.sex\] 'bounds': there are buckets, categories, kind, missing, ordered, unknown$",
     ),
     ("bounds = [0, 120.0]", "categories = []", r"no key in \[columns.age\] 'categories'"),
     ('["malignant", "benign"]', "[]", r"\[label\] classes is \[\]: it must be a list of at least one name$"),
@@ -138,7 +237,7 @@ WRONG = [
     ('["m", "f"]', '["m", "f", "m"]', r"\[columns.sex\] categories holds 'm' twice$"),
     ('["m", "f"]', '["m", "NA"]', r"\[columns.sex\] categories holds 'NA': in a table that is a missing value$"),
     ('["m", "f"]', '["m", " f"]', r"\[columns.sex\] categories holds ' f': a name cannot begin or end with a space$"),
-    ('categories = ["m", "f"]', "", r"\[columns.sex\] needs the key categories$"),
+    ('categories = ["m", "f"]', "", r"\[columns.sex\] needs either categories or buckets, and not both$"),
     ("[0, 120.0]", "[120, 0]", r"\[columns.age\] bounds is \[120, 0\]: the first must be below the second$"),
     ("[0, 120.0]", "[1, 1]", r"\[columns.age\] bounds is \[1, 1\]: the first must be below the second$"),
     ("[0, 120.0]", "[0, inf]", r"\[columns.age\] bounds is \[0, inf\]: both must be finite$"),
@@ -156,7 +255,7 @@ WRONG = [
     ),
     ('"middle"', "121", r"\[columns.age\] missing is 121: a number must be within the bounds 0\.\.120$"),
     ('"middle"', "nan", r"\[columns.age\] missing is nan: a number must be within"),
-    ('"none"', '"x"', r"no missing rule in \[columns.sex\] 'x': there are f, m, none$"),
+    ('"none"', '"x"', r"no missing rule in \[columns.sex\] 'x': there are f, indicator, m, none$"),
     ('"numeric"', '"numerical"', r"no kind in \[columns.age\] 'numerical' \(did you mean 'numeric'\?\)"),
     ('kind = "numeric"', "", r"\[columns.age\] needs the key kind$"),
     ('kind = "numeric"', "kind = 3", r"\[columns.age\] kind is 3: it must be a string in quotes$"),
@@ -182,6 +281,41 @@ WRONG = [
     ),
     ('"patient"', '"diagnosis"', r"the unit column 'diagnosis' is also the label column: use a different"),
     ('"patient"', '"site"', r"the unit column 'site' is also the agent column: use a different column$"),
+    *(
+        ("bounds = [0, 120.0]", f"bounds = [{bounds}]\n{line}", rf"\[columns.age\] {sentence}")
+        for bounds, line, sentence in (
+            ("0, 1", 'scale = "log"', r'has scale "log" and the lower bound 0: it must be above 0, or use "asinh"$'),
+            ("0, 1", 'scale = "asinh"\nstep = 0', r"step is 0: it must be a number above 0$"),
+            ("0, 1", 'scale = "asinh"\nstep = "a"', r"step is 'a': it must be a number above 0$"),
+            ("0, 1", "step = 2", r'has a step, which only scale = "asinh" uses$'),
+            ("1e15, 1000000000000000.1", 'scale = "log"', r"has the bounds .* cannot tell apart or hold$"),
+            ("0, 1e300", 'scale = "asinh"\nstep = 1e-300', r"has the bounds .* cannot tell apart or hold$"),
+        )
+    ),
+    (
+        "bounds = [0, 120.0]",
+        'bounds = [1, 2]\nscale = "logg"',
+        r"no scale in \[columns.age\] 'logg' \(did you mean 'log'\?\): there are asinh, linear, log$",
+    ),
+    *(
+        ('categories = ["m", "f"]', lines, rf"\[columns.sex\] {sentence}")
+        for lines, sentence in (
+            ('categories = ["m"]\nbuckets = 3', r"needs either categories or buckets, and not both$"),
+            ("buckets = 5000", r"buckets is 5000: it must be at most 4096$"),
+            ("buckets = 0", r"buckets is 0: it must be a whole number of at least 1$"),
+            ("buckets = 3\nordered = true", r"has buckets, whose values are neither ordered nor unknown"),
+            ('categories = ["m"]\nordered = 1', r"ordered is 1: it must be true or false$"),
+            ('categories = ["m"]\nordered = true\nunknown = "other"', r"is ordered, and an unknown value has no place"),
+            ('categories = ["other"]\nunknown = "other"', r"has a category of the same name as the feature for"),
+            ('categories = ["1", "x", "1.0"]', r"categories holds '1' and '1\.0': these are the same number$"),
+        )
+    ),
+    (
+        'categories = ["m", "f"]',
+        'categories = ["m"]\nunknown = "others"',
+        r"no unknown rule in \[columns.sex\] 'others' \(did you mean 'other'\?\): there are missing, other$",
+    ),
+    ('["malignant", "benign"]', '["0", "00"]', r"\[label\] classes holds '0' and '00': these are the same number$"),
     ('"patient"', '"age"', r"the unit column 'age' is also among \[columns\]: an identifier cannot be a feature$"),
 ]
 
@@ -191,6 +325,37 @@ def test_a_wrong_schema(old: str, new: str, sentence: str) -> None:
     assert GOOD.count(old) == 1
     with pytest.raises(InputError, match=f"^s.toml: {sentence}"):
         parse_schema(GOOD.replace(old, new), "s.toml")
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ("interactions = 3", r"interactions is 3: it must be sections \[\[interactions\]\]$"),
+        ("[[interactions]]", r"\[\[interactions\]\] needs the key columns$"),
+        ('[[interactions]]\npair = ["age", "sex"]', r"no key in \[\[interactions\]\] 'pair': there is columns$"),
+        ('[[interactions]]\ncolumns = ["age"]', r"columns is \['age'\]: it must be a list of two different names$"),
+        ('[[interactions]]\ncolumns = ["age", "age"]', r"columns is .*: it must be a list of two different names$"),
+        (
+            '[[interactions]]\ncolumns = ["age", "sexx"]',
+            r"no column in \[\[interactions\]\] 'sexx' \(did you mean 'sex'",
+        ),
+        (2 * '[[interactions]]\ncolumns = ["age", "sex"]\n', r"'age' and 'sex', a pair that is declared already$"),
+    ],
+)
+def test_wrong_pairs(lines: str, sentence: str) -> None:
+    text = lines + GOOD if lines.startswith("interactions") else GOOD + lines
+    with pytest.raises(InputError, match=sentence):
+        parse_schema(text)
+    assert parse_schema(GOOD + '[[interactions]]\ncolumns = ["sex", "age"]').interactions == (("sex", "age"),)
+
+
+def test_a_pair_has_at_most_1024_features() -> None:
+    pair = '[[interactions]]\ncolumns = ["age", "sex"]'
+    few = GOOD.replace('categories = ["m", "f"]', f"buckets = {1024 // len(PAIR_KNOTS)}") + pair
+    assert len(parse_schema(few).interactions) == 1
+    many = GOOD.replace('categories = ["m", "f"]', f"buckets = {1024 // len(PAIR_KNOTS) + 1}") + pair
+    with pytest.raises(InputError, match=r"'sex' \d+, so the pair has \d+ features: it must have at most 1024$"):
+        parse_schema(many)
 
 
 @pytest.mark.parametrize(

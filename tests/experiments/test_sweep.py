@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import shutil
 import signal
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.events import Event
 from taciturn.reporting.intervals import interval
 from taciturn.runs.folder import RunFolder
-from tests.cli.helpers import COMMAND, EXAMPLE, PATIENCE, environment, refused, wait_for_rows
+from tests.cli.helpers import EXAMPLE, PATIENCE, refused, started, wait_for_rows
 from tests.cli.helpers import taciturn as command
 from tests.experiments.test_grid import CLINICS
 
@@ -97,8 +96,8 @@ def test_a_public_test_set_needs_no_secrecy(tmp_path: Path) -> None:
         read(tmp_path / "s" / "results.csv")[0]["test_error"] and not read(tmp_path / "s" / "results.csv")[0]["seconds"]
     )
     assert {at: found.n for at, found in done.means.items()} == {
-        (("algorithm", "dpgd"), ("epsilon", 2.0)): 2,
-        (("algorithm", "dpgd"), ("epsilon", float("inf"))): 2,
+        (("algorithm", "additive"), ("epsilon", 2.0)): 2,
+        (("algorithm", "optimum"), ("epsilon", float("inf"))): 2,
     }
 
 
@@ -154,14 +153,11 @@ SWEEP = ("sweep", *FLAGS, "--over", "clip=0.5,1")
 def test_killed_and_stopped_it_goes_on_to_the_same_models(tmp_path: Path) -> None:
     """kill -9 in the first point, Ctrl-C of --resume in the second; the same call again ends in the bytes of a run."""
     out = tmp_path / "s"
-    first = subprocess.Popen([*COMMAND, *SWEEP, "--out", str(out)], env=environment(), stderr=subprocess.DEVNULL)
+    first = started(*SWEEP, "--out", out)
     wait_for_rows(out / "runs" / "1-clip=0.5", 30)
     first.kill()
     first.communicate()
-    second = subprocess.Popen(
-        [*COMMAND, "sweep", "--resume", str(out)],
-        env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    second = started("sweep", "--resume", out)
     wait_for_rows(out / "runs" / "2-clip=1", 30)
     second.send_signal(signal.SIGINT)
     stdout, stderr = second.communicate(timeout=PATIENCE)

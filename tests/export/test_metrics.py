@@ -56,7 +56,7 @@ def test_tensorboard_reads_every_round(run: RunFolder, tmp_path: Path) -> None:
     local = TARGETS["tensorboard"].write(ExportRequest(run, with_local=True))
     assert "for their owner only" in local[0] and (run.local / "tensorboard").is_dir()
     for place, private in ((run.path, set()), (run.local, PRIVATE)):
-        found = accumulator(str(place / "tensorboard" / "1-dpgd-no-noise-seed-1"))
+        found = accumulator(str(place / "tensorboard" / "1-optimum-no-noise-seed-1"))
         found.Reload()
         tags = set(found.Tags()["scalars"])
         assert {name for name in tags if name.startswith("local_only/")} == private
@@ -109,8 +109,8 @@ def test_mlflow_keeps_a_run_once_and_goes_on_with_it(tmp_path: Path) -> None:
 
 
 def test_the_command(run: RunFolder) -> None:
-    assert "coefficients of dpgd" in command("export", run.path, "--to", "csv").stdout
-    assert (run.path / "coefficients.csv").read_text().startswith("feature,low,high,encoded:benign")
+    assert "coefficients of additive" in command("export", run.path, "--to", "csv").stdout
+    assert (run.path / "coefficients.csv").read_text().startswith("feature,encoded:benign")
     nothing = refused("export", run.path, "--to", "csv", "--experiment", "a")
     assert "--experiment" in nothing and "csv" in nothing
 

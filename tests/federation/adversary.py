@@ -34,6 +34,7 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.kits import provision
 from taciturn.federation.local_cluster import LocalFederation, find_free_port
 from taciturn.federation.terms import Terms, read_terms
+from tests.cli.helpers import PATIENCE
 from tests.federation.helpers import make_federation
 
 DATA, HELLO, READY, PING, PONG = 1, 4, 5, 6, 7
@@ -252,7 +253,7 @@ class Tables(LocalFederation):
         return f"{terms.host}:{terms.port}"
 
 
-def until(true: Callable[[], Any], seconds: float = 20.0, what: str = "it") -> Any:
+def until(true: Callable[[], Any], seconds: float = PATIENCE, what: str = "it") -> Any:
     """Wait for something to be true."""
     end = time.monotonic() + seconds
     while not (found := true()):

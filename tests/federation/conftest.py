@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -36,7 +35,7 @@ def _cached_plan(settings: Settings, facts: Facts) -> StudyPlan:
 
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip slow steps that other tests cover: reports, flushes to disk, repeated pure computations."""
+    """Skip slow steps that other tests cover: reports, repeated pure computations."""
     if request.node.get_closest_marker("federation"):
         return
     monkeypatch.setattr(composition, "zcdp_epsilon", EPSILON)
@@ -44,7 +43,15 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Registry, "_discover", DISCOVER)
     monkeypatch.setattr(agreement, "plan_from_facts", _cached_plan)
     monkeypatch.setattr(run_folder, "write_report", lambda folder: None)
-    monkeypatch.setattr(os, "fsync", lambda handle: None)  # no test takes the power away
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in memory, where files are flushed thousands of times; on the disk for what starts confined programs."""
+    if request.node.get_closest_marker("federation"):
+        return tmp_path_factory.mktemp("federation")
+    folder: Path = request.getfixturevalue("in_memory")
+    return folder
 
 
 @pytest.fixture

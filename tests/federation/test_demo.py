@@ -13,7 +13,7 @@ from taciturn.errors import InputError
 from taciturn.federation.demo import _demo_folder
 from taciturn.federation.identity import Identity
 from taciturn.federation.site_operations import site_status
-from tests.cli.helpers import COMMAND, environment
+from tests.cli.helpers import COMMAND, environment, taciturn_json
 
 pytestmark = pytest.mark.federation
 
@@ -82,10 +82,7 @@ def test_budgets_are_never_less_than_what_left(place: Path) -> None:
 def test_every_site_can_say_what_left(place: Path) -> None:
     for site in ("north", "south", "west"):
         path = place / "sites" / site / "site.toml"
-        words = ("federation", "site", "transcript", str(path), "--json")
-        done = subprocess.run([*COMMAND, *words], env=environment(), capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
+        found = taciturn_json("federation", "site", "transcript", path)
         assert found["covered"] is True
         kinds = [line["kind"] for line in found["departures"]]
         assert kinds.count("answer") >= 1

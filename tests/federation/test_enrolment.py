@@ -66,7 +66,7 @@ def test_the_plan_in_words_is_the_one_that_is_computed(draft: Path) -> None:
     """It differs from that of another algorithm with the same budget."""
     terms = read_terms(draft)
     plan, found = derive_agreement(terms).plan, describe_terms(terms)
-    assert found["algorithm"] == f"objp, {plan.rounds} rounds"
+    assert found["algorithm"] == f"additive, {plan.rounds} rounds"
     assert f"multiplier {plan.multiplier:.4g}" in found["noise"]
     assert found["epsilon"].startswith(f"{plan.bound.epsilon:.4g} of 1 at delta 1e-06")
 

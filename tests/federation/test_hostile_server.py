@@ -23,6 +23,7 @@ from taciturn.federation.messages import Answer, Invitation, Question, Ready, Re
 from taciturn.federation.policy import read_site
 from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_question
 from taciturn.federation.terms import read_terms
+from tests.cli.helpers import PATIENCE
 from tests.federation.helpers import EXPERIMENT
 
 pytest.importorskip("nvflare")
@@ -62,7 +63,7 @@ class Hostile:
         self.coordinator = Identity.open(files.identity)
 
     def stream(self, site: str = "north") -> Stream:
-        found: Stream = until(lambda: self.server.of(site), 30.0, f"{site}'s connection")
+        found: Stream = until(lambda: self.server.of(site), PATIENCE, f"{site}'s connection")
         return found
 
     def seal(self, body: Question, site: str = "north", by: Identity | None = None) -> bytes:
@@ -70,7 +71,7 @@ class Hostile:
         header = Header(version, QUESTION, bytes.fromhex(self.terms.digest), bytes.fromhex(body.experiment), site)
         return seal_question(wire.encode(body), header, by or self.coordinator, self.terms.identities[site])
 
-    def ask(self, sealed: bytes, site: str = "north", seconds: float = 10.0) -> Reply | None:
+    def ask(self, sealed: bytes, site: str = "north", seconds: float = PATIENCE) -> Reply | None:
         """What a site answers, opened with the coordinator's key; None where it is silent."""
         stream = self.stream(site)
         before = len(stream.messages())
@@ -103,7 +104,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
         for site in ("north", "south"):
             found.stream(site)
             digest = found.terms.digest
-            assert isinstance(found.ask(found.seal(Invitation(EXPERIMENT, digest), site), site, 30.0), Ready)
+            assert isinstance(found.ask(found.seal(Invitation(EXPERIMENT, digest), site), site), Ready)
         yield found
         assert all(process.poll() is None for process in files.agents.values())
     finally:
@@ -133,7 +134,7 @@ def test_a_server_that_sends_what_the_engine_would_obey_gets_nothing(hostile: Ho
         origin = ("server", "admin", "north", "south")[number % 4]
         payload = f"head {hostile.files.root}/north/table.csv".encode()
         stream.send(message(origin, ("north", "server", "north.state")[number % 3], payload, **more))
-    answer = hostile.ask(hostile.seal(round_of(hostile, 1)), seconds=20.0)
+    answer = hostile.ask(hostile.seal(round_of(hostile, 1)))
     assert isinstance(answer, Answer)  # it read all of them before
     assert len(stream.came) == came + 1 and not any(table[:40] in data for data in stream.came)
     assert hostile.departures() == before + 1
@@ -175,7 +176,7 @@ def test_a_server_that_replays_mixes_and_delays_gets_the_same_bytes_and_no_more(
 def test_a_giant_message_from_the_server_costs_a_site_no_memory(hostile: Hostile) -> None:
     stream = hostile.stream()
     stream.send(giant("server", "north", 512_000_000))
-    until(lambda: not stream.open, 30.0, "the end of the connection")
+    until(lambda: not stream.open, PATIENCE, "the end of the connection")
     hostile.stream()  # it connects again
     for pid in descendants(hostile.files.agents["north"].pid):
         assert peak_memory(pid) < MEMORY
@@ -189,7 +190,7 @@ def test_a_giant_message_from_the_server_costs_a_site_no_memory(hostile: Hostile
 def test_a_frame_of_the_servers_that_no_study_needs_ends_the_connection(hostile: Hostile, data: bytes) -> None:
     stream = hostile.stream()
     stream.send(data, data)
-    until(lambda: not stream.open, 10.0, "the end of the connection")
+    until(lambda: not stream.open, 40.0, "the end of the connection")
     assert hostile.stream() is not stream
 
 
@@ -202,8 +203,8 @@ def test_floods_from_the_server_do_not_end_a_vault(hostile: Hostile) -> None:
         stream.send(message("server", "north", bytes(changed)))
     engine = descendants(hostile.files.agents["north"].pid)[-1]
     assert len(list(Path(f"/proc/{engine}/task").iterdir())) < 60  # NVFlare's streams leave a thread for every message
-    until(stream.out.empty, 60.0, "reading all of it")
-    answer = hostile.ask(genuine, seconds=30.0)
+    until(stream.out.empty, PATIENCE, "reading all of it")
+    answer = hostile.ask(genuine)
     assert isinstance(answer, Answer)
     for pid in descendants(hostile.files.agents["north"].pid):
         assert peak_memory(pid) < MEMORY
@@ -220,7 +221,7 @@ def test_a_sites_certificate_serves_nobody(hostile: Hostile) -> None:
         if taken:
             until(lambda: client.name == "server", what="the handshake")  # noqa: B023
         else:
-            until(lambda: not client.open, 10.0, "the end of the connection")  # noqa: B023
+            until(lambda: not client.open, 40.0, "the end of the connection")  # noqa: B023
             assert server.streams == [] and client.call.code() == grpc.StatusCode.UNAVAILABLE
         client.close()
         server.stop()
@@ -233,9 +234,9 @@ def test_a_server_that_calls_itself_something_else_is_left(hostile: Hostile, nam
     hostile.server.greeting = lambda stream: [hello(name, READY)]
     try:
         first.send(frame(2))
-        until(lambda: len(hostile.server.streams) > count, 15.0, "the next connection")
+        until(lambda: len(hostile.server.streams) > count, 60.0, "the next connection")
         new = hostile.server.streams[count]
-        until(lambda: not new.open, 5.0, "the end of the connection")
+        until(lambda: not new.open, 20.0, "the end of the connection")
     finally:
         hostile.server.greeting = honest
     hostile.stream()

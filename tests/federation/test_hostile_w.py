@@ -53,7 +53,7 @@ def test_no_size_of_w_tells_of_a_record(
     name: str, size: float, hiv: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The noise is hardened; the second round covers algorithms whose gradient is taken at their own z."""
-    federation = clinic(tmp_path / "f", monkeypatch, hiv, algorithm=name, noise_multiplier=90.0)
+    federation = clinic(tmp_path / "f", monkeypatch, hiv, algorithm=name, noise_multiplier=90.0, features="bins")
     shard = load_site_dataset(federation.site("north"), federation.agreement).train[0]
     assert isinstance(shard.on_grid.layout, Sparse) or library.library() is None
     w = np.full_like(federation.agreement.zero, size)

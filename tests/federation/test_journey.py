@@ -1,4 +1,4 @@
-"""The journey of docs/howto/federate-three-sites.md, as a reader would type it, in order, with real noise."""
+"""The journey of docs/howto/federate-four-sites.md, as a reader would type it, in order, with real noise."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from taciturn.federation.local_cluster import find_free_port
 from taciturn.federation.policy import read_site
 from taciturn.federation.site_operations import site_status
 from taciturn.federation.transcript import read_transcript
-from tests.cli.helpers import COMMAND, ROOT, environment
+from tests.cli import warm
+from tests.cli.helpers import COMMAND, PATIENCE, ROOT, environment
 from tests.test_documents import snippets
 
 pytestmark = pytest.mark.federation
 
-PAGE = ROOT / "docs" / "howto" / "federate-three-sites.md"
+PAGE = ROOT / "docs" / "howto" / "federate-four-sites.md"
 START = ["federation", "site", "start"]
 INIT = ["federation", "init"]
-CHECK = "site check north/site.toml"
-PATIENCE = 200.0  # seconds for one command
+SITES = ("cleveland", "hungarian", "switzerland", "va")
+CHECK = "site check cleveland/site.toml"
 
 
 @dataclass
@@ -63,7 +64,7 @@ class Reader:
             agent.send_signal(signal.SIGTERM)
         for agent in self.agents.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                agent.wait(30.0)
+                agent.wait(PATIENCE)
         codes = {name: agent.poll() for name, agent in self.agents.items()}
         for agent in self.agents.values():
             agent.kill()
@@ -76,15 +77,7 @@ class Reader:
         return [str(path.relative_to(self.folder)) for path in found] or [word]
 
     def _run(self, words: list[str]) -> str:
-        done = subprocess.run(
-            [*COMMAND, *words],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            env=environment(COLUMNS="160"),
-            timeout=PATIENCE,
-            check=False,
-        )
+        done = warm.run(["-m", "taciturn", *words], self.folder, environment(COLUMNS="160"), pictures=False)
         agents = "\n".join(path.read_text() for path in self.folder.glob("*.terminal"))
         assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}\n{agents}"
         assert "Traceback" not in done.stderr, done.stderr
@@ -130,30 +123,32 @@ def test_the_page_can_be_followed(reader: Reader) -> None:
         for line in code.replace("\\\n", " ").splitlines():
             if line.strip():
                 reader.type(line)
-    assert len(reader.agents) == 3
-    assert reader.said["taciturn federation site transcript north/site.toml"].endswith("the ledgers cover all of it\n")
-    told = reader.said["taciturn federation site status north/site.toml"]
-    assert "epsilon 3 of 8" in told and "model signed by the coordinator" in told
+    assert tuple(Path(agent).parent.name for agent in reader.agents) == SITES
+    assert reader.said["taciturn federation site transcript cleveland/site.toml"].endswith(
+        "the ledgers cover all of it\n"
+    )
+    told = reader.said["taciturn federation site status cleveland/site.toml"]
+    assert "epsilon 1 of 3" in told and "model signed by the coordinator" in told
     terms, check = (reader.said[f"taciturn federation {words}"] for words in ("terms federation.toml", CHECK))
     (digest,) = re.findall(r"^hash +((?:[0-9a-f]{4} ?){16})$", terms, re.MULTILINE)
     assert re.findall(r"^hash +(.*)$", check, re.MULTILINE) == [digest]  # what people compare by telephone
-    assert "objp, 20 rounds" in terms and "3 of 3 at delta 1e-06" in terms
+    assert "additive, 40 rounds" in terms and "1 of 1 at delta 1e-06" in terms
     (predictions,) = reader.folder.glob("predictions.csv")
     assert len(predictions.read_text().splitlines()) == len((reader.folder / "test.csv").read_text().splitlines())
     (run,) = reader.folder.glob("runs/*")
     assert (run / "report.html").is_file()
 
-    for name in ("north", "south", "west"):
+    for name in SITES:
         place = reader.folder / name / "site.toml"
         found_status = site_status(place)
-        assert found_status["total_epsilon"] == 8.0
-        assert found_status["epsilon_used"] == pytest.approx(3.0, rel=1e-3)
+        assert found_status["total_epsilon"] == 3.0
+        assert found_status["epsilon_used"] == pytest.approx(1.0, rel=1e-3)
         (study,) = found_status["studies"]
-        assert (study["study"], study["rounds"], study["non_private"]) == ("biopsies", 20, "")
-        assert study["closed"] and 2.99 < study["spent_epsilon"] <= 3.0
+        assert (study["study"], study["rounds"], study["non_private"]) == ("heart", 40, "")
+        assert study["closed"] and 0.99 < study["spent_epsilon"] <= 1.0
         for file in ("report.html", "model.npz", "ledger.jsonl"):
             assert (Path(study["folder"]) / file).is_file()
         found = read_transcript(read_site(place))
         kinds = [line.departure.kind for line in found.lines]
         assert found.faults == []
-        assert (kinds[0], kinds.count("answer"), kinds[-1]) == ("ready", 20, "closed")
+        assert (kinds[0], kinds.count("answer"), kinds[-1]) == ("ready", 40, "closed")

@@ -16,6 +16,7 @@ import pytest
 from taciturn.dashboard.monitoring import CoordinatorMonitor, SiteMonitor
 from taciturn.federation.local_cluster import LocalFederation, find_free_port, local_federation, start_taciturn
 from taciturn.federation.site_operations import site_status
+from tests.cli.helpers import PATIENCE
 from tests.federation.test_logs import Syslog
 
 pytestmark = pytest.mark.federation
@@ -25,7 +26,7 @@ STUDY = {"features": "none", "algorithm": "objp", "rounds": 2000, "total_epsilon
 RUNNING = {"quorum": 1, "answer_seconds": 5}
 
 
-def until(demo: LocalFederation, true: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(demo: LocalFederation, true: Callable[[], bool], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, [path.read_text() for path in demo.root.glob("*.txt")]

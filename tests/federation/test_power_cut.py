@@ -11,8 +11,7 @@ import errno
 import gc
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ from taciturn.federation.coordinator import FINISHED, site_events_path
 from taciturn.federation.messages import Answer
 from taciturn.federation.policy import read_site
 from taciturn.federation.server_state import initial_state
-from taciturn.federation.site_database import SiteDatabase
 from taciturn.federation.terms import read_terms
 from taciturn.federation.transcript import read_transcript
 from taciturn.privacy import budget as account
@@ -75,21 +73,6 @@ def quicker(monkeypatch: pytest.MonkeyPatch) -> None:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, cached)
     monkeypatch.setattr(agreement_module, "load_site_dataset", once(load_site_dataset))
-
-
-@contextmanager
-def power_stays_on() -> Iterator[None]:
-    """Keep SQLite from waiting for the disk."""
-    opened = SiteDatabase.open.__func__  # type: ignore[attr-defined]
-
-    def without_waiting(cls: type[SiteDatabase], *given: Any) -> SiteDatabase:
-        store: SiteDatabase = opened(cls, *given)
-        store.connection.execute("pragma synchronous = off")
-        return store
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SiteDatabase, "open", classmethod(without_waiting))
-        yield
 
 
 def made(root: Path, patch: pytest.MonkeyPatch) -> tuple[Federation, tuple[Path, Path]]:
@@ -176,13 +159,12 @@ def model_of(federation: Federation, uploads: dict[str, set[tuple[int, bytes]]])
 
 def go_through(federation: Federation, disk: Disk, ways: Collection[str] = ()) -> None:
     gc.freeze()
-    with power_stays_on():
-        for cut in [cut for cut in disk.cuts.values() if not ways or cut.way in ways]:
-            disk.restore(cut.image)
-            try:
-                go_on(federation, cut.seen)
-            except Exception as error:
-                raise AssertionError(f"after {cut.after}, {cut.way}: {error!r}") from error
+    for cut in [cut for cut in disk.cuts.values() if not ways or cut.way in ways]:
+        disk.restore(cut.image)
+        try:
+            go_on(federation, cut.seen)
+        except Exception as error:
+            raise AssertionError(f"after {cut.after}, {cut.way}: {error!r}") from error
 
 
 @pytest.mark.timeout(900)  # on a machine that does much else
@@ -246,7 +228,7 @@ def test_every_operation_may_fail_once(
             disk = Disk(tops, fail_at=operation, error=error, cutting=False)
             disk.restore(before)
             try:
-                with power_stays_on(), disk.attached():
+                with disk.attached():
                     left = bring_to_its_end(federation, restart)
                 check(federation, left)
                 check_like_replay(federation, federation.coordinator())

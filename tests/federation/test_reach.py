@@ -38,8 +38,10 @@ METHODS: list[dict[str, Any]] = [
     {"algorithm": "objpm", "local_updates": 3, "mechanism": "laplace"},
     {"algorithm": "objpm", "local_updates": 10, "regulariser": "l2", "beta": 3.3, "eta": 1.0},
     {"algorithm": "objt"},
+    {"algorithm": "additive", "features": "bins"},
+    {"algorithm": "additive", "features": "bins", "regulariser": "l2", "beta": 0.1, "set": "box", "set_size": 0.5},
 ]
-ACCEPT = {"algorithms": ["dpgd", "objw", "objp", "objpm", "objt"], "mechanisms": ["gaussian", "laplace"]}
+ACCEPT = {"algorithms": ["additive", "dpgd", "objw", "objp", "objpm", "objt"], "mechanisms": ["gaussian", "laplace"]}
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from taciturn.runs.folder import read_lines
 
 pytest.importorskip("nvflare")
 
+from tests.cli.helpers import PATIENCE
 from tests.federation.adversary import (
     DATA,
     PING,
@@ -81,7 +82,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
         found.stop()
 
 
-def goes_on(study: Tables, rounds: int = 3, seconds: float = 20.0) -> None:
+def goes_on(study: Tables, rounds: int = 3, seconds: float = PATIENCE) -> None:
     """Both honest sites answer some more rounds."""
     begin = study.rounds_done
     until(lambda: study.rounds_done >= begin + rounds, seconds, "a few rounds")
@@ -116,7 +117,7 @@ def read_to_the_end(stream: Stream) -> None:
     """The other end has read all that was sent: the last of it made it hang up."""
     assert stream.open
     stream.send(frame(2))
-    until(lambda: not stream.open, 20.0, "the end of the connection")
+    until(lambda: not stream.open, PATIENCE, "the end of the connection")
 
 
 def only_questions(study: Tables, stream: Stream, site: str) -> None:
@@ -178,7 +179,7 @@ def test_a_header_more_or_another_one_and_a_message_is_dropped(study: Tables) ->
 )
 def test_a_site_has_its_own_name_and_no_other(study: Tables, name: str) -> None:
     with connected(study, name) as (_, south):
-        until(lambda: not south.open, 5.0, "the end of the connection")
+        until(lambda: not south.open, 20.0, "the end of the connection")
         assert south.messages() == []
     goes_on(study, 1)
 
@@ -203,7 +204,7 @@ def test_a_frame_that_no_study_needs_ends_its_connection(study: Tables, data: by
     with connected(study) as (_, south):
         assert south.open
         south.send(data, data)
-        until(lambda: not south.open, 5.0, "the end of the connection")
+        until(lambda: not south.open, 20.0, "the end of the connection")
     goes_on(study, 1)
 
 
@@ -211,7 +212,7 @@ def test_nothing_is_taken_before_a_handshake(study: Tables) -> None:
     time.sleep(0.6)
     south = Client(study.address, study.kits / "south")
     south.send(message("south", "server", b"x"))
-    until(lambda: not south.open, 5.0, "the end of the connection")
+    until(lambda: not south.open, 20.0, "the end of the connection")
     assert south.came == []
     USED["south"] = time.monotonic()
     south.close()
@@ -282,7 +283,7 @@ def test_a_giant_message_costs_the_hub_no_memory(study: Tables, packed: bool) ->
     south.send(hello("south"))
     until(lambda: south.name, what="the handshake")
     south.send(giant("south", "server", 50_000_000 if packed else 500_000_000))
-    until(lambda: not south.open, 30.0, "the end of the connection")
+    until(lambda: not south.open, PATIENCE, "the end of the connection")
     south.close()
     USED["south"] = time.monotonic()
     goes_on(study)
@@ -292,11 +293,11 @@ def test_a_giant_message_costs_the_hub_no_memory(study: Tables, packed: bool) ->
 
 def test_a_second_stream_of_a_site_ends_its_first_and_nobody_elses(study: Tables) -> None:
     with connected(study, site="south") as (_, first), connected(study, site="south") as (_, second):
-        until(lambda: not first.open, 5.0, "the end of the first")
+        until(lambda: not first.open, 20.0, "the end of the first")
         assert second.open
-        until(second.messages, 5.0, "another invitation")  # what the first was asked is lost, and the hub says so
+        until(second.messages, 20.0, "another invitation")  # what the first was asked is lost, and the hub says so
         quick = Client(study.address, study.kits / "south")  # at once: it is turned away
-        until(lambda: not quick.open, 5.0, "the end of the third")
+        until(lambda: not quick.open, 20.0, "the end of the third")
         quick.close()
         assert second.open
     goes_on(study)
@@ -308,7 +309,7 @@ def test_a_stream_that_says_nothing_is_ended_by_the_next(study: Tables) -> None:
     for _ in range(4):
         time.sleep(0.6)
         silent.append(Client(study.address, study.kits / "mars"))
-    until(lambda: not any(each.open for each in silent[:3]), 5.0, "the end of the older ones")
+    until(lambda: not any(each.open for each in silent[:3]), 20.0, "the end of the older ones")
     for each in silent:
         each.close()
     USED["mars"] = time.monotonic()
@@ -343,7 +344,7 @@ def test_a_certificate_that_is_not_a_sites_present_one_gets_nothing(study: Table
     kit = KITS[kind](study, tmp_path / "kits")
     intruder = Client(study.address, kit)
     intruder.send(hello({"of no site": "venus", "signed by a site": "north"}.get(kind, "south")))
-    until(lambda: not intruder.open, 8.0, "the end of the connection")
+    until(lambda: not intruder.open, 30.0, "the end of the connection")
     assert intruder.came == []
     intruder.close()
     goes_on(study, 1)
@@ -397,7 +398,7 @@ def test_1200_half_open_connections_do_not_stop_a_study(study: Tables) -> None:
     try:
         until(lambda: files() > 500, what="so many files")
         goes_on(study, 10)
-        until(lambda: files() < 100, 40.0, "letting them go")
+        until(lambda: files() < 100, PATIENCE, "letting them go")
         with contextlib.suppress(ConnectionError):
             while idle.recv(1 << 16):  # so is the connection of a site that asks for nothing
                 pass
@@ -464,7 +465,7 @@ def test_a_second_agent_of_a_site_does_not_start(study: Tables, tmp_path: Path) 
     )
     for place in (study.site("north"), copy / "site.toml"):
         words = [sys.executable, "-m", "taciturn", "federation", "site", "start", str(place), "--seeded", "7"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 2 and "is running in" in done.stderr, done.stderr
     goes_on(study)
 
@@ -475,10 +476,10 @@ def test_a_kit_that_is_renewed_under_way_counts_at_once_and_the_old_one_no_more(
     shutil.copytree(study.kits / "mars", old)
     provision(read_terms(study.terms), study.kits, ["mars"])
     until(lambda: "a kit was renewed" in said(study, "coordinator"), what="hearing of it")
-    goes_on(study, 3, 30.0)
+    goes_on(study, 3)
     stolen = Client(study.address, old)
     stolen.send(hello("mars"))
-    until(lambda: not stolen.open, 8.0, "the end of the connection")
+    until(lambda: not stolen.open, 30.0, "the end of the connection")
     assert stolen.came == []
     stolen.close()
     with connected(study, site="mars") as (_, mars):

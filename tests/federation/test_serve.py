@@ -24,7 +24,7 @@ from taciturn.errors import InputError
 from taciturn.federation.messages import digest
 from taciturn.federation.status import AGENT_LOCK, STATUS_FILE, AgentStatus, CoordinatorStatus, publish_status
 from tests.browsers import CHROMIUM
-from tests.cli.helpers import COMMAND, environment
+from tests.cli.helpers import COMMAND, PATIENCE, environment
 from tests.federation.helpers import Federation, Local, answered, conducted, invite, question, refused
 
 LINE = re.compile(r'[a-z_]+(\{[a-z]+="[a-z ]+"(,[a-z]+="[a-z ]+")*\})? (\d+(\.\d+)?(e-?\d+)?|\+Inf)')
@@ -181,7 +181,7 @@ class Served:
         except OSError:
             return 0, ""
 
-    def until(self, true: Callable[[], bool], seconds: float = 20.0) -> None:
+    def until(self, true: Callable[[], bool], seconds: float = PATIENCE) -> None:
         end = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < end and self.process.poll() is None, self.lines
@@ -190,7 +190,7 @@ class Served:
     def stop(self) -> str:
         """What it said on the way."""
         self.process.send_signal(signal.SIGTERM)
-        _, said = self.process.communicate(timeout=20)
+        _, said = self.process.communicate(timeout=PATIENCE)
         assert self.process.returncode == 0
         return said
 

@@ -89,6 +89,8 @@ def test_it_agrees(instructions: int, dtype: str, loss: str, kind: str, density:
             found.longest, expected.longest, rtol=PRECISIONS[dtype], atol=J * coarse + PRECISIONS[dtype]
         )
         close(COMPILED.losses(of, z, shard), PLAIN.losses(of, z, shard), PRECISIONS[dtype])
+        for one, other in zip(COMPILED.losses_and_sums(of, z, shard), PLAIN.losses_and_sums(of, z, shard), strict=True):
+            close(one, other, PRECISIONS[dtype])
 
 
 @given(

@@ -22,10 +22,11 @@ from taciturn.settings import resolve
 from taciturn.training.loop import Interrupted
 from taciturn.training.setup import prepare, public_description
 
-TABLE = Path("examples/clinics/records.csv")
+TABLE = Path("tests/data/clinics/records.csv")
 CLINICS: dict[str, Any] = {
-    "data": str(TABLE), "schema": "examples/clinics/schema.toml", "test_share": 0.25, "rounds": 5,
+    "data": str(TABLE), "schema": "tests/data/clinics/schema.toml", "test_share": 0.25, "rounds": 5,
     "total_records": 600, "agents": 3, "partition_key": 0, "noise": "seeded",
+    "features": "none", "algorithm": "dpgd",
 }  # fmt: skip
 
 
@@ -81,6 +82,7 @@ def test_hidden_updates_are_one_event_a_round(tmp_path: Path) -> None:
 
 
 RELEASED = {
+    "effects.json",
     "metrics.jsonl",
     "model.npz",
     "averages.npz",
@@ -91,14 +93,15 @@ RELEASED = {
 }
 
 
-def test_what_is_no_release_does_not_depend_on_the_records(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", [{}, {"features": "bins", "algorithm": "additive"}])
+def test_what_is_no_release_does_not_depend_on_the_records(tmp_path: Path, method: dict[str, str]) -> None:
     """Other records at the same place: every file that holds no release is the same to the byte."""
     text = TABLE.read_text()
     table = tmp_path / "t.csv"
     made = {}
     for name, records in (("a", text), ("b", "".join(text.splitlines(keepends=True)[:-40]))):
         table.write_text(records)
-        made[name] = train(tmp_path / name, data=str(table))
+        made[name] = train(tmp_path / name, data=str(table), **method)
     public = {path.name for path in made["a"].path.iterdir() if path.is_file()}
     assert {"config.toml", "schema.toml", "start.json"} <= public - RELEASED
     for name in public - RELEASED:

@@ -36,7 +36,8 @@ from taciturn.training.process_group import SingleProcess
 from taciturn.training.setup import prepare, select_own_agents
 
 CLINICS: dict[str, Any] = {
-    "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
+    "data": "tests/data/clinics/records.csv", "schema": "tests/data/clinics/schema.toml",
+    "total_records": 600, "agents": 3,
     "noise": "seeded",
 }  # fmt: skip
 CERTIFIED = [name for name in ALGORITHMS if ALGORITHMS[name].noisy and "certified" in ALGORITHMS[name].modes]

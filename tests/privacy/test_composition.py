@@ -195,7 +195,7 @@ def test_what_is_not_a_number_fits_nowhere(part: str, tmp_path: Path) -> None:
 
 def test_a_record_that_moves_to_another_agent_has_the_slack_of_two() -> None:
     """With replace-one, the charged mu^2 covers the sums of two agents, each changed by half, and the slack of both."""
-    table = {"data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600}
+    table = {"data": "tests/data/clinics/records.csv", "schema": "tests/data/clinics/schema.toml", "total_records": 600}
     one, two = (
         plan_study(resolve({**table, "agents": 3, "adjacency": adjacency, "rounds": 5})).parts[0].plans[0].event
         for adjacency in ("add-remove", "replace-one")

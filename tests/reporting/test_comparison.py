@@ -22,11 +22,11 @@ from taciturn.reporting.side_by_side import differences, errors_side_by_side, fo
 from taciturn.reporting.tables import markdown_table
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.ledger import RunLedger
+from taciturn.runs.quality import RegressionQuality
 from taciturn.runs.records import (
     AgentTotals,
     DataDescription,
     PrivacyTotals,
-    RegressionQuality,
     RunResult,
     RunSummary,
     RunTotals,

@@ -124,8 +124,10 @@ def test_the_report_stands_alone_and_says_what_matters(run: taciturn.Run) -> Non
     assert "computed from the private records" in text
     assert "checkpoint-seconds" in text  # the configuration, complete
     assert "a<b>" in text  # the folder's name, escaped
-    assert html.count("<svg") == 1
-    assert '<svg role="img"' in html
+    assert html.count("<svg") == html.count('<svg role="img"') == 2
+    ids = re.findall(r' id="([^"]*)"', html)
+    assert len(ids) == len(set(ids))  # also those of the figures
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]*)', html)) <= set(ids)
     mean = np.mean([100 * e["test_error"] for e in run.runs[:3]])
     words = re.search("<desc>(.*?)</desc>", html)
     assert words is not None

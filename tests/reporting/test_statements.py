@@ -14,7 +14,7 @@ from taciturn.reporting.statements import guarantee, headline
 from tests.data.test_femnist import shard, writer
 
 CLINICS: dict[str, Any] = {
-    "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "rounds": 2,
+    "data": "tests/data/clinics/records.csv", "schema": "tests/data/clinics/schema.toml", "rounds": 2,
     "total_records": 600, "agents": 3, "noise": "seeded",
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ from taciturn.audit import Claim, audit
 from taciturn.audit.tradeoff_figure import tradeoff
 from taciturn.errors import InputError
 from taciturn.planning.tradeoffs import plan_facts
+from taciturn.reporting.figures.calibration_figure import reliability_figure
 from taciturn.reporting.figures.run_figure import figure
 from taciturn.reporting.figures.style import (
     COLOURS,
@@ -38,6 +39,7 @@ from taciturn.reporting.ranking import ranking
 from taciturn.research.bench.bench_figure import picture
 from taciturn.research.bench.benchmark import Growth, Report, Timing
 from taciturn.research.reproduction.paper_figures import figure as paper_figure
+from taciturn.runs.quality import ClassificationQuality
 from taciturn.types import Array
 from tests.research.test_paper_figures import whole
 from tests.training.test_study import CLINICS
@@ -97,6 +99,12 @@ def test_the_same_picture_gives_the_same_bytes_in_every_format(tmp_path: Path) -
         check_place(tmp_path / "no" / "a.png")
 
 
+def _quality(run: taciturn.Run) -> ClassificationQuality:
+    found = run.runs[0].quality
+    assert isinstance(found, ClassificationQuality)
+    return found
+
+
 def pictures(tmp_path: Path) -> dict[str, Figure]:
     """One of every kind."""
     run = taciturn.run(**(CLINICS | {"rounds": 2, "algorithm": "objp,outp", "out": str(tmp_path / "r")}))
@@ -113,6 +121,7 @@ def pictures(tmp_path: Path) -> dict[str, Figure]:
         "bars": picture(Report("bars", "Bars", {}, timings=timed)),
         "sent, table": sent_figure(weights, None, "t", "c"),
         "sent, images": sent_figure(weights, (2, 3), "t", "c"),
+        "reliability": reliability_figure({"a": _quality(run), "b": _quality(run)}),
         "ranking": ranking_figure(ranking([run.folder]), regression=False),
         **{name: made for name, made in reproduced.items() if made},
     }
@@ -125,13 +134,14 @@ def test_every_axis_of_every_picture_has_a_label(tmp_path: Path) -> None:
         for axes in drawn.axes:
             shared = axes.get_shared_y_axes().get_siblings(axes)
             named = name in {"bars", "ranking"}  # every row says what it is
+            across = any(other.get_xlabel() for other in axes.get_shared_x_axes().get_siblings(axes))
             upright = named or any(other.get_ylabel() for other in shared)
             if axes.images:
                 assert not axes.get_xticks().size and not axes.get_yticks().size, name
             elif axes.get_label() == "<colorbar>":
                 assert axes.get_ylabel(), name
             else:
-                assert axes.get_xlabel() and upright, name
+                assert across and upright, name
 
 
 @pytest.mark.parametrize("named", [False, True])

@@ -22,7 +22,7 @@ from tests.cli.helpers import refused
 from tests.cli.helpers import taciturn as command
 
 TABLE: dict[str, Any] = {
-    "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "test_share": 0.25,
+    "data": "tests/data/clinics/records.csv", "schema": "tests/data/clinics/schema.toml", "test_share": 0.25,
     "total_records": 600, "agents": 3, "rounds": 4,
 }  # fmt: skip
 

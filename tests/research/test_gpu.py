@@ -193,10 +193,10 @@ def begun(parts: list[Shard], runs: int, at_zero: bool) -> tuple[fused.DeviceSta
 def apart(
     algorithm: Algorithm, parts: list[Shard], seeds: tuple[int, ...], half: bool = False, at_zero: bool = True
 ) -> float:
-    """How far the kernels and the pure steps in float64 are apart in the worst round up to the fourth."""
+    """How far the kernels and the pure steps in float64 are apart in the worst round up to the third."""
     state, plain = begun(parts, len(seeds), at_zero)
-    there = fused.simulate(algorithm, batched(parts, seeds, half), 4, state)
-    here = simulate(algorithm, parts, lambda p, t: KernelNoise(seeds, p, t), 4, plain)
+    there = fused.simulate(algorithm, batched(parts, seeds, half), 3, state)
+    here = simulate(algorithm, parts, lambda p, t: KernelNoise(seeds, p, t), 3, plain)
     worst = []
     for found, expected in zip(there, here, strict=True):
         assert found.t == expected.t == found.state.round

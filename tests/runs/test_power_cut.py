@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -156,7 +155,6 @@ def recorded(root: Path, deaf: Callable[[Path], bool] = lambda path: False) -> t
 def go_through(place: Place, disk: Disk) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(place.state))
-        patch.setattr(os, "fsync", lambda handle: None)  # the power stays on from here
         for cut in disk.cuts.values():
             disk.restore(cut.image)
             place.check(f"{cut.after}, {cut.way}", cut.seen)
@@ -203,9 +201,7 @@ def test_every_operation_may_fail_once(in_memory: Path, request: pytest.FixtureR
                 disk = Disk(tops, fail_at=number, error=error, cutting=False)
                 disk.restore(before)
                 failed = fails(place, disk)
-                with pytest.MonkeyPatch.context() as quiet:
-                    quiet.setattr(os, "fsync", lambda handle: None)
-                    place.check(f"error {error} at operation {number}, {disk.failed}", place.seen())
+                place.check(f"error {error} at operation {number}, {disk.failed}", place.seen())
     assert number > 100
 
 

@@ -25,7 +25,8 @@ from tests.data.helpers import write
 from tests.data.test_femnist import shard, writer
 
 TABLE: dict[str, Any] = {
-    "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
+    "data": "tests/data/clinics/records.csv", "schema": "tests/data/clinics/schema.toml",
+    "total_records": 600, "agents": 3,
 }  # fmt: skip
 FEW: dict[str, Any] = {**TABLE, "rounds": 3, "test_share": 0.25}
 INEXACT = [name for name in ALGORITHMS if ALGORITHMS[name].noisy and not ALGORITHMS[name].hardened]

@@ -44,5 +44,10 @@ def exact(model: type[Any] = TaciturnClassifier, **more: Any) -> Any:
     return model(math.inf, **({"bounds": (-1, 1), "alpha": 0.01} | more))
 
 
+def linear(model: type[Any] = TaciturnClassifier, **more: Any) -> Any:
+    """Return the same with a model that is linear in the features themselves."""
+    return exact(model, features="none", **more)
+
+
 def ledger(folder: Path, total_epsilon: float, name: str = "l") -> BudgetLedger:
     return BudgetLedger.create(folder / name, "records", total_epsilon, 1e-6)

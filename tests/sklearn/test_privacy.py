@@ -51,13 +51,13 @@ def test_a_fit_costs_its_budget_and_never_more(make: Any, random_state: int | No
 
 def test_noise_from_the_operating_system_is_never_the_same_and_from_a_seed_always() -> None:
     x, y, _ = problem()
-    fresh = [classifier().fit(x, y).coef_ for _ in range(2)]
+    fresh = [classifier().fit(x, y).decision_function(x) for _ in range(2)]
     assert not np.array_equal(fresh[0], fresh[1])
-    seeded = [classifier(random_state=state).fit(x, y).coef_ for state in (1, np.int64(1), 2)]
+    seeded = [classifier(random_state=state).fit(x, y).decision_function(x) for state in (1, np.int64(1), 2)]
     np.testing.assert_array_equal(seeded[0], seeded[1])
     assert not np.array_equal(seeded[0], seeded[2])
     random = np.random.RandomState(3)
-    drawn = [classifier(random_state=random).fit(x, y).coef_ for _ in range(2)]
+    drawn = [classifier(random_state=random).fit(x, y).decision_function(x) for _ in range(2)]
     assert not np.array_equal(drawn[0], drawn[1])
 
 
@@ -104,17 +104,19 @@ def test_a_regressor_needs_the_range_of_its_label_and_nobody_takes_weights() -> 
         classifier().fit(x, y, agents=[None, *agents[1:]])
 
 
+@pytest.mark.parametrize("features", ["bins", "none"])
 @pytest.mark.parametrize("make", [classifier, regressor])
-def test_all_but_the_model_is_the_same_whatever_the_records(make: Any) -> None:
+def test_all_but_the_model_is_the_same_whatever_the_records(make: Any, features: str) -> None:
     """Public results do not depend on the records, their labels or their number."""
     made = []
     for n, seed in ((120, 0), (60, 9)):
         x, y, _ = problem(n, seed=seed)
         y = np.zeros(n, dtype=int) if seed else y
-        made.append(make(random_state=1).fit(x, y if make is classifier else values(x)))
-    for name in vars(made[0]).keys() - {"coef_", "intercept_"}:
+        made.append(make(random_state=1, features=features).fit(x, y if make is classifier else values(x)))
+    for name in vars(made[0]).keys() - {"coef_", "intercept_", "_w", "_encoder_"}:
         np.testing.assert_equal(vars(made[0])[name], vars(made[1])[name], name)
-    assert not np.array_equal(made[0].coef_, made[1].coef_)
+    assert made[0].schema_ == made[0]._encoder_.schema
+    assert not np.array_equal(made[0].predict(x), made[1].predict(x))
     assert len(pickle.dumps(made[0])) == len(pickle.dumps(made[1]))  # no record travels with a model
 
 
@@ -174,7 +176,7 @@ def test_only_a_fit_without_noise_ends_when_its_model_rests(monkeypatch: pytest.
     x, y, _ = problem()
     monkeypatch.setattr(fitting, "TOLERANCE", 1e9)
     assert classifier().fit(x, y).n_iter_ == 20
-    assert classifier(math.inf).fit(x, y).n_iter_ == 2
+    assert classifier(math.inf, features="none", algorithm="admm").fit(x, y).n_iter_ == 2
 
 
 def test_a_fit_that_breaks_off_stays_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,11 +63,11 @@ def test_a_record_that_is_given_six_times_is_used_as_often_as_the_noise_covers(
     x, y, agents = problem()
     y = y if make is classifier else values(x)
     often = np.concatenate([np.arange(120), np.repeat(7, 5)])
-    model = make(max_records=most, random_state=1)
+    model = make(max_records=most, clip=0.1, random_state=1)
     with pytest.warns(UserWarning, match=f"{6 - most} of 125 rows were left out: identical rows"):
         model.fit(x[often], y[often], agents=agents[often])
     assert most_alike(used[0]) == most and len(used[0]) == 119 + most
-    plain = make(random_state=1).fit(x, y, agents=agents)
+    plain = make(clip=0.1, random_state=1).fit(x, y, agents=agents)
     scales = [float(one.ledger_["events"][0]["scale"]) for one in (model, plain)]
     assert scales[0] == pytest.approx(most * scales[1])
     assert model.privacy_spent_.epsilon <= 1.0 and model.ledger_["unit"] == "record"
@@ -85,11 +85,11 @@ def test_without_a_budget_every_row_is_used(used: list[NDArray[Any]]) -> None:
 def test_all_rows_of_a_person_are_protected_together(most: int, used: list[NDArray[Any]]) -> None:
     x, y, agents = problem()
     persons = np.arange(120) // 4
-    model = classifier(max_records=most).fit(x, y, groups=persons, agents=np.array(["a", "b"])[persons % 2])
+    model = classifier(max_records=most, clip=0.1).fit(x, y, groups=persons, agents=np.array(["a", "b"])[persons % 2])
     assert len(used[0]) == 30 * most
     assert model.privacy_spent_.statement.startswith("Every group (its records at one party) is protected")
     event = model.ledger_["events"][0]
-    plain = classifier().fit(x, y, agents=agents).ledger_["events"][0]
+    plain = classifier(clip=0.1).fit(x, y, agents=agents).ledger_["events"][0]
     assert float(event["l2"]) == pytest.approx(most * float(plain["l2"]))
     assert (model.ledger_["unit"], plain["mechanism"]) == ("group", event["mechanism"])
 
@@ -238,4 +238,4 @@ def test_a_violation_ends_a_search(tmp_path: Any) -> None:
     model = classifier(algorithm="leaky_fit", random_state=1)
     with pytest.raises(PrivacyViolation, match="without noise in round 2"):
         GridSearchCV(model, {"alpha": [1e-6, 1e-3]}, cv=2, error_score=math.nan).fit(x, y)
-    assert not hasattr(model, "coef_")
+    assert not hasattr(model, "schema_")

@@ -20,8 +20,8 @@ from taciturn.settings import resolve
 from taciturn.types import GRID
 
 CLINICS: dict[str, Any] = {
-    "data": "examples/clinics/records.csv",
-    "schema": "examples/clinics/schema.toml",
+    "data": "tests/data/clinics/records.csv",
+    "schema": "tests/data/clinics/schema.toml",
     "agents": 3,
     "total_records": 700,
     "noise": "hardened",

@@ -15,9 +15,9 @@ from taciturn.errors import InputError, TaciturnError
 from taciturn.planning.paper_mode import fill_in
 from taciturn.settings import resolve
 
-TABLE = Path("examples/clinics/records.csv")
+TABLE = Path("tests/data/clinics/records.csv")
 CLINICS: dict[str, Any] = {
-    "data": str(TABLE), "schema": "examples/clinics/schema.toml", "test_share": 0.25, "rounds": 5, "mode": "paper",
+    "data": str(TABLE), "schema": "tests/data/clinics/schema.toml", "test_share": 0.25, "rounds": 5, "mode": "paper",
 }  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_every_loss_trains(tmp_path: Path, loss: str, target: str) -> None:
 
 def test_regression_on_a_table(tmp_path: Path) -> None:
     """Area from the other columns: the label has bounds, the error is in its unit."""
-    schema = Path("examples/clinics/schema.toml").read_text()
+    schema = Path("tests/data/clinics/schema.toml").read_text()
     schema = schema.replace(
         'column = "diagnosis"\nclasses = ["benign", "malignant"]', 'column = "area"\nbounds = [0.0, 2500.0]'
     )

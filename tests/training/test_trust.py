@@ -31,11 +31,12 @@ from taciturn.training.setup import plan_entries, study_header
 from taciturn.types import Array, Classes, Dataset
 
 CLINICS: dict[str, Any] = {
-    "data": "examples/clinics/records.csv", "schema": "examples/clinics/schema.toml", "total_records": 600, "agents": 3,
-    "noise": "seeded",
+    "data": "tests/data/clinics/records.csv", "schema": "tests/data/clinics/schema.toml",
+    "total_records": 600, "agents": 3,
+    "noise": "seeded", "features": "none", "algorithm": "dpgd",
     "test_share": 0.25, "partition_key": 0, "rounds": 5,
 }  # fmt: skip
-DEALT = CLINICS | {"schema": "examples/federation/schema.toml"}  # which names no agents
+DEALT = CLINICS | {"schema": "tests/data/clinics/without_agents.toml"}  # which names no agents
 SUM, SERVER = {"trust": "secure-sum"}, {"trust": "server"}
 
 
@@ -105,7 +106,7 @@ def test_dpgd_goes_the_same_way_as_objp(rounds: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (SUM | {"algorithm": "objp"}, "not proven to be enough for objp: .* use dpgd, dpsgd, objw, which take"),
+        (SUM | {"algorithm": "objp"}, "not proven to be enough for objp: .* use additive, dpgd, dpsgd, objw,"),
         (SERVER | {"algorithm": "dpgd,dp-fedavg"}, "for dp-fedavg: an agent.s state carries a record"),
         (SUM | {"algorithm": "iadmm", "total_epsilon": "inf"}, "not proven to be enough for iadmm"),
         (SUM | {"algorithm": "erm-outp"}, "erm-outp gives all records to one curator: use --trust server"),

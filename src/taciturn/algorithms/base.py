@@ -19,7 +19,7 @@ from taciturn.objectives.clipping import NO_CLIPPING, Clipping
 from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.mechanisms import MECHANISMS, NO_NOISE, OutputNoise
 from taciturn.privacy.noise import NoiseSource
-from taciturn.types import Array, Shard
+from taciturn.types import Array, ColumnBlock, Shard
 
 S = TypeVar("S", bound=Server)
 NOISE_ON = ("gradients", "hidden", "uploads", "samples", "objectives")
@@ -144,8 +144,16 @@ class Algorithm(Protocol):
         """Return the server's state after the agents' uploads."""
         ...
 
+    def requires_all(self, t: int) -> bool:
+        """Return whether round t must have the answers of all agents."""
+        ...
+
     def model(self, t: int, w: Array, server: Server) -> Array:
-        """Return the parameters that are evaluated after round t, [J, R, K]."""
+        """Return the method's parameters after round t, [J, R, K]."""
+        ...
+
+    def coefficients(self, model: Array, server: Server) -> Array:
+        """Return the method's parameters as those of the features, which are evaluated and stored, [J, R, K]."""
         ...
 
 
@@ -201,9 +209,17 @@ class AdmmServer:
         """Store the uploads and update the duals (lines 7 and 8)."""
         return server.receive(received).update_duals(self.rho(t), w, received.uploads.keys())
 
+    def requires_all(self, t: int) -> bool:
+        """Return False: agents may miss rounds."""
+        return False
+
     def model(self, t: int, w: Array, server: Server) -> Array:
         """Return w^{t+1} as it was sent, or with `closing` line 5 of the next round."""
         return server.consensus(self.rho(t + 1)) if self.closing else w
+
+    def coefficients(self, model: Array, server: Server) -> Array:
+        """Return the parameters unchanged: they are those of the features."""
+        return model
 
 
 class AveragingServer(AdmmServer):
@@ -260,6 +276,12 @@ class AlgorithmConfig:
         The noise level of outp in mode paper.
     record_bound : float
         A public bound on ||x||_2.
+    blocks : tuple of ColumnBlock
+        The features of each column of a table, after the feature map bins.
+    rounds : int
+        T.
+    clip : float
+        The L2 bound on a record's gradient, a little below the setting because of rounding.
 
     Examples
     --------
@@ -286,6 +308,9 @@ class AlgorithmConfig:
     radius_scale: float = 1.0
     outp_noise: str = "published"
     record_bound: float = 1.0
+    blocks: tuple[ColumnBlock, ...] = ()
+    rounds: int = 1
+    clip: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -334,6 +359,10 @@ class AlgorithmSpec:
         The NamedTuple that an agent sends.
     allows_aggregate_noise : bool
         Whether noise on the sum over all agents is enough: gradients are taken at w, and uploads are linear in them.
+    batched : bool
+        Whether several runs can share their passes over the data.
+    without_noise : str
+        The method that stands for it where the budget is infinite, if it is another one.
 
     Raises
     ------
@@ -367,6 +396,8 @@ class AlgorithmSpec:
     rounds: int | None = None
     upload: type = Upload
     allows_aggregate_noise: bool = False
+    batched: bool = True
+    without_noise: str = ""
 
     def __post_init__(self) -> None:
         """Check the names; a wrong one would fail only in the middle of a plan."""

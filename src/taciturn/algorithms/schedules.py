@@ -164,6 +164,10 @@ class GradientStep(StepKind):
     """z moves by eta g from the common model."""
 
 
+class MomentumStep(StepKind):
+    """Gradient steps with momentum, in coordinates in which a record has norm 1 on average."""
+
+
 class HiddenSteps(StepKind):
     """Linearised steps with a constant eta, whose cost falls with rho eta."""
 

@@ -45,6 +45,29 @@ class Server(Protocol):
         """P, the number of agents."""
         ...
 
+    @property
+    def z(self) -> Array:
+        """The iterates of all agents, or their sum."""
+        ...
+
+    @property
+    def lam(self) -> Array:
+        """The duals of all agents, or their sum."""
+        ...
+
+    @property
+    def statistics(self) -> Array | None:
+        """What a method measured before it trains, [J, R, K]; None for most methods."""
+        ...
+
+    def with_common(self, z: Array, lam: Array) -> Self:
+        """Return the state in which all agents have the same z and lambda, [J, R, K]."""
+        ...
+
+    def with_statistics(self, statistics: Array) -> Self:
+        """Return the state with other statistics."""
+        ...
+
     def consensus(self, rho: Array) -> Array:
         """Return w (line 5), [J, R, K]."""
         ...
@@ -69,15 +92,28 @@ class FullState(NamedTuple):
     ----------
     z, lam : Array, [P, J, R, K]
         Iterates and duals.
+    statistics : Array, [J, R, K], optional
+        What a method measured before it trains.
     """
 
     z: Array
     lam: Array
+    statistics: Array | None = None
 
     @property
     def agents(self) -> int:
         """P, the number of agents."""
         return len(self.z)
+
+    def with_common(self, z: Array, lam: Array) -> Self:
+        """Return the state in which all agents have the same z and lambda, [J, R, K]."""
+        stack = namespace(self.z).stack
+        all_z, all_lam = (in_precision_of(stack([value] * self.agents), self.z) for value in (z, lam))
+        return self._replace(z=all_z, lam=all_lam)
+
+    def with_statistics(self, statistics: Array) -> Self:
+        """Return the state with other statistics."""
+        return self._replace(statistics=statistics)
 
     def consensus(self, rho: Array) -> Array:
         """Return w (line 5)."""
@@ -111,11 +147,22 @@ class SumsState(NamedTuple):
         Iterates and duals.
     agents : int
         P.
+    statistics : Array, [J, R, K], optional
+        What a method measured before it trains.
     """
 
     z: Array
     lam: Array
     agents: int
+    statistics: Array | None = None
+
+    def with_common(self, z: Array, lam: Array) -> Self:
+        """Return the state in which all agents have the same z and lambda, [J, R, K]."""
+        return self._replace(z=self.agents * double(z), lam=self.agents * double(lam))
+
+    def with_statistics(self, statistics: Array) -> Self:
+        """Return the state with other statistics."""
+        return self._replace(statistics=statistics)
 
     def consensus(self, rho: Array) -> Array:
         """Return w (line 5)."""

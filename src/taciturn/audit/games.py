@@ -21,7 +21,7 @@ from taciturn.privacy.sensitivity import ADJACENCIES
 from taciturn.privacy.trust import AGENTS, SECURE_SUM
 from taciturn.settings import Settings, resolve
 from taciturn.settings.checks import COLLUDERS
-from taciturn.types import Array, Shard
+from taciturn.types import Array, ColumnBlock, Shard
 
 
 class Scene(NamedTuple):
@@ -43,9 +43,9 @@ class Scene(NamedTuple):
 
     @property
     def facts(self) -> Facts:
-        """The public facts about the data sets."""
+        """The public facts about the data sets; as a table they have one column, with a level for every feature."""
         features, outputs = self.w.shape
-        return FACTS._replace(features=features, outputs=outputs)
+        return FACTS._replace(features=features, outputs=outputs, blocks=(ColumnBlock("categories", features, False),))
 
 
 FACTS = Facts(
@@ -89,6 +89,14 @@ def gradient_scenes(adjacency: str, clipped: bool, paper: bool) -> list[Scene]:
     return [guarded, _wide("alone or not", LOUD, others, [], [first])][:kinds]
 
 
+def count_scenes(adjacency: str) -> list[Scene]:
+    """Return the scenes for methods whose first release counts records by their features, whatever their labels."""
+    canary, bystander, guard = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
+    if adjacency == "replace-one":
+        return [_wide("one level or another", LOUD, ((bystander, 0),), [(canary, 0)], [(guard, 0)])]
+    return gradient_scenes(adjacency, clipped=True, paper=False)
+
+
 def upload_scenes(adjacency: str, clipped: bool) -> list[Scene]:
     """Return the scenes for noise on uploads: few dimensions, in which l2-laplace noise hides least."""
     if adjacency == "add-remove":
@@ -123,8 +131,9 @@ def _shard(records: SceneRecords, w: Array) -> Shard:
 
 AUDITED = (
     "objp", "objpm", "objt", "objw", "hidden", "ceadmm", "outp", "dpgd", "dp-fedavg", "dp-fedprox", "dpsgd",
-    "admm-outp", "admm-objp",
+    "admm-outp", "admm-objp", "additive",
 )  # fmt: skip
+COUNTS_FIRST = "additive"  # its only round in a game is one of counts, which has the noise of every round
 CLIP = 0.1  # far below any canary's gradient, so that clipping always has an effect
 GRADIENTS = ("gradients", "hidden")  # noise that is drawn for every local update
 HONEST = 2  # the default number of honest agents behind a sum
@@ -329,7 +338,9 @@ def _scenes(claim: Claim) -> list[tuple[Scene, float]]:
     if claim.adjacency not in ADJACENCIES:
         raise unknown_name("adjacency", claim.adjacency, ADJACENCIES)
     clipped = not ALGORITHMS[claim.algorithm].scales_records
-    if claim.noise_on in GRADIENTS:
+    if claim.algorithm == COUNTS_FIRST:
+        scenes = count_scenes(claim.adjacency)
+    elif claim.noise_on in GRADIENTS:
         scenes = gradient_scenes(claim.adjacency, clipped, claim.mode == "paper")
     else:
         scenes = upload_scenes(claim.adjacency, clipped)

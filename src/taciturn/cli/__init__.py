@@ -18,18 +18,18 @@ from taciturn.cli.catalog_commands import algorithms, completion, config, doctor
 from taciturn.cli.data_commands import data
 from taciturn.cli.experiment_commands import frontier, sweep
 from taciturn.cli.federation_commands import federation
-from taciturn.cli.inspect_commands import compare, dashboard, plot, report, show
+from taciturn.cli.inspect_commands import compare, dashboard, effects, plot, report, show
 from taciturn.cli.ledger_commands import ledger
 from taciturn.cli.model_commands import evaluate, export, predict
 from taciturn.cli.options import SuggestingGroup
 from taciturn.cli.output import configure_logging, note, stderr, stdout
 from taciturn.cli.plan_command import plan
-from taciturn.cli.progress_display import StatusLine
 from taciturn.cli.run_commands import resume, train
 from taciturn.cli.signature_commands import countersign, key, machine, request, sign, verify
 from taciturn.errors import LedgerWarning, PrivacyViolation, TaciturnError
 from taciturn.progress import subscribe
 from taciturn.training.process_group import current_rank
+from taciturn.training_display import StatusLine
 from taciturn.version import VERSION
 
 ERROR, VIOLATION = 2, 3  # exit codes
@@ -75,7 +75,7 @@ def cli(context: click.Context, verbose: int) -> None:
 RESEARCH = importlib.import_module("taciturn.research.commands")  # by name: the package must not import research
 COMMANDS: dict[str, tuple[click.Command, ...]] = {
     "Train": (plan, frontier, train, resume, sweep),
-    "Inspect runs": (show, compare, plot, report, dashboard),
+    "Inspect runs": (show, compare, plot, effects, report, dashboard),
     "Privacy": (ledger, audit),
     "Use a model": (predict, evaluate, export),
     "Train over a network": (federation,),

@@ -16,7 +16,6 @@ from taciturn.audit import audit as run_audit
 from taciturn.audit.auditor import AuditFinding
 from taciturn.audit.games import AUDITED, takes_samples
 from taciturn.cli.output import JSON, PATH, check_figure, note, print_json, print_table, save_figure, say, stderr
-from taciturn.cli.progress_display import StatusLine
 from taciturn.core.storage import to_json, write_text
 from taciturn.errors import InputError
 from taciturn.planning.study import local_updates, sampling_rate
@@ -24,6 +23,7 @@ from taciturn.privacy.trust import AGENTS, SECURE_SUM
 from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import Settings, resolve
+from taciturn.training_display import StatusLine
 
 MAX_HONEST = 4  # agents behind a sum that an audit of a run simulates; more change nothing
 NUMBERS = ("rho", "eta", "true pos.", "false pos.", "epsilon >=")

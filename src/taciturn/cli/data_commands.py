@@ -11,7 +11,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from taciturn.cli.options import SuggestingGroup
 from taciturn.cli.output import JSON, PATH, check_new, note, print_fields, print_json, say, stderr
 from taciturn.core.storage import write_text
-from taciturn.data import SOURCES, data_folder, describe, draft_schema, load_unmapped, read_table
+from taciturn.data import SOURCES, data_folder, describe, draft_schema, feature_cache, load_unmapped, read_table
+from taciturn.data.dataset_source import size_text
 from taciturn.data.feature_maps import MAPS, NONE
 from taciturn.errors import InputError
 from taciturn.settings import resolve
@@ -128,6 +129,20 @@ def _format_fact(value: object) -> str:
     if isinstance(value, list):
         return "\n              ".join(str(item) for item in value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+@data.command("clear-cache")
+def clear_cache() -> None:
+    """Remove the features of published data sets that earlier runs computed; the next run computes them again.
+
+    They are kept in the folder features of the user's cache folder, up to TACITURN_FEATURE_CACHE (2GB; off: none).
+
+    \b
+    Examples:
+      taciturn data clear-cache
+    """
+    size = feature_cache.clear()
+    say(f"{size_text(size)} removed from {feature_cache.folder()}" if size else f"{feature_cache.folder()} is empty")
 
 
 @data.command()

@@ -9,7 +9,6 @@ from pathlib import Path
 import rich_click as click
 from click.exceptions import Exit
 
-from taciturn import api
 from taciturn.cli.options import SuggestingGroup
 from taciturn.cli.output import JSON, PATH, check_new, note, print_fields, print_json, print_result, say, stderr
 from taciturn.cli.progress_display import FederationDisplay
@@ -17,6 +16,7 @@ from taciturn.cli.site_commands import AUDIT, LOG, TOKEN, serve_monitor, site
 from taciturn.core.signals import stop_signals
 from taciturn.core.storage import write_text
 from taciturn.errors import InputError, TaciturnError
+from taciturn.result import Run
 from taciturn.settings.rules import counts, integer, real
 
 IDENTITY = "coordinator.identity"
@@ -29,7 +29,7 @@ def federation() -> None:
 
     Only noisy parameters leave a site, encrypted for the coordinator, and each site decides which studies it joins. The
     program that carries the messages is confined and not trusted (docs/howto/deployment.md). The page
-    docs/howto/federate-three-sites.md shows every step.
+    docs/howto/federate-four-sites.md shows every step.
 
     \b
     Examples:
@@ -251,7 +251,7 @@ def run(
     if outcome != FINISHED:
         note("stopped: the same command continues from here")
         raise Exit(130)
-    finished = api.Run(folder)
+    finished = Run(folder)
     if as_json:
         print_json({"outcome": outcome, **participation_totals(folder)._asdict(), **finished.summary})
     else:

@@ -1,4 +1,4 @@
-"""`taciturn show`, `plot`, `report`, `compare` and `dashboard`."""
+"""`taciturn show`, `effects`, `plot`, `report`, `compare` and `dashboard`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ from taciturn.cli.output import (
     say,
     stderr,
 )
-from taciturn.cli.progress_display import TrainingDisplay
-from taciturn.data import source_for
-from taciturn.data.feature_maps.feature_map import keeps_positions
 from taciturn.errors import InputError
 from taciturn.reporting.curves import full_label
+from taciturn.reporting.effect_tables import EFFECT_HEADINGS, LEVEL_HEADINGS, effect_rows, level_rows
 from taciturn.reporting.ranking import HEADINGS, WORDS, Ranked, cells, promises, ranking, seeds_range
 from taciturn.reporting.report import write_report
 from taciturn.reporting.side_by_side import (
@@ -40,9 +38,11 @@ from taciturn.reporting.side_by_side import (
 )
 from taciturn.reporting.statements import SIMULATED
 from taciturn.reporting.tables import format_error, format_setting, format_share, markdown_table
+from taciturn.result import Run, draw_sent
+from taciturn.runs.effects import read_effects
 from taciturn.runs.folder import RunFolder
 from taciturn.settings.rules import integer
-from taciturn.training.upload_replay import ReplayedUploads
+from taciturn.training_display import TrainingDisplay
 
 RUNS = click.argument("runs", nargs=-1, required=True, type=PATH)
 RANKING_COLUMNS = HEADINGS[:3] + HEADINGS[4:-1]  # 80 characters
@@ -68,9 +68,9 @@ def show(runs: tuple[Path, ...], as_json: bool) -> None:
     if as_json:
         for folder in folders:
             unfinished = {"run": str(folder.path), "finished": False, "rows": len(folder.read_metrics())}
-            print_json(api.Run(folder).summary if folder.finished else unfinished)
+            print_json(Run(folder).summary if folder.finished else unfinished)
     elif len(folders) == 1 and folders[0].finished:
-        print_result(api.Run(folders[0]))
+        print_result(Run(folders[0]))
     else:
         rows = [row for folder in folders for row in _state_rows(folder)]
         print_table(("folder", "run", "test error", "round"), rows, left=2)
@@ -89,24 +89,25 @@ def _state_rows(folder: RunFolder) -> list[tuple[str, str, str, str]]:
 @RUNS
 @click.option(
     "--what",
-    type=click.Choice(["curves", "sent"]),
+    type=click.Choice(["curves", "sent", "effects"]),
     default="curves",
     show_default=True,
-    help="curves against rounds, or the weights that an agent sends in one round, with and without noise",
+    help="curves against rounds, the weights that an agent sends in one round, with and without noise, or the effect "
+    "of every column of a table on the model",
 )
-@click.option("--run-index", type=int, help="sent: which run of the folder; default: 0")
+@click.option("--run-index", type=int, help="sent, effects: which run of the folder; default: 0")
 @click.option("--agent", help="sent: the agent; default: the first")
 @click.option("--round", "t", type=int, help="sent: the round; default: 1")
 @click.option(
     "--out",
     type=PATH,
-    help="figure to write (.png, .svg, .pdf); default: curves.png or sent.png in the run folder or its local-only "
-    "folder, or in the current folder for several runs",
+    help="figure to write (.png, .svg, .pdf); default: curves.png, sent.png or effects.png in the run folder or its "
+    "local-only folder, or in the current folder for several runs",
 )
 def plot(
     runs: tuple[Path, ...], what: str, run_index: int | None, agent: str | None, t: int | None, out: Path | None
 ) -> None:
-    """Draw test error, objective, residual and noise against rounds, or what an agent sends.
+    """Draw test error, objective, residual and noise against rounds, what an agent sends, or a model's effects.
 
     A run folder does not contain what an agent would send without noise. --what sent repeats the run from its seeds and
     records, which takes at most as long as the run did. That figure is for the owner of the records only, and is
@@ -118,14 +119,19 @@ def plot(
       taciturn plot runs/a runs/b --out both.svg
       taciturn plot runs/a --what sent
       taciturn plot runs/a --what sent --agent north --round 20
+      taciturn plot runs/a --what effects --out effects.svg
     """
     folders = [RunFolder.open(path) for path in runs]
     if what == "curves":
         if (run_index, agent, t) != (None, None, None):
-            raise InputError("--run-index, --agent and --round need --what sent")
+            raise InputError("--run-index, --agent and --round need --what sent or effects")
         path = _draw_curves(folders, out)
     elif len(folders) > 1:
-        raise InputError(f"--what sent takes one run folder, but {len(folders)} are given")
+        raise InputError(f"--what {what} takes one run folder, but {len(folders)} are given")
+    elif what == "effects":
+        if (agent, t) != (None, None):
+            raise InputError("--agent and --round need --what sent")
+        path = _draw_effects(folders[0], run_index or 0, out)
     else:
         path = _draw_sent(folders[0], run_index or 0, agent, 1 if t is None else t, out)
     say(str(path))
@@ -147,36 +153,55 @@ def _draw_curves(folders: list[RunFolder], out: Path | None) -> Path:
     return path
 
 
-def _draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path | None) -> Path:
-    """Repeat the run and draw an upload, in local-only unless the user names another file."""
-    from taciturn.reporting.figures.summary_figures import Weights, sent_figure
+def _draw_effects(folder: RunFolder, run: int, out: Path | None) -> Path:
+    """Draw a model's effects; they follow from released values, so the figure is public."""
+    from taciturn.reporting.figures.effects_figure import effects_figure
 
-    check_figure(out)
-    with TrainingDisplay(stderr) as display:
-        found = api.sent(folder.path, run=run, agent=agent, round=t, watch=display)
-    config = folder.read_config()
-    image = source_for(config["data"]).image if keeps_positions(config["features"]) else None
-    weights = Weights(found.clean, found.noisy, found.model, found.features, found.classes)
-    title = f"What {found.agent} sends in round {found.round} of {found.last}"
-    path = out or owner_folder(folder) / "sent.png"
-    save_figure(sent_figure(weights, image, title, _caption(found)), path, private=True)
+    path = out or folder.path / "effects.png"
+    check_figure(path)
+    save_figure(effects_figure(read_effects(folder).run(run)), path)
     return path
 
 
-def _caption(found: ReplayedUploads) -> str:
-    before = "; the rounds before had theirs" if found.round > 1 else ""
-    silent = " This run has no noise." if (found.clean == found.noisy).all() else ""
-    if found.differs is None:
-        check = f"The run has not finished: w is the model of round {found.last}, computed again."
-    elif found.differs == 0.0:
-        check = f"All {found.last} rounds were computed again, and w is identical to the run's model."
+@click.command()
+@click.argument("run", type=PATH)
+@click.option("--column", metavar="NAME", help="every level of one column; default: the range of each column")
+@click.option("--run-index", default=0, show_default=True, help="which run of the folder, if it has several")
+@JSON
+def effects(run: Path, column: str | None, run_index: int, as_json: bool) -> None:
+    """Explain the model of a table: the effect of every column, with the standard error of the noise.
+
+    The standard errors are those of the privacy noise alone. They say nothing of other records.
+
+    \b
+    Examples:
+      taciturn effects runs/a
+      taciturn effects runs/a --column age
+      taciturn effects runs/a --json
+    """
+    found = read_effects(RunFolder.open(run)).run(run_index)
+    one = None if column is None else found.column(column)
+    if as_json:
+        print_json(found if one is None else one)
+        return
+    if one is None:
+        print_table(EFFECT_HEADINGS, effect_rows(found), left=1)
     else:
-        limit = f"{found.differs:.1g}"
-        check = f"All {found.last} rounds were computed again; w differs from the run's model by at most {limit}."
-    return (
-        f"Computed without noise: for the owner of the records only. {full_label(found.label)}. Without noise means "
-        f"without that of this round{before}.{silent} {check}"
-    )
+        print_table(
+            LEVEL_HEADINGS if len(found.outputs) == 1 else ("of", *LEVEL_HEADINGS), level_rows(found, one), left=1
+        )
+    about = found.outputs[0] if len(found.outputs) == 1 else "each class, relative to the mean of all"
+    say(f"\neffects on {about}, in {found.unit}; ± 2 standard errors of the noise alone, * beyond them")
+
+
+def _draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path | None) -> Path:
+    """Repeat the run and draw an upload, in local-only unless the user names another file."""
+    check_figure(out)
+    with TrainingDisplay(stderr) as display:
+        found = api.sent(folder.path, run=run, agent=agent, round=t, watch=display)
+    path = out or owner_folder(folder) / "sent.png"
+    save_figure(draw_sent(folder, found), path, private=True)
+    return path
 
 
 @click.command()

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from pathlib import Path
 
 import rich_click as click
 
-from taciturn.cli.output import JSON, PATH, check_new, note, print_fields, print_json, print_table, say, stderr
+from taciturn import api
+from taciturn.cli.output import (
+    JSON,
+    PATH,
+    check_figure,
+    check_new,
+    note,
+    print_json,
+    print_table,
+    save_figure,
+    say,
+    stderr,
+)
 from taciturn.core.storage import write_text
+from taciturn.data import SOURCES
 from taciturn.errors import InputError
 from taciturn.export import TARGETS, ExportRequest
+from taciturn.reporting.quality_tables import baseline_words, shown_tables
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.model import Model, read_model
-from taciturn.runs.model import evaluate as evaluate_model
 from taciturn.runs.model import predict as predict_rows
+from taciturn.runs.quality import ClassificationQuality, Quality
 
 RUN_INDEX = click.option("--run-index", default=0, show_default=True, help="which run of the folder, if it has several")
 
@@ -49,32 +62,64 @@ def predict(run: Path, table: Path, run_index: int, keep: tuple[str, ...], out: 
 
 @click.command()
 @click.argument("run", type=PATH)
-@click.argument("data")
+@click.argument("data", required=False)
 @RUN_INDEX
+@click.option("--threshold", type=float, help="two classes: predict the positive class from this probability on")
+@click.option("--positive", metavar="CLASS", help="the positive class of two; default: the second by name")
+@click.option("--out", type=PATH, help="draw the reliability diagram (.png, .svg, .pdf)")
 @JSON
-def evaluate(run: Path, data: str, run_index: int, as_json: bool) -> None:
-    """Evaluate the model of RUN on DATA: all rows of a labelled table, or a data set's test records.
+def evaluate(
+    run: Path,
+    data: str | None,
+    run_index: int,
+    threshold: float | None,
+    positive: str | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Evaluate the model of RUN on labelled records, beside a baseline and with 95 % intervals.
+
+    DATA is a table, of which all rows are used, or a data set, of which the test records are. Without DATA the model is
+    evaluated on the test records of the run itself: those that --test-share held out, or the table given with --test.
+
+    Shares have Wilson's intervals, AUROC Newcombe's, means Student's t. They take the rows as independent. The results
+    are computed without noise: if the records are private, they are for their owner only.
 
     \b
     Examples:
+      taciturn evaluate runs/a
       taciturn evaluate runs/a mnist14
-      taciturn evaluate runs/a labelled_patients.csv
+      taciturn evaluate runs/a labelled_patients.csv --threshold 0.3 --out reliability.png
     """
-    quality = evaluate_model(_open_model(run, run_index), data)
+    check_figure(out)
+    model = _open_model(run, run_index)
+    opened = api.open_run(run)
+    quality = opened.evaluate(data, run_index=run_index, threshold=threshold, positive=positive)
+    if out is not None:
+        _draw_reliability(quality, out)
+    if data is None and opened.runs[run_index].private_test:
+        note("note: computed from private records without noise: for the owner of the records only")
+    elif data and data not in SOURCES and Path(data).resolve() == Path(model.settings.data).resolve():
+        alone = "; without DATA, the held-out rows alone are used" if model.settings.test_share else ""
+        note(f"note: the model was trained on rows of {data}{alone}")
     if as_json:
         print_json(quality)
         return
-    formats = {"error": "{:.2%}", "records": "{:,}"}
-    figures = {name: value for name, value in quality.items() if name not in {"recall", "confusion"}}
-    shown = {name: formats.get(name, "{:.6g}").format(v) for name, v in figures.items() if v is not None}
-    print_fields({name: text.replace("%", " %") for name, text in shown.items()}, 9)
-    if "confusion" in quality:
-        say("\nrows: the true class and the share of it that was found; columns: the predicted class")
-        rows = [
-            (name, _format_recall(recall), *map(str, counts))
-            for (name, recall), counts in zip(quality["recall"].items(), quality["confusion"], strict=True)
-        ]
-        print_table(("true", "found", *quality["recall"]), rows)
+    for i, (words, table) in enumerate(shown_tables(quality)):
+        say(f"{chr(10) * (i > 0)}{words}")
+        print_table(table.headings, table.rows)
+        if i == 0:
+            say(baseline_words(quality))
+    if out is not None:
+        say(f"\nfigure  {out}")
+
+
+def _draw_reliability(quality: Quality, out: Path) -> None:
+    from taciturn.reporting.figures.calibration_figure import reliability_figure
+
+    if not isinstance(quality, ClassificationQuality):
+        raise InputError("the label is a number: a reliability diagram needs classes; remove --out")
+    save_figure(reliability_figure({"": quality}), out, private=True)
 
 
 def _open_model(run: Path, index: int) -> Model:
@@ -85,10 +130,6 @@ def _open_model(run: Path, index: int) -> Model:
     if count > 1:
         note(f"using run {index} of {count}: {model.label} (--run-index chooses another)")
     return model
-
-
-def _format_recall(recall: float | None) -> str:
-    return "none" if recall is None or math.isnan(recall) else f"{100.0 * recall:.1f} %"
 
 
 @click.command()
@@ -126,7 +167,7 @@ def export(
     Examples:
       taciturn export runs/a --to csv
       taciturn export runs/a --to onnx --out model.onnx --run-index 2
-      taciturn export runs/a --to mlflow --tracking-uri http://localhost:5000 --experiment clinics
+      taciturn export runs/a --to mlflow --tracking-uri http://localhost:5000 --experiment heart
       taciturn export runs/a --to tensorboard --out board
     """
     chosen = TARGETS[target]

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from taciturn import api
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.storage import make_folder, to_json, write_text
 from taciturn.data.feature_maps import NONE
 from taciturn.errors import InputError
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
 from taciturn.reporting.tables import GROUP_HEADINGS, group_rows, has_seeds, result_table, rounds_done
+from taciturn.result import Run
 from taciturn.runs.folder import LOCAL_ONLY, RunFolder
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def describe_map(name: str) -> str:
     return "" if name == NONE else f" by map {name}"
 
 
-def print_result(run: api.Run) -> None:
+def print_result(run: Run) -> None:
     """Print the results of a finished run and where its report is."""
     if has_seeds(run.runs):
         print_table(GROUP_HEADINGS, group_rows(run.runs))

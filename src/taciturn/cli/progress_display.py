@@ -1,231 +1,28 @@
-"""Progress displays: bars on a terminal, an occasional line in a log."""
+"""Progress displays of commands: sweeps, frontiers and federations."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 from click.exceptions import Exit
 from rich.console import Console
-from rich.errors import LiveError
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.status import Status
+from rich.progress import TaskID, TextColumn
 
 from taciturn.cli.output import note, stderr
 from taciturn.experiments.experiment_folder import ExperimentFolder
 from taciturn.experiments.runner import ExperimentProgress
-from taciturn.progress import subscribe
 from taciturn.reporting.tables import format_bytes
 from taciturn.training.loop import Interrupted
-from taciturn.training.loop import Progress as TrainingProgress
-from taciturn.types import Array
+from taciturn.training_display import StudyDisplay, progress_bars, time_left
 
-LINE_SECONDS = 10.0  # between two lines in a log
 ROUND_LINE_SECONDS = 5.0  # between two lines about the rounds of a federation
-SHOW_AFTER = 2.0  # seconds: what finishes sooner is not shown
-WHOLE = "whole"
-MAX_BUDGETS = 3  # whose errors fit beside a bar
 
 
-def progress_bars(console: Console, *columns: ProgressColumn) -> Progress:
-    """Return bars with a description, a count, `columns` and the time; they are visible on a terminal only."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        *columns,
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-
-
-class LogLines:
-    """Prints lines where there is no terminal, at most one every few seconds.
-
-    Parameters
-    ----------
-    console : Console
-        Where lines go.
-    seconds : float, optional
-        The pause between two lines, `LINE_SECONDS` by default.
-    """
-
-    def __init__(self, console: Console, seconds: float | None = None) -> None:
-        self._console, self._seconds = console, LINE_SECONDS if seconds is None else seconds
-        self._last = time.monotonic()
-
-    @property
-    def due(self) -> bool:
-        """Whether enough time has passed since the last line, and the console is not a terminal."""
-        return not self._console.is_terminal and time.monotonic() - self._last > self._seconds
-
-    def print(self, text: str) -> None:
-        """Print a line if one is due."""
-        if self.due:
-            self._last = time.monotonic()
-            self._console.print(text, soft_wrap=True, highlight=False)
-
-
-class StatusLine:
-    """Shows counted work that takes longer than a moment; a listener for `taciturn.progress.subscribe`.
-
-    Parameters
-    ----------
-    console : Console
-        Where to show it.
-    status : Status, optional
-        A status that the command shows already; by default the line has its own while work is going on.
-    unit : str
-        What is counted.
-    """
-
-    def __init__(self, console: Console, status: Status | None = None, unit: str = "records") -> None:
-        self._console, self._shared, self._unit = console, status is not None, unit
-        self._status = status or console.status("")
-        self._task, self._done, self._start, self._last_line = "", 0, 0.0, 0.0
-
-    def __call__(self, task: str, done: int, total: int) -> None:
-        """Show that `done` of `total` units are done."""
-        now, text = time.monotonic(), f"{task}: {done:,} of {total:,} {self._unit}"
-        if task != self._task or done <= self._done:  # new work
-            self._start, self._last_line = now, now - LINE_SECONDS
-        self._task, self._done = task, done
-        if now - self._start < SHOW_AFTER:
-            return
-        if self._console.is_terminal:
-            self._show(text, done < total)
-        elif now - self._last_line >= LINE_SECONDS and done < total:
-            self._last_line = now
-            self._console.print(text, soft_wrap=True, highlight=False)
-
-    def close(self) -> None:
-        """Remove the line from the terminal."""
-        self._status.stop()
-
-    def _show(self, text: str, unfinished: bool) -> None:
-        self._status.update(text)
-        try:
-            self._status.start()
-        except LiveError:  # another display is active
-            return
-        if not unfinished and not self._shared:
-            self._status.stop()
-
-
-class _StudyDisplay:
-    """A status until the first round, then bars; a context manager that also shows reported progress."""
-
-    def __init__(self, console: Console, status: str, bars: Progress) -> None:
-        self._console, self._bars = console, bars
-        self._lines = LogLines(console)
-        self._status = console.status(status)
-        self._status.start()
-        self._counts = StatusLine(console, self._status)
-        self._subscription: AbstractContextManager[None] = subscribe(self.count)
-
-    def __enter__(self) -> Self:
-        self._subscription.__enter__()
-        return self
-
-    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._subscription.__exit__(None, None, None)
-        self.close()
-
-    def count(self, task: str, done: int, total: int) -> None:
-        """Show work before the first round, such as reading records."""
-        self._counts(task, done, total)
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        self._status.stop()
-        self._bars.stop()
-
-    def _start_bars(self) -> None:
-        self._status.stop()
-        self._bars.start()
-
-
-def _time_left(bars: Progress, task: TaskID) -> str:
-    left = bars.tasks[task].time_remaining
-    return "" if left is None else f"{left:.0f} s left"
-
-
-class TrainingDisplay(_StudyDisplay):
-    """A status while the data loads, then a bar for each algorithm with the test errors of its runs."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console, "loading data", progress_bars(console, TextColumn("{task.fields[errors]}")))
-        self._tasks: dict[str, TaskID] = {}
-
-    def __call__(self, progress: TrainingProgress) -> None:
-        """Show a round of a study."""
-        batch = progress.batch
-        self.show(batch.algorithm, progress.t, progress.rounds, batch.budgets, progress.test_error)
-
-    def show_whole(self, done: int, total: int) -> None:
-        """Show how much of several studies is done; lines in a log then give the time left of all of them."""
-        self._update(WHOLE, done, total, "")
-
-    def show(self, name: str, t: int, rounds: int, budgets: Sequence[float], errors: Array | None) -> None:
-        """Show a round of the runs called `name`.
-
-        Parameters
-        ----------
-        name : str
-            The algorithm, or another name for the bar.
-        t, rounds : int
-            The current round and the number of rounds.
-        budgets : sequence of float
-            Epsilon of each run.
-        errors : array [R] or None
-            The latest test error of each run.
-        """
-        text = _format_errors(budgets, errors)
-        self._update(name, t, rounds, text)
-        if self._lines.due:
-            whole = WHOLE in self._tasks
-            left = _time_left(self._bars, self._tasks[WHOLE if whole else name])
-            left = f"  {left}{' of the whole' if whole else ''}" if left else ""
-            self._lines.print(f"{name}: round {t} of {rounds}  {text}{left}")
-
-    def _update(self, name: str, done: int, total: int, errors: str) -> None:
-        if not self._tasks:
-            self._start_bars()
-        if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=total, completed=done, errors=errors)
-        self._bars.update(self._tasks[name], completed=done, errors=errors)
-
-
-def _format_errors(budgets: Sequence[float], errors: Array | None) -> str:
-    """Return the mean test error of every epsilon, or the lowest and highest of them where there are many."""
-    if errors is None or any(map(math.isnan, errors)):  # there is no test set
-        return ""
-    groups: dict[float, list[float]] = {}
-    for budget, error in zip(budgets, errors, strict=True):
-        groups.setdefault(budget, []).append(error)
-    means = {budget: sum(group) / len(group) for budget, group in groups.items()}
-    if len(means) > MAX_BUDGETS:
-        return f"test error  {min(means.values()):.4g} to {max(means.values()):.4g}"
-    return "test error  " + "  ".join(f"ε {budget:g}: {mean:.4g}" for budget, mean in means.items())
-
-
-class ExperimentDisplay(_StudyDisplay):
+class ExperimentDisplay(StudyDisplay):
     """A bar for all rounds of a sweep or frontier with the time left, and one for the current point."""
 
     def __init__(self, console: Console) -> None:
@@ -252,7 +49,7 @@ class ExperimentDisplay(_StudyDisplay):
             self._bars.reset(self._point, total=study.rounds, completed=study.t, description=name)
         self._bars.update(self._whole, completed=progress.done)
         self._bars.update(self._point, completed=study.t)
-        left = _time_left(self._bars, self._whole)
+        left = time_left(self._bars, self._whole)
         self._lines.print(f"{name}: round {study.t} of {study.rounds}{f', {left} of the whole' if left else ''}")
 
     def count(self, task: str, done: int, total: int) -> None:
@@ -335,5 +132,5 @@ class FederationDisplay:
         self._bars.update(self._task, completed=t, state=state)
         if self._print_rounds and (now - self._last_line > ROUND_LINE_SECONDS or t == rounds):
             self._last_line = now
-            left = _time_left(self._bars, self._task)
+            left = time_left(self._bars, self._task)
             self.say(f"round {t} of {rounds}: {state}{f'; {left}' if left else ''}")

@@ -25,7 +25,6 @@ from taciturn.cli.output import (
     say,
     stderr,
 )
-from taciturn.cli.progress_display import TrainingDisplay
 from taciturn.core.signals import stop_signals
 from taciturn.data.schema_draft import READ_OFF, is_draft
 from taciturn.errors import InputError
@@ -34,9 +33,11 @@ from taciturn.privacy.accountants import EXPLAINED
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.statements import PAPER_HEADLINE
 from taciturn.reporting.tables import format_bytes, format_epsilon
+from taciturn.result import Run
 from taciturn.runs.folder import RunFolder
 from taciturn.training.loop import Interrupted
 from taciturn.training.process_group import current_rank
+from taciturn.training_display import TrainingDisplay
 
 DRY_RUN_HEADINGS = ("run", "seeds", "rounds", "local updates", "noise, std", "spends ε")
 LIMITS = {
@@ -146,7 +147,7 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
     if library() is None and given.get("backend", "auto") == "auto" and "device" not in given:
         note("note: the compiled part of Taciturn is not built (is there a C compiler?); numpy is slower")
     with _training() as (display, stop, started):
-        finished = api.run(config, watch=display, stop=stop, started=started, **given)
+        finished = api.run(config, watch=display, stop=stop, started=started, progress=False, **given)
     _show(finished, as_json)
 
 
@@ -164,7 +165,7 @@ def resume(run: Path, as_json: bool) -> None:
       taciturn resume runs/20260101-120000-mnist14-objpm
     """
     with _training() as (display, stop, started):
-        finished = api.resume(run, watch=display, stop=stop, started=started)
+        finished = api.resume(run, watch=display, stop=stop, started=started, progress=False)
     _show(finished, as_json)
 
 
@@ -178,7 +179,7 @@ def _warn_about_draft(schema: str) -> None:
         )
 
 
-def _show(finished: api.Run, as_json: bool) -> None:
+def _show(finished: Run, as_json: bool) -> None:
     if current_rank() > 0:
         return
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import sys
+import tempfile
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -81,6 +82,15 @@ def backing_file(array: Any) -> mmap.mmap | None:
     while isinstance(array, np.ndarray):
         array = array.base
     return array if isinstance(array, mmap.mmap) else None
+
+
+def empty_beside(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an empty array of the same shape and precision, memory-mapped if the given one is."""
+    if backing_file(array) is None:
+        return np.empty_like(array)
+    with tempfile.TemporaryFile(prefix="taciturn-") as file:  # unnamed: it ends with the process
+        file.truncate(array.nbytes)
+        return np.memmap(file, array.dtype, "r+", shape=array.shape)
 
 
 def row_blocks(rows: int, row_bytes: int, most: int | None = None) -> list[slice]:

@@ -26,6 +26,12 @@ def state_folder() -> Path:
     return (Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state") / "taciturn"
 
 
+def cache_folder() -> Path:
+    """Return Taciturn's folder in the user's cache folder, `$XDG_CACHE_HOME/taciturn` or `~/.cache/taciturn`."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "taciturn"
+
+
 def is_private(path: Path) -> bool:
     """Return whether only the owner may read a file or folder, judged by its location."""
     private = {LOCAL_FOLDER, CHECKPOINT_FOLDER}

@@ -61,6 +61,7 @@ class Endpoints:
             "curves": lambda run, other: catalogue.curves(run),
             "privacy": lambda run, other: catalogue.privacy(run),
             "ledger": lambda run, other: catalogue.ledger(run),
+            "effects": lambda run, other: catalogue.effects(run),
             "settings": catalogue.settings,
         }
 

@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from taciturn.core.storage import LOCAL_FOLDER
+from taciturn.dashboard.effects_view import EffectsReply, effects_reply
 from taciturn.dashboard.metric_curves import ChartsReply, metric_charts
 from taciturn.dashboard.privacy_view import SettingsReply, ledger_reply, privacy_reply, settings_reply
 from taciturn.dashboard.replies import (
@@ -311,6 +312,10 @@ class Catalogue:
     def ledger(self, run: FoundRun) -> dict[str, Any]:
         """Return the newest totals and lines of the ledger, and whether newer ones are `pending`."""
         return self._slowly("ledger", run, lambda: ledger_reply(RunFolder(run.path).read_ledger()))
+
+    def effects(self, run: FoundRun) -> EffectsReply | Damaged:
+        """Return the effects of the columns of a table on the run's models."""
+        return self._read(lambda: effects_reply(RunFolder(run.path)))
 
     def settings(self, run: FoundRun, other: FoundRun | None) -> SettingsReply | Damaged:
         """Return every setting, next to those of another run."""

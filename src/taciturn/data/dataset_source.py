@@ -12,8 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from taciturn.core.registry import Registry
+from taciturn.core.storage import cache_folder
 from taciturn.data.feature_maps import NONE, check_map
-from taciturn.errors import InputError, unknown_name
+from taciturn.data.memory_names import is_in_memory
+from taciturn.errors import InputError, shown, unknown_name
 from taciturn.types import Dataset
 
 BYTE_UNITS = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -77,7 +79,9 @@ def _parse_size(name: str, given: Any) -> int:
     size = 0 if found is None else round(float(found[1]) * factors[found[2].lower()])
     if size < 1:
         units = ", ".join(BYTE_UNITS)
-        raise InputError(f"{name} is {given!r}: it must be auto, or a size above 0 in {units}, such as 500MB or 2GB")
+        raise InputError(
+            f"{name} is {shown(given)}: it must be auto, or a size above 0 in {units}, such as 500MB or 2GB"
+        )
     return size
 
 
@@ -170,6 +174,8 @@ class Source:
         The data options it supports besides the common ones.
     published : bool
         Whether it is a research data set whose sizes are public.
+    open_records : bool
+        Whether its records are public too, so that their features may be kept in the user's cache folder.
     features : str
         The public feature map to use by default.
     image : (int, int), optional
@@ -203,6 +209,7 @@ class Source:
     fetch: Fetch | None = None
     takes: frozenset[str] = PARTITION_OPTIONS
     published: bool = False
+    open_records: bool = False
     features: str = NONE
     image: tuple[int, int] | None = None
     unprotected: str = ""
@@ -215,10 +222,7 @@ SOURCES: Registry[Source] = Registry("data set", "taciturn.data.datasets")
 def data_folder(data_dir: str = "") -> Path:
     """Return the folder of the data sets: the given one, else $TACITURN_DATA, else that in the user's cache folder."""
     given = data_dir or os.environ.get("TACITURN_DATA", "")
-    if given:
-        return Path(given).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(cache) if cache else Path.home() / ".cache") / "taciturn"
+    return Path(given).expanduser() if given else cache_folder()
 
 
 def pixel_names(image: tuple[int, int]) -> tuple[str, ...]:
@@ -242,6 +246,8 @@ def source_for(data: str) -> Source:
     """
     if data in SOURCES:
         return SOURCES[data]
+    if is_in_memory(data):
+        return SOURCES["table"]
     if "/" in data or os.sep in data or data.lower().endswith((".csv", ".parquet")) or (data and Path(data).is_dir()):
         return SOURCES["table"]
     if Path(data).is_file():
@@ -255,7 +261,7 @@ def check_options(options: DataOptions) -> None:
         raise unknown_name("precision", options.precision, PRECISIONS)
     check_memory("memory", options.memory)
     source = source_for(options.data)
-    check_map(options.features, source.image)
+    check_map(options.features, source.image, table=source.name == "table")
     for name, valid, rule in (
         ("test_share", 0 <= options.test_share < 1, "at least 0 and below 1"),
         ("sample_fraction", 0 < options.sample_fraction <= 1, "above 0 and at most 1"),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from taciturn.data.allocation import ArrayAllocator, feature_rows, label_rows
 from taciturn.data.dataset_source import PRECISIONS
 from taciturn.data.schema import Categorical, Numeric, Schema
-from taciturn.data.table_cells import Table
+from taciturn.data.table_cells import Table, whole_number
 from taciturn.errors import InputError, unknown_name
 from taciturn.types import Array, Classes, Range
 
@@ -53,10 +53,10 @@ class Tally:
                 wrong, fill = "text|texts where a number belongs", f"{rule.fill:.12g}"
                 found += self._clipped(rule.name, rule)
             else:
-                wrong = "unknown category|categories"
-                fill = "no category" if rule.missing == "none" else f"'{rule.missing}'"
+                wrong, fill = "unknown category|categories", _level(rule, rule.fill)
             found += self._note(rule.name, MISSING, "missing value|values", f"became {fill}")
-            found += self._note(rule.name, WRONG, wrong, f"became {fill}")
+            unknown = _level(rule, rule.unknown_fill) if isinstance(rule, Categorical) else fill
+            found += self._note(rule.name, WRONG, wrong, f"became {unknown}")
         if isinstance(schema.target, Range):
             found += self._clipped(schema.label, schema.target)
         needed = [(schema.label, "a label that the schema allows")]
@@ -79,6 +79,10 @@ class Tally:
         counted = re.sub(r"(\w+)\|(\w+)", r"\1" if count == 1 else r"\2", words)
         more = ", …" if count > len(places) else ""
         return [f"{f'{name}: ' if name else ''}{f'{count} {counted} {ending}'.strip()} ({', '.join(places)}{more})"]
+
+
+def _level(rule: Categorical, position: int) -> str:
+    return "no category" if position < 0 else f"'{rule.values[position]}'"
 
 
 def encode(
@@ -118,14 +122,12 @@ def encode(
     labels, labelled = read_label(table, schema, tally)
     if not labelled.all():
         row, target = int(np.argmin(labelled)), schema.target
-        text = table.texts(schema.label)[row]
-        found = "is missing" if text is None else f"is '{text}'"
         allowed = (
             f"a number, as in [{target.low:.12g}, {target.high:.12g}]"
             if isinstance(target, Range)
             else (f"one of {', '.join(target.names)}")
         )
-        raise InputError(f"column '{schema.label}': the label {table.where(row)} {found}: it must be {allowed}")
+        raise InputError(f"column '{schema.label}': the label {table.where(row)} must be {allowed}")
     return x, label_rows(labels, schema.target, rows, allocator)
 
 
@@ -134,12 +136,13 @@ def scale_columns(table: Table, schema: Schema, tally: Tally) -> NDArray[np.floa
     x = np.empty((table.rows, len(schema.features)))
     start = 0
     for rule in schema.columns:
+        own = slice(start, start + len(rule.features))
         if isinstance(rule, Categorical):
-            codes = _categories(table, rule, tally)
-            x[:, start : start + len(rule.categories)] = codes[:, None] == np.arange(len(rule.categories))
+            x[:, own] = _categories(table, rule, tally)[:, None] == np.arange(len(rule.values))
         else:
-            x[:, start] = rule.scaled(_numbers(table, rule, tally), schema.scale)
-        start += len(rule.features)
+            values, absent = _numbers(table, rule, tally)
+            x[:, start], x[:, start + 1 : own.stop] = rule.scaled(values, schema.scale), absent[:, None]
+        start = own.stop
     return x
 
 
@@ -163,34 +166,51 @@ def read_label(table: Table, schema: Schema, tally: Tally) -> tuple[NDArray[Any]
     return np.clip(np.where(present, values, target.low), target.low, target.high), present
 
 
-def _numbers(table: Table, rule: Numeric, tally: Tally) -> NDArray[np.float64]:
-    """Return a column's numbers with missing and wrong values replaced."""
+def _numbers(table: Table, rule: Numeric, tally: Tally) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return a column's numbers with missing and wrong values replaced, and which ones were, [n]."""
     values = table.column(rule.name).numbers()
     if rule.low <= values.min() <= values.max() <= rule.high:  # false if one is NaN
-        return values
+        return values, np.zeros(len(values), np.bool_)
     missing, wrong = np.isnan(values), np.isinf(values)
     tally.add(table, rule.name, MISSING, missing)
     tally.add(table, rule.name, WRONG, wrong)
     tally.add(table, rule.name, OUTSIDE, ~wrong & _outside(values, rule))
-    return np.where(missing | wrong, rule.fill, values)
+    absent: NDArray[np.bool_] = missing | wrong
+    return np.where(absent, rule.fill, values), absent
 
 
 def _categories(table: Table, rule: Categorical, tally: Tally) -> NDArray[np.intp]:
-    """Return each value's position among the categories, -1 for none of them."""
+    """Return the position of each value's feature, -1 for none."""
+    if rule.buckets:
+        names, codes = table.column(rule.name).factorized
+        missing = np.array([text is None for text in names], dtype=np.bool_)[codes]
+        tally.add(table, rule.name, MISSING, missing)
+        places = [rule.fill if text is None else rule.bucket(text) for text in names]
+        return np.array(places, dtype=np.intp)[codes]
     codes, missing = _codes(table, rule.name, rule.categories)
     unknown = codes < 0
     if unknown.any():
         tally.add(table, rule.name, MISSING, missing)
         tally.add(table, rule.name, WRONG, unknown & ~missing)
-        codes[unknown] = rule.fill
+        codes[unknown] = np.where(missing[unknown], rule.fill, rule.unknown_fill)
     return codes
 
 
 def _codes(table: Table, name: str, choices: tuple[str, ...]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return each value's position among the choices, -1 for none of them, and which values are missing, [n]."""
+    """Return each value's position among the choices, -1 for none of them, and which values are missing, [n].
+
+    A text that is no choice but a whole number, such as 1.0, counts as that number, 1.
+    """
     positions = {choice: position for position, choice in enumerate(choices)}
+    by_number = {whole_number(choice): position for position, choice in enumerate(choices)} | {None: -1}
+
+    def position(text: str | None) -> int:
+        if text is None:
+            return -1
+        return positions[text] if text in positions else by_number.get(whole_number(text), -1)
+
     names, codes = table.column(name).factorized
-    found = np.array([-1 if text is None else positions.get(text, -1) for text in names], dtype=np.intp)
+    found = np.array([position(text) for text in names], dtype=np.intp)
     return found[codes], np.array([text is None for text in names], dtype=np.bool_)[codes]
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from taciturn.data.dataset_source import DataOptions, check_options, source_for
-from taciturn.data.feature_maps import NONE, InputShape, width_of
+from taciturn.data.feature_mapping import input_shape, schema_shape
+from taciturn.data.feature_maps import NONE, width_of
+from taciturn.data.feature_maps.bins import mapped_blocks
 from taciturn.data.partition import agent_names, check_partition, check_private_partition
 from taciturn.data.schema import Schema, Unit
-from taciturn.data.table_io import file_agents, names_agents, table_files, table_name, table_schema
+from taciturn.data.table_io import check_table, file_agents, names_agents, table_name, table_schema
 from taciturn.errors import InputError, unknown_name
-from taciturn.types import Classes, Dataset, Shard
+from taciturn.types import Classes, ColumnBlock, Dataset, Shard
+
+BINS = "bins"
 
 Sizes: TypeAlias = Mapping[str, int] | int
 """One number per agent by name, or one for all agents."""
@@ -46,6 +50,8 @@ class Facts(NamedTuple):
         "public" for a separate test set, "held-out" for some of the private records, or "none".
     features_by : str
         The public feature map that is applied to the records.
+    blocks : tuple of ColumnBlock
+        The features of each column after the map `bins`; empty for other maps.
     """
 
     name: str
@@ -60,6 +66,7 @@ class Facts(NamedTuple):
     published: bool
     test: str
     features_by: str = NONE
+    blocks: tuple[ColumnBlock, ...] = ()
 
     @property
     def largest(self) -> int:
@@ -75,6 +82,10 @@ class Facts(NamedTuple):
     def typical(self) -> float:
         """The usual norm of a record: a third of the largest one; after a feature map the largest one."""
         return self.bound / 3.0 if self.features_by == NONE else self.bound
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the facts that ledgers and plans record; the blocks follow from the schema."""
+        return {name: value for name, value in self._asdict().items() if name != "blocks"}
 
     def most(self, agent: str) -> int:
         """Return the most training records that an agent may have."""
@@ -126,8 +137,7 @@ def published_facts(dataset: Dataset, options: DataOptions) -> Facts:
         raise InputError(f"the sizes of {options.data} are not public: declare them by total-records and records-max")
     features = len(dataset.features)
     if dataset.features_by != options.features:
-        shape = InputShape(features - options.intercept, source.image)
-        features = width_of(options.features, shape) + options.intercept
+        features = width_of(options.features, input_shape(options, features - options.intercept)) + options.intercept
     return Facts(
         name=dataset.name,
         features=features,
@@ -156,10 +166,12 @@ def schema_facts(
     features: str = NONE,
 ) -> Facts:
     """Return the facts that follow from a schema and declared numbers; see `Facts` for the parameters."""
+    if schema.interactions and features != BINS:
+        raise InputError(f"the schema has [[interactions]], which features {features} does not use: use features bins")
     unit = schema.unit or Unit("record", 1)
     return Facts(
         name=name,
-        features=width_of(features, InputShape(len(schema.features))) + intercept,
+        features=width_of(features, schema_shape(schema)) + intercept,
         outputs=schema.target.width,
         classes=isinstance(schema.target, Classes),
         agents=agents,
@@ -170,14 +182,15 @@ def schema_facts(
         published=False,
         test=test,
         features_by=features,
+        blocks=mapped_blocks(schema.blocks) if features == BINS else (),
     )
 
 
 def _table_facts(options: DataOptions, total_records: int | None, records_max: Sizes | None) -> Facts:
-    table_files(options.data)
+    check_table(options.data)
     schema = table_schema(options)
     if options.test:
-        table_files(options.test)
+        check_table(options.test)
     if total_records is None:
         raise InputError(
             "certified mode needs --total-records N, the total number of records that the parties agree to state, and"

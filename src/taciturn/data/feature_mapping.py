@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import sqrt
+from typing import cast
 
 import numpy as np
 
 from taciturn.core.arrays import release_memory
 from taciturn.data.allocation import allocator_for
 from taciturn.data.dataset_source import DataOptions, source_for
-from taciturn.data.feature_maps import NONE, InputShape, Map, build_map, keeps_positions, width_of
+from taciturn.data.feature_cache import StoredSteps, entry_for, features_of, map_and_keep, read_steps, write_steps
+from taciturn.data.feature_maps import MAPS, NONE, InputShape, SteppedMap, build_map, keeps_positions, width_of
+from taciturn.data.schema import Schema
+from taciturn.data.table_io import table_schema
 from taciturn.errors import InputError
 from taciturn.progress import report_progress
 from taciturn.types import Array, Dataset, Shard
@@ -21,9 +26,7 @@ ROWS = 1024  # rows mapped at a time
 TOLERANCE = 1e-6  # for rounding
 
 
-def mapped_names(
-    features: str, names: tuple[str, ...], image: tuple[int, int] | None, intercept: bool
-) -> tuple[str, ...]:
+def mapped_names(features: str, names: tuple[str, ...], shape: InputShape, intercept: bool) -> tuple[str, ...]:
     """Return the names of the features after a map.
 
     Parameters
@@ -32,18 +35,21 @@ def mapped_names(
         The feature map's name.
     names
         The names of the records' features, without the intercept.
-    image
-        The images' size, if the features are pixels.
+    shape
+        What is public about these features.
     intercept
         Whether to append the intercept.
     """
     if features != NONE:
-        suffixes = names if keeps_positions(features) else range(width_of(features, InputShape(len(names), image)))
-        names = tuple(f"{features}_{suffix}" for suffix in suffixes)
+        if rule := MAPS[features].names:
+            names = rule(shape, names)
+        else:
+            suffixes = names if keeps_positions(features) else range(width_of(features, shape))
+            names = tuple(f"{features}_{suffix}" for suffix in suffixes)
     return (*names, INTERCEPT) if intercept else names
 
 
-def mapped_rows(x: Array, features: str, image: tuple[int, int] | None, intercept: bool) -> Array:
+def mapped_rows(x: Array, features: str, shape: InputShape, intercept: bool) -> Array:
     """Apply a feature map to encoded records [n, J], whose last column is the intercept if there is one.
 
     Returns
@@ -53,28 +59,60 @@ def mapped_rows(x: Array, features: str, image: tuple[int, int] | None, intercep
     """
     if features == NONE:
         return x
-    shape = InputShape(x.shape[1] - intercept, image)
     out, done = np.empty((len(x), width_of(features, shape) + intercept), x.dtype), 0
-    for rows in _fill(out, x, build_map(features, shape), intercept):
+    for rows in _fill(out, x[:, : shape.width], build_map(features, shape), intercept):
         report_progress(f"feature map {features}", done := done + rows, len(x))
     return out
 
 
-def apply_feature_map(dataset: Dataset, options: DataOptions) -> Dataset:
-    """Apply the feature map that the options name; a data set to which it was applied already is returned as it is."""
+def input_shape(options: DataOptions, width: int) -> InputShape:
+    """Return what is public about the features before a map; `width` is their number, without the intercept."""
+    if source_for(options.data).name != "table":
+        return InputShape(width, source_for(options.data).image)
+    return schema_shape(table_schema(options))
+
+
+def schema_shape(schema: Schema) -> InputShape:
+    """Return what a schema makes public about its features."""
+    return InputShape(len(schema.features), None, schema.blocks, schema.scale == "symmetric")
+
+
+def apply_feature_map(dataset: Dataset, options: DataOptions, shape: InputShape | None = None) -> Dataset:
+    """Apply the feature map that the options name; a data set to which it was applied already is returned as it is.
+
+    Parameters
+    ----------
+    dataset
+        The records before the map.
+    options
+        The map, and where to store what it returns.
+    shape
+        What is public about the features before the map; None: as the options say.
+    """
     if options.features == dataset.features_by:
         return dataset
-    image, raw_names = source_for(options.data).image, dataset.features[: len(dataset.features) - options.intercept]
-    names = mapped_names(options.features, raw_names, image, options.intercept)
-    phi = build_map(options.features, InputShape(len(raw_names), image))
+    raw_names = dataset.features[: len(dataset.features) - options.intercept]
+    shape = shape or input_shape(options, len(raw_names))
+    names = mapped_names(options.features, raw_names, shape, options.intercept)
     shards = (*dataset.train, *(() if dataset.test is None else (dataset.test,)))
     total, done, mapped = sum(len(shard.x) for shard in shards), 0, []
     allocator = allocator_for(options, total, len(names))
-    for shard in shards:
-        x = allocator.empty(len(shard.x), len(names))
-        for rows in _fill(x, shard.x, phi, options.intercept):
+    records: list[Array] = [shard.x[:, : len(raw_names)] for shard in shards]
+    entry = None if allocator.folder else entry_for(options, records)
+    stored = None if entry is None else read_steps(entry, total, len(names) - options.intercept)
+    kept: list[StoredSteps] = []
+    phi: Callable[..., Array] = features_of
+    if stored is None:
+        phi = build_map(options.features, shape)
+        phi = phi if entry is None else partial(map_and_keep, cast(SteppedMap, phi), kept)
+    for shard, raw in zip(shards, records, strict=True):
+        x = allocator.empty(len(raw), len(names))
+        given: Array | StoredSteps = raw if stored is None else stored[done : done + len(raw)]
+        for rows in _fill(x, given, phi, options.intercept):
             report_progress(f"feature map {options.features}", done := done + rows, total)
         mapped.append(Shard(x, shard.y))
+    if entry is not None and stored is None:
+        write_steps(entry, kept)
     return replace(
         dataset,
         train=tuple(mapped[: len(dataset.train)]),
@@ -90,12 +128,12 @@ def length_share(intercept: bool) -> float:
     return 1.0 / sqrt(1.0 + intercept)
 
 
-def _fill(out: Array, x: Array, phi: Map, intercept: bool) -> Iterator[int]:
-    """Write phi of every record into `out`, yielding the number of records after each block."""
+def _fill(out: Array, x: Array | StoredSteps, phi: Callable[..., Array], intercept: bool) -> Iterator[int]:
+    """Write phi of every record [n, J] into `out`, then the intercept; yield the number of records after each block."""
     share, width = length_share(intercept), out.shape[1] - intercept
     for start in range(0, len(x), ROWS):
         rows = slice(start, start + ROWS)
-        found = phi(x[rows, : x.shape[1] - intercept])
+        found = phi(x[rows])
         longest = float(np.sqrt(np.einsum("ij,ij->i", found, found).max(initial=0.0)))
         if not longest <= 1.0 + TOLERANCE:  # a plugin's map may break its promise
             raise InputError(f"the feature map returned a record of norm {longest:g}: it must be 1 or 0")

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.table_cells import is_missing
+from taciturn.core.storage import write_text
+from taciturn.data.feature_maps.bins import MAX_PAIR, levels
+from taciturn.data.memory_names import held_schema
+from taciturn.data.table_cells import is_missing, whole_number
 from taciturn.errors import InputError, TaciturnError, missing_file, unknown_name
-from taciturn.types import Classes, Range, Target
+from taciturn.types import Classes, ColumnBlock, Range, Target
+
+if TYPE_CHECKING:
+    from taciturn.data.schema_builder import SchemaBuilder
 
 SCALES = ("unit", "symmetric")
 KINDS = ("numeric", "categorical")
+COLUMN_SCALES = ("linear", "log", "asinh")
 NUMERIC_RULES = ("low", "middle", "high")
 NO_CATEGORY = "none"
+INDICATOR = "indicator"  # a missing value has a feature
+MISSING_NAME, OTHER_NAME = "missing", "other"  # of the features for missing values and for values not declared
+MAX_BUCKETS = 4096
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -36,43 +47,80 @@ class Numeric:
     low, high : float
         The bounds; values outside are clipped.
     missing : str or float
-        What replaces a missing value: low, middle, high, or a number within the bounds.
+        What replaces a missing value: low, middle, high, or a number within the bounds. "indicator": the middle, and a
+        second feature is 1.
+    scale : str
+        "linear"; "log" for positive columns whose values span orders of magnitude; "asinh" for those that may be 0 or
+        negative.
+    step : float
+        For asinh: the size below which differences count as in a linear scale.
 
     Examples
     --------
     >>> Numeric("age", 0.0, 80.0).scaled(np.array([20.0, 90.0]), "unit").tolist()
     [0.25, 1.0]
+    >>> Numeric("dose", 1.0, 100.0, scale="log").scaled(np.array([10.0]), "unit").tolist()
+    [0.5]
     """
 
     name: str
     low: float
     high: float
     missing: str | float = "middle"
+    scale: str = "linear"
+    step: float = 1.0
 
     @property
     def fill(self) -> float:
         """The number that replaces a missing value and text that is not a number."""
         if isinstance(self.missing, float):
             return self.missing
-        middle = self.low + (self.high - self.low) / 2
-        return {"low": self.low, "middle": middle, "high": self.high}[self.missing]
+        if self.missing in ("low", "high"):
+            return self.low if self.missing == "low" else self.high
+        return float(self.unstretched(np.array(0.5)))
 
     def scaling(self, scale: str) -> tuple[float, float]:
-        """Return (a, b) such that `scaled` maps a value v within the bounds to a v + b."""
-        width = self.high - self.low
+        """Return (a, b) such that `scaled` maps a value v within the bounds to a g(v) + b, g being `stretched`."""
+        low, high = self._ends
         if scale == "symmetric":
-            return 2.0 / width, -2.0 * self.low / width - 1.0
-        return 1.0 / width, -self.low / width
+            return 2.0 / (high - low), -2.0 * low / (high - low) - 1.0
+        return 1.0 / (high - low), -low / (high - low)
 
     def scaled(self, values: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
-        """Clip values to the bounds and return u = (v - low) / (high - low), or 2 u - 1 on the symmetric scale."""
-        unit: NDArray[np.float64] = (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)
+        """Clip values to the bounds and return u = (g(v) - g(low)) / (g(high) - g(low)), or 2 u - 1 if symmetric."""
+        low, high = self._ends
+        unit = (self.stretched(np.clip(values, self.low, self.high)) - low) / (high - low)
+        unit = np.clip(unit, 0.0, 1.0)  # a logarithm's last bit may depend on where in an array it is computed
         return 2 * unit - 1 if scale == "symmetric" else unit
+
+    def stretched(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return g(v) of the column's scale: v, ln v, or asinh(v / step)."""
+        if self.scale == "linear":
+            return values
+        return np.log(values) if self.scale == "log" else np.arcsinh(values / self.step)
+
+    def unstretched(self, unit: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the values v at positions u in [0, 1] of the unit scale."""
+        low, high = self._ends
+        place: NDArray[np.float64] = low + np.asarray(unit) * (high - low)
+        if self.scale == "linear":
+            return place
+        return np.exp(place) if self.scale == "log" else self.step * np.sinh(place)
 
     @property
     def features(self) -> tuple[str, ...]:
         """The names of its features."""
-        return (self.name,)
+        return (self.name, f"{self.name}={MISSING_NAME}") if self.missing == INDICATOR else (self.name,)
+
+    @property
+    def block(self) -> ColumnBlock:
+        """Its features as feature maps see them."""
+        return ColumnBlock("numeric", len(self.features), self.missing == INDICATOR)
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        low, high = self.stretched(np.array([self.low, self.high])).tolist()
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -84,25 +132,60 @@ class Categorical:
     name : str
         The column.
     categories : tuple of str
-        The values.
+        The values; empty if the column is hashed.
     missing : str
-        The category that replaces a missing or unknown value; "none": all features are 0, even if a category has that
-        name.
+        The category that replaces a missing value; "none": all features are 0, even if a category has that name;
+        "indicator": a further feature is 1.
+    unknown : str
+        What becomes of a value that is not declared: "missing", or "other", a further feature.
+    ordered : bool
+        Whether the categories are in a meaningful order, so that neighbours are alike.
+    buckets : int
+        For columns with too many values to list: values are hashed into so many features. 0: they are listed.
     """
 
     name: str
     categories: tuple[str, ...]
     missing: str = NO_CATEGORY
+    unknown: str = MISSING_NAME
+    ordered: bool = False
+    buckets: int = 0
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The names of all values that have a feature, in order."""
+        named = self.categories or tuple(f"#{bucket}" for bucket in range(self.buckets))
+        other = (OTHER_NAME,) if self.unknown == OTHER_NAME else ()
+        return (*named, *other, *((MISSING_NAME,) if self.missing == INDICATOR else ()))
 
     @property
     def fill(self) -> int:
-        """The position of the category that replaces a missing or unknown value; -1 for none."""
+        """The position of the value that replaces a missing one; -1 for none."""
+        if self.missing == INDICATOR:
+            return len(self.values) - 1
         return -1 if self.missing == NO_CATEGORY else self.categories.index(self.missing)
+
+    @property
+    def unknown_fill(self) -> int:
+        """The position of the value that replaces an undeclared one; -1 for none."""
+        return len(self.categories) if self.unknown == OTHER_NAME else self.fill
+
+    def bucket(self, text: str) -> int:
+        """Return the feature of a value of a hashed column; 1 and 1.0 are one value."""
+        number = whole_number(text)
+        raw = (text if number is None else str(number)).encode(errors="surrogatepass")
+        return int.from_bytes(hashlib.sha256(raw).digest()[:8], "big") % self.buckets
 
     @property
     def features(self) -> tuple[str, ...]:
         """The names of its features."""
-        return tuple(f"{self.name}={category}" for category in self.categories)
+        return tuple(f"{self.name}={value}" for value in self.values)
+
+    @property
+    def block(self) -> ColumnBlock:
+        """Its features as feature maps see them."""
+        indicated = self.missing == INDICATOR
+        return ColumnBlock("ordered" if self.ordered else "categories", len(self.values), self.ordered and indicated)
 
 
 ColumnRule: TypeAlias = Numeric | Categorical
@@ -136,6 +219,8 @@ class Schema:
         The unit of privacy; None: every record is a unit.
     agents : tuple of str
         The names that may occur in the agent column; empty: any.
+    interactions : tuple of (str, str)
+        Pairs of columns whose values act together; the feature map `bins` gives them features of their own.
     """
 
     label: str
@@ -145,11 +230,50 @@ class Schema:
     scale: str = "unit"
     unit: Unit | None = None
     agents: tuple[str, ...] = ()
+    interactions: tuple[tuple[str, str], ...] = ()
 
     @property
     def features(self) -> tuple[str, ...]:
         """The names of the features, in the schema's order."""
         return tuple(name for column in self.columns for name in column.features)
+
+    @property
+    def blocks(self) -> tuple[ColumnBlock, ...]:
+        """The features of each column, in the schema's order, then the pairs."""
+        names = [column.name for column in self.columns]
+        pairs = (ColumnBlock("pair", 0, False, tuple(map(names.index, pair))) for pair in self.interactions)
+        return (*(column.block for column in self.columns), *pairs)
+
+    @classmethod
+    def from_frame(cls, frame: Any) -> SchemaBuilder:
+        """Begin a schema with the columns of a data frame; see `SchemaBuilder`.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame or polars.DataFrame
+            A frame. Only the names and types of its columns are used: no bound, category or class is read from it.
+
+        Returns
+        -------
+        SchemaBuilder
+            A schema that declares nothing yet.
+
+        Raises
+        ------
+        InputError
+            If it is not a frame.
+        """
+        from taciturn.data.schema_builder import SchemaBuilder
+
+        return SchemaBuilder.from_frame(frame)
+
+    def to_toml(self) -> str:
+        """Return the schema as TOML text."""
+        return dump_schema(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema to a TOML file."""
+        write_text(Path(path).expanduser(), self.to_toml())
 
 
 def read_schema(path: str | Path) -> Schema:
@@ -160,15 +284,27 @@ def read_schema(path: str | Path) -> Schema:
     InputError
         If the file cannot be read or is not a valid schema.
     """
+    return parse_schema(schema_text(path), str(path))
+
+
+def schema_text(path: str | Path) -> str:
+    """Return the TOML text of a schema file, or of a schema in memory.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    """
+    if (held := held_schema(path)) is not None:
+        return held
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
+        return Path(path).expanduser().read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text") from error
     except FileNotFoundError as error:
         raise missing_file("schema", Path(path), "'taciturn data schema' drafts one") from error
     except OSError as error:
         raise InputError(f"the schema {path} cannot be read: {error.strerror}") from error
-    return parse_schema(text, str(path))
 
 
 def parse_schema(text: str, where: str = "schema") -> Schema:
@@ -206,7 +342,7 @@ def parse_schema(text: str, where: str = "schema") -> Schema:
 
 
 def _schema(document: dict[str, Any]) -> Schema:
-    _check_keys("the schema", document, ("scale", "label", "agent", "unit", "columns"))
+    _check_keys("the schema", document, ("scale", "label", "agent", "unit", "columns", "interactions"))
     scale = document.get("scale", "unit")
     if scale not in SCALES:
         raise unknown_name("scale", scale, SCALES)
@@ -234,7 +370,32 @@ def _schema(document: dict[str, Any]) -> Schema:
         if column in columns:
             raise InputError(f"the unit column '{column}' is also among [columns]: an identifier cannot be a feature")
         unit = Unit(column, section.count("max_records"))
-    return Schema(label, target, rules, agent, scale, unit, agents)
+    return Schema(label, target, rules, agent, scale, unit, agents, _interactions(document, rules))
+
+
+def _interactions(document: dict[str, Any], rules: tuple[ColumnRule, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of [[interactions]], each of two columns that are features."""
+    entries, columns = document.get("interactions", []), {rule.name: rule for rule in rules}
+    found: list[tuple[str, str]] = []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InputError(f"interactions is {entries!r}: it must be sections [[interactions]]")
+    for entry in entries:
+        section = _Section("[[interactions]]", entry)
+        _check_keys(section.where, entry, ("columns",))
+        left, right = section.two_names("columns")
+        for name in (left, right):
+            if name not in columns:
+                raise unknown_name(f"column in {section.where}", name, columns)
+        if any({left, right} == set(other) for other in found):
+            raise InputError(f"{section.where} columns holds '{left}' and '{right}', a pair that is declared already")
+        a, b = levels(columns[left].block), levels(columns[right].block)
+        if a * b > MAX_PAIR:
+            raise InputError(
+                f"{section.where} '{left}' has {a} levels and '{right}' {b}, so the pair has {a * b} features: it must"
+                f" have at most {MAX_PAIR}"
+            )
+        found.append((left, right))
+    return tuple(found)
 
 
 def _label(section: _Section) -> tuple[str, Target]:
@@ -243,30 +404,71 @@ def _label(section: _Section) -> tuple[str, Target]:
         raise InputError("[label] needs either classes or bounds, and not both")
     if "bounds" in section.values:
         return column, Range(*section.bounds())
-    classes = section.names("classes")
+    classes = section.cell_values("classes")
     if len(classes) < 2:
         raise InputError(f"[label] has the one class '{classes[0]}': there must be at least two")
     return column, Classes(tuple(sorted(classes)))
 
 
 def _column(name: str, section: _Section) -> ColumnRule:
-    where, kind = section.where, section.text("kind")
+    kind = section.text("kind")
     if kind not in KINDS:
-        raise unknown_name(f"kind in {where}", kind, KINDS)
-    if kind == "categorical":
-        _check_keys(where, section.values, ("kind", "categories", "missing"))
-        categories, missing = section.names("categories"), section.values.get("missing", NO_CATEGORY)
-        if missing != NO_CATEGORY and missing not in categories:
-            raise unknown_name(f"missing rule in {where}", missing, (NO_CATEGORY, *categories))
-        return Categorical(name, categories, missing)
-    _check_keys(where, section.values, ("kind", "bounds", "missing"))
-    (low, high), missing = section.bounds(), section.values.get("missing", Numeric.missing)
-    number = _number(missing)
+        raise unknown_name(f"kind in {section.where}", kind, KINDS)
+    return _categorical(name, section) if kind == "categorical" else _numeric(name, section)
+
+
+def _categorical(name: str, section: _Section) -> Categorical:
+    where, values = section.where, section.values
+    _check_keys(where, values, ("kind", "categories", "missing", "unknown", "ordered", "buckets"))
+    if ("categories" in values) == ("buckets" in values):
+        raise InputError(f"{where} needs either categories or buckets, and not both")
+    categories = section.cell_values("categories") if "categories" in values else ()
+    buckets = section.count("buckets") if "buckets" in values else 0
+    if buckets > MAX_BUCKETS:
+        raise InputError(f"{where} buckets is {buckets}: it must be at most {MAX_BUCKETS}")
+    missing, unknown = values.get("missing", NO_CATEGORY), values.get("unknown", MISSING_NAME)
+    ordered = values.get("ordered", False)
+    if missing not in (NO_CATEGORY, INDICATOR, *categories):
+        raise unknown_name(f"missing rule in {where}", missing, (NO_CATEGORY, INDICATOR, *categories))
+    if unknown not in (MISSING_NAME, OTHER_NAME):
+        raise unknown_name(f"unknown rule in {where}", unknown, (MISSING_NAME, OTHER_NAME))
+    if not isinstance(ordered, bool):
+        raise InputError(f"{where} ordered is {ordered!r}: it must be true or false")
+    if buckets and (ordered or unknown == OTHER_NAME):
+        raise InputError(f"{where} has buckets, whose values are neither ordered nor unknown: remove the other keys")
+    if ordered and unknown == OTHER_NAME:
+        raise InputError(f'{where} is ordered, and an unknown value has no place in an order: remove unknown = "other"')
+    rule = Categorical(name, categories, missing, unknown, ordered, buckets)
+    if len(set(rule.values)) < len(rule.values):
+        raise InputError(f"{where} has a category of the same name as the feature for missing or other values")
+    return rule
+
+
+def _numeric(name: str, section: _Section) -> Numeric:
+    where, values = section.where, section.values
+    _check_keys(where, values, ("kind", "bounds", "missing", "scale", "step"))
+    (low, high), missing = section.bounds(), values.get("missing", Numeric.missing)
+    number, scale = _number(missing), values.get("scale", Numeric.scale)
     if number is not None and not low <= number <= high:
         raise InputError(f"{where} missing is {number:g}: a number must be within the bounds {low:g}..{high:g}")
-    if number is None and missing not in NUMERIC_RULES:
-        raise unknown_name(f"missing rule in {where}", missing, (*NUMERIC_RULES, "a number within the bounds"))
-    return Numeric(name, low, high, missing if number is None else number)
+    if number is None and missing not in (*NUMERIC_RULES, INDICATOR):
+        rules = (*NUMERIC_RULES, INDICATOR, "a number within the bounds")
+        raise unknown_name(f"missing rule in {where}", missing, rules)
+    if scale not in COLUMN_SCALES:
+        raise unknown_name(f"scale in {where}", scale, COLUMN_SCALES)
+    if scale == "log" and low <= 0.0:
+        raise InputError(f'{where} has scale "log" and the lower bound {low:g}: it must be above 0, or use "asinh"')
+    step = _number(values.get("step", Numeric.step))
+    if step is None or not (math.isfinite(step) and step > 0.0):
+        raise InputError(f"{where} step is {values['step']!r}: it must be a number above 0")
+    if "step" in values and scale != "asinh":
+        raise InputError(f'{where} has a step, which only scale = "asinh" uses')
+    rule = Numeric(name, low, high, missing if number is None else number, scale, step)
+    with np.errstate(over="ignore"):
+        ends = rule.stretched(np.array([low, high]))
+    if not 0.0 < ends[1] - ends[0] < math.inf:
+        raise InputError(f'{where} has the bounds [{low!r}, {high!r}], which scale "{scale}" cannot tell apart or hold')
+    return rule
 
 
 @dataclass(frozen=True)
@@ -314,30 +516,62 @@ class _Section:
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return a list of different names; integers become their digits."""
+        return distinct_names(f"{self.where} {key}", self._required(key))
+
+    def two_names(self, key: str) -> tuple[str, str]:
         value = self._required(key)
-        if not isinstance(value, list) or not value:
-            raise InputError(f"{self.where} {key} is {value!r}: it must be a list of at least one name")
-        names: list[str] = []
-        for item in value:
-            name = str(item)
-            if isinstance(item, bool) or not isinstance(item, str | int):
-                problem = f"{item!r}: a name must be a string in quotes or a whole number"
-            elif is_missing(name):
-                problem = f"'{name}': in a table that is a missing value"
-            elif name != name.strip():
-                problem = f"'{name}': a name cannot begin or end with a space"
-            elif name in names:
-                problem = f"'{name}' twice"
-            else:
-                names.append(name)
-                continue
-            raise InputError(f"{self.where} {key} holds {problem}")
-        return tuple(names)
+        if not isinstance(value, list) or len(value) != 2 or len(set(map(str, value))) != 2:
+            raise InputError(f"{self.where} {key} is {value!r}: it must be a list of two different names")
+        return str(value[0]), str(value[1])
+
+    def cell_values(self, key: str) -> tuple[str, ...]:
+        """Return a list of values that cells may have; 1 and 1.0 are one value."""
+        names, numbers = self.names(key), dict[int, str]()
+        for name in names:
+            number = whole_number(name)
+            if number is not None and numbers.setdefault(number, name) != name:
+                raise InputError(
+                    f"{self.where} {key} holds '{numbers[number]}' and '{name}': these are the same number"
+                )
+        return names
 
     def _required(self, key: str) -> Any:
         if self.values.get(key) is None:
             raise InputError(f"{self.where} needs the key {key}")
         return self.values[key]
+
+
+def distinct_names(where: str, value: object) -> tuple[str, ...]:
+    """Return a list of names as they are in a table; integers become their digits.
+
+    Raises
+    ------
+    InputError
+        If a name stands for a missing value, occurs twice, or is no name; `where` says of what.
+
+    Examples
+    --------
+    >>> distinct_names("categories", ["a", 1])
+    ('a', '1')
+    """
+    if not isinstance(value, list) or not value:
+        raise InputError(f"{where} is {value!r}: it must be a list of at least one name")
+    names: list[str] = []
+    for item in value:
+        name = str(item)
+        if isinstance(item, bool) or not isinstance(item, str | int):
+            problem = f"{item!r}: a name must be a string in quotes or a whole number"
+        elif is_missing(name):
+            problem = f"'{name}': in a table that is a missing value"
+        elif name != name.strip():
+            problem = f"'{name}': a name cannot begin or end with a space"
+        elif name in names:
+            problem = f"'{name}' twice"
+        else:
+            names.append(name)
+            continue
+        raise InputError(f"{where} holds {problem}")
+    return tuple(names)
 
 
 def _check_keys(where: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -380,12 +614,31 @@ def dump_schema(schema: Schema, remarks: Mapping[str, str] | None = None, left_o
     if schema.unit is not None:
         lines += ["", "[unit]", f"column = {_quote(schema.unit.column)}", f"max_records = {schema.unit.max_records}"]
     for column in schema.columns:
-        kind = "categorical" if isinstance(column, Categorical) else "numeric"
-        missing = _quote(column.missing) if isinstance(column.missing, str) else repr(column.missing)
         key = column.name if BARE.fullmatch(column.name) else _quote(column.name)
-        lines += ["", f"[columns.{key}]", f"kind = {_quote(kind)}", remarked(_values(column), column.name)]
-        lines.append(f"missing = {missing}")
+        lines += ["", f"[columns.{key}]"]
+        lines += (
+            _categorical_lines(column, remarked)
+            if isinstance(column, Categorical)
+            else _numeric_lines(column, remarked)
+        )
+    for pair in schema.interactions:
+        lines += ["", "[[interactions]]", _names("columns", pair)]
     return "\n".join([*lines, *map(comment, left_out)]) + "\n"
+
+
+def _numeric_lines(column: Numeric, remarked: Callable[[str, str], str]) -> list[str]:
+    missing = _quote(column.missing) if isinstance(column.missing, str) else repr(column.missing)
+    lines = ['kind = "numeric"', remarked(_values(column), column.name), f"missing = {missing}"]
+    if column.scale != Numeric.scale:
+        lines.append(f"scale = {_quote(column.scale)}")
+    return [*lines, f"step = {column.step!r}"] if column.step != Numeric.step else lines
+
+
+def _categorical_lines(column: Categorical, remarked: Callable[[str, str], str]) -> list[str]:
+    values = f"buckets = {column.buckets}" if column.buckets else _values(column)
+    lines = ['kind = "categorical"', remarked(values, column.name), f"missing = {_quote(column.missing)}"]
+    lines += [f"unknown = {_quote(column.unknown)}"] if column.unknown != Categorical.unknown else []
+    return [*lines, "ordered = true"] if column.ordered else lines
 
 
 def comment(text: str) -> str:

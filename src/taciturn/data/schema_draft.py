@@ -7,17 +7,29 @@ from pathlib import Path
 
 import numpy as np
 
-from taciturn.data.schema import Categorical, ColumnRule, Numeric, Schema, comment, dump_schema
-from taciturn.data.table_cells import Table, parse_number
+from taciturn.data.schema import (
+    INDICATOR,
+    MISSING_NAME,
+    Categorical,
+    ColumnRule,
+    Numeric,
+    Schema,
+    comment,
+    dump_schema,
+    schema_text,
+)
+from taciturn.data.table_cells import Table, parse_number, whole_number
 from taciturn.data.table_io import read_table
 from taciturn.errors import InputError, TaciturnError
 from taciturn.types import Classes, Range, Target
 
 MAX_CATEGORIES = 50
 MAX_NUMERIC_CLASSES = 20
+MAX_CODES = 8  # different whole numbers of a column that are drafted as categories
+SKEWED = 10.0  # the largest number over the median, from which a scale is suggested
 
 WARNING = """\
-# WARNING: THE BOUNDS, CATEGORIES, CLASSES AND NAMES BELOW WERE READ OFF THE DATA AND ARE NOT PRIVATE.
+# WARNING: BOUNDS, CATEGORIES, CLASSES, NAMES AND RULES FOR MISSING VALUES WERE READ OFF THE DATA AND ARE NOT PRIVATE.
 # Each one can reveal a record: a largest value is one person's value. Replace all of them by what is known
 # without looking at the records (a scale's limits, a code book, common knowledge) before training.
 # Remove columns that will not be known when the model is used, and everything that names a person.
@@ -26,9 +38,9 @@ WARNING = """\
 READ_OFF = "read off the data"  # the comment after every value that a person has to replace
 
 
-def is_draft(schema: Path) -> bool:
-    """Return whether a schema file still has values that `draft_schema` took from the records."""
-    return READ_OFF in schema.read_text(encoding="utf-8", errors="replace")
+def is_draft(schema: str | Path) -> bool:
+    """Return whether a schema still has values that `draft_schema` took from the records."""
+    return READ_OFF in schema_text(schema)
 
 
 def draft_schema(table: Table | str | Path, label: str, agent: str | None = None) -> str:
@@ -76,8 +88,36 @@ def draft_schema(table: Table | str | Path, label: str, agent: str | None = None
     return "\n".join([WARNING, comment('scale: "unit" makes numbers 0..1, "symmetric" makes them -1..1'), text])
 
 
+def draft_rule(table: Table, name: str, label: bool = False) -> dict[str, list[float] | list[str]]:
+    """Return the bounds or the categories of one column, read from the records, by their key in a schema file.
+
+    Parameters
+    ----------
+    table, name
+        The table, and the column.
+    label
+        Whether it is the label's column.
+
+    Raises
+    ------
+    InputError
+        If it has no values, too many different ones, or looks like an identifier.
+    """
+    rule = _target(table, name) if label else _draft(table, name)[0]
+    match rule:
+        case Classes(names):
+            return {"categories": list(names)}
+        case Categorical(categories=names):
+            return {"categories": list(names)}
+        case Numeric() | Range():
+            return {"bounds": [rule.low, rule.high]}
+    raise InputError(
+        f"column '{name}' cannot be drafted: it has no values, too many different texts, or looks like an identifier"
+    )
+
+
 def _target(table: Table, label: str) -> Target:
-    values = _distinct(table, label)
+    values = _values(table, label)
     if len(values) < 2:
         raise InputError(f"column '{label}' holds {len(values)} different values: a label needs at least two")
     numbers = _numbers(table, label)
@@ -90,24 +130,51 @@ def _target(table: Table, label: str) -> Target:
 
 def _draft(table: Table, name: str) -> tuple[ColumnRule | None, str]:
     """Return a column's rule with a comment, or None with the reason."""
-    values = _distinct(table, name)
+    values = _values(table, name)
     if not values:
         return None, "it has no values"
     numbers = _numbers(table, name)
     if numbers is not None:
         if len(numbers) > MAX_CATEGORIES and len(set(numbers)) == len(numbers) and all(map(float.is_integer, numbers)):
             return None, "it is a whole number that no two records share, so it looks like an ID"
+        missing = INDICATOR if len(numbers) < table.rows else Numeric.missing
         low, high = _bounds(name, numbers)
+        if 1 < len(set(numbers)) <= MAX_CODES and all(map(float.is_integer, numbers)):
+            codes = tuple(str(int(number)) for number in sorted(set(numbers)))
+            rule = Categorical(name, codes, INDICATOR if missing == INDICATOR else Categorical.missing)
+            advice = f'; ordered = true or kind = "numeric", bounds = [{low:g}, {high:g}] if their order has a meaning'
+            return rule, READ_OFF + (advice if len(codes) > 2 else "")
         remark = READ_OFF if min(numbers) < max(numbers) else f"the data has the one value {low!r}"
-        return Numeric(name, low, high), remark
+        return Numeric(name, low, high, missing), remark + _scale_advice(numbers)
     if len(values) > MAX_CATEGORIES:
         words = sorted(value for value in values if not math.isfinite(parse_number(value)))
         return None, f"it has {len(values)} different values, {len(words)} of them not numbers ('{words[0]}')"
-    return Categorical(name, tuple(sorted(values))), READ_OFF
+    missing = INDICATOR if None in table.column(name).factorized.names else Categorical.missing
+    named = tuple(sorted(values))
+    rule = Categorical(name, named, Categorical.missing if MISSING_NAME in named else missing)
+    return rule, READ_OFF
+
+
+def _scale_advice(numbers: list[float]) -> str:
+    """Return a suggestion for numbers that are not negative and of which most are far below the largest."""
+    smallest, largest, median = min(numbers), max(numbers), float(np.median(numbers))
+    if smallest < 0.0 or largest <= SKEWED * median or median == largest:
+        return ""
+    scale = "log" if smallest > 0.0 else "asinh"
+    return f'; most values are small: consider scale = "{scale}"'
 
 
 def _distinct(table: Table, name: str) -> set[str]:
     return {text for text in table.column(name).factorized.names if text is not None}
+
+
+def _values(table: Table, name: str) -> set[str]:
+    """Return the different values; of several texts for one whole number, such as 1 and 1.0, the shortest."""
+    found: dict[int | str, str] = {}
+    for text in sorted(_distinct(table, name), key=lambda text: (len(text), text)):
+        number = whole_number(text)
+        found.setdefault(text if number is None else number, text)
+    return set(found.values())
 
 
 def _numbers(table: Table, name: str) -> list[float] | None:
@@ -126,5 +193,5 @@ def _bounds(name: str, numbers: list[float]) -> tuple[float, float]:
     if low == high:
         high = max(low + 1, math.nextafter(low, math.inf))
     if not math.isfinite(high - low):
-        raise InputError(f"column '{name}': the values {low:g} and {high:g} are too far apart to scale")
+        raise InputError(f"column '{name}': its values are too far apart to scale")
     return low, high

@@ -78,6 +78,18 @@ def parse_number(text: str | None) -> float:
     return value if math.isfinite(value) else math.inf
 
 
+def whole_number(text: str) -> int | None:
+    """Return the whole number that a text stands for, or None.
+
+    Examples
+    --------
+    >>> whole_number("1.0"), whole_number("01"), whole_number("1.5")
+    (1, 1, None)
+    """
+    value = parse_number(text)
+    return int(value) if math.isfinite(value) and value.is_integer() else None
+
+
 def _parse_numbers(cells: tuple[str, ...]) -> NDArray[np.float64] | None:
     """Parse cells quickly if all of them are finite numbers; otherwise return None."""
     text = "".join(cells)
@@ -163,7 +175,7 @@ class Table:
         bad = np.isinf(numbers)
         if bad.any():
             row = int(np.argmax(bad))
-            raise InputError(f"column '{name}': '{self.texts(name)[row]}' {self.where(row)} is not a number")
+            raise InputError(f"column '{name}': the cell {self.where(row)} is not a number")
         return numbers
 
     def where(self, row: int) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from taciturn.data.dataset_source import DataOptions
+from taciturn.data.memory_names import PREFIX, held_table
 from taciturn.data.schema import Schema, read_schema
 from taciturn.data.table_cells import Column, Table, TablePart, clean_factor, factorize, join_tables
 from taciturn.errors import InputError, missing_file, unknown_name
@@ -88,6 +89,8 @@ def open_table(path: str | Path, strict: bool = False) -> TableFiles:
     InputError
         If there is no table, or its header is invalid.
     """
+    if (held := held_table(path)) is not None:
+        return held
     place = Path(path).expanduser()
     openers = {".csv": _open_csv, ".parquet": _open_parquet}
     files = tuple(openers[file.suffix.lower()](file, strict) for file in table_files(place))
@@ -106,6 +109,12 @@ def read_table(path: str | Path) -> Table:
     """Read a whole table into memory; a line that is not a row is an error."""
     table = open_table(path, strict=True)
     return join_tables(list(table.chunks(table.columns, sys.maxsize)), table.folder)
+
+
+def check_table(path: str) -> None:
+    """Raise InputError if there is no table at a path, or none in memory of this name."""
+    if held_table(path) is None:
+        table_files(path)
 
 
 def table_files(path: str | Path) -> list[Path]:
@@ -137,18 +146,22 @@ def table_files(path: str | Path) -> list[Path]:
 
 def file_agents(options: DataOptions) -> tuple[str, ...] | None:
     """Return the agents that a folder's file names name, in sorted order; None if the table is one file."""
+    if (held := held_table(options.data)) is not None:
+        return held.agents if held.folder else None
     files = table_files(options.data)
     return tuple(sorted(file.stem for file in files)) if Path(options.data).expanduser().is_dir() else None
 
 
 def names_agents(options: DataOptions, schema: Schema) -> bool:
     """Return whether the table names its records' agents, by a column or by its files; else it is partitioned."""
-    return not options.one_owner and (schema.agent is not None or Path(options.data).expanduser().is_dir())
+    held = held_table(options.data)
+    folder = Path(options.data).expanduser().is_dir() if held is None else held.folder
+    return not options.one_owner and (schema.agent is not None or folder)
 
 
 def table_name(options: DataOptions) -> str:
     """Return the name of a table's data set."""
-    return Path(options.data).resolve().stem
+    return Path(options.data.removeprefix(PREFIX)).resolve().stem
 
 
 def table_schema(options: DataOptions) -> Schema:

@@ -1,4 +1,4 @@
-"""A linear model as a CSV table of coefficients, for encoded features and in the user's own units."""
+"""A model as a CSV table: of coefficients, or of the effects of an additive model's columns."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from taciturn.data.feature_mapping import INTERCEPT
 from taciturn.data.feature_maps import NONE
 from taciturn.data.schema import Numeric, Schema
 from taciturn.export.target import TARGETS, ExportRequest, Target, requested_model
+from taciturn.runs.effects import RunEffects, read_effects
+from taciturn.runs.folder import RunFolder
 from taciturn.runs.model import Model
 from taciturn.types import Array, Classes
 
@@ -31,8 +33,8 @@ def coefficient_rows(model: Model) -> list[Row]:
     -------
     list of rows
         Columns `encoded:CLASS` multiply features as the model sees them. Columns `units:CLASS`, for a model of a table
-        without a feature map, multiply the table's own values (clipped to `low`..`high`; 0 or 1 for a category): their
-        sum with the intercept is the score of the class or, for a number, the prediction itself.
+        without a feature map and with linear scales, multiply the table's own values (clipped to `low`..`high`; 0 or 1
+        for a category): their sum with the intercept is the score of the class or, for a number, the prediction itself.
     """
     schema = read_schema(model.schema) if model.schema is not None else None
     with_intercept = model.settings.intercept
@@ -61,17 +63,19 @@ def coefficient_rows(model: Model) -> list[Row]:
 
 
 def has_units(model: Model) -> bool:
-    """Return whether coefficients exist in the user's units: for a table that no feature map has changed."""
-    return model.schema is not None and model.settings.features == NONE
+    """Return whether coefficients exist in the user's units: for a table that neither a map nor a scale has changed."""
+    if model.schema is None or model.settings.features != NONE:
+        return False
+    rules = read_schema(model.schema).columns
+    return all(rule.scale == Numeric.scale for rule in rules if isinstance(rule, Numeric))
 
 
 def _in_units(model: Model, schema: Schema, encoded: Array, constant: Array) -> tuple[Array, Array]:
     """Return coefficients and intercept for the table's own values and, for a number, the label's own unit."""
-    pairs = [
-        pair
-        for rule in schema.columns
-        for pair in ([rule.scaling(schema.scale)] if isinstance(rule, Numeric) else [(1.0, 0.0)] * len(rule.features))
-    ]
+    pairs = []
+    for rule in schema.columns:
+        numbers = [rule.scaling(schema.scale)] if isinstance(rule, Numeric) else []
+        pairs += [*numbers, *[(1.0, 0.0)] * (len(rule.features) - len(numbers))]
     a, b = (np.array(values)[:, None] for values in zip(*pairs, strict=True))
     slopes, intercept = a * encoded, constant + (b * encoded).sum(axis=0)
     if isinstance(model.target, Classes):
@@ -80,9 +84,31 @@ def _in_units(model: Model, schema: Schema, encoded: Array, constant: Array) -> 
     return width * slopes, model.target.low + width * intercept
 
 
-def coefficients_text(model: Model) -> str:
-    """Return the table of coefficients as CSV."""
-    rows = coefficient_rows(model)
+def level_rows(effects: RunEffects) -> list[Row]:
+    """Return one row for each output, column and level of an additive model, and one for each intercept.
+
+    A prediction is the intercept plus the effect of every column; between two knots of a numeric column the effect is
+    interpolated, linearly on the column's scale.
+    """
+    rows: list[Row] = []
+    for k, output in enumerate(effects.outputs):
+        fixed: Row = {"output": output}
+        for column in effects.columns:
+            values: tuple[str | float, ...] = column.names
+            if column.knots:
+                values = (*column.knots, *(("missing",) if column.missing else ()))
+            for i, value in enumerate(values):
+                error: str | float = "" if column.error is None else column.error[k][i]
+                row: Row = {"column": column.column, "value": value, "share": column.shares[i]}
+                rows.append(fixed | row | {"effect": column.effect[k][i], "standard_error": error})
+        row = {"column": INTERCEPT, "value": "", "share": "", "effect": effects.intercept[k], "standard_error": ""}
+        rows.append(fixed | row)
+    return rows
+
+
+def coefficients_text(folder: RunFolder, model: Model, run: int) -> str:
+    """Return the effects of an additive model, or else the table of coefficients, as CSV."""
+    rows = level_rows(read_effects(folder).run(run)) if folder.effects.is_file() else coefficient_rows(model)
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -94,11 +120,20 @@ def write_coefficients(request: ExportRequest) -> list[str]:
     """Write the table of coefficients and return messages about it."""
     model, messages = requested_model(request)
     path = request.output_path("coefficients.csv")
-    write_text(path, coefficients_text(model))
+    write_text(path, coefficients_text(request.folder, model, request.run or 0))
+    if request.folder.effects.is_file():
+        about = "effects are added up to a score; standard_error is that of the privacy noise alone"
+        return [*messages, f"effects of the columns in {model.label} in {path}", about]
     units = "units: columns multiply the table's own values, clipped to low..high; " if has_units(model) else ""
     features = model.settings.features
     seen = "features as the model sees them" if features == NONE else f"records after the feature map {features}"
     return [*messages, f"coefficients of {model.label} in {path}", f"{units}encoded: columns multiply {seen}"]
 
 
-TARGETS.register("csv")(Target("coefficients, a row for each feature", write_coefficients, frozenset({"out"})))
+TARGETS.register("csv")(
+    Target(
+        "coefficients, a row for each feature, or effects, a row for each level of a column",
+        write_coefficients,
+        frozenset({"out"}),
+    )
+)

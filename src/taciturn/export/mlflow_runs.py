@@ -140,7 +140,9 @@ def _add_files(client: Any, run_id: str, folder: RunFolder, run: MetricSeries) -
         if path.is_file():
             client.log_artifact(run_id, str(path))
     if folder.finished:
-        client.log_text(run_id, coefficients_text(read_model(folder, run.number)), "coefficients.csv")
+        client.log_text(
+            run_id, coefficients_text(folder, read_model(folder, run.number), run.number), "coefficients.csv"
+        )
 
 
 TARGETS.register("mlflow")(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -14,15 +15,17 @@ from taciturn.core.storage import atomic_write
 from taciturn.data import read_schema
 from taciturn.data.feature_mapping import length_share
 from taciturn.data.feature_maps import NONE, InputShape, build_map
+from taciturn.data.feature_maps.bins import KNOTS, PAIR_KNOTS, Bins
 from taciturn.data.feature_maps.exact_arithmetic import FINE, normalize_rows
 from taciturn.data.feature_maps.fourier import STEPS, Fourier
 from taciturn.data.feature_maps.pixels import Pixels
 from taciturn.data.feature_maps.scattering import DIRECTIONS, FAINT, LEVELS, PLACES, Blur, Scattering, Wavelets
 from taciturn.data.schema import Categorical, Numeric, Schema
+from taciturn.data.table_cells import MISSING, whole_number
 from taciturn.errors import InputError
 from taciturn.export.target import TARGETS, ExportRequest, Target, import_optional, privacy_sentence, requested_model
 from taciturn.runs.model import Model
-from taciturn.types import Array, Classes, Range
+from taciturn.types import GRID, Array, Classes, ColumnBlock, Range
 from taciturn.version import VERSION
 
 FLOAT, TEXT, DOUBLE = 1, 8, 11  # ONNX's numbers for float32, string and float64
@@ -106,7 +109,7 @@ def onnx_model(onnx: Any, model: Model, run: str, privacy: str) -> Any:
     Raises
     ------
     InputError
-        If the model's feature map has no form in ONNX.
+        If the model's feature map or a column of its schema has no form in ONNX.
     """
     graph, helper = GraphBuilder(onnx), onnx.helper
     if model.schema is not None:
@@ -143,25 +146,67 @@ def _encoded_table(graph: GraphBuilder, schema: Schema) -> str:
 
 
 def _numeric(graph: GraphBuilder, rule: Numeric, scale: str) -> str:
-    """Fill a missing value, which is NaN or infinite, then clip to the bounds and scale."""
+    """Fill a missing value, which is NaN or infinite, clip to the bounds and scale, in the order of the encoding."""
     value = graph.add_input(rule.name, DOUBLE, 1)
-    for missing in ("IsNaN", "IsInf"):
-        value = graph.add("Where", graph.add(missing, value), np.float64(rule.fill), value)
-    clipped = graph.add("Clip", value, np.float64(rule.low), np.float64(rule.high))
-    a, b = rule.scaling(scale)
-    return graph.add("Add", graph.add("Mul", clipped, np.float64(a)), np.float64(b))
+    absent = graph.add("Or", graph.add("IsNaN", value), graph.add("IsInf", value))
+    filled = graph.add("Where", absent, np.float64(rule.fill), value)
+    stretched = _stretched(graph, graph.add("Clip", filled, np.float64(rule.low), np.float64(rule.high)), rule)
+    low, high = rule.stretched(np.array([rule.low, rule.high])).tolist()
+    unit = graph.add("Div", graph.add("Sub", stretched, np.float64(low)), np.float64(high - low))
+    if scale == "symmetric":
+        unit = graph.add("Sub", graph.add("Mul", unit, np.float64(2.0)), np.float64(1.0))
+    return graph.add("Concat", unit, _cast(graph, absent, DOUBLE), axis=1) if rule.block.missing else unit
+
+
+def _stretched(graph: GraphBuilder, value: str, rule: Numeric) -> str:
+    """Apply the column's scale: v, ln v, or asinh(v / step) = sign(v) ln(|v/step| + sqrt((v/step)^2 + 1))."""
+    if rule.scale == "linear":
+        return value
+    if rule.scale == "log":
+        return graph.add("Log", value)
+    ratio = graph.add("Div", value, np.float64(rule.step))
+    root = graph.add("Sqrt", graph.add("Add", graph.add("Mul", ratio, ratio), np.float64(1.0)))
+    size = graph.add("Log", graph.add("Add", graph.add("Abs", ratio), root))  # not all runtimes have Asinh of doubles
+    return graph.add("Mul", graph.add("Sign", ratio), size)
 
 
 def _categorical(graph: GraphBuilder, rule: Categorical) -> str:
-    """Encode a category as one 1 among 0s; an unknown text counts as missing."""
-    codes = graph.add(
+    """Encode a category as one 1 among 0s; missing and unknown texts have the codes of the schema's rules."""
+    if rule.buckets:
+        raise InputError(
+            f"column '{rule.name}' has buckets: ONNX has no hash of texts; use taciturn predict, or declare categories"
+        )
+    codes = dict.fromkeys(_missing_texts(), rule.fill)
+    for position, category in enumerate(rule.categories):
+        codes |= dict.fromkeys(_spellings(category), position)
+    codes |= {category: position for position, category in enumerate(rule.categories)}
+    found = graph.add(
         "LabelEncoder",
         graph.add_input(rule.name, TEXT, 1),
-        keys_strings=list(rule.categories),
-        values_int64s=list(range(len(rule.categories))),
-        default_int64=rule.fill,
+        keys_strings=list(codes),
+        values_int64s=list(codes.values()),
+        default_int64=rule.unknown_fill,
     )
-    return _cast(graph, graph.add("Equal", codes, np.arange(len(rule.categories), dtype=np.int64)), DOUBLE)
+    return _cast(graph, graph.add("Equal", found, np.arange(len(rule.values), dtype=np.int64)), DOUBLE)
+
+
+def _missing_texts() -> list[str]:
+    """Return all texts that stand for a missing value, in upper and lower case and mixtures."""
+    return [
+        "".join(letters)
+        for text in sorted(MISSING)
+        for letters in itertools.product(*((letter, letter.upper()) for letter in text))
+    ]
+
+
+def _spellings(category: str) -> list[str]:
+    """Return how programs write a whole number: 1, 1.0, 1.00, 1., +1, 01; other categories have one spelling."""
+    number = whole_number(category)
+    if number is None:
+        return []
+    sign, digits = "-" if number < 0 else "", str(abs(number))
+    plain = [sign + digits, f"{sign}0{digits}", *([] if sign else [f"+{digits}"])]
+    return [text + ending for text in plain for ending in ("", ".", ".0", ".00")]
 
 
 def _mapped(graph: GraphBuilder, model: Model, x: str) -> str:
@@ -169,7 +214,9 @@ def _mapped(graph: GraphBuilder, model: Model, x: str) -> str:
     settings = model.settings
     if settings.features == NONE:
         return x
-    phi = feature_map_node(graph, x, settings.features, InputShape(len(model.columns), model.image))
+    if settings.precision == "float32":  # in which training and taciturn predict encode the records
+        x = _cast(graph, _cast(graph, x, FLOAT), DOUBLE)
+    phi = feature_map_node(graph, x, settings.features, model.shape)
     return graph.add("Mul", phi, np.float64(length_share(settings.intercept)))
 
 
@@ -208,6 +255,58 @@ def feature_map_node(graph: GraphBuilder, x: str, features: str, shape: InputSha
     if type(phi) not in FEATURE_MAPS:
         raise InputError(f"the feature map {features} has no form in ONNX: export to csv, or use taciturn predict")
     return FEATURE_MAPS[type(phi)](graph, x, phi)
+
+
+def _bins(graph: GraphBuilder, x: str, phi: Bins) -> str:
+    """Map each column on its own, [n, J] -> [n, width], then the pairs of columns."""
+    own: list[str] = []
+    parts: list[str] = []
+    for block, columns in zip(phi.blocks, phi.columns, strict=True):
+        if block.kind == "pair":
+            left, right = (_levels(graph, own[k], phi.blocks[k], phi.low, PAIR_KNOTS) for k in block.of)
+            parts.append(_pair(graph, left, right))
+            continue
+        ends = (np.array([end], np.int64) for end in (columns.start, columns.stop, 1))
+        own.append(graph.add("Slice", x, *ends))
+        parts.append(_levels(graph, own[-1], block, phi.low, KNOTS))
+    return graph.add("Div", graph.add("Concat", *parts, axis=1), np.float64(math.sqrt(len(phi.blocks))))
+
+
+def _levels(graph: GraphBuilder, own: str, block: ColumnBlock, low: float, knots: Array) -> str:
+    """Return a column's levels: of a number its hat functions, which are 0 if it is missing and has an indicator."""
+    if block.kind != "numeric":
+        return own
+    if not block.missing:
+        return _hats(graph, own, low, knots)
+    value, absent = graph.split(own, 2, axis=1)
+    present = graph.add("Sub", np.float64(1.0), absent)
+    return graph.add("Concat", graph.add("Mul", _hats(graph, value, low, knots), present), absent, axis=1)
+
+
+def _hats(graph: GraphBuilder, value: str, low: float, knots: Array) -> str:
+    """Return the hat functions [n, knots]: the share of the interval before a knot less that of the one after it."""
+    u = graph.add("Div", graph.add("Sub", value, np.float64(low)), np.float64(1.0 - low))
+    shares = graph.add("Div", graph.add("Sub", u, knots[:-1]), knots[1:] - knots[:-1])
+    clipped = graph.add("Clip", shares, np.float64(0.0), np.float64(1.0))
+    steps = graph.add("Round", graph.add("Mul", clipped, np.float64(GRID)))
+    first = GRID * np.eye(1, len(knots))
+    differences = np.eye(len(knots) - 1, len(knots), 1) - np.eye(len(knots) - 1, len(knots))
+    hats = graph.add("Add", graph.add("MatMul", steps, differences), first)
+    return graph.add("Div", hats, np.float64(GRID))
+
+
+def _pair(graph: GraphBuilder, left: str, right: str) -> str:
+    """Return the products of two columns' levels, rounded as in `pair_features`."""
+    one, other = (graph.add("Round", graph.add("Mul", part, np.float64(GRID))) for part in (left, right))
+    products = graph.add(
+        "Mul",
+        graph.add("Unsqueeze", one, np.array([2], np.int64)),
+        graph.add("Unsqueeze", other, np.array([1], np.int64)),
+    )
+    sums = graph.add("CumSum", graph.add("Flatten", products, axis=1), np.int64(1))
+    rounded = graph.add("Round", graph.add("Div", sums, np.float64(GRID)))
+    before = graph.add("Pad", rounded, np.array([0, 1, 0, -1], np.int64))
+    return graph.add("Div", graph.add("Sub", rounded, before), np.float64(GRID))
 
 
 def _fourier(graph: GraphBuilder, x: str, phi: Fourier) -> str:
@@ -279,6 +378,7 @@ def _reshape(graph: GraphBuilder, x: str, columns: int) -> str:
 
 
 FEATURE_MAPS: dict[type, Callable[[GraphBuilder, str, Any], str]] = {
+    Bins: _bins,
     Fourier: _fourier,
     Pixels: _pixels,
     Scattering: _scattering,

@@ -21,7 +21,13 @@ from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
 from taciturn.federation.exchange import Exchange
 from taciturn.federation.messages import Answer, CloseRequest, Invitation, Refusal, RoundRequest
-from taciturn.federation.run_folder import RoundLine, finish_study_folder, participation_totals, record_round
+from taciturn.federation.run_folder import (
+    RoundLine,
+    finish_study_folder,
+    participation_totals,
+    read_rounds,
+    record_round,
+)
 from taciturn.federation.server_state import ServerState
 from taciturn.federation.validation import Iterate, Reach, Rejected, printable
 from taciturn.objectives.clipping import admissible
@@ -97,7 +103,9 @@ class Coordinator:
         if any(site in self.excluded for site in state.sites):
             state = state.restricted_to([site for site in state.sites if site not in self.excluded])
             if state.round:
-                state = state._replace(w=self.agreement.algorithm.model(state.round, state.w, state.server))
+                algorithm = self.agreement.algorithm
+                model = algorithm.model(state.round, state.w, state.server)
+                state = state._replace(w=algorithm.coefficients(model, state.server))
         if _is_usable(state.server, state.w):
             return state
         invalid = state.invalid_sites
@@ -144,8 +152,11 @@ class Coordinator:
 
     @property
     def quorum(self) -> int:
-        """The number of sites that must answer."""
-        return 1 if self.folder.finished else self.agreement.terms.quorum
+        """The number of sites that must answer the next round."""
+        if self.folder.finished:
+            return 1
+        everyone = self.agreement.algorithm.requires_all(self.state.round + 1)
+        return len(self.agents) if everyone else self.agreement.terms.quorum
 
     def run(self, exchange: Exchange, stop: Callable[[], bool] = lambda: False) -> str:
         """Run rounds until the study ends, no event is possible any more, or `stop()` is true.
@@ -294,13 +305,14 @@ class Coordinator:
         reaches = {site: self._reach(site, t, w) for site in ready}
         uploads, continuing, rejected = self._read_answers(replies, reaches, t)
         server, model = self._aggregate(t, w, server, uploads, continuing, rejected)
-        if len(uploads) < self.agreement.terms.quorum:
+        if len(uploads) < self.quorum:
             return continuing  # the same round is repeated with the same w
         by_agent = {agents.index(site): Upload(answer.z) for site, answer in uploads.items()}  # in the agents' order
         up, down = sum(map(len, replies.values())), len(data) * len(ready)
         sent = state.sent[0] + up, state.sent[1] + down
         residual = float(consensus_residual(model, [upload.z for upload in by_agent.values()])[0])
-        record_round(self.folder, self.study, t, model, residual, sent, self.study.dataset.test)
+        coefficients = algorithm.coefficients(model, server)
+        record_round(self.folder, self.study, t, coefficients, residual, sent, self.study.dataset.test)
         missing = [site for site in agents if site not in uploads]
         line = RoundLine(t, self.agreement.part.rounds, list(uploads), missing, rejected, up, down)
         self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
@@ -309,7 +321,7 @@ class Coordinator:
             round=t,
             server=server,
             bases=tuple(t if p in by_agent else base for p, base in enumerate(state.bases)),
-            w=model,
+            w=coefficients,
             sent=sent,
             sites=agents,
             last=tuple(
@@ -407,7 +419,7 @@ class Coordinator:
         """Finish the run folder and send the model to the sites."""
         if not self.folder.finished:
             title = self.agreement.terms.name
-            finish_study_folder(self.study, self.folder, self.state.w, title, self._report_lines())
+            finish_study_folder(self.study, self.folder, self.state.w, title, self._report_lines(), self._measured())
         message = wire.encode(CloseRequest(self.experiment, self.state.round, self.state.w))
         replies = exchange.request(message, ready, self.agreement.terms.ready_seconds)  # sites write their reports now
         for site in ready:
@@ -420,6 +432,14 @@ class Coordinator:
                 self.log_event("not closed", site=site, reason=printable(reply.reason))
             else:
                 self.log_event("closed", site=site)
+
+    def _measured(self) -> dict[str, Array]:
+        """Return what tells the noise in the curves of an additive model; nothing for other models."""
+        statistics = self.state.server.statistics
+        if statistics is None:
+            return {}
+        answered = np.array([len(line.answered) for line in read_rounds(self.folder)])
+        return {"server_statistics": statistics, "round": np.array(self.state.round), "answered": answered}
 
     def _report_lines(self) -> list[str]:
         totals, agents = participation_totals(self.folder), self.agreement.terms.agents

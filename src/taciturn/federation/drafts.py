@@ -18,6 +18,12 @@ from taciturn.federation.terms import Terms, read_terms, schema_hash, text_hash
 from taciturn.privacy.budget import BudgetLedger
 
 LEDGER_FILE, IDENTITY_FILE, TERMS_FILE = "records.ledger", "identity.key", "federation.toml"
+TABLE_METHOD = """\
+algorithm = "additive"   # noisy counts of every column first, then one noisy gradient per round
+features = "bins"        # every column has levels of its own, by the schema alone: the model is a curve per column"""
+PUBLISHED_METHOD = """\
+algorithm = "objp"       # one noisy local update per round; objpm takes several (local_updates)
+# features = "pixels"    # a public feature map, the same at every site ('taciturn data maps')"""
 
 
 def draft_terms(
@@ -72,7 +78,7 @@ def draft_terms(
         epsilon=epsilon,
         delta=delta,
         quorum=len(sites) // 2 + 1,
-        features="fourier" if schema else "pixels",
+        method=TABLE_METHOD if schema else PUBLISHED_METHOD,
     )
 
 

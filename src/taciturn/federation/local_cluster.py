@@ -102,7 +102,7 @@ class LocalFederation:
     study: Mapping[str, Any]
     running: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = 7
-    patience: float = 170.0
+    patience: float = 500.0
     agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     coordinator: subprocess.Popen[bytes] | None = None
 

@@ -159,7 +159,14 @@ def record_round(
     append_lines(folder.metrics, [row])
 
 
-def finish_study_folder(study: Study, folder: RunFolder, w: Array, title: str, lines: Sequence[str]) -> None:
+def finish_study_folder(
+    study: Study,
+    folder: RunFolder,
+    w: Array,
+    title: str,
+    lines: Sequence[str],
+    measured: Mapping[str, Array] | None = None,
+) -> None:
     """Write the model, the summary and the report of a study that has ended.
 
     Parameters
@@ -172,10 +179,13 @@ def finish_study_folder(study: Study, folder: RunFolder, w: Array, title: str, l
         Title of the report.
     lines : sequence of str
         Sentences about the federation, for the report.
+    measured : mapping of str to Array, optional
+        What the coordinator knows besides the model: `server_statistics`, the last `round`, and how many sites
+        `answered` in each.
     """
-    file = folder.checkpoints / f"{study.parts[0].batch.algorithm}.npz"
+    file = folder.checkpoints / study.parts[0].batch.checkpoint
     if not file.exists():
-        write_arrays(file, {"w": w})
+        write_arrays(file, {"w": w, **(measured or {})})
     flushed_size(folder.metrics)  # the metrics are on disk before the summary says that they are complete
     finish(study, folder, FederationNote(title=title, lines=tuple(lines)))
     sign(folder)

@@ -39,7 +39,7 @@ class ServerState(NamedTuple):
         """Return the state without the uploads of all other sites; `w` still contains them."""
         kept = [p for p, site in enumerate(self.sites) if site in sites]
         return self._replace(
-            server=FullState(self.server.z[kept], self.server.lam[kept]),
+            server=self.server._replace(z=self.server.z[kept], lam=self.server.lam[kept]),
             bases=tuple(self.bases[p] for p in kept),
             sites=tuple(self.sites[p] for p in kept),
             last=tuple(self.last[p] for p in kept),
@@ -84,6 +84,8 @@ def save_state(folder: RunFolder, name: str, state: ServerState) -> None:
         "place": np.array([flushed_size(path) for path in line_files(folder)]),
         "sites": np.array(state.sites),
     }
+    if state.server.statistics is not None:
+        arrays["server_statistics"] = state.server.statistics
     if any(iterate.error for iterate in state.last):  # otherwise the iterates are the uploads in server_z
         arrays["last"] = np.stack([iterate.z for iterate in state.last])
         arrays["stray"] = np.array([iterate.error for iterate in state.last])
@@ -110,7 +112,7 @@ def restore_state(folder: RunFolder, name: str, initial: ServerState) -> ServerS
     if file.exists():
         arrays = read_arrays(file)
         sizes = (int(arrays["place"][0]), int(arrays["place"][1]))
-        server = FullState(arrays["server_z"], arrays["server_lam"])
+        server = FullState(arrays["server_z"], arrays["server_lam"], arrays.get("server_statistics"))
         sites = tuple(map(str, arrays.get("sites", initial.sites)))
         iterates = arrays.get("last", server.z), arrays.get("stray", np.zeros(len(sites)))
         state = ServerState(

@@ -17,7 +17,7 @@ import numpy as np
 
 from taciturn.algorithms import Step
 from taciturn.algorithms.steps import consensus_residual
-from taciturn.errors import CorruptFile, PrivacyViolation
+from taciturn.errors import CorruptFile, MissedRound, PrivacyViolation
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
 from taciturn.federation.journal import Experiment, Journal, RoundRecord
@@ -215,7 +215,10 @@ class SiteSession:
             raise Refused(f"round {t} would exceed the budget that is reserved for this study")
         self._announce_noise()
         self.journal.claim_round(name, t, base, w)
-        step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
+        try:
+            step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
+        except MissedRound as missed:
+            raise Refused(f"this site cannot answer any more in this study: {missed}") from missed
         self._check_events(step)
         data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
         counts = Counter((0, event) for event in step.events)

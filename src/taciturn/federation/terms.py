@@ -14,7 +14,8 @@ from typing import Any
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.storage import to_json
 from taciturn.data import SOURCES, DataOptions, Facts, Schema, declared_facts, load_unmapped, read_schema, schema_facts
-from taciturn.data.feature_mapping import mapped_names, mapped_rows
+from taciturn.data.feature_mapping import mapped_names, mapped_rows, schema_shape
+from taciturn.data.feature_maps import InputShape
 from taciturn.data.schema import dump_schema
 from taciturn.errors import InputError, unknown_name
 from taciturn.federation import PROTOCOL
@@ -119,15 +120,17 @@ class Terms:
     def map_features(self, shard: Shard) -> Shard:
         """Apply the study's feature map to encoded records."""
         s = self.settings
-        return Shard(mapped_rows(shard.x, s.features, self._image, s.intercept), shard.y)
+        return Shard(
+            mapped_rows(shard.x, s.features, self._shape(shard.x.shape[1] - s.intercept), s.intercept), shard.y
+        )
 
     def map_feature_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the features' names after the feature map; `names` do not include the intercept."""
-        return mapped_names(self.settings.features, names, self._image, self.settings.intercept)
+        return mapped_names(self.settings.features, names, self._shape(len(names)), self.settings.intercept)
 
-    @property
-    def _image(self) -> tuple[int, int] | None:
-        return SOURCES[self.data].image if self.data else None
+    def _shape(self, width: int) -> InputShape:
+        """Return what is public about the features before the map."""
+        return schema_shape(read_schema(self.schema)) if self.schema else InputShape(width, SOURCES[self.data].image)
 
     def data_options(self) -> DataOptions:
         """Return how the published data set is loaded and partitioned."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from taciturn.algorithms import Agent, Algorithm
+from taciturn.algorithms.additive import Additive
 from taciturn.algorithms.gradient_descent import DpGd
 from taciturn.algorithms.iadmm import DpIadmm, IadmmAtW, TrustRegion
 from taciturn.algorithms.noisy_gradient import HardenedGradient, ReleasedGradient
@@ -151,6 +152,8 @@ def compute_reach(algorithm: Algorithm, t: int, w: Array, lam: Array, start: Ite
     start : Iterate
         The site's last iterate as far as the server knows it.
     """
+    if isinstance(algorithm, Additive):
+        return _additive_reach(algorithm, t, w, start)
     if not isinstance(algorithm, (DpGd, IadmmAtW, DpIadmm, TrustRegion)):
         return Reach(w, math.inf, start)
     empty = Shard(np.zeros((0, len(w)), w.dtype), np.zeros(0))
@@ -163,6 +166,22 @@ def compute_reach(algorithm: Algorithm, t: int, w: Array, lam: Array, start: Ite
     rounding = ROUNDING * algorithm.iterates_sent * float(np.finfo(w.dtype).eps) * size
     after = Iterate(step.agent.z, last + rounding)
     return Reach(step.upload.z, radius * (1.0 + 1e-6) + rounding, after)
+
+
+def _additive_reach(algorithm: Additive, t: int, w: Array, start: Iterate) -> Reach:
+    """Counts are a noisy gradient at 0; a later upload is a step with one, from 0 in the round that w is the counts."""
+    release, problem = algorithm.release, algorithm.problem
+    if not isinstance(release, HardenedGradient):
+        return Reach(w, math.inf, start)
+    longest, eta = gradient_norm_bound(release, problem, w.size), algorithm.eta(t)
+    point = np.zeros_like(w) if t <= algorithm.counting + 1 else w
+    if t <= algorithm.counting:
+        z, radius = point, longest
+    else:
+        z = problem.feasible.project(point - eta * problem.shrinkage(point))
+        radius = float(eta[0, 0]) * longest
+    rounding = ROUNDING * float(np.finfo(w.dtype).eps) * (_l2_norm(point) + _l2_norm(z))
+    return Reach(z, radius * (1.0 + 1e-6) + rounding, start)
 
 
 def check_reach(z: Array, reach: Reach) -> None:

@@ -55,7 +55,14 @@ class _Pass(ctypes.Structure):
 
 
 def run_pass(
-    records: PassRecords, rows: slice, w: Array, runs: int, loss: str, terms: PassOptions, gradient: bool
+    records: PassRecords,
+    rows: slice,
+    w: Array,
+    runs: int,
+    loss: str,
+    terms: PassOptions,
+    gradient: bool,
+    losses_too: bool = False,
 ) -> PassResult:
     """Run the compiled pass over some rows.
 
@@ -78,6 +85,8 @@ def run_pass(
         Clipping parameters.
     gradient
         Whether to compute the gradient sum; otherwise the losses are computed.
+    losses_too
+        Whether to compute the losses beside a gradient sum.
 
     Raises
     ------
@@ -97,9 +106,8 @@ def run_pass(
     l2, l1, unit = (_spread(term, runs, w) for term in (terms.l2, terms.l1, terms.unit))
     scale = None if terms.scale is None else _spread(terms.scale[rows], len(y), w)
     arrays = _layout(records.layout, rows, w) | {"y": y, "norm1": norm1, "norm2": norm2, "w": w, "longest": longest}
-    arrays |= {"l2": l2, "l1": l1, "unit": unit, "scale": scale} | (
-        {"total": total} if gradient else {"losses": losses}
-    )
+    arrays |= {"l2": l2, "l1": l1, "unit": unit, "scale": scale} | ({"total": total} if gradient else {})
+    arrays |= {"losses": losses} if losses_too or not gradient else {}
     values = _Pass(
         rows=len(y),
         features=len(w),

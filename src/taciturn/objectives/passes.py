@@ -58,6 +58,9 @@ class Passes(Protocol):
     def losses(self, loss: Loss, w: Array, shard: Shard) -> Array:
         """Return sum_i l(w; x_i, y_i) for every run, [R]."""
 
+    def losses_and_sums(self, loss: Loss, w: Array, shard: Shard) -> tuple[Array, Array]:
+        """Return the losses [R] and their gradients sum_i x_i r_i^T [J, R, K], not clipped, as solvers need them."""
+
 
 @dataclass(frozen=True)
 class PlainPasses:
@@ -75,6 +78,10 @@ class PlainPasses:
         """Compute the losses as the equations state them."""
         parts: list[Array] = [loss.value(scores(w, block.x), block.y).sum(axis=0) for block in shard.blocks()]
         return sum(parts[1:], start=parts[0])
+
+    def losses_and_sums(self, loss: Loss, w: Array, shard: Shard) -> tuple[Array, Array]:
+        """Compute both in turn."""
+        return self.losses(loss, w, shard), self.sums(loss, w, shard, NO_CLIPPING).total
 
 
 def scores(w: Array, x: Array) -> Array:
@@ -167,12 +174,25 @@ class CompiledPasses:
         total: Array = np.sum([np.zeros(w.shape[1]), *parts], axis=0).astype(w.dtype)
         return total
 
-    def _ranges(self, loss: Loss, z: Array, shard: Shard, limit: Clipping, gradient: bool) -> Iterator[PassResult]:
+    def losses_and_sums(self, loss: Loss, w: Array, shard: Shard) -> tuple[Array, Array]:
+        """Compute both in one pass."""
+        if not _supports(loss, w, shard, NO_CLIPPING):
+            return PLAIN.losses_and_sums(loss, w, shard)
+        losses, total = np.zeros(w.shape[1]), np.zeros_like(w)
+        for part in self._ranges(loss, w, shard, NO_CLIPPING, gradient=True, losses_too=True):
+            losses += part.losses
+            total += part.total.reshape(w.shape)
+        return losses.astype(w.dtype), total
+
+    def _ranges(
+        self, loss: Loss, z: Array, shard: Shard, limit: Clipping, gradient: bool, losses_too: bool = False
+    ) -> Iterator[PassResult]:
         name, flat = COMPILED_LOSSES[type(loss)], np.ascontiguousarray(z).reshape(len(z), -1)
         for block in shard.blocks():
             records = PassRecords(block.layout, np.ascontiguousarray(block.y), block.norm1, block.norm2)
             options = limit.pass_options(block)
-            run = partial(run_pass, records, w=flat, runs=z.shape[1], loss=name, terms=options, gradient=gradient)
+            run = partial(run_pass, records, w=flat, runs=z.shape[1], loss=name, terms=options)
+            run = partial(run, gradient=gradient, losses_too=losses_too)
             yield from parallel_map(run, _row_ranges(len(block.x)))
 
 

@@ -29,7 +29,7 @@ from taciturn.privacy.sensitivity import ADJACENCIES, gradient_sensitivity
 from taciturn.privacy.trust import noise_share
 from taciturn.runs.records import EventCount, PlanEntry, RunLabel
 from taciturn.settings import Settings
-from taciturn.types import GRID
+from taciturn.types import GRID, ColumnBlock
 
 PLANNED_BY_ROUND = ("hidden", "uploads", "objectives")  # noise whose events may differ between rounds
 MAX_PLANNED_ROUNDS = 100_000  # of such methods
@@ -112,6 +112,8 @@ class NoisePlan:
         Of the first run.
     plans : tuple of RunPlan, [R]
         The plan of every run.
+    blocks : tuple of ColumnBlock
+        The features of each column of a table, for methods that use them.
     """
 
     release: NoisyGradient
@@ -119,6 +121,12 @@ class NoisePlan:
     noise: OutputNoise
     public: PublicParameters
     plans: tuple[RunPlan, ...]
+    blocks: tuple[ColumnBlock, ...] = ()
+
+    @property
+    def clip(self) -> float:
+        """The L2 bound on a record's gradient; inf where whole records are scaled."""
+        return float(self.clipping.l2.min()) if isinstance(self.clipping, GradientClipping) else math.inf
 
     @property
     def rounds(self) -> int:
@@ -159,7 +167,7 @@ def calibrate_noise(settings: Settings, facts: Facts, problem: Problem, batch: B
     events = tuple(_gradient_event(plan, publics[0]) for plan in plans)
     release = _release(settings, facts, problem, clipping, Calibrated(settings.mechanism, events, share))
     noise = OutputNoise(L2_MECHANISMS[settings.mechanism], np.array([plan.multiplier for plan in plans]), share)
-    return NoisePlan(release, clipping, noise, publics[0], plans)
+    return NoisePlan(release, clipping, noise, publics[0], plans, facts.blocks)
 
 
 def gradient_bound(settings: Settings, problem: Problem, spec: AlgorithmSpec) -> float:

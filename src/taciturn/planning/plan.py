@@ -225,7 +225,13 @@ def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
         ]
         settings = replace(settings, rounds=max(rounds, default=1))
     if settings.clip == "auto":
-        settings = replace(settings, clip=default_clip(facts))
+        requests = (
+            plan_request(settings, facts, name, epsilon)
+            for name in settings.algorithm
+            for epsilon in settings.total_epsilon
+        )
+        clips = [default_clip(facts, problem.loss, request) for request in requests]
+        settings = replace(settings, clip=min(clips))  # for the smallest budget, which has the most noise
     if settings.clip_l1 == "auto":
         wide = wide_l1(facts) * float(settings.clip)
         settings = replace(settings, clip_l1=wide if settings.mechanism == "laplace" else math.inf)
@@ -293,7 +299,8 @@ def _step_sizes(
     if proposals:
         rounds = ALGORITHMS[batch.algorithm].rounds or int(settings.rounds)
         trace = hessian_trace(settings, facts, problem)
-        inputs = StepSizeInputs(settings, facts, problem, batch, proposals, trace, rounds)
+        requests = tuple(plan_request(settings, facts, batch.algorithm, epsilon) for epsilon in batch.budgets)
+        inputs = StepSizeInputs(settings, facts, problem, batch, proposals, trace, rounds, requests)
         planned = step_rule(batch.algorithm).step_sizes(inputs)
     return StepSizes(
         planned.rho if planned and settings.rho == "auto" else rho_schedule(settings, batch.epsilon),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
+from taciturn.algorithms.additive import MOMENTUM, count_rounds
 from taciturn.algorithms.hidden_updates import largest_eta
 from taciturn.algorithms.schedules import (
     CentralSolution,
@@ -20,6 +21,7 @@ from taciturn.algorithms.schedules import (
     HiddenSteps,
     LevelEta,
     LinearisedStep,
+    MomentumStep,
     NoiseFreeStep,
     NonsmoothEta,
     PrimalDualSteps,
@@ -32,7 +34,7 @@ from taciturn.algorithms.schedules import (
 from taciturn.data import Facts
 from taciturn.errors import InputError
 from taciturn.objectives import Problem
-from taciturn.planning.heuristics import Hyperparameters
+from taciturn.planning.heuristics import TABLE_ROUNDS, Hyperparameters, PlanRequest, momentum_step
 from taciturn.planning.study import Batch
 from taciturn.settings import Settings
 from taciturn.types import Array
@@ -115,6 +117,8 @@ class StepSizeInputs(NamedTuple):
         The most that one unit changes the trace of an agent's Hessian.
     rounds : int
         The number of rounds T.
+    requests : tuple of PlanRequest, [R]
+        What the settings fix of every run.
     """
 
     settings: Settings
@@ -124,6 +128,7 @@ class StepSizeInputs(NamedTuple):
     proposals: tuple[Hyperparameters, ...]
     trace: float
     rounds: int
+    requests: tuple[PlanRequest, ...]
 
     @property
     def spec(self) -> AlgorithmSpec:
@@ -166,6 +171,19 @@ def gradient_steps(inputs: StepSizeInputs) -> StepSizes:
     left = np.minimum(1.0, (1.0 - np.arange(count) / count) / falling_share(inputs.rounds))
     share = float((left / (1.0 + left)).sum() / left.sum())  # with rho = 1 / eta_1; a little over a half
     return falling_steps(inputs)._replace(eta=inputs.level([share * eta for eta in inputs.first_eta]))
+
+
+def momentum_steps(inputs: StepSizeInputs) -> StepSizes:
+    """Choose eta of an additive model; rho has no meaning, as there are no duals."""
+    counting = count_rounds(inputs.rounds)
+    clip, training = float(inputs.settings.clip), max(1, inputs.rounds - counting)
+    steps = [
+        inputs.eta_scale
+        * inputs.facts.agents
+        * momentum_step(inputs.facts, inputs.problem.loss, request, clip, training, MOMENTUM)
+        for request in inputs.requests
+    ]
+    return StepSizes(inputs.constant(1.0), inputs.level(steps))
 
 
 def hidden_steps(inputs: StepSizeInputs) -> StepSizes:
@@ -239,6 +257,7 @@ class StepRule(NamedTuple):
 STEP_RULES: dict[type[StepKind], StepRule] = {
     LinearisedStep: StepRule(falling_steps, eta_setting="level"),
     GradientStep: StepRule(gradient_steps, eta_setting="level"),
+    MomentumStep: StepRule(momentum_steps, rounds=TABLE_ROUNDS, eta_setting="level"),
     HiddenSteps: StepRule(hidden_steps, eta_setting="constant"),
     PrimalDualSteps: StepRule(primal_dual_steps, constant_rho=False),
     NoiseFreeStep: StepRule(noise_free_steps, constant_rho=False),

@@ -14,6 +14,7 @@ from taciturn.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig
 from taciturn.algorithms.noisy_gradient import NoisyGradient
 from taciturn.algorithms.schedules import Schedule
 from taciturn.data import SOURCES, Facts, source_for
+from taciturn.data.memory_names import is_in_memory
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.passes import COMPILED, PLAIN
@@ -67,6 +68,12 @@ class Batch:
         """A number for every algorithm and budget, so that no two runs of one seed share their noise, [R]."""
         return tuple(_digest(f"{self.algorithm} {budget!r}") for budget in self.budgets)
 
+    @property
+    def checkpoint(self) -> str:
+        """The file name of its checkpoint."""
+        name = self.algorithm if ALGORITHMS[self.algorithm].batched else f"{self.algorithm}-{self.first}"
+        return f"{name}.npz"
+
     def labels(self) -> list[RunLabel]:
         """Return the label of each run in metrics, ledger and summary."""
         seeds = self.seeds or (None,) * self.size
@@ -105,18 +112,35 @@ def upload_bytes(settings: Settings, algorithm: str, parameters: int) -> int:
 def batches(settings: Settings) -> list[Batch]:
     """Return one batch for each algorithm, over all budgets and seeds.
 
-    A method without noise has only the budget inf; if it draws no samples either, it has one run.
+    A method without noise has only the budget inf; if it draws no samples either, it has one run. A method that cannot
+    share passes has a batch for each run.
     """
     seeds = () if settings.noise == HARDENED else tuple(range(int(settings.seed), int(settings.seed) + settings.seeds))
-    budgets_given = settings.total_epsilon if settings.mode == "certified" else settings.epsilon
+    given = settings.total_epsilon if settings.mode == "certified" else settings.epsilon
     found: list[Batch] = []
-    for algorithm in settings.algorithm:
+    for algorithm, budgets in _methods(settings.algorithm, given):
         noisy, samples = ALGORITHMS[algorithm].noisy, sampling_rate(settings, algorithm) < 1.0
-        budgets = budgets_given if noisy else (math.inf,)
         own = seeds if noisy or samples else seeds[:1]
         each = tuple(epsilon for epsilon in budgets for _ in range(max(1, len(own))))
-        first = found[-1].first + found[-1].size if found else 0
-        found.append(Batch(algorithm, first, each, own * len(budgets), settings.precision))
+        size = len(each) if ALGORITHMS[algorithm].batched else 1
+        for start in range(0, len(each), size):
+            first = found[-1].first + found[-1].size if found else 0
+            runs = slice(start, start + size)
+            found.append(Batch(algorithm, first, each[runs], (own * len(budgets))[runs], settings.precision))
+    return found
+
+
+def _methods(names: tuple[str, ...], budgets: tuple[float, ...]) -> list[tuple[str, tuple[float, ...]]]:
+    """Return the methods with their budgets; an infinite one may have a method of its own."""
+    found: list[tuple[str, tuple[float, ...]]] = []
+    for name in names:
+        spec = ALGORITHMS[name]
+        if spec.without_noise and math.inf in budgets:
+            finite = tuple(budget for budget in budgets if budget < math.inf)
+            found += [(name, finite)] if finite else []
+            found += [(spec.without_noise, (math.inf,))] if spec.without_noise not in names else []
+        else:
+            found.append((name, budgets if spec.noisy else (math.inf,)))
     return found
 
 
@@ -246,6 +270,9 @@ def build_algorithm(
             sensitivity=public.sensitivity.l2,
             trace=public.trace,
             rank=public.rank,
+            rounds=noise_plan.rounds,
+            clip=noise_plan.clip,
+            blocks=noise_plan.blocks,
         )
     return ALGORITHMS[batch.algorithm].build(config)
 
@@ -259,6 +286,7 @@ def with_agents(settings: Settings, dataset: Dataset) -> Settings:
 def with_absolute_paths(settings: Settings) -> Settings:
     """Return the settings with absolute paths, which are valid from any working directory."""
     names = ["data_dir", "schema", "test", "ledger", *([] if settings.data in SOURCES else ["data"])]
-    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name in names if (value := getattr(settings, name))}
+    given = {name: value for name in names if (value := getattr(settings, name)) and not is_in_memory(value)}
+    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name, value in given.items()}
     plugins = tuple(str(Path(value).resolve()) for value in settings.plugins)
     return replace(settings, plugins=plugins, **paths)

@@ -11,7 +11,7 @@ from taciturn.data import Facts
 from taciturn.errors import InputError
 from taciturn.planning.heuristics import (
     NOISE_STD,
-    VERDICTS,
+    VERDICT_WORDS,
     Hyperparameters,
     PlanRequest,
     agent_noise,
@@ -19,6 +19,7 @@ from taciturn.planning.heuristics import (
     noise_to_signal,
     propose,
     verdict,
+    verdict_limits,
 )
 from taciturn.planning.plan import StudyPlan, facts_for, noise_meaning, plan_request, plan_study
 from taciturn.planning.step_sizes import step_rule
@@ -114,7 +115,7 @@ def plan_report(settings: Settings) -> PlanReport:
 
     def budget(total: float) -> BudgetOption:
         nu = noise_to_signal(facts, request._replace(total_epsilon=total))
-        return BudgetOption(total, nu, verdict(nu), total == epsilon)
+        return BudgetOption(total, nu, verdict(nu, verdict_limits(facts)), total == epsilon)
 
     totals = [total for total in sorted({*BUDGETS, epsilon}) if math.isfinite(total)]
     options = _rounds_options(study.settings, facts, request, algorithm, proposal.release_noise)
@@ -215,8 +216,11 @@ def plan_facts(report: PlanReport) -> dict[str, Any]:
         "trust": trust_sentence(settings.trust, settings.colluders),
         "noise_to_signal": report.proposal.noise_to_signal,
         "verdict": report.proposal.verdict,
-        "public": report.study.facts._asdict(),
-        "verdicts": [{"noise_to_signal": limit, "verdict": words} for limit, words in VERDICTS],
+        "public": report.study.facts.recorded(),
+        "verdicts": [
+            {"noise_to_signal": limit, "verdict": words}
+            for limit, words in zip(verdict_limits(report.study.facts), VERDICT_WORDS, strict=True)
+        ],
         "budgets": [option._asdict() for option in report.budgets],
         "paces": [option._asdict() for option in report.rounds_options],
     }

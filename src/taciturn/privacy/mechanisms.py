@@ -15,6 +15,7 @@ from taciturn.types import Array
 
 MECHANISMS = CONTINUOUS
 MEAN_SIZE = {"gaussian": math.sqrt(2.0 / math.pi), "laplace": 1.0}  # E|xi| / scale
+DEVIATION = {"gaussian": 1.0, "laplace": math.sqrt(2.0)}  # the standard deviation, over the scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,11 @@ class Calibrated:
     def magnitude(self) -> Array:
         """E|xi| of every run, [R]: public, unlike the mean of the noise that was drawn."""
         return MEAN_SIZE[self.kind] * self.scale
+
+    @cached_property
+    def deviation(self) -> Array:
+        """The standard deviation of the noise in every run, [R]."""
+        return DEVIATION[self.kind] * self.scale
 
     @cached_property
     def event(self) -> BatchEvent:

@@ -8,7 +8,8 @@ from statistics import fmean
 
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.tables import by_label, format_share
-from taciturn.runs.records import RegressionQuality, RunResult, RunSummary
+from taciturn.runs.quality import RegressionQuality
+from taciturn.runs.records import RunResult, RunSummary
 
 
 def result_sentences(summary: RunSummary) -> tuple[str, str]:

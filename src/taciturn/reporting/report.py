@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
@@ -15,6 +15,7 @@ from taciturn.core.storage import write_text
 from taciturn.privacy.signatures import OFFICER, ORGANISATION, Signable
 from taciturn.reporting.curves import full_label, run_label
 from taciturn.reporting.narrative import result_sentences
+from taciturn.reporting.quality_tables import TextTable, baseline_words, shown_tables
 from taciturn.reporting.statements import Guarantee, RunGuarantee, guarantee, paper_statement
 from taciturn.reporting.tables import (
     GROUP_HEADINGS,
@@ -24,11 +25,17 @@ from taciturn.reporting.tables import (
     has_seeds,
     result_table,
 )
+from taciturn.runs.effects import RunEffects, read_effects
 from taciturn.runs.folder import RunFolder, public_config
 from taciturn.runs.ledger import RunLedger
-from taciturn.runs.records import ClassificationQuality, RunSummary, SourceFacts
+from taciturn.runs.quality import ClassificationQuality, Quality
+from taciturn.runs.records import RunSummary, SourceFacts
 
-CONFUSION_LIMIT = 20  # classes; a larger table is not shown
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EFFECTS_LIMIT = 4  # settings whose effects are drawn
+RELIABILITY_PANELS = 3  # settings in one reliability diagram
 logger = logging.getLogger(__name__)
 
 
@@ -80,7 +87,8 @@ def render(folder: RunFolder, ledger: RunLedger, local: bool) -> str:
         rows=rows,
         group_headings=GROUP_HEADINGS,
         groups=group_rows(summary.runs) if has_seeds(summary.runs) else [],
-        picture=_picture(folder, local),
+        picture=_curves(folder, local),
+        effects=_effects(folder),
         evidence=_evidence(folder, config.get("ledger", ""), summary.federation is not None),
         privacy=certified or paper,
         totals=_totals(certified, labels) if certified else {},
@@ -89,18 +97,38 @@ def render(folder: RunFolder, ledger: RunLedger, local: bool) -> str:
         without_noise=sorted({labels[run] for run in paper.without_noise}) if paper else [],
         audits=_audits(folder),
         quality=_quality(summary),
+        reliability=_reliability(summary),
         config=_config(config if local else public_config(config)),
     )
 
 
-def _picture(folder: RunFolder, local: bool) -> str:
-    from taciturn.reporting.figures.run_figure import (
-        figure,
-        in_words,
-    )
+def _picture(draw: Callable[[], Figure], title: str, words: str) -> str:
+    """Return a figure as part of the page, with words for those who do not see it."""
     from taciturn.reporting.figures.style import to_svg
 
-    return to_svg(figure([folder], local), "Training, round by round", in_words([folder], local))
+    return to_svg(draw(), title, words)
+
+
+def _curves(folder: RunFolder, local: bool) -> str:
+    from taciturn.reporting.figures.run_figure import figure, in_words
+
+    return _picture(lambda: figure([folder], local), "Training, round by round", in_words([folder], local))
+
+
+def _effects(folder: RunFolder) -> list[tuple[str, str]]:
+    """Return label and picture of the effects of the first run of every setting; none if there are no effects."""
+    if not folder.effects.is_file():
+        return []
+    from taciturn.reporting.figures.effects_figure import effects_figure, in_words
+    from taciturn.reporting.figures.style import to_svg
+
+    first: dict[str, RunEffects] = {}
+    for run in read_effects(folder).runs:
+        first.setdefault(run_label(run.algorithm, run.epsilon), run)
+    shown = list(first.values())[:EFFECTS_LIMIT]
+    return [
+        (full_label(run), to_svg(effects_figure(run), "The effect of every column", in_words(run))) for run in shown
+    ]
 
 
 @cache
@@ -137,14 +165,44 @@ def _evidence(folder: RunFolder, ledger: str, federated: bool) -> list[str]:
     return [signatures] if federated else [charged, signatures]
 
 
-def _quality(summary: RunSummary) -> list[tuple[str, ClassificationQuality, bool]]:
-    """Return label, quality and whether to show the confusion matrix, for the first seed of every setting."""
-    first: dict[str, tuple[str, ClassificationQuality, bool]] = {}
+class _ShownModel(NamedTuple):
+    """What a page shows of the quality of one model."""
+
+    label: str
+    records: int
+    note: str
+    tables: Sequence[tuple[str, TextTable]]
+
+
+def _first_seeds(summary: RunSummary) -> dict[str, tuple[str, Quality]]:
+    """Return label and quality of the first seed of every setting, by the setting."""
+    found: dict[str, tuple[str, Quality]] = {}
     for entry in summary.runs:
-        if isinstance(entry.quality, ClassificationQuality):
-            shown = len(entry.quality.confusion) <= CONFUSION_LIMIT
-            first.setdefault(run_label(entry.algorithm, entry.epsilon), (full_label(entry), entry.quality, shown))
-    return list(first.values())
+        if entry.quality is not None:
+            found.setdefault(run_label(entry.algorithm, entry.epsilon), (full_label(entry), entry.quality))
+    return found
+
+
+def _quality(summary: RunSummary) -> list[_ShownModel]:
+    return [
+        _ShownModel(label, quality.records, baseline_words(quality), shown_tables(quality))
+        for label, quality in _first_seeds(summary).values()
+    ]
+
+
+def _reliability(summary: RunSummary) -> str:
+    """Return the reliability diagram of the first settings that have probabilities; empty if none has."""
+    models = {
+        label: quality
+        for label, (_, quality) in _first_seeds(summary).items()
+        if isinstance(quality, ClassificationQuality) and quality.reliability
+    }
+    if not models:
+        return ""
+    from taciturn.reporting.figures.calibration_figure import in_words, reliability_figure
+
+    shown = dict(list(models.items())[:RELIABILITY_PANELS])
+    return _picture(lambda: reliability_figure(shown), "Reliability: predicted and observed shares", in_words(shown))
 
 
 def _config(config: Mapping[str, Any]) -> list[tuple[str, str]]:

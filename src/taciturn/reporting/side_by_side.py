@@ -74,12 +74,15 @@ def predicts_numbers(folders: Sequence[RunFolder]) -> bool:
 
 def _test_records(folder: RunFolder) -> dict[str, Any]:
     """Return what decides which records a run is tested on, and their number."""
-    config, described, source = folder.read_config(), folder.read_start().data, folder.read_header().source
+    config, start, source = folder.read_config(), folder.read_start(), folder.read_header().source
+    described = start.data
     counted = {"number of test records": (described.test_records, described.test_classes)}
     if config.get("test"):
         return {"test": _absolute(config["test"])} | counted
     built_in = source is not None and source.built_in
     drawn: dict[str, Any] = {"data": config["data"] if built_in else _absolute(config.get("data", ""))}
+    if folder.began_with_frame:
+        drawn["data"] = start.records or _absolute(str(folder.path))
     if config.get("test_share") or (source is not None and source.draws_split):
         shares = {name.replace("_", "-"): config.get(name) for name in ("test_share", "train_share", "sample_fraction")}
         drawn |= shares | {"partition-key": _partition_key(folder)}

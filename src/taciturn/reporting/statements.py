@@ -138,8 +138,9 @@ def headline(totals: PrivacyTotals) -> str:
         conditions += " (the run without noise protects nobody)"
     if max(kept) > LARGE_EPSILON:
         conditions += " (an epsilon above 10 protects little in practice)"
-    if totals.central:
-        conditions += f" ({', '.join(totals.central)}: against all but the curator, who holds every record)"
+    protecting = {run.algorithm for run in totals.runs if math.isfinite(run.total_epsilon)}
+    if central := [name for name in totals.central if name in protecting]:
+        conditions += f" ({', '.join(central)}: against all but the curator, who holds every record)"
     each = " in each run by itself" if len(totals.runs) > 1 else ""
     unit = _unit_words(totals.unit)
     promise = f"with total epsilon {shown} at delta {totals.delta:g}{each}{conditions}"

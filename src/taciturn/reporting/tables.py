@@ -9,7 +9,8 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from taciturn.reporting.curves import Labelled, run_label
-from taciturn.runs.records import MethodFacts, RegressionQuality, RunResult
+from taciturn.runs.quality import RegressionQuality
+from taciturn.runs.records import MethodFacts, RunResult
 
 SEED = "seed"
 HEADINGS = ("", "run", SEED, "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")

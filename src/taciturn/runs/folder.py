@@ -25,6 +25,7 @@ from taciturn.core.storage import (
     to_json,
     write_text,
 )
+from taciturn.data.memory_names import is_in_memory
 from taciturn.errors import CorruptFile, InputError, LedgerTampered, missing_file
 from taciturn.privacy.hash_chain import HashChain, state_head_path
 from taciturn.runs.ledger import RunLedger
@@ -159,6 +160,11 @@ class RunFolder:
         return self.path / "model.npz"
 
     @property
+    def effects(self) -> Path:
+        """The effect of every column, where the model is one of a table's bins (see `EffectsRecord`)."""
+        return self.path / "effects.json"
+
+    @property
     def averages(self) -> Path:
         """The theorems' averages, where they were asked for."""
         return self.path / "averages.npz"
@@ -242,6 +248,11 @@ class RunFolder:
             If config.toml is not TOML.
         """
         return dict(_parsed_config(self.config, _signature(self.config)))
+
+    @property
+    def began_with_frame(self) -> bool:
+        """Whether the records were a data frame, which is in no file: its name does not tell it from others."""
+        return is_in_memory(self.read_config()["data"])
 
     def read_start(self, local: bool = True) -> StartRecord:
         """Return what the run began with; `local` includes what only the owner of the records may see."""

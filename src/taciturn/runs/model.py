@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from taciturn.data import SOURCES, encode, load_unmapped, read_schema, read_table, source_for
 from taciturn.data.dataset_source import pixel_names
-from taciturn.data.feature_mapping import mapped_names, mapped_rows
-from taciturn.data.feature_maps import NONE
+from taciturn.data.feature_mapping import mapped_names, mapped_rows, schema_shape
+from taciturn.data.feature_maps import NONE, InputShape
 from taciturn.data.table_cells import Table
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, Loss
-from taciturn.objectives.metrics import quality_metrics
 from taciturn.objectives.passes import scores
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.quality import Parties, Quality, measure_quality
 from taciturn.settings import Settings, resolve
 from taciturn.types import Array, Classes, Range, Shard, Target
 
@@ -62,7 +62,14 @@ class Model:
 
     def mapped(self, x: Array) -> Array:
         """Apply the feature map to encoded records x [n, columns], which include the intercept."""
-        return mapped_rows(x, self.settings.features, self.image, self.settings.intercept)
+        return mapped_rows(x, self.settings.features, self.shape, self.settings.intercept)
+
+    @property
+    def shape(self) -> InputShape:
+        """What is public about the features before the map."""
+        if self.schema is not None:
+            return schema_shape(read_schema(self.schema))
+        return InputShape(len(self.columns), self.image)
 
     def scores(self, x: Array) -> Array:
         """Return the scores [n, K] of mapped records x [n, J]."""
@@ -102,8 +109,30 @@ def read_model(folder: RunFolder, run: int = 0) -> Model:
     return Model(w[run], tuple(map(str, stored["feature_names"])), target, settings, schema, label)
 
 
+class Predictions(NamedTuple):
+    """What a model predicts for each record of a table."""
+
+    values: Sequence[Any]  # [n] names of classes, or numbers
+    probabilities: Array | None  # [n, K]; None where the loss has none
+
+
+def predictions(model: Model, table: Table) -> Predictions:
+    """Return the prediction for each record of a table.
+
+    Raises
+    ------
+    InputError
+        If the table lacks a column, or has values outside the range on which the model was trained.
+    """
+    found = model.scores(_features(model, table))
+    if isinstance(model.target, Range):
+        return Predictions((model.target.low + _width(model.target) * found[:, 0]).tolist(), None)
+    names = model.target.names
+    return Predictions([names[k] for k in found.argmax(axis=1)], model.loss.probabilities(found))
+
+
 def predict(model: Model, path: Path, keep: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the prediction for each record of a table.
+    """Yield the prediction for each record of a table in a file.
 
     Parameters
     ----------
@@ -122,20 +151,17 @@ def predict(model: Model, path: Path, keep: Sequence[str] = ()) -> Iterator[dict
     Raises
     ------
     InputError
-        If the table lacks a column, or has values outside the range on which the model was trained.
+        As `predictions`.
     """
     table = read_table(path)
     kept = {name: table.texts(name) for name in keep}
-    found = model.scores(_features(model, table))
-    chances = model.loss.probabilities(found)
-    for i, scores_of in enumerate(found):
+    found = predictions(model, table)
+    for i, value in enumerate(found.values):
         row: dict[str, Any] = {name: values[i] for name, values in kept.items()}
-        if isinstance(model.target, Range):
-            yield row | {"prediction": _digits(model.target.low + _width(model.target) * float(scores_of[0]))}
-            continue
-        row["prediction"] = model.target.names[scores_of.argmax()]
-        if chances is not None:
-            row |= {f"probability_{name}": _digits(chances[i, k]) for k, name in enumerate(model.target.names)}
+        row["prediction"] = _digits(value) if isinstance(value, float) else value
+        if found.probabilities is not None and isinstance(model.target, Classes):
+            chances = zip(model.target.names, found.probabilities[i], strict=True)
+            row |= {f"probability_{name}": _digits(chance) for name, chance in chances}
         yield row
 
 
@@ -148,7 +174,16 @@ def _digits(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def evaluate(model: Model, data: str) -> dict[str, Any]:
+class LabelledRecords(NamedTuple):
+    """Mapped records on which a model can be evaluated."""
+
+    shard: Shard
+    parties: Parties | None = None  # None: nothing says which party's they are
+
+
+def evaluate(
+    model: Model, data: str | Table | LabelledRecords, threshold: float | None = None, positive: str | None = None
+) -> Quality:
     """Return the quality of the model on labelled records.
 
     Parameters
@@ -156,16 +191,24 @@ def evaluate(model: Model, data: str) -> dict[str, Any]:
     model
         The model.
     data
-        Path of a table with labels, or the name of a data set, whose test records are used.
+        A table with labels or its path, the name of a data set, whose test records are used, or the records themselves.
+        Where the table names its parties, in the schema's agent column or by a file each, each is measured too.
+    threshold, positive
+        As in `measure_quality`.
 
     Raises
     ------
     InputError
-        If the records do not fit the model, or have no labels.
+        If the records do not fit the model or have no labels, or the model cannot have that threshold.
     """
-    test = _test_records(model, data) if data in SOURCES else _table(model, data)
-    found = np.concatenate([model.scores(block.x) for block in test.blocks()])
-    return quality_metrics(found, test.y, model.target, model.loss)
+    if not isinstance(data, LabelledRecords):
+        known = isinstance(data, str) and data in SOURCES
+        data = LabelledRecords(_test_records(model, str(data))) if known else _table(model, data)
+    shard, parties = data
+    found = np.concatenate([model.scores(block.x) for block in shard.blocks()])
+    return measure_quality(
+        found, shard.y, model.target, model.loss, parties=parties, threshold=threshold, positive=positive
+    )
 
 
 def _features(model: Model, table: Table) -> Array:
@@ -186,12 +229,26 @@ def _encode(model: Model, table: Table, with_label: bool) -> tuple[Array, Array 
     return model.mapped(x), y
 
 
-def _table(model: Model, data: str) -> Shard:
-    source_for(data)  # raises for a name that is neither a data set nor a table
-    x, y = _encode(model, read_table(data), with_label=True)
+def _table(model: Model, table: str | Table) -> LabelledRecords:
+    if isinstance(table, str):
+        source_for(table)  # raises for a name that is neither a data set nor a table
+        table = read_table(table)
+    x, y = _encode(model, table, with_label=True)
     if y is None:
-        raise InputError(f"{data} has no labels")
-    return Shard(x, y)
+        raise InputError("the table has no labels")
+    agent = read_schema(model.schema).agent if model.schema else None
+    return LabelledRecords(Shard(x, y), _parties(table, agent))
+
+
+def _parties(table: Table, agent: str | None) -> Parties | None:
+    """Return the rows of each party, by the agent column or by file; None if the table names none."""
+    if agent is not None and agent in table.columns:
+        names, codes = table.column(agent).factorized
+        return {name: np.flatnonzero(codes == k) for k, name in enumerate(names) if name is not None}
+    if not table.folder:
+        return None
+    owners = np.repeat([part.agent for part in table.parts], [part.rows for part in table.parts])
+    return {name: np.flatnonzero(owners == name) for name in dict.fromkeys(part.agent for part in table.parts)}
 
 
 def _test_records(model: Model, data: str) -> Shard:
@@ -201,7 +258,7 @@ def _test_records(model: Model, data: str) -> Shard:
     chosen = {"data": data} | {name: getattr(own, name) for name in names}
     dataset = load_unmapped((own if data == own.data else resolve(chosen)).data_options())
     columns, image = dataset.features[: len(dataset.features) - own.intercept], SOURCES[data].image
-    features = mapped_names(own.features, columns, image, own.intercept)
+    features = mapped_names(own.features, columns, InputShape(len(columns), image), own.intercept)
     fits = (features, dataset.target, image) == (model.features, model.target, model.image)
     if not fits or dataset.test is None:
         width, name = len(model.features), Path(own.data).name

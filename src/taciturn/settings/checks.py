@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import data_folder, source_for
-from taciturn.errors import InputError
+from taciturn.errors import InputError, shown
 from taciturn.kernels.library import FOLDER, library
 from taciturn.privacy.noise import HARDENED, SEEDED
 from taciturn.privacy.trust import AGENTS, SECURE_SUM
@@ -104,7 +104,7 @@ def check_backend(settings: Settings) -> Settings:
 def check_device(name: str, given: Any) -> str:
     """Accept a device: cpu, cuda or cuda:N."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", text(name, given)):
-        raise InputError(f"{name} is {given!r}: it must be cpu, cuda or cuda:N")
+        raise InputError(f"{name} is {shown(given)}: it must be cpu, cuda or cuda:N")
     return str(given)
 
 

@@ -16,6 +16,7 @@ from taciturn.data import source_for
 from taciturn.data.feature_maps import NONE
 from taciturn.errors import InputError, missing_file, nearest
 from taciturn.settings.checks import BY_MODE, check_backend, check_mode, choose_noise
+from taciturn.settings.rules import check_plain
 from taciturn.settings.settings import FIELDS, Settings
 
 _LOADED: dict[Path, str] = {}  # SHA-256 of the plugins that this process runs
@@ -60,6 +61,13 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
         "server": "sums",
     }
     settings = replace(settings, **{name: v for name, v in defaults.items() if getattr(settings, name) == "auto"})
+    if (
+        mode == "certified"
+        and "algorithm" not in chosen
+        and settings.features == "bins"
+        and settings.backend != "torch"
+    ):
+        settings = replace(settings, algorithm=("additive",))
     if settings.local_updates != "auto":
         multiple = [name for name in ALGORITHMS if ALGORITHMS[name].local_updates]
         _check_supported(settings, "local-updates", "makes one local update per round", multiple)
@@ -86,6 +94,7 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
     for key in given:
         if key not in FIELDS:
             raise InputError(f"no setting '{key}'{nearest(key, FIELDS)}: 'taciturn config init' lists all settings")
+        check_plain(key.replace("_", "-"), given[key])
     return {key: FIELDS[key].metadata["rule"](key.replace("_", "-"), value) for key, value in given.items()}
 
 

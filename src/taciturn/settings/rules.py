@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from taciturn.errors import InputError, unknown_name
+import numpy as np
+
+from taciturn.errors import InputError, shown, unknown_name
+
+LONGEST_TEXT = 4096  # characters of a value
 
 Rule: TypeAlias = Callable[[str, Any], Any]
 """(the setting's name, the given value) -> the parsed value; raises InputError."""
@@ -36,10 +40,25 @@ def choices_of(rule: Rule) -> list[str]:
     return list(rule.choices()) if isinstance(rule, ChoiceRule) else []
 
 
+def check_plain(name: str, given: Any) -> None:
+    """Refuse a value that is not a number, a string, a path, or a list or mapping of these, before a rule sees it.
+
+    Raises
+    ------
+    InputError
+        With the type of the value, which is not shown.
+    """
+    items = given if isinstance(given, list | tuple) else given.values() if isinstance(given, Mapping) else [given]
+    for item in items:
+        if not (item is None or isinstance(item, str | bool | int | float | np.generic | os.PathLike)):
+            inside = "" if item is given else f" that holds {shown(item)}"
+            raise InputError(f"{name} is {shown(given)}{inside}: it must be a number, a string, or a list of them")
+
+
 def text(name: str, given: Any) -> str:
-    """Accept any string."""
-    if not isinstance(given, str):
-        raise InputError(f"{name} is {given!r}: it must be a string")
+    """Accept a string of one line."""
+    if not isinstance(given, str) or len(given) > LONGEST_TEXT or "\n" in given:
+        raise InputError(f"{name} is {shown(given)}: it must be a string of one line")
     return given
 
 
@@ -53,7 +72,7 @@ def boolean(name: str, given: Any) -> bool:
     if isinstance(given, str) and given.lower() in {"true", "false"}:
         return given.lower() == "true"
     if not isinstance(given, bool):
-        raise InputError(f"{name} is {given!r}: it must be true or false")
+        raise InputError(f"{name} is {shown(given)}: it must be true or false")
     return given
 
 
@@ -62,9 +81,11 @@ def one_of(kind: str, choices: Callable[[], Iterable[str]]) -> Rule:
 
     def rule(name: str, given: Any) -> str:
         names = list(choices())
+        if not isinstance(given, str) or shown(given) != repr(given):
+            raise InputError(f"{name} is {shown(given)}: it must be one of {', '.join(sorted(names))}")
         if given not in names:
             raise unknown_name(kind, given, names)
-        return str(given)
+        return given
 
     return ChoiceRule(rule, choices)
 
@@ -87,7 +108,7 @@ def integer(low: int, high: float = math.inf) -> Rule:
         number = _number(name, given, "a whole number") if whole is None else whole
         if number % 1 != 0 or not low <= number <= high:
             limits = f"of at least {low}" if math.isinf(high) else f"from {low} to {high}"
-            raise InputError(f"{name} is {given}: it must be a whole number {limits}")
+            raise InputError(f"{name} is {_number_shown(given)}: it must be a whole number {limits}")
         return int(number)
 
     return rule
@@ -116,7 +137,8 @@ def real(low: float = -math.inf, high: float = math.inf, *, open_low: bool = Tru
                 parts.append(f"below {high:g}")
             elif number == math.inf and low > -math.inf:
                 parts.append("finite")
-            raise InputError(f"{name} is {given}: it must be {' and '.join(parts)}{', or inf' if infinite else ''}")
+            rule = f"{' and '.join(parts)}{', or inf' if infinite else ''}"
+            raise InputError(f"{name} is {_number_shown(given)}: it must be {rule}")
         return number
 
     return rule
@@ -145,7 +167,7 @@ def list_of(rule: Rule, empty: bool = False) -> Rule:
             raise InputError(f"{name} is empty: it needs at least one value")
         if len(set(values)) < len(values):
             repeated = next(value for i, value in enumerate(values) if value in values[:i])
-            raise InputError(f"{name} names {repeated} twice")
+            raise InputError(f"{name} names {_number_shown(repeated)} twice")
         return values
 
     return ChoiceRule(parse, lambda: choices_of(rule))
@@ -158,6 +180,8 @@ def number_or(kind: str, names: tuple[str, ...]) -> Rule:
         if isinstance(given, str):
             if given in names:
                 return given
+            if shown(given) != repr(given):
+                raise InputError(f"{name} is {shown(given)}: it must be a number or one of {', '.join(names)}")
             try:
                 float(given)
             except ValueError as error:
@@ -171,7 +195,7 @@ def optional(rule: Rule) -> Rule:
     """Return a rule that accepts "auto" or what another rule accepts."""
 
     def parse(name: str, given: Any) -> Any:
-        return given if given == "auto" else rule(name, given)
+        return given if isinstance(given, str) and given == "auto" else rule(name, given)
 
     return ChoiceRule(parse, lambda: ["auto", *choices_of(rule)])
 
@@ -206,8 +230,12 @@ def _whole(given: Any) -> int | None:
 def _number(name: str, given: Any, expected: str) -> float:
     try:
         number = math.nan if isinstance(given, bool) else float(given)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} is {given!r}: it must be {expected}") from error
+    except (TypeError, ValueError):  # their messages may show the value
+        number = math.nan
     if math.isnan(number):
-        raise InputError(f"{name} is {given}: it must be {expected}")
+        raise InputError(f"{name} is {shown(given)}: it must be {expected}")
     return number
+
+
+def _number_shown(given: Any) -> str:
+    return given if isinstance(given, str) and shown(given) == repr(given) else shown(given)

@@ -19,6 +19,7 @@ from taciturn.algorithms.server import SERVERS
 from taciturn.data import DataOptions, source_for
 from taciturn.data.dataset_source import check_memory
 from taciturn.data.feature_maps import MAPS, NONE
+from taciturn.data.memory_names import PREFIX
 from taciturn.data.partition import PARTITIONS
 from taciturn.objectives import LOSSES, REGULARISERS, SETS
 from taciturn.privacy.mechanisms import MECHANISMS
@@ -93,8 +94,8 @@ class Settings:
     intercept : bool
         add a constant feature (on by default for tables)
     features : str
-        public feature map: none, unit, fourier, and for images pixels or scattering; auto: scattering for
-        images in certified mode, else none
+        public feature map: none, unit, fourier, for tables bins, and for images pixels or scattering; auto: bins
+        for tables and scattering for images in certified mode, else none
     memory : str
         memory limit for records, e.g. 500MB; larger data is memory-mapped from files in $TMPDIR; auto: half of
         the machine's memory
@@ -109,7 +110,8 @@ class Settings:
     set_size : float
         half the side of the box, or the radius of the ball
     algorithm : tuple[str, ...]
-        one or more algorithms (taciturn algorithms), separated by commas; default: dpgd, in mode paper objpm
+        one or more algorithms (taciturn algorithms), separated by commas; default: additive for tables, else
+        dpgd; in mode paper objpm
     rounds : int | str
         T, communication rounds; auto: planned (taciturn plan)
     local_updates : int | str
@@ -294,7 +296,11 @@ class Settings:
     @property
     def display_name(self) -> str:
         """The run's name for people: its `name`, else that of its folder, else its data and algorithms."""
-        return self.name or Path(self.out).name or f"{Path(self.data).stem}-{'-'.join(self.algorithm)}"
+        return (
+            self.name
+            or Path(self.out).name
+            or f"{Path(self.data.removeprefix(PREFIX)).stem}-{'-'.join(self.algorithm)}"
+        )
 
     @property
     def agent_names(self) -> tuple[str, ...]:

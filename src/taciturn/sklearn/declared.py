@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.schema import Numeric
+from taciturn.data.schema import Categorical, Numeric, Schema, distinct_names, read_schema
+from taciturn.data.table_cells import Table
 from taciturn.errors import InputError, unknown_name
+from taciturn.sklearn.columns import BOOLEANS, TEXTS, cell_text
 from taciturn.types import Range
 
 
@@ -29,9 +31,9 @@ def declared_bounds(given: Any, width: int, names: Sequence[str] | None) -> NDAr
     given : pair, sequence of pairs, or mapping
         (low, high) of all features, one pair for each feature in order, or one for each by name.
     width : int
-        The number of features, J.
+        The number of features that are numbers, J.
     names : sequence of str or None
-        The names of the features, if they have any.
+        The names of these features, if they have any.
 
     Returns
     -------
@@ -72,12 +74,117 @@ def observed_bounds(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([low - constant, high + constant])
 
 
-def numeric_rules(bounds: NDArray[np.float64], intercept: bool) -> tuple[Numeric, ...]:
-    """Return the features as columns of a schema; without an intercept, ranges are symmetric, so that 0 stays 0."""
-    if not intercept:
+def numeric_rules(bounds: NDArray[np.float64], names: Sequence[str], symmetric: bool) -> dict[str, Numeric]:
+    """Return numbers as columns of a schema; with symmetric ranges, 0 stays 0."""
+    if symmetric:
         largest = np.abs(bounds).max(axis=1)
         bounds = np.column_stack([-largest, largest])
-    return tuple(Numeric(f"x{j}", float(low), float(high)) for j, (low, high) in enumerate(bounds))
+    return {name: Numeric(name, float(low), float(high)) for name, (low, high) in zip(names, bounds, strict=True)}
+
+
+def declared_categories(given: Any) -> dict[str, Categorical]:
+    """Return the declared columns of texts by name.
+
+    Parameters
+    ----------
+    given : mapping or None
+        The values that can occur, by column.
+
+    Raises
+    ------
+    InputError
+        If it is no mapping, or a column's values are not valid names.
+
+    Examples
+    --------
+    >>> declared_categories({"sex": ["f", "m"], "smokes": [False, True]})["smokes"].categories
+    ('false', 'true')
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InputError(f"categories is {given!r}: it must be a dict with the values of each column by its name")
+    found: dict[str, Categorical] = {}
+    for name, values in given.items():
+        where = f"categories of column '{name}'"
+        if isinstance(values, str) or not np.iterable(values):
+            raise InputError(f"{where} is {values!r}: it must be a list of its values")
+        found[name] = Categorical(str(name), distinct_names(where, [cell_text(value) or "" for value in values]))
+    return found
+
+
+def categorical_rules(
+    kinds: Mapping[str, str], declared: Mapping[str, Categorical], observed: Table | None, budget: float
+) -> dict[str, Categorical]:
+    """Return the columns that hold texts: as declared, of two values, or as observed where there is no privacy.
+
+    Parameters
+    ----------
+    kinds : mapping
+        The kind of each column.
+    declared : mapping
+        The columns that were declared.
+    observed : Table or None
+        The records, if they may be looked at.
+    budget : float
+        For the error message.
+
+    Raises
+    ------
+    InputError
+        If a column was declared that is not there, or needs to be declared.
+    """
+    for name in declared:
+        if name not in kinds:
+            raise InputError(f"categories: {unknown_name('column', name, kinds)}")
+    rules = dict(declared)
+    for name, kind in kinds.items():
+        if kind == BOOLEANS and name not in rules:
+            rules[name] = Categorical(name, ("false", "true"))
+        elif kind == TEXTS and name not in rules:
+            if observed is None:
+                why = "which values occur among the records is private"
+                raise undeclared(f"categories['{name}']", budget, why)
+            rules[name] = _observed_categories(observed, name)
+    return rules
+
+
+def _observed_categories(table: Table, name: str) -> Categorical:
+    """Return the values that occur in a column, sorted; only for training without privacy."""
+    found = tuple(sorted(text for text in table.column(name).factorized.names if text is not None))
+    if not found:
+        raise InputError(f"column '{name}' of X has no value: leave it out, or declare its categories")
+    return Categorical(name, found)
+
+
+def given_schema(schema: Any, others: Mapping[str, Any]) -> Schema | None:
+    """Return a declared schema: the object itself, or the one that a file holds.
+
+    Raises
+    ------
+    InputError
+        If one of the other declarations, by their names, is given too.
+    """
+    if schema is None:
+        return None
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(f"schema and {name} are both given: the schema declares it, so leave {name} None")
+    return schema if isinstance(schema, Schema) else read_schema(schema)
+
+
+def classes_in_type_of(names: Sequence[str], y: NDArray[Any]) -> NDArray[Any]:
+    """Return the names of classes in a schema in the type of the labels.
+
+    Examples
+    --------
+    >>> classes_in_type_of(("0", "1"), np.array([1, 0]))
+    array([0, 1])
+    """
+    try:
+        return np.array(names).astype(y.dtype if y.dtype.kind in "iuf" else object)
+    except ValueError as error:
+        raise InputError(f"y holds numbers, but the schema's classes are {', '.join(names)}") from error
 
 
 def declared_range(given: Any) -> Range:

@@ -10,9 +10,11 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from taciturn.data.feature_maps import NONE
+from taciturn.data.schema import Schema
 from taciturn.errors import InputError
 from taciturn.objectives.losses import Softmax
-from taciturn.sklearn.declared import class_numbers, declared_range, observed_range, undeclared
+from taciturn.sklearn.declared import class_numbers, classes_in_type_of, declared_range, observed_range, undeclared
 from taciturn.sklearn.linear import LinearModel, check_metadata
 from taciturn.types import Array, Classes, Range
 
@@ -23,10 +25,10 @@ def _has_probabilities(model: TaciturnClassifier) -> bool:
 
 
 class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
-    """Linear classifier of several parties' records within a total privacy budget.
+    """Additive or linear classifier of several parties' records within a total privacy budget.
 
-    Every fit trains by federated ADMM or gradient descent with noise that makes the model differentially private for
-    each record, or for each unit that `groups` names.
+    Every fit trains with noise that makes the model differentially private for each record, or for each unit that
+    `groups` names.
 
     Parameters
     ----------
@@ -35,21 +37,33 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     delta : float, default=1e-6
         The delta of the guarantee.
     bounds : pair, sequence of pairs, or dict, default=None
-        What is known about the features without looking at the records: (low, high) of all features, a pair for each
-        feature in order, or a pair for each by name for a data frame. Values outside are clipped, in `fit` and in
-        `predict`. None only if `total_epsilon` is infinite.
+        What is known about the features without looking at the records: (low, high) of all columns of numbers, a pair
+        for each in order, or a pair for each by name for a data frame. Values outside are clipped, in `fit` and in
+        `predict`. None only if `total_epsilon` is infinite or a schema is given.
+    categories : dict, default=None
+        The values that can occur in each column of texts of a data frame, by its name; any other value counts as
+        missing. Columns of true and false need none. With an infinite `total_epsilon`, columns that are left out have
+        the values that occur.
+    schema : Schema or path, default=None
+        The schema of the data frame, as for `taciturn run`, in place of bounds, categories, classes and label_bounds.
+        It also says what replaces missing values, and may name the columns of agents and units. Columns that it does
+        not name are not used.
     classes : array-like, default=None
         The labels that can occur. None only if `total_epsilon` is infinite.
     total_records : int, default=None
         A round number of records that the parties agree to publish; no party may have more. None only if
         `total_epsilon` is infinite.
+    features : str, default="bins"
+        The public feature map. "bins": every column of numbers becomes piecewise-linear features, so that the model is
+        a curve for each column; "none": a linear model, with `coef_`.
     loss : {"softmax", "hinge", "squared"}, default="softmax"
         The loss; only softmax has a model of probabilities.
     penalty : {"l2", "l1"}, default="l2"
         The regulariser: the sum of squares, or of absolute values, of the coefficients of features scaled to [-1, 1]
-        and of the intercept.
+        and of the intercept. With bins: of the parameters of scaled levels.
     alpha : float, default=1e-6
-        Weight of the penalty relative to the mean loss.
+        Weight of the penalty relative to the mean loss. With bins and an infinite `total_epsilon`, a small fixed
+        ridge takes its place.
     fit_intercept : bool, default=True
         Whether the model has a constant.
     algorithm : str, default=None
@@ -72,17 +86,20 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Coefficients in the units of the features; with two classes, those of the second.
+        With `features="none"`: coefficients in the units of the features; with two classes, those of the second. A
+        column of texts has one for each category (`schema_.features` names them).
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Constants.
+        Constants, with `features="none"`.
     classes_ : ndarray of shape (n_classes,)
         The labels.
     privacy_spent_ : PrivacySpent
         The cost of the fit, and of all fits so far.
     ledger_ : dict
         The privacy events of the fit and their totals.
-    bounds_ : ndarray of shape (n_features, 2) or None
-        The declared bounds.
+    bounds_ : ndarray of shape (n_numbers, 2) or None
+        The declared bounds of the columns of numbers.
+    schema_ : Schema
+        The rules by which the columns are encoded.
     n_iter_ : int
         Number of rounds.
     n_features_in_ : int
@@ -115,8 +132,11 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         delta: float = 1e-6,
         *,
         bounds: Any = None,
+        categories: Any = None,
+        schema: Any = None,
         classes: Any = None,
         total_records: int | None = None,
+        features: str = "bins",
         loss: str = "softmax",
         penalty: str = "l2",
         alpha: float = 1e-6,
@@ -132,8 +152,11 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         self.total_epsilon = total_epsilon
         self.delta = delta
         self.bounds = bounds
+        self.categories = categories
+        self.schema = schema
         self.classes = classes
         self.total_records = total_records
+        self.features = features
         self.loss = loss
         self.penalty = penalty
         self.alpha = alpha
@@ -151,7 +174,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             The records of all parties.
         y : array-like of shape (n_samples,)
             The label of each record.
@@ -169,14 +192,19 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             The fitted estimator.
         """
         check_metadata(metadata)
-        x, y = self._validate(X, y)
+        schema = self._declared_schema()
+        records = self._read(X, y, schema)
+        owners = self._owners(X, agents, groups, schema)
+        y = records.y
         check_classification_targets(y)
-        classes = self._classes(y)
+        classes = self._classes(y, schema)
         names = Classes(tuple(map(str, classes)))
-        parameters = self._fit(x, class_numbers(y, classes), names, self.loss, agents, groups)
-        if len(classes) == 2:
-            parameters = parameters[1:] - parameters[:1]
-        self.classes_, self.coef_, self.intercept_ = classes, parameters[:, :-1], parameters[:, -1]
+        w = self._fit(records, class_numbers(y, classes), names, self.loss, owners)
+        self._w = w[:, 1:] - w[:, :1] if len(classes) == 2 else w
+        self.classes_ = classes
+        self._forget_coefficients()
+        if self.features == NONE:
+            self.coef_, self.intercept_ = self._encoder_.in_user_units(self._w)
         return self
 
     @property
@@ -188,7 +216,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             Records.
         """
         scores = self._scores(X)
@@ -199,7 +227,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             Records.
         """
         scores = self.decision_function(X)
@@ -213,7 +241,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             Records.
         """
         scores = self.decision_function(X)
@@ -221,10 +249,15 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             scores = np.column_stack([np.zeros_like(scores), scores])
         return Softmax().probabilities(scores)
 
-    def _classes(self, y: NDArray[Any]) -> NDArray[Any]:
-        if self.classes is None and self._private:
+    def _classes(self, y: NDArray[Any], schema: Schema | None) -> NDArray[Any]:
+        given = self.classes
+        if schema is not None:
+            if not isinstance(schema.target, Classes):
+                raise InputError(f"the label {schema.label} of the schema is a number: a classifier needs classes")
+            given = classes_in_type_of(schema.target.names, y)
+        if given is None and self._private:
             raise undeclared("classes", self.total_epsilon, "which labels occur among the records is private")
-        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+        classes = np.unique(y if given is None else np.asarray(given))
         if len(classes) < 2:
             raise InputError(f"there is only one class, {classes[0]}: a classifier needs at least two")
         return classes
@@ -243,19 +276,31 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     delta : float, default=1e-6
         The delta of the guarantee.
     bounds : pair, sequence of pairs, or dict, default=None
-        What is known about the features without looking at the records: (low, high) of all features, a pair for each
-        feature in order, or a pair for each by name for a data frame. Values outside are clipped, in `fit` and in
-        `predict`. None only if `total_epsilon` is infinite.
+        What is known about the features without looking at the records: (low, high) of all columns of numbers, a pair
+        for each in order, or a pair for each by name for a data frame. Values outside are clipped, in `fit` and in
+        `predict`. None only if `total_epsilon` is infinite or a schema is given.
+    categories : dict, default=None
+        The values that can occur in each column of texts of a data frame, by its name; any other value counts as
+        missing. Columns of true and false need none. With an infinite `total_epsilon`, columns that are left out have
+        the values that occur.
+    schema : Schema or path, default=None
+        The schema of the data frame, as for `taciturn run`, in place of bounds, categories, classes and label_bounds.
+        It also says what replaces missing values, and may name the columns of agents and units. Columns that it does
+        not name are not used.
     label_bounds : pair, default=None
         (low, high) of y; labels outside are clipped. None only if `total_epsilon` is infinite.
     total_records : int, default=None
         A round number of records that the parties agree to publish; no party may have more. None only if
         `total_epsilon` is infinite.
+    features : str, default="bins"
+        The public feature map. "bins": every column of numbers becomes piecewise-linear features, so that the model is
+        a curve for each column; "none": a linear model, with `coef_`.
     penalty : {"l2", "l1"}, default="l2"
         The regulariser: the sum of squares, or of absolute values, of the coefficients of features scaled to [-1, 1]
-        and a label scaled to [0, 1], and of the intercept.
+        and a label scaled to [0, 1], and of the intercept. With bins: of the parameters of scaled levels.
     alpha : float, default=1e-6
-        Weight of the penalty relative to half the mean squared error.
+        Weight of the penalty relative to half the mean squared error. With bins and an infinite `total_epsilon`, a
+        small fixed ridge takes its place.
     algorithm : str, default=None
         The training algorithm, as for `taciturn run`; None: the planner chooses. Some algorithms, such as "hidden",
         have only simulated noise and need a `random_state`.
@@ -276,15 +321,18 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficients in the units of the features and the label.
+        With `features="none"`: coefficients in the units of the features and the label; a column of texts has one for
+        each category (`schema_.features` names them).
     intercept_ : float
-        Constant in the unit of the label.
+        Constant in the unit of the label, with `features="none"`.
     privacy_spent_ : PrivacySpent
         The cost of the fit, and of all fits so far.
     ledger_ : dict
         The privacy events of the fit and their totals.
-    bounds_ : ndarray of shape (n_features, 2) or None
-        The declared bounds.
+    bounds_ : ndarray of shape (n_numbers, 2) or None
+        The declared bounds of the columns of numbers.
+    schema_ : Schema
+        The rules by which the columns are encoded.
     n_iter_ : int
         Number of rounds.
     n_features_in_ : int
@@ -301,7 +349,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     >>> import numpy as np
     >>> from taciturn.sklearn import TaciturnRegressor
     >>> X = np.linspace(0.0, 10.0, 200).reshape(-1, 1)
-    >>> model = TaciturnRegressor(total_epsilon=np.inf).fit(X, 3.0 * X[:, 0] + 1.0)
+    >>> model = TaciturnRegressor(total_epsilon=np.inf, features="none").fit(X, 3.0 * X[:, 0] + 1.0)
     >>> np.round(model.predict([[5.0]]), 2)
     array([16.])
     """
@@ -312,8 +360,11 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         delta: float = 1e-6,
         *,
         bounds: Any = None,
+        categories: Any = None,
+        schema: Any = None,
         label_bounds: Any = None,
         total_records: int | None = None,
+        features: str = "bins",
         penalty: str = "l2",
         alpha: float = 1e-6,
         algorithm: str | None = None,
@@ -327,8 +378,11 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self.total_epsilon = total_epsilon
         self.delta = delta
         self.bounds = bounds
+        self.categories = categories
+        self.schema = schema
         self.label_bounds = label_bounds
         self.total_records = total_records
+        self.features = features
         self.penalty = penalty
         self.alpha = alpha
         self.algorithm = algorithm
@@ -344,7 +398,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             The records of all parties.
         y : array-like of shape (n_samples,)
             The value of each record.
@@ -362,24 +416,34 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
             The fitted estimator.
         """
         check_metadata(metadata)
-        x, y = self._validate(X, y, y_numeric=True)
-        values = y.astype(np.float64)
-        target = self._range(values)
-        slopes = (target.high - target.low) * self._fit(x, values, target, "squared", agents, groups)[0]
-        self.coef_, self.intercept_ = slopes[:-1], target.low + float(slopes[-1])
+        schema = self._declared_schema()
+        records = self._read(X, y, schema, y_numeric=True)
+        owners = self._owners(X, agents, groups, schema)
+        values = records.y.astype(np.float64)
+        target = self._range(values, schema)
+        self._w, self._target = self._fit(records, values, target, "squared", owners), target
+        self._forget_coefficients()
+        if self.features == NONE:
+            slopes, constants = self._encoder_.in_user_units((target.high - target.low) * self._w)
+            self.coef_, self.intercept_ = slopes[0], target.low + float(constants[0])
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return the prediction of each record, X coef_ + intercept_, [n].
+        """Return the prediction of each record, [n].
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             Records.
         """
-        return self._scores(X)
+        scores = self._scores(X)[:, 0]
+        return self._target.low + (self._target.high - self._target.low) * scores
 
-    def _range(self, y: NDArray[np.float64]) -> Range:
+    def _range(self, y: NDArray[np.float64], schema: Schema | None) -> Range:
+        if schema is not None:
+            if not isinstance(schema.target, Range):
+                raise InputError(f"the label {schema.label} of the schema is a class: a regressor needs a number")
+            return schema.target
         if self.label_bounds is not None:
             return declared_range(self.label_bounds)
         if self._private:

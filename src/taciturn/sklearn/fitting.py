@@ -5,31 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from taciturn.data import Facts, Schema, schema_facts
+from taciturn.data import Facts, apply_feature_map, schema_facts
 from taciturn.data.assemble import RawRecords, assemble
+from taciturn.data.feature_mapping import schema_shape
 from taciturn.data.partition import Partition, Units, agent_names, limit_unit_rows, partition_by_name
-from taciturn.data.schema import Numeric, Unit
+from taciturn.data.schema import Unit
+from taciturn.data.table_cells import Table
 from taciturn.errors import InputError
+from taciturn.kernels.library import library
 from taciturn.objectives import LOSSES, REGULARISERS
 from taciturn.planning.plan import load_data, plan_from_facts
+from taciturn.planning.study import Study
 from taciturn.privacy.budget_state import BudgetState
 from taciturn.settings import Settings, resolve
 from taciturn.settings.rules import integer
-from taciturn.sklearn.declared import numeric_rules
+from taciturn.sklearn.columns import Encoder, raw_rows
 from taciturn.training.in_memory import TrainedModel, train_in_memory
 from taciturn.training.record_ties import array_digest, warn_without_ledger
 from taciturn.training.setup import reserve_plan
-from taciturn.types import Array, Dataset, Range, Target
+from taciturn.types import Dataset, Range, Target
 
-SCALE = "symmetric"  # of a table's two scales the better one with noise, unless most values are 0
-MOST_ROUNDS = 100  # of exact ADMM, which stops when its model no longer changes
 TOLERANCE = 1e-6  # relative change below which a model counts as unchanged
 
 
@@ -45,17 +48,12 @@ class FitData:
     """The settings and records of a fit."""
 
     settings: Settings
-    x: NDArray[np.float64]  # [n, J] in the user's units
+    table: Table  # the cells of X
     labels: NDArray[Any]  # [n] class numbers, or values
-    bounds: NDArray[np.float64]  # [J, 2]
+    encoder: Encoder
     target: Target
     parties: Partition
     units: PrivacyUnits | None = None  # None: no privacy, so every row is used
-
-    @cached_property
-    def rules(self) -> tuple[Numeric, ...]:
-        """How every feature is scaled, [J]."""
-        return numeric_rules(self.bounds, self.settings.intercept)
 
     @property
     def facts(self) -> Facts:
@@ -63,20 +61,26 @@ class FitData:
         total = int(self.settings.total_records)
         return schema_facts(
             self.settings.name,
-            Schema("label", self.target, self.rules, scale=SCALE, unit=self.units and self.units.rule),
+            replace(self.encoder.schema, target=self.target, unit=self.units and self.units.rule),
             intercept=self.settings.intercept,
             agents=len(self.parties.names),
             total_records=total,
             records_max=total,
             test="none",
+            features=self.settings.features,
         )
+
+    @cached_property
+    def raw(self) -> NDArray[np.float64]:
+        """The cells as numbers, [n, columns], by which records are told apart."""
+        return raw_rows(self.table)
 
     @cached_property
     def used(self) -> Partition:
         """The rows of each party that are used: of each unit the first max_records."""
         if self.units is None:
             return self.parties
-        of = identical_rows(self.x, self.labels) if self.units.of is None else self.units.of
+        of = identical_rows(self.raw, self.labels) if self.units.of is None else self.units.of
         return limit_unit_rows(self.parties, Units(self.units.rule, (), of))[0]
 
     @property
@@ -85,16 +89,13 @@ class FitData:
         return sum(map(len, self.parties.records)) - sum(map(len, self.used.records))
 
     def dataset(self) -> Dataset:
-        """Return the records, clipped to their bounds, scaled and partitioned."""
-        x = np.empty(self.x.shape)
-        for j, rule in enumerate(self.rules):
-            x[:, j] = rule.scaled(np.clip(self.x[:, j], *self.bounds[j]), SCALE)
-        labels, names = self.labels, [rule.name for rule in self.rules]
+        """Return the records, clipped to their bounds, encoded, mapped and partitioned."""
+        labels, schema = self.labels, self.encoder.schema
         if isinstance(self.target, Range):
             labels = np.clip(labels, self.target.low, self.target.high)
-        options = self.settings.data_options()
-        records = RawRecords(x, labels)
-        return assemble(self.settings.name, options, records, self.used, features=names, target=self.target)
+        options, records = self.settings.data_options(), RawRecords(self.encoder.encoded(self.table), labels)
+        made = assemble(self.settings.name, options, records, self.used, features=schema.features, target=self.target)
+        return apply_feature_map(made, options, schema_shape(schema))
 
 
 def study_settings(given: Mapping[str, Any]) -> Settings:
@@ -168,18 +169,24 @@ def train(data: FitData) -> tuple[TrainedModel, BudgetState | None]:
         _check_total_records(data)
         study = load_data(plan, data.dataset())
         if reservation is not None:
-            reservation.has_records(array_digest(data.x, data.labels))
+            reservation.has_records(array_digest(data.raw, data.labels))
     if reservation is None:
         if data.settings.noise == "hardened":
-            warn_without_ledger(lambda: array_digest(data.x, data.labels))
-        return train_in_memory(study, TOLERANCE), None
+            warn_without_ledger(lambda: array_digest(data.raw, data.labels))
+        return _train_in_memory(study), None
     try:
         reservation.start()
-        trained = train_in_memory(study, TOLERANCE)
+        trained = _train_in_memory(study)
         reservation.account.settle(reservation.name, trained.ledger.cost())
         return trained, reservation.account.state()
     finally:
         reservation.release()
+
+
+def _train_in_memory(study: Study) -> TrainedModel:
+    """Train without the threads of matrix products, which wait busily: the compiled passes have their own."""
+    with threadpool_limits(None if library() is None else 1, user_api="blas"):
+        return train_in_memory(study, TOLERANCE)
 
 
 def _check_total_records(data: FitData) -> None:
@@ -190,45 +197,15 @@ def _check_total_records(data: FitData) -> None:
         )
 
 
-def noiseless_settings(settings: Settings, algorithm: str | None, features: int, parties: int) -> dict[str, Any]:
-    """Return settings with which a run without noise converges quickly.
+def reference_settings(settings: Settings, facts: Facts) -> Settings:
+    """Return settings with the method of a fit without noise: the converged optimum, or ADMM if that is not smooth.
 
-    Exact ADMM, for losses it can solve, takes rho = sqrt(mu L), where mu is the curvature of the regulariser alone and
-    L the largest that the records can add. A single party has nothing to agree on and takes a small rho. Inexact ADMM
-    takes the planner's steps, which assume bounded gradients, and 1/L if gradients are not bounded.
-
-    Parameters
-    ----------
-    settings : Settings
-        With the loss and the regulariser.
-    algorithm : str or None
-        The algorithm; None: chosen here.
-    features : int
-        Number of features, including the intercept.
-    parties : int
-        Number of parties.
+    ADMM takes the planner's steps, which assume bounded gradients; if they are not, steps of 1/L.
     """
     loss, regulariser = LOSSES[settings.loss](), REGULARISERS[settings.regulariser]()
-    if algorithm is None:
-        algorithm = "admm" if math.isfinite(loss.curvature + regulariser.curvature) else "iadmm"
-    largest = loss.curvature * features / parties
-    if algorithm == "admm":
-        share = regulariser.strong_convexity * settings.beta / parties / largest
-        alone = parties == 1
-        return {
-            "algorithm": (algorithm,),
-            "rounds": MOST_ROUNDS,
-            "rho": largest * (1e-6 if alone else math.sqrt(max(share, 1e-6))),
-            "tolerance": 1e-8 if alone else 1e-6,  # one step among many need not be exact to the last digit
-        }
-    if algorithm == "iadmm" and math.isinf(loss.residual_bound):
-        return {"algorithm": (algorithm,), "rho": largest, "eta": 1.0 / largest}
-    return {"algorithm": (algorithm,)}
-
-
-def in_user_units(w: Array, data: FitData) -> tuple[Array, Array]:
-    """Return parameters of scaled features as coefficients [K, J] and constants [K] of the original features."""
-    a, b = np.array([rule.scaling(SCALE) for rule in data.rules]).T
-    scaled = w[: len(data.rules)]
-    slopes, constants = a[:, None] * scaled, b @ scaled
-    return slopes.T, constants + w[-1] if data.settings.intercept else constants
+    if math.isfinite(loss.curvature + regulariser.curvature):
+        return replace(settings, algorithm=("optimum",))
+    if math.isfinite(loss.residual_bound):
+        return replace(settings, algorithm=("iadmm",))
+    largest = loss.curvature * facts.bound**2 / facts.agents
+    return replace(settings, algorithm=("iadmm",), rho=largest, eta=1.0 / largest)

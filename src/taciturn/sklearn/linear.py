@@ -4,32 +4,55 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.arrays import row_blocks
-from taciturn.errors import InputError
+from taciturn.data.feature_maps import NONE
+from taciturn.data.schema import ColumnRule, Schema
+from taciturn.data.table_cells import Table
+from taciturn.errors import InputError, unknown_name
 from taciturn.settings import Settings
 from taciturn.settings.rules import real
-from taciturn.sklearn.declared import declared_bounds, observed_bounds, undeclared
+from taciturn.sklearn.columns import (
+    NUMBERS,
+    Encoder,
+    array_table,
+    column_kinds,
+    frame_table,
+    is_frame,
+    refuse_missing,
+    schema_kinds,
+)
+from taciturn.sklearn.declared import (
+    categorical_rules,
+    declared_bounds,
+    declared_categories,
+    given_schema,
+    numeric_rules,
+    observed_bounds,
+    undeclared,
+)
 from taciturn.sklearn.fit_history import FitHistory, PrivacyWarning, privacy_spent
 from taciturn.sklearn.fitting import (
     FitData,
     assign_parties,
-    in_user_units,
-    noiseless_settings,
     privacy_units,
+    reference_settings,
     study_settings,
     train,
 )
-from taciturn.types import Array, Target
+from taciturn.types import Array, Range, Target
 
+SCALE = "symmetric"  # of a table's two scales the better one with noise, unless most values are 0
 RESEEDED = (
     "random_state was set on a clone of an estimator whose noise comes from the operating system. BaggingClassifier "
     "and other ensembles do that to every estimator, and noise from a 31-bit seed gives no protection. Give the "
@@ -45,6 +68,35 @@ SNAPSHOT = (
 )
 
 
+class Owners(NamedTuple):
+    """Whose rows they are."""
+
+    agents: Any  # the party of each row; None: a single party
+    groups: Any  # the unit of each row; None: identical rows are one record
+    max_records: int  # rows of one unit at one party that are used
+
+
+class Records(NamedTuple):
+    """What `fit` was given."""
+
+    table: Table
+    y: NDArray[Any]  # [n]
+    kinds: Mapping[str, str]  # of each column
+    framed: bool  # whether X is a data frame that does not consist of numbers alone
+    schema: Schema | None
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        """The columns of numbers."""
+        return tuple(name for name, kind in self.kinds.items() if kind == NUMBERS)
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The columns of numbers, [n, J]."""
+        columns = [self.table.column(name).numbers() for name in self.numeric]
+        return np.column_stack(columns) if columns else np.empty((self.table.rows, 0))
+
+
 class LinearModel(BaseEstimator):  # type: ignore[misc]
     """Base class of the estimators: a linear model trained among parties."""
 
@@ -57,21 +109,58 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """Whether the budget is finite."""
         return math.isfinite(real(0.0, infinite=True)("total_epsilon", self.total_epsilon))
 
-    def _validate(self, X: Any, y: Any, **checks: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """Return records and labels as dense arrays, and remember the names of the features."""
-        x, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **checks)
-        return _dense(x), y
+    def _declared_schema(self) -> Schema | None:
+        """Return the given schema, which then is the only declaration."""
+        others = {name: getattr(self, name, None) for name in ("bounds", "categories", "classes", "label_bounds")}
+        return given_schema(self.schema, others)
 
-    def _fit(
-        self, x: NDArray[np.float64], labels: NDArray[Any], target: Target, loss: str, agents: Any, groups: Any
-    ) -> Array:
-        """Train, record the cost, and return coefficients and constants, [K, J + 1]."""
-        parties = assign_parties(agents, len(x))
-        settings = self._settings(x, loss, len(parties.names))
-        bounds = self._bounds(x)
-        units = privacy_units(groups, len(x), self.max_records)
-        known = observed_bounds(x) if bounds is None else bounds
-        data = FitData(settings, x, labels, known, target, parties, units if self._private else None)
+    def _owners(self, X: Any, agents: Any, groups: Any, schema: Schema | None) -> Owners:
+        """Return whose rows they are: as given, or by the columns that the schema names."""
+        most = self.max_records
+        if schema is not None and schema.agent is not None:
+            agents = _named_column(X, schema.agent, "agents", agents)
+            for name in np.unique(np.asarray(agents, dtype=object).astype(str)) if schema.agents else ():
+                if name not in schema.agents:
+                    raise unknown_name(f"agent in column '{schema.agent}'", name, schema.agents)
+        if schema is not None and schema.unit is not None:
+            groups, most = _named_column(X, schema.unit.column, "groups", groups), schema.unit.max_records
+        return Owners(agents, groups, most)
+
+    def _read(self, X: Any, y: Any, schema: Schema | None, **checks: Any) -> Records:
+        """Return the cells of X and the labels, and remember the names of the columns."""
+        declared = declared_categories(self.categories)
+        named = self.bounds if isinstance(self.bounds, Mapping) else ()
+        if is_frame(X):
+            kinds = column_kinds(X, named, declared) if schema is None else schema_kinds(schema)
+            if schema is not None or declared or set(kinds.values()) != {NUMBERS}:
+                table = self._frame(X, kinds, reset=True)
+                if schema is None:
+                    refuse_missing(table, kinds)
+                return Records(table, check_X_y(np.zeros((table.rows, 1)), y, **checks)[1], kinds, True, schema)
+        if schema is not None or declared:
+            what = "categories" if schema is None else "schema"
+            raise InputError(f"{what} declares columns by name: X must be a data frame")
+        x, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **checks)
+        table = array_table(_dense(x), getattr(self, "feature_names_in_", None))
+        return Records(table, y, dict.fromkeys(table.columns, NUMBERS), False, None)
+
+    def _frame(self, X: Any, kinds: Mapping[str, str], reset: bool) -> Table:
+        """Return columns of a data frame; those that nobody declared are not used."""
+        table = frame_table(X, kinds)
+        validate_data(self, X[list(kinds)], skip_check_array=True, reset=reset)
+        return table
+
+    def _fit(self, records: Records, labels: NDArray[Any], target: Target, loss: str, owners: Owners) -> Array:
+        """Train, record the cost, and return the parameters of the features, [J, K]."""
+        rows = records.table.rows
+        parties = assign_parties(owners.agents, rows)
+        settings = self._settings(rows, loss, len(parties.names))
+        bounds = self._bounds(records)
+        encoder = self._encoder(records, bounds, settings)
+        units = privacy_units(owners.groups, rows, owners.max_records)
+        data = FitData(settings, records.table, labels, encoder, target, parties, units if self._private else None)
+        if not self._private and self.algorithm is None:
+            data = replace(data, settings=reference_settings(settings, data.facts))
         history = self._shared_history()
         self._warn_about_total(history)
         trained, account = train(data)
@@ -82,11 +171,26 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             history.seeds.append((settings.seed, settings.algorithm, settings.total_epsilon))
         self.ledger_ = trained.ledger.totals
         self.privacy_spent_ = privacy_spent(self.ledger_, history, account)
-        self.bounds_, self.n_iter_ = bounds, trained.rounds
+        self.schema_, self.bounds_, self.n_iter_ = encoder.schema, bounds, trained.rounds
+        self._encoder_, self._framed = encoder, records.framed
         self._history, self._cloned = history, False
-        return np.column_stack(in_user_units(trained.w, data))
+        return trained.w
 
-    def _settings(self, x: NDArray[np.float64], loss: str, agents: int) -> Settings:
+    def _encoder(self, records: Records, bounds: NDArray[np.float64] | None, settings: Settings) -> Encoder:
+        """Return how cells become features: as declared, or as observed where there is no privacy."""
+        features, intercept = settings.features, settings.intercept
+        if records.schema is not None:
+            return Encoder(replace(records.schema, agent=None, agents=()), features, intercept)
+        linear = features == NONE
+        known = observed_bounds(records.numbers) if bounds is None else bounds
+        numbers = numeric_rules(known, records.numeric, symmetric=linear and not intercept)
+        observed = None if self._private else records.table
+        texts = categorical_rules(records.kinds, declared_categories(self.categories), observed, self.total_epsilon)
+        rules: dict[str, ColumnRule] = {**numbers, **texts}
+        schema = Schema("label", Range(0.0, 1.0), tuple(rules[name] for name in records.kinds), scale=SCALE)
+        return Encoder(schema, features, intercept, bounds, extrapolates=linear and bounds is None)
+
+    def _settings(self, rows: int, loss: str, agents: int) -> Settings:
         private = self._private
         if private and self.total_records is None:
             why = "the number of records is private; a round number that the parties agree on is enough"
@@ -103,6 +207,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             "loss": loss,
             "regulariser": self.penalty,
             "beta": self.alpha,
+            "features": self.features,
             "intercept": self._intercept,
             "rounds": self.rounds,
             "local_updates": self.local_updates,
@@ -112,18 +217,17 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             "seed": _seed(self.random_state) if seeded else None,
             "ledger": self.ledger,
             "agents": agents,
-            "total_records": len(x) if self.total_records is None else self.total_records,
+            "total_records": rows if self.total_records is None else self.total_records,
         }
-        settings = study_settings(given)
-        if private:
-            return settings
-        best = noiseless_settings(settings, self.algorithm, x.shape[1] + settings.intercept, agents)
-        return study_settings(given | {name: value for name, value in best.items() if given.get(name) is None})
+        return study_settings(given)
 
-    def _bounds(self, x: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    def _bounds(self, records: Records) -> NDArray[np.float64] | None:
+        if records.schema is not None:
+            return None
         if self.bounds is not None:
-            return declared_bounds(self.bounds, x.shape[1], getattr(self, "feature_names_in_", None))
-        if self._private:
+            named = hasattr(self, "feature_names_in_")
+            return declared_bounds(self.bounds, len(records.numeric), records.numeric if named else None)
+        if self._private and records.numeric:
             raise undeclared("bounds", self.total_epsilon, "ranges taken from the records would reveal them")
         return None
 
@@ -158,14 +262,15 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """Tell the owner of the records how many rows were not used; the number is not stored."""
         if not data.left_out:
             return
+        most = data.facts.max_records
         if data.units and data.units.of is not None:
-            why = f"max_records={self.max_records} rows of each {data.facts.unit} are used"
+            why = f"max_records={most} rows of each {data.facts.unit} are used"
         else:
             why = (
-                f"identical rows count as one record, and max_records={self.max_records} of them are used; "
+                f"identical rows count as one record, and max_records={most} of them are used; "
                 "groups=range(len(X)) says that they are different persons"
             )
-        warnings.warn(f"{data.left_out} of {len(data.x)} rows were left out: {why}", stacklevel=4)
+        warnings.warn(f"{data.left_out} of {data.table.rows} rows were left out: {why}", stacklevel=4)
 
     def _shared_history(self) -> FitHistory:
         """Return the fits of this estimator, its clones and its copies."""
@@ -186,22 +291,46 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return copy
 
     def _scores(self, X: Any) -> Array:
-        """Return X coef_ᵀ + intercept_, [n, K] or [n]; values outside declared bounds are clipped as in training."""
+        """Return the scores of the features of X, [n, K]; values outside declared bounds are clipped as in training."""
         check_is_fitted(self)
-        x = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        blocks = [self._block_scores(_dense(x[rows])) for rows in row_blocks(x.shape[0], 8 * x.shape[1])]
-        return np.concatenate(blocks)
+        encoder = self._encoder_
+        encoded = encoder.encoded(self._table(X))
+        wide = 8 * len(self._w)
+        return np.concatenate([encoder.mapped(encoded[rows]) @ self._w for rows in row_blocks(len(encoded), wide)])
 
-    def _block_scores(self, x: NDArray[np.float64]) -> Array:
-        clipped = x if self.bounds_ is None else np.clip(x, *self.bounds_.T)
-        scores: Array = clipped @ self.coef_.T + self.intercept_
-        return scores
+    def _table(self, X: Any) -> Table:
+        if not self._framed:
+            x = _dense(validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False))
+            return array_table(x, tuple(rule.name for rule in self.schema_.columns))
+        if not is_frame(X):
+            raise InputError("the model was fitted with a data frame, some of whose columns are texts: give one")
+        table = self._frame(X, schema_kinds(self.schema_), reset=False)
+        if not table.rows:
+            raise InputError("X has no rows: there must be at least one")
+        if self.schema is None:
+            refuse_missing(table, schema_kinds(self.schema_))
+        return table
+
+    def _forget_coefficients(self) -> None:
+        """Remove the coefficients of an earlier fit, which a feature map does not have."""
+        for name in ("coef_", "intercept_"):
+            if hasattr(self, name):
+                delattr(self, name)
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: sparse records are accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _named_column(X: Any, name: str, argument: str, given: Any) -> Any:
+    """Return a column of X that the schema names in place of an argument of `fit`."""
+    if given is not None:
+        raise InputError(f"{argument} is given, but the schema names the column '{name}' for it: leave {argument} None")
+    if not is_frame(X) or name not in X.columns:
+        raise InputError(f"X has no column '{name}', which the schema names for {argument}")
+    return X[name]
 
 
 def check_metadata(metadata: dict[str, Any]) -> None:

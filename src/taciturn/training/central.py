@@ -25,7 +25,9 @@ def dataset_for(study: Study, part: StudyPart) -> Dataset:
     dataset = study.dataset
     if not is_central(part):
         return dataset
-    pooled = Shard(*(np.concatenate([getattr(shard, name) for shard in dataset.train]) for name in ("x", "y")))
+    pooled = dataset.train[0]
+    if len(dataset.train) > 1:
+        pooled = Shard(*(np.concatenate([getattr(shard, name) for shard in dataset.train]) for name in ("x", "y")))
     return replace(dataset, agents=(CURATOR,), train=(pooled,))
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from taciturn.algorithms.averages import Averages
 from taciturn.algorithms.base import Agent
-from taciturn.algorithms.server import FullState, SumsState
 from taciturn.core.arrays import as_like, to_numpy
 from taciturn.errors import InputError
 from taciturn.training.simulate import SimulationState
@@ -21,7 +20,7 @@ BY_AGENT = ("agents_z", "agents_lam", "mean_z_smooth", "mean_z_nonsmooth", "mean
 
 def to_arrays(state: SimulationState) -> dict[str, Any]:
     """Return everything a simulation needs to continue, as numpy arrays by name."""
-    server = {f"server_{name}": to_numpy(value) for name, value in state.server._asdict().items()}
+    server = {f"server_{name}": to_numpy(v) for name, v in state.server._asdict().items() if v is not None}
     averages = {} if state.averages is None else {f"mean_{k}": to_numpy(v) for k, v in state.averages._asdict().items()}
     return {
         "round": np.array(state.round),
@@ -54,9 +53,10 @@ def from_arrays(arrays: Mapping[str, Array], like: SimulationState) -> Simulatio
     try:
         agents = tuple(Agent(z, lam) for z, lam in zip(read("agents_z"), read("agents_lam"), strict=True))
         z, lam = read("server_z", like.server.z), read("server_lam", like.server.lam)
+        statistics = read("server_statistics", lam) if "server_statistics" in arrays else None
         state = SimulationState(
             int(arrays["round"]),
-            FullState(z, lam) if isinstance(like.server, FullState) else SumsState(z, lam, like.server.agents),
+            like.server._replace(z=z, lam=lam, statistics=statistics),
             agents,
             None if like.averages is None else Averages(*(read(f"mean_{name}") for name in Averages._fields)),
         )

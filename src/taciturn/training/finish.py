@@ -15,24 +15,23 @@ import numpy as np
 from taciturn.core.storage import read_arrays, to_json, write_arrays, write_text
 from taciturn.errors import CorruptFile, LedgerWarning, PrivacyViolation
 from taciturn.objectives import LOSSES
-from taciturn.objectives.metrics import quality_metrics
 from taciturn.objectives.passes import scores
 from taciturn.planning.study import Batch, Study
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.signatures import HEX_ID, Signable
 from taciturn.privacy.trust import AGENTS
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.quality import Quality, measure_quality
 from taciturn.runs.records import (
-    ClassificationQuality,
     FederationNote,
     MetricsRow,
     PrivacyTotals,
-    RegressionQuality,
     RunResult,
     RunSummary,
     ViolationEntry,
 )
 from taciturn.training.central import broadcast_to_agents
+from taciturn.training.run_effects import study_effects
 from taciturn.types import Array, Classes, Dataset
 from taciturn.version import VERSION
 
@@ -41,7 +40,7 @@ AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
 
 
 def finish(study: Study, folder: RunFolder, federation: FederationNote | None = None) -> None:
-    """Write `averages.npz`, `model.npz` and, last, `summary.json`, which marks the end of the run.
+    """Write `averages.npz`, `model.npz`, `effects.json` and, last, `summary.json`, which marks the end of the run.
 
     Parameters
     ----------
@@ -59,12 +58,14 @@ def finish(study: Study, folder: RunFolder, federation: FederationNote | None = 
     """
     totals = folder.read_ledger().totals
     _refuse_overspent(folder, totals)
-    stored = [read_arrays(folder.checkpoints / f"{part.batch.algorithm}.npz") for part in study.parts]
+    stored = [read_arrays(folder.checkpoints / part.batch.checkpoint) for part in study.parts]
     if study.settings.averages:
         _write_averages(study, folder, stored)
     w = np.concatenate([_runs_first(arrays["w"]) for arrays in stored])
     labels = _label_arrays([part.batch for part in study.parts])
     write_arrays(folder.model, {"w": _single(w), **labels, **_names(study.dataset)})
+    if (effects := study_effects(study, folder, stored)) is not None:
+        write_text(folder.effects, to_json(effects) + "\n")
     runs, private = _results(study, folder, w), study.private_metrics
     ended = time.strftime("%Y-%m-%dT%H:%M:%S%z")  # with the folder's name it tells how long all rounds took
     if private:
@@ -149,13 +150,12 @@ def _result(study: Study, last: MetricsRow, w: Array) -> RunResult:
     return RunResult(**measures, rounds=last.round, quality=_quality(study, w))
 
 
-def _quality(study: Study, w: Array) -> ClassificationQuality | RegressionQuality | None:
-    test, target, loss = study.dataset.test, study.dataset.target, LOSSES[study.settings.loss]()
-    if test is None:
+def _quality(study: Study, w: Array) -> Quality | None:
+    data, loss = study.dataset, LOSSES[study.settings.loss]()
+    if data.test is None:
         return None
-    found = np.concatenate([scores(w[:, None, :], block.x)[:, 0] for block in test.blocks()])
-    measures = quality_metrics(found, test.y, target, loss)
-    return ClassificationQuality(**measures) if isinstance(target, Classes) else RegressionQuality(**measures)
+    found = np.concatenate([scores(w[:, None, :], block.x)[:, 0] for block in data.test.blocks()])
+    return measure_quality(found, data.test.y, data.target, loss, parties=data.test_parties)
 
 
 def settle(ledger: str, folder: RunFolder) -> None:

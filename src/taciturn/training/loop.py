@@ -276,7 +276,7 @@ def _rewind(folder: RunFolder, plan: Sequence[Batch]) -> None:
     """Truncate the metrics to their size at the newest checkpoint: later rounds will be computed again."""
     sizes = [0, 0]
     for batch in plan:
-        file = folder.checkpoints / f"{batch.algorithm}.npz"
+        file = folder.checkpoints / batch.checkpoint
         if file.exists():
             sizes = [int(size) for size in read_arrays(file)["place"]]
     for path, size in zip((folder.metrics, folder.local_metrics), sizes, strict=True):

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.core.storage import make_folder, state_folder, write_text
-from taciturn.data.table_io import open_table, table_files
+from taciturn.data.memory_names import held_table
+from taciturn.data.table_io import TableFiles, open_table, table_files
 from taciturn.errors import InputError, LedgerWarning
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.signatures import records_key
@@ -35,8 +36,13 @@ class LedgerLink(NamedTuple):
 
 
 def table_digest(path: str | Path) -> str:
-    """Return the digest of a table's records: of the lines of CSV files, and of the cells of Parquet files."""
+    """Return the digest of a table's records: of the lines of CSV files, and of the cells of Parquet files and frames.
+
+    A frame and its Parquet file have the same digest.
+    """
     key = records_key()
+    if (held := held_table(path)) is not None:
+        return _digest(_cell_hashes(held, key))
     return _digest(line for file in table_files(path) for line in _record_hashes(file, key))
 
 
@@ -97,10 +103,18 @@ def _record_hashes(file: Path, key: bytes) -> Iterator[bytes]:
             next(lines, None)  # the header
             yield from (_hash(stripped, key) for line in lines if (stripped := line.strip()))
         return
-    table = open_table(file)
+    yield from _cell_hashes(open_table(file), key)
+
+
+def _cell_hashes(table: TableFiles, key: bytes) -> Iterator[bytes]:
     for chunk in table.chunks(table.columns, CHUNK):
-        cells = [chunk.texts(name) for name in sorted(table.columns)]
+        cells = [[_spelled(text) for text in chunk.texts(name)] for name in sorted(table.columns)]
         yield from (_hash(repr(row).encode(), key) for row in zip(*cells, strict=True))
+
+
+def _spelled(text: str | None) -> str | None:
+    """Return true and false in lower case: a frame's booleans are spelled as its schema spells them."""
+    return text.lower() if text is not None and text.lower() in ("true", "false") else text
 
 
 def _hash(record: bytes, key: bytes) -> bytes:

@@ -158,7 +158,7 @@ class Recorder:
     @property
     def file(self) -> Path:
         """The batch's checkpoint."""
-        return self.folder.checkpoints / f"{self.batch.algorithm}.npz"
+        return self.folder.checkpoints / self.batch.checkpoint
 
     def restore(self, initial: SimulationState) -> SimulationState:
         """Return the state of the last checkpoint for this process's agents, or `initial` if there is none."""

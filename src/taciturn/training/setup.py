@@ -16,6 +16,7 @@ from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.core.arrays import backing_file
 from taciturn.core.storage import to_json
 from taciturn.data import SOURCES, describe, fingerprint, source_for
+from taciturn.data.schema import schema_text
 from taciturn.data.schema_draft import is_draft
 from taciturn.errors import InputError
 from taciturn.planning.paper_mode import prepare_paper
@@ -213,7 +214,7 @@ def initial_files(study: Study, reservation: str = "") -> InitialFiles:
     config = with_absolute_paths(study.settings).to_toml()
     files = {"config.toml": config}
     if study.settings.schema:
-        files["schema.toml"] = Path(study.settings.schema).read_text(encoding="utf-8")
+        files["schema.toml"] = schema_text(study.settings.schema)
     if study.facts is None:
         files["start.json"] = to_json({"config": sha256(config)} | _private(study.dataset)) + "\n"
         return InitialFiles(files, study_header(study), plan_entries(study), {})
@@ -253,7 +254,7 @@ def public_description(study: Study) -> DataDescription:
         features=len(dataset.features),
         target=TargetDescription(**dataclasses.asdict(dataset.target)),
         bounds=(dataset.target.low, dataset.target.high) if isinstance(dataset.target, Range) else None,
-        declared=DeclaredFacts(**facts._asdict(), bound=facts.bound),
+        declared=DeclaredFacts(**facts.recorded(), bound=facts.bound),
     )
 
 
@@ -266,7 +267,7 @@ def _private(dataset: Dataset) -> dict[str, Any]:
 def study_header(study: Study) -> StudyHeader:
     """Return the first line of the ledger: the settings and facts that give its events their meaning."""
     s, facts = study.settings, study.facts
-    doubts = ["drafted"] if s.schema and is_draft(Path(s.schema)) else []
+    doubts = ["drafted"] if s.schema and is_draft(s.schema) else []
     doubts += BudgetLedger.open(Path(s.ledger)).caveats() if s.ledger else []
     header = StudyHeader(
         taciturn=VERSION,
@@ -275,7 +276,7 @@ def study_header(study: Study) -> StudyHeader:
         delta=s.delta,
         plugins=plugin_digests(s.plugins) if s.plugins else None,
         doubts=tuple(doubts) or None,
-        methods={name: _method_facts(ALGORITHMS[name]) for name in s.algorithm},
+        methods={name: _method_facts(ALGORITHMS[name]) for name in (part.batch.algorithm for part in study.parts)},
         source=_source_facts(s.data),
     )
     if facts is None:
@@ -292,7 +293,7 @@ def study_header(study: Study) -> StudyHeader:
         algorithm=s.algorithm,
         local_updates=s.local_updates,
         rounds=s.rounds,
-        public=PublicFacts(**facts._asdict()),
+        public=PublicFacts(**facts.recorded()),
     )
 
 

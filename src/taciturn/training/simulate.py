@@ -36,7 +36,7 @@ class Round(NamedTuple):
 
     t: int
     state: SimulationState
-    w: Array  # [J, R, K]  the model of this round
+    w: Array  # [J, R, K]  the model of this round, in parameters of the features
     residual: Array  # [R]  ||A w - z||, the consensus residual
     noise: Array  # [R]  mean |xi| over agents, updates and parameters
     rho: Array  # [R]
@@ -119,7 +119,7 @@ def simulate(
         yield Round(
             t,
             state,
-            model,
+            algorithm.coefficients(model, server),
             updates.residual(model),
             updates.noise,
             algorithm.rho(t)[:, 0],

@@ -1,5 +1,5 @@
 // The parts of the page about one run besides its charts: privacy meters, settings and ledger.
-import { byId, element, textTable } from "./dom.js";
+import { byId, element, svgElement, textTable } from "./dom.js";
 import { formatCount, formatExponent, formatNumber, formatParties } from "./format.js";
 import { fetchDetail, fetchUntilDone } from "./server.js";
 
@@ -88,6 +88,50 @@ function ledgerTotals({ totals, delta }) {
 }
 
 const scrollable = (table) => element("div", { class: "scroll low", tabindex: 0 }, table);
+
+// Effects: what the model makes of every column of a table, once it is trained.
+let effectsKey = "";
+
+export function showEffects(row) {
+  const key = `${row.id} ${row.version}`;
+  if (key === effectsKey) return;
+  effectsKey = key;
+  if (row.state !== "finished") byId("effects").hidden = true;
+  else fetchDetail(row.id, "effects").then((reply) => { if (effectsKey === key) drawEffects(reply); }).catch(() => { effectsKey = ""; });
+}
+
+function drawEffects(reply) {
+  const found = reply.effect_runs || [];
+  byId("effects").hidden = !reply.damaged && !found.length;
+  const parts = reply.damaged ? [element("p", { class: "bad" }, reply.damaged)] : found.flatMap((run) => [
+    element("h4", {}, run.label, element("span", { class: "soft" }, ` ${run.about}`)), scrollable(effectTable(run))]);
+  const note = "Bands and bars are two standard errors of the privacy noise alone, not of the choice of records.";
+  byId("effects-content").replaceChildren(...parts, element("p", { class: "soft" }, note));
+}
+
+function effectTable(run) {
+  const table = textTable(["column", "strength", "lowest", "at", "highest", "at", "noise", "effect"], run.columns.map(({ cells }) => ({ cells: [...cells, ""] })));
+  table.querySelectorAll("tbody tr").forEach((line, i) => line.lastChild.replaceChildren(effectSketch(run.columns[i])));
+  return table;
+}
+
+function effectSketch({ line, place, effect, error }) {
+  const [width, height, margin] = [180, 44, 4];
+  const low = effect.map((value, i) => value - (error[i] || 0));
+  const high = effect.map((value, i) => value + (error[i] || 0));
+  const [bottom, top] = [Math.min(0, ...low), Math.max(0, ...high)];
+  const x = (i) => (margin + place[i] * (width - 2 * margin)).toFixed(1);
+  const y = (value) => (height - margin - (value - bottom) / (top - bottom || 1) * (height - 2 * margin)).toFixed(1);
+  const points = (values, order) => order.map((i) => `${x(i)},${y(values[i])}`).join(" ");
+  const order = place.map((_, i) => i);
+  const marks = line
+    ? [svgElement("polygon", { points: `${points(high, order)} ${points(low, [...order].reverse())}`, class: "band" }),
+      svgElement("polyline", { points: points(effect, order), class: "curve" })]
+    : order.flatMap((i) => [svgElement("line", { x1: x(i), x2: x(i), y1: y(low[i]), y2: y(high[i]), class: "bar" }),
+      svgElement("circle", { cx: x(i), cy: y(effect[i]), r: 2.5, class: Math.abs(effect[i]) <= (error[i] || 0) ? "dot muted" : "dot" })]);
+  const zero = svgElement("line", { x1: 0, x2: width, y1: y(0), y2: y(0), class: "zero" });
+  return svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "sketch", "aria-hidden": "true" }, zero, ...marks);
+}
 
 // Settings: those of the open run, next to those of another run.
 let settingsKey = "";

@@ -1,6 +1,6 @@
 // The page: its state in the address, the keyboard, and a request to the server every second while a run is active.
 import { showCharts } from "./charts.js";
-import { showLedger, showPrivacy, showSettings } from "./details.js";
+import { showEffects, showLedger, showPrivacy, showSettings } from "./details.js";
 import { byId, element, setText } from "./dom.js";
 import { formatCount } from "./format.js";
 import { AccessRefused, fetchRuns } from "./server.js";
@@ -80,6 +80,7 @@ function showRun(row) {
   showCharts([row, ...others]);
   showPrivacy(row);
   showSettings(row, rows, view.other || (others.length === 1 ? others[0].id : ""), (other) => change({ other }));
+  showEffects(row);
   showLedger(row);
 }
 

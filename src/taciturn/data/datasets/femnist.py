@@ -271,6 +271,7 @@ SOURCES.register("femnist")(
         paper={"rounds": 300, "rho": "dynamic", "rho_c1": 0.005, "rho_c2": 0.05, "rho_tc": 2000, "eta": "nonsmooth"},
         takes=frozenset({"sample_fraction", "train_share", "partition_key"}),
         published=True,
+        open_records=True,
         image=(28, 28),
     )
 )

@@ -91,6 +91,7 @@ SOURCES.register("mnist")(
         known=is_known,
         fetch=fetch_mnist,
         published=True,
+        open_records=True,
         image=(28, 28),
     )
 )

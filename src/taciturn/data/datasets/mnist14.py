@@ -79,6 +79,7 @@ SOURCES.register("mnist14")(
         features="scattering",
         paper={"rounds": 20, "rho": 0.002, "eta": "nonsmooth", "eta_scale": 80.0},
         published=True,
+        open_records=True,
         image=(SIDE, SIDE),
     )
 )

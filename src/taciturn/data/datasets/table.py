@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -63,20 +64,23 @@ def load(options: DataOptions) -> Dataset:
         partition, cut = limit_unit_rows(partition, rows.units)
         notes += cut
     test = None
+    counts: tuple[int, ...] = ()
     if test_table is not None:
         encoded = EncodedTable(test_table, schema, options, allocator, test=True)
         test = encoded.records
         notes += [f"test table: {note}" for note in encoded.notes]
     elif options.test_share:
         kind = "record" if rows.units is None else "unit"
-        partition, held = hold_out(partition, rows.draws(HOLD_OUT), options.test_share, kind, options.private)
+        whole = partition
+        partition, held = hold_out(whole, rows.draws(HOLD_OUT), options.test_share, kind, options.private)
         if len(held):
+            counts = tuple(len(a) - len(b) for a, b in zip(whole.records, partition.records, strict=True))
             x, labels = rows.records.x, rows.records.labels[held]
             test = RawRecords(feature_rows(x, 1, join_rows([held]), x.shape[1], allocator), labels, encoded=True)
     known = {schema.label, schema.agent, schema.unit and schema.unit.column, *(rule.name for rule in schema.columns)}
     ignored = ", ".join(name for name in table.columns if name not in known)
     notes += [f"columns not in the schema were ignored: {ignored}"] if ignored else []
-    return assemble(
+    dataset = assemble(
         table_name(options),
         options,
         rows.records,
@@ -87,6 +91,7 @@ def load(options: DataOptions) -> Dataset:
         notes=notes,
         allocator=allocator,
     )
+    return replace(dataset, held_out=counts)
 
 
 def _partition(rows: EncodedTable) -> Partition:
@@ -261,5 +266,6 @@ SOURCES.register("table")(
         load=load,
         preset={"intercept": True},
         takes=PARTITION_OPTIONS | {"schema", "test", "test_share", "one_owner"},
+        features="bins",
     )
 )

@@ -12,10 +12,22 @@ from taciturn.data.feature_maps.feature_map import (
     FeatureMap,
     InputShape,
     Map,
+    SteppedMap,
     build_map,
     check_map,
     keeps_positions,
     width_of,
 )
 
-__all__ = ["MAPS", "NONE", "FeatureMap", "InputShape", "Map", "build_map", "check_map", "keeps_positions", "width_of"]
+__all__ = [
+    "MAPS",
+    "NONE",
+    "FeatureMap",
+    "InputShape",
+    "Map",
+    "SteppedMap",
+    "build_map",
+    "check_map",
+    "keeps_positions",
+    "width_of",
+]

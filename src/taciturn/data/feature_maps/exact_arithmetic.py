@@ -44,7 +44,17 @@ def normalize_rows(x: Array) -> NDArray[np.float64]:
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    steps = np.rint(FINE * np.asarray(x, np.float64))
+    return unit_rows(steps_of(x))
+
+
+def steps_of(x: Array) -> NDArray[np.float64]:
+    """Round features to multiples of 1/FINE and return the multiples, which are integers."""
+    found: NDArray[np.float64] = np.rint(FINE * np.asarray(x, np.float64))
+    return found
+
+
+def unit_rows(steps: Array) -> NDArray[np.float64]:
+    """Scale rows of integers to norm 1; a row of zeros stays 0."""
     length = np.sqrt((steps**2).sum(axis=1, keepdims=True))  # of integers: exact
     found: NDArray[np.float64] = steps / np.maximum(length, 1.0)
     return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.core.registry import Registry
 from taciturn.errors import InputError
-from taciturn.types import Array
+from taciturn.types import Array, ColumnBlock
 
 NONE = "none"
 
@@ -20,11 +20,20 @@ Map: TypeAlias = Callable[[Array], NDArray[np.float64]]
 """phi: x [n, J] -> [n, width]; every row of the result has norm 1, or 0."""
 
 
+class SteppedMap(Protocol):
+    """A map whose features are whole-number steps (`exact_arithmetic.steps_of`), scaled to norm 1 by `unit_rows`."""
+
+    def steps(self, x: Array) -> NDArray[np.float64]:
+        """Return the steps of every record, [n, J] -> [n, width]."""
+
+
 class InputShape(NamedTuple):
     """What is public about the features that a map receives."""
 
     width: int  # J, without the intercept
     image: tuple[int, int] | None = None  # rows and columns, if the features are pixels in [0, 1]
+    blocks: tuple[ColumnBlock, ...] = ()  # the columns, if they are those of a table's schema
+    symmetric: bool = False  # whether a table's numbers are in [-1, 1] rather than in [0, 1]
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,13 @@ class FeatureMap:
         Whether it is only for square images.
     keeps : bool
         Whether feature j still corresponds to column or pixel j.
+    tables : bool
+        Whether it is only for tables with a schema.
+    names : callable, optional
+        Returns the names of the features after the map, from the shape and the names before it.
+    kept : bool
+        Whether it takes so long that the features of published records are kept in the cache folder; the map it builds
+        is then a `SteppedMap`.
 
     Examples
     --------
@@ -60,14 +76,17 @@ class FeatureMap:
     build: Callable[[InputShape], Map]
     images: bool = False
     keeps: bool = False
+    tables: bool = False
+    names: Callable[[InputShape, tuple[str, ...]], tuple[str, ...]] | None = None
+    kept: bool = False
 
 
 MAPS: Registry[FeatureMap] = Registry("feature map", "taciturn.data.feature_maps")
 """Feature maps by name. Register one with `MAPS.register("squares")(FeatureMap(...))`."""
 
 
-def check_map(name: str, image: tuple[int, int] | None) -> None:
-    """Raise InputError if a map is unknown, or is for square images and the records are not.
+def check_map(name: str, image: tuple[int, int] | None, table: bool = True) -> None:
+    """Raise InputError if a map is unknown, is for square images and the records are not, or is for tables likewise.
 
     Parameters
     ----------
@@ -75,7 +94,12 @@ def check_map(name: str, image: tuple[int, int] | None) -> None:
         The feature map.
     image
         The records' rows and columns, if they are images.
+    table
+        Whether the records are a table with a schema.
     """
+    if name != NONE and MAPS[name].tables and not table:
+        others = ", ".join((NONE, *(other for other in MAPS if not MAPS[other].tables)))
+        raise InputError(f"features is {name}, which is for tables with a schema: use {others}")
     if name == NONE or not MAPS[name].images or (image is not None and image[0] == image[1]):
         return
     records = "not images" if image is None else f"images of {image[0]} x {image[1]} pixels"

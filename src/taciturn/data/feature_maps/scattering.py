@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.feature_maps.exact_arithmetic import LARGEST, normalize_rows, whole_weights
+from taciturn.data.feature_maps.exact_arithmetic import LARGEST, steps_of, unit_rows, whole_weights
 from taciturn.data.feature_maps.feature_map import MAPS, FeatureMap, InputShape
 from taciturn.data.feature_maps.images import as_bytes, gaussian, grid, morlet, rounded_mean, strokes
 from taciturn.types import Array
@@ -130,8 +130,12 @@ class Scattering:
 
     def __call__(self, x: Array) -> NDArray[np.float64]:
         """Map every image: [n, pixels] -> [n, features], rows of norm 1."""
+        return unit_rows(self.steps(x))
+
+    def steps(self, x: Array) -> NDArray[np.float64]:
+        """Return the features of every image before they are scaled to norm 1, in whole steps: [n, features]."""
         blocks = [x[start : start + BLOCK] for start in range(0, max(1, len(x)), BLOCK)]
-        return np.concatenate([normalize_rows(self.channels(block) - self.centre) for block in blocks])
+        return np.concatenate([steps_of(self.channels(block) - self.centre) for block in blocks])
 
     def channels(self, x: Array) -> NDArray[np.float64]:
         """Return all channels of every image, each of norm 1, [n, features]."""
@@ -179,4 +183,4 @@ def _blur(side: int, own: int, spread: float, largest: int) -> Blur:
 
 
 SUMMARY = "an image's wavelets of all sizes and directions, twice over (a scattering transform)"
-MAPS.register("scattering")(FeatureMap(SUMMARY, _width, _build, images=True))
+MAPS.register("scattering")(FeatureMap(SUMMARY, _width, _build, images=True, kept=True))

@@ -124,8 +124,12 @@ def save(drawn: Figure, path: Path, private: bool = False) -> None:
 
 
 def to_svg(drawn: Figure, title: str, description: str) -> str:
-    """Return the figure as an SVG element for a page, with a title and a description for screen readers."""
-    text = _svg(drawn)
+    """Return the figure as an SVG element for a page, with a title and a description for screen readers.
+
+    Its ids begin with the first word of the title: figures of one page need titles that begin with different words.
+    """
+    own = re.split(r"\W", title, maxsplit=1)[0]
+    text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{own}-", _svg(drawn))
     opening = re.compile("<svg ")
     words = f"<title>{html.escape(title)}</title><desc>{html.escape(description)}</desc>"
     return opening.sub('<svg role="img" ', text[text.index("<svg") :], count=1).replace(">", f">{words}", 1)

@@ -10,11 +10,11 @@ from pathlib import Path
 import rich_click as click
 
 from taciturn.cli.output import JSON, PATH, print_fields, print_json, print_table, save_figure, say, stderr
-from taciturn.cli.progress_display import SHOW_AFTER, LogLines
 from taciturn.core.storage import to_json, write_text
 from taciturn.errors import InputError
 from taciturn.research import bench as benchmarks
 from taciturn.research.bench.benchmark import figure_rows, markdown
+from taciturn.training_display import SHOW_AFTER, LogLines
 
 
 @click.command(context_settings={"show_default": True})

@@ -10,13 +10,13 @@ import rich_click as click
 from click.exceptions import Exit
 
 from taciturn.cli.output import JSON, PATH, note, print_json, print_table, say, stderr
-from taciturn.cli.progress_display import TrainingDisplay
 from taciturn.core.signals import stop_signals
 from taciturn.errors import InputError
 from taciturn.research import reproduction
 from taciturn.research.reproduction.paper_runs import parse_figures
 from taciturn.research.reproduction.paper_table import HEADINGS, comparison, markdown, notes, ordering, rows
 from taciturn.research.reproduction.reproduce import check_device, has_gpu
+from taciturn.training_display import TrainingDisplay
 
 
 @click.command()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import rich_click as click
 from click.exceptions import Exit
 
-from taciturn import api
 from taciturn.cli.output import (
     JSON,
     PATH,
@@ -24,10 +23,11 @@ from taciturn.cli.output import (
     stderr,
     stdout,
 )
-from taciturn.cli.progress_display import LogLines, progress_bars
 from taciturn.errors import InputError
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import resolve
+from taciturn.training.rebuild import rebuild_study
+from taciturn.training_display import LogLines, progress_bars
 
 if TYPE_CHECKING:
     from taciturn.research.theory.measure import MeanInterval
@@ -124,8 +124,9 @@ def _on_run(run: Path, gamma: float | None, out: Path | None, as_json: bool) -> 
     from taciturn.research.theory.theorem_checks import check_covered, check_run, summary
     from taciturn.research.theory.theory_figure import run_figure
 
-    check_covered(resolve(RunFolder.open(run).read_config()))
-    folder, study = api.rebuild_study(run)
+    folder = RunFolder.open(run)
+    check_covered(resolve(folder.read_config()))
+    study = rebuild_study(folder)
     with _display(sum(part.rounds for part in study.parts)) as watch:
         steps = {part.batch.algorithm: watch(part.batch.algorithm) for part in study.parts}
         checked = check_run(study, gamma, lambda part, t: steps[part.batch.algorithm](t))

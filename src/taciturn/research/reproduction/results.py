@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taciturn.core.locks import locked
 from taciturn.core.storage import make_folder, read_arrays, to_json, write_arrays, write_text
 from taciturn.errors import CorruptFile, InputError
 from taciturn.types import Array
@@ -55,11 +55,7 @@ class ReproductionFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.plan.is_file() and any(file.name != LOCK for file in self.path.iterdir()):
             raise InputError(f"{self.path} exists and is not a reproduction; choose another --out")
-        with (self.path / LOCK).open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise InputError(f"{self.path} is being worked on by another process") from error
+        with locked(self.path / LOCK, f"{self.path} is being worked on by another process"):
             yield
 
     def begin(self, plan: Mapping[str, Any]) -> None:

@@ -1,0 +1,74 @@
+"""Do the standard errors of a model's effects cover the noise? Runs on fixed records that differ in their noise alone.
+
+    TACITURN_DATA=folder python -m benchmarks.effects_coverage
+
+For every table and budget: the standard deviation of each point of each curve over the seeds, over the standard error
+that the runs state, and how often a run's curve is within 1.96 of its own standard errors of the mean over seeds.
+Schemas are drafts, whose bounds and categories come from the records: for an experiment, not for a private study.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import taciturn
+from taciturn.data.schema_draft import draft_schema
+from taciturn.runs.effects import EffectsRecord, read_effects
+
+SEEDS = 24
+TABLES = {"heart": ("num", 920, "agents"), "telco": ("Churn", 7043, "agents"), "telco-sum": ("Churn", 7043, "server")}
+BUDGETS = (1.0, 8.0)
+RESULTS = Path(__file__).parent / "results" / "effects_coverage.json"
+
+
+def coverage(effects: EffectsRecord) -> dict[str, Any]:
+    """Return how the standard errors of several runs compare with what the runs' curves differ by."""
+    curves = np.array([[v for column in run.columns for row in column.effect for v in row] for run in effects.runs])
+    errors = np.array(
+        [[v for column in run.columns for row in column.error or () for v in row] for run in effects.runs]
+    )
+    apart = np.abs(curves - curves.mean(axis=0)) / np.sqrt(1.0 - 1.0 / len(curves))
+    ratio = curves.std(axis=0, ddof=1) / np.sqrt((errors**2).mean(axis=0))
+    return {
+        "points": curves.shape[1],
+        "coverage": round(float((apart <= 1.96 * errors).mean()), 4),
+        "deviation_over_error": {f"{q:g}": round(float(np.quantile(ratio, q)), 3) for q in (0.05, 0.5, 0.95)},
+        "mean_error": round(float(errors.mean()), 4),
+        "mean_effect": round(float(np.abs(curves.mean(axis=0)).mean()), 4),
+    }
+
+
+def main() -> None:
+    """Run every table and budget, print and store the results."""
+    tables, found = Path(os.environ["TACITURN_DATA"]) / "tables", []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (label, records, trust) in TABLES.items():
+            data, schema = tables / f"{name.split('-')[0]}.csv", Path(folder) / f"{name}.toml"
+            schema.write_text(draft_schema(data, label))
+            for budget in BUDGETS:
+                run = taciturn.run(
+                    data=str(data),
+                    schema=str(schema),
+                    total_records=records,
+                    agents=4,
+                    trust=trust,
+                    total_epsilon=budget,
+                    seed=0,
+                    seeds=SEEDS,
+                    partition_key=1,
+                    evaluate_every=1000,
+                    out=f"{folder}/{name}-{budget:g}",
+                )
+                found.append({"table": name, "trust": trust, "epsilon": budget, **coverage(read_effects(run.folder))})
+                print(found[-1], flush=True)
+    RESULTS.write_text(json.dumps({"seeds": SEEDS, "runs": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

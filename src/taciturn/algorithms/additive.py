@@ -1,0 +1,354 @@
+"""Additive models of tables: noisy one-way counts first, then noisy gradient descent in the coordinates they give.
+
+The first rounds release how often each level of each column occurs. A column's levels are then recoded, by public
+arithmetic on the noisy counts: ordered levels cumulatively, with steps at the column's quantiles, and other levels as
+deviations from their frequencies. In these coordinates every record has about the same norm, neighbouring levels share
+their evidence, and gradient descent with momentum needs few rounds. A record is in one level of every column, so a
+release of all counts has the sensitivity of one gradient, and every round has the same privacy event.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taciturn.algorithms.base import ALGORITHMS, Agent, AlgorithmConfig, AlgorithmSpec, AveragingServer, S, Step, Upload
+from taciturn.algorithms.curve_noise import DRAWS, WIDEST, CurveNoise, redrawn, walk_variance, walked
+from taciturn.algorithms.noisy_gradient import CertifiedGradient, HardenedGradient, NoisyGradient
+from taciturn.algorithms.schedules import MomentumStep, Schedule
+from taciturn.algorithms.server import FullState, Received, Server
+from taciturn.core.arrays import double, empty_beside, in_precision_of, release_memory, row_blocks
+from taciturn.errors import InputError, MissedRound
+from taciturn.objectives import Problem
+from taciturn.objectives.constraints import Unconstrained
+from taciturn.objectives.losses import Squared
+from taciturn.privacy.noise import NoiseSource
+from taciturn.types import GRID, Array, ColumnBlock, Shard
+
+COUNT_SHARE = 0.05  # of the rounds, which release counts
+MOMENTUM = 0.9
+QUANTILES = 64  # steps of an ordered column
+EVEN_SHARE = 0.1  # of a column's weight that is spread over all its levels
+SMOOTHING = 0.02  # of the frequencies, towards equal ones
+ORDERED_WEIGHT = 1.5  # of an ordered column's coordinates
+CONSTANT_WEIGHT = 0.7  # of the constant, over that of a column
+FINE = 2.0**20  # steps per unit of a coordinate
+ROWS = 4096  # rows recoded at a time
+
+
+def count_rounds(rounds: int) -> int:
+    """Return how many of the rounds release counts.
+
+    Examples
+    --------
+    >>> count_rounds(100), count_rounds(2)
+    (5, 1)
+    """
+    return max(1, round(COUNT_SHARE * rounds))
+
+
+class Coordinates(NamedTuple):
+    """How the features of a record are recoded: block by block, x [n, J] -> [n, J].
+
+    Parameters
+    ----------
+    blocks : tuple of array, [width, width]
+        The recoding of each column's levels, in multiples of 1/FINE; a row for each level.
+    level : float
+        The feature of a record's level: 1 over the root of the number of columns, times the map's share.
+    constant : float
+        The last coordinate; 0 without an intercept.
+    intercept : float
+        The last feature.
+    """
+
+    blocks: tuple[NDArray[np.float64], ...]
+    level: float
+    constant: float
+    intercept: float
+
+    def recode(self, x: Array) -> Array:
+        """Return the coordinates of records; each depends on its own record only, to the bit.
+
+        Sums are of integers below 2^53, so they are exact in every order.
+        """
+        found = empty_beside(x)
+        for rows in row_blocks(len(x), x[:1].nbytes, ROWS):
+            start = 0
+            for block in self.blocks:
+                own = slice(start, start + len(block))
+                levels = np.rint(np.asarray(x[rows, own], np.float64) * (GRID / self.level))
+                found[rows, own] = (levels @ (FINE * block)) / (GRID * FINE)
+                start = own.stop
+            found[rows, start:] = self.constant
+            release_memory(x[rows])
+            release_memory(found[rows])
+        return found
+
+    def coefficients(self, w: Array) -> Array:
+        """Return parameters [J, ...] of the coordinates as those of the features."""
+        found, start = np.zeros_like(w), 0
+        for block in self.blocks:
+            own = slice(start, start + len(block))
+            found[own] = np.tensordot(block / self.level, w[own], axes=1)
+            start = own.stop
+        if self.intercept:
+            found[start:] = w[start:] * (self.constant / self.intercept)
+        return found
+
+    def pulled_back(self, gradient: Array) -> Array:
+        """Return a gradient for the features' parameters, [J, ...], as one for the coordinates' parameters."""
+        found, start = np.zeros_like(gradient), 0
+        for block in self.blocks:
+            own = slice(start, start + len(block))
+            found[own] = np.tensordot(block.T / self.level, gradient[own], axes=1)
+            start = own.stop
+        if self.intercept:
+            found[start:] = gradient[start:] * (self.constant / self.intercept)
+        return found
+
+
+def coordinates(frequencies: NDArray[np.float64], blocks: tuple[ColumnBlock, ...], intercept: bool) -> Coordinates:
+    """Return the coordinates for estimated frequencies of all levels, [J without the intercept].
+
+    They are valid for any finite numbers: a hostile server can make a model worse, not a record's bound larger.
+    """
+    share, parts, total, start = 1.0 / math.sqrt(1.0 + intercept), [], 0.0, 0
+    for block in blocks:
+        own = _distribution(frequencies[start : start + block.width])
+        part = _ordered(own, block.missing) if block.kind == "ordered" else np.eye(len(own)) - own
+        total += float(own @ (part**2).sum(axis=1))
+        parts.append(part)
+        start += block.width
+    total = max(total, 1e-6)  # of constant columns
+    constant = CONSTANT_WEIGHT * math.sqrt(total / len(blocks)) if intercept else 0.0
+    scale = 1.0 / math.sqrt(total + constant**2)
+    fine = tuple(np.rint(FINE * np.clip(scale * part, -1.0, 1.0)) / FINE for part in parts)  # as features are bounded
+    return Coordinates(fine, share / math.sqrt(len(blocks)), min(1.0, scale * constant), share if intercept else 0.0)
+
+
+def _distribution(frequencies: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return noisy frequencies as probabilities, none of which is 0."""
+    positive = np.clip(np.nan_to_num(frequencies, nan=0.0), 0.0, 1.0)
+    total = positive.sum()
+    shares = positive / total if total > 0.0 else np.full(len(positive), 1.0 / len(positive))
+    found: NDArray[np.float64] = (1.0 - SMOOTHING) * shares + SMOOTHING / len(shares)
+    return found
+
+
+def _ordered(own: NDArray[np.float64], missing: bool) -> NDArray[np.float64]:
+    """Return the recoding of ordered levels: at each step, whether the level is above it, weighted and centred."""
+    levels = len(own) - missing
+    part = np.zeros((len(own), len(own)))
+    if levels > 1:
+        below = np.cumsum(own[:levels] / own[:levels].sum())[:-1]  # [levels - 1]  the mass below each step
+        steps = np.unique(np.searchsorted(below, (np.arange(QUANTILES) + 0.5) / QUANTILES))
+        steps = steps[steps < levels - 1]
+        weights = np.full(levels - 1, EVEN_SHARE if len(steps) else 1.0) / (levels - 1)
+        weights[steps] += (1.0 - EVEN_SHARE) / max(1, len(steps))
+        above = np.arange(levels)[:, None] > np.arange(levels - 1)
+        part[:levels, : levels - 1] = 2.0 * np.sqrt(weights) * (above - (1.0 - below))
+    if missing:
+        part[:, -1] = -own[-1]
+        part[-1, -1] += 1.0
+    return ORDERED_WEIGHT * part
+
+
+@dataclass(frozen=True)
+class _Counting(Squared):
+    """A loss whose residual is the same for every record, so that its gradient is the sum of the records."""
+
+    value_of_each: float = 0.0
+
+    def residual(self, scores: Array, y: Array) -> Array:
+        """Return the constant."""
+        return np.full_like(scores, self.value_of_each)
+
+
+_RECODED: WeakKeyDictionary[Shard, tuple[bytes, Shard]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Additive(AveragingServer):
+    """Counts, then w⁺ = w + beta (w - w_before) - (eta/P) sum_p (f'_p(w) + xi_p) in the counts' coordinates.
+
+    The server keeps the noisy frequencies as its statistics, and sends them in the first round after the counts. Agents
+    keep them in place of a dual.
+    """
+
+    problem: Problem
+    rho: Schedule
+    eta: Schedule
+    release: NoisyGradient
+    blocks: tuple[ColumnBlock, ...]
+    rounds: int
+    clip: float
+    closing: bool = False
+
+    @cached_property
+    def counting(self) -> int:
+        """The number of rounds that release counts."""
+        return count_rounds(self.rounds)
+
+    def server_send(self, t: int, server: S) -> tuple[S, Array]:
+        """Return zeros while counting, then the statistics once, then the model."""
+        if t == self.counting + 1 and server.statistics is not None:
+            return server, in_precision_of(server.statistics, self.rho(t))
+        return server, self._mean(server.z, server, t)
+
+    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
+        """Release counts, or a gradient in the counts' coordinates.
+
+        Raises
+        ------
+        MissedRound
+            If the agent missed the round in which the statistics were sent.
+        """
+        eta = self.eta(t)
+        if t <= self.counting:
+            level = self.clip / math.sqrt(w.shape[-1])
+            counting = replace(self.problem, loss=_Counting(value_of_each=level))
+            noisy, event, size = self.release(0, counting, np.zeros_like(w), shard, noise)
+            return Step(Agent(agent.z, agent.lam), Upload(noisy), (event,), size, eta)
+        if t == self.counting + 1:
+            w, statistics = np.zeros_like(w), w
+        else:
+            statistics = agent.lam
+        if not statistics.any():
+            raise MissedRound(f"round {self.counting + 1} was missed here, in which the columns' counts were sent")
+        noisy, event, size = self.release(0, self.problem, w, self._recoded(shard, statistics), noise)
+        z = self.problem.feasible.project(w - eta * noisy)
+        return Step(Agent(z, statistics), Upload(z), (event,), size, eta)
+
+    def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
+        """Add up the counts, or take a step with momentum from the mean of the uploads."""
+        mean = received.total.z / received.answered
+        if t <= self.counting:
+            before = 0.0 if server.statistics is None else server.statistics
+            return server.with_statistics(before + mean / self.counting)
+        now = np.zeros_like(mean) if t == self.counting + 1 else double(w)
+        speed = now - self._mean(double(server.lam), server, t)
+        return server.with_common(mean + MOMENTUM * speed, now)
+
+    def requires_all(self, t: int) -> bool:
+        """Return whether the statistics are sent, without which an agent cannot continue."""
+        return t == self.counting + 1
+
+    def model(self, t: int, w: Array, server: Server) -> Array:
+        """Return the model after the round, in the counts' coordinates."""
+        return self._mean(server.z, server, t)
+
+    def coefficients(self, model: Array, server: Server) -> Array:
+        """Return the model as parameters of the features."""
+        if server.statistics is None:
+            return model
+        return self.coordinates(server.statistics).coefficients(model)
+
+    def coordinates(self, statistics: Array) -> Coordinates:
+        """Return the coordinates that the released statistics [J, 1, K] give."""
+        return coordinates(self._frequencies(statistics), self.blocks, len(statistics) > self._width)
+
+    def curve_noise(
+        self,
+        w: Array,
+        statistics: Array,
+        rounds: int,
+        contrasts: NDArray[np.float64],
+        answered: Sequence[int] = (),
+    ) -> CurveNoise:
+        """Return the noise in the curves; see `taciturn.algorithms.curve_noise`."""
+        agents, intercept = self.problem.agents, len(statistics) > self._width
+        counts = answered or (agents,) * rounds
+        times = range(self.counting + 1, rounds + 1)
+        steps = [float(self.eta(t)[0, 0]) for t in times]  # of the mean over the agents that answer
+        drawn = self._deviation
+        deviations = [drawn / math.sqrt(counts[t - 1]) for t in times]
+        variance = walk_variance(steps, deviations, MOMENTUM)
+        frequencies, code = self._frequencies(statistics), self.coordinates(statistics)
+        counted = math.sqrt(sum(1.0 / answers for answers in counts[: self.counting])) / self.counting
+        deviation = agents * math.sqrt(statistics.shape[-1]) * drawn * counted / self._count_unit(statistics)
+        draws = np.random.default_rng(0).standard_normal((DRAWS, len(frequencies)))  # public: it draws no protection
+        again = [coordinates(frequencies + deviation * draw, self.blocks, intercept).blocks for draw in draws]
+        shares, errors, start = [], [], 0
+        sizes = (contrasts**2).sum(axis=1, keepdims=True)  # [outputs, 1]
+        for i, block in enumerate(code.blocks):
+            own = slice(start, start + len(block))
+            share = _distribution(frequencies[own])
+            curve = code.level * np.asarray(w[own], np.float64) @ contrasts.T
+            total = sizes * walked(block, share, variance)
+            if len(block) <= WIDEST:
+                others = [blocks[i] for blocks in again]
+                total = total + redrawn(curve - share @ curve, share, block, others, variance).T
+            shares.append(share)
+            errors.append(np.sqrt(total))
+            start = own.stop
+        return CurveNoise(tuple(shares), tuple(errors))
+
+    @property
+    def _deviation(self) -> float:
+        """The standard deviation of an agent's noise in one release."""
+        if not isinstance(self.release, CertifiedGradient | HardenedGradient):
+            raise TypeError("the noise of this release depends on the records")
+        return float(self.release.mechanism.deviation[0])
+
+    @cached_property
+    def _width(self) -> int:
+        return sum(block.width for block in self.blocks)
+
+    def _count_unit(self, statistics: Array) -> float:
+        """Return what a record adds to the statistics of its levels, summed over the outputs."""
+        share = 1.0 / math.sqrt(1.0 + (len(statistics) > self._width))
+        return share / math.sqrt(len(self.blocks)) * self.clip * math.sqrt(statistics.shape[-1])
+
+    def _frequencies(self, statistics: Array) -> NDArray[np.float64]:
+        """Return the released frequencies of all levels, which may be negative."""
+        totals = np.asarray(statistics, np.float64)[: self._width].sum(axis=(1, 2))
+        found: NDArray[np.float64] = self.problem.agents * totals / self._count_unit(statistics)
+        return found
+
+    def _recoded(self, shard: Shard, statistics: Array) -> Shard:
+        """Return an agent's records in the coordinates; they are kept until the statistics change."""
+        key = statistics.tobytes()
+        known = _RECODED.get(shard)
+        if known is None or known[0] != key:
+            known = key, Shard(self.coordinates(statistics).recode(shard.x), shard.y)
+            _RECODED[shard] = known
+        return known[1]
+
+    def _mean(self, values: Array, server: Server, t: int) -> Array:
+        mean = values.mean(axis=0) if isinstance(server, FullState) else values / server.agents
+        return in_precision_of(mean, self.rho(t))
+
+
+def _build(config: AlgorithmConfig) -> Additive:
+    if not config.blocks:
+        raise InputError("additive needs features bins, which give every column of a table its own levels")
+    if config.rounds < 2:
+        raise InputError(f"rounds is {config.rounds}; additive needs at least 2, because the first releases counts")
+    if not isinstance(config.problem.feasible, Unconstrained):
+        raise InputError("additive needs set all: its parameters belong to coordinates, not to features")
+    if len(config.epsilon) != 1:
+        raise ValueError("every run of additive has coordinates of its own, so it is a batch of its own")
+    return Additive.from_config(config)
+
+
+ADDITIVE = AlgorithmSpec(
+    "an additive model of a table: noisy counts of every column, then noisy gradient descent with momentum",
+    "c = Σ x + ξ;  z = w − η (f'(w; T_c x) + ξ);  w⁺ = mean of z + β (w − w⁻)",
+    _build,
+    modes=("certified",),
+    backends=("numpy",),
+    reference="Bassily, Smith and Thakurta, FOCS 2014, with Polyak's momentum, in coordinates from noisy marginals",
+    step_kind=MomentumStep,
+    allows_aggregate_noise=True,
+    batched=False,
+    without_noise="optimum",
+)
+ALGORITHMS.register("additive")(ADDITIVE)

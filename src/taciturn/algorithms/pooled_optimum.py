@@ -1,0 +1,104 @@
+"""The reference without privacy: the minimiser on the pooled records, unclipped, solved to convergence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taciturn.algorithms.additive import Coordinates, coordinates
+from taciturn.algorithms.base import ALGORITHMS, Agent, AlgorithmConfig, AlgorithmSpec, AveragingServer, Step, Upload
+from taciturn.algorithms.schedules import CentralSolution, Schedule
+from taciturn.errors import InputError
+from taciturn.objectives import Problem
+from taciturn.objectives.constraints import Unconstrained
+from taciturn.privacy.events import non_private
+from taciturn.privacy.noise import NoiseSource
+from taciturn.types import Array, ColumnBlock, Shard
+
+RIDGE = 0.3  # on the sum of the losses, in coordinates in which a record has norm 1 on average
+CHANGE = 1e-7  # relative, of the objective in an iteration that is the last one
+MOST_ITERATIONS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class PooledOptimum(AveragingServer):
+    """w = argmin sum_i l(w; x_i, y_i) + (ridge/2) ||v||^2, or + I beta r(w) without a table's levels.
+
+    v are the parameters in the coordinates of an additive model, which come from exact counts. The ridge takes the
+    place of the regulariser, whose weight is relative to features that differ in size.
+    """
+
+    problem: Problem
+    rho: Schedule
+    eta: Schedule
+    blocks: tuple[ColumnBlock, ...] = ()
+    closing: bool = False
+
+    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
+        """Solve the problem by L-BFGS; it does not depend on w."""
+        code = self._coordinates(shard)
+        z = np.stack([self._solve(shard, w[:, run], code) for run in range(w.shape[1])], axis=1).astype(w.dtype)
+        return Step(Agent(z, agent.lam), Upload(z), (non_private(w.shape[1]),), np.zeros(w.shape[1]), self.eta(t))
+
+    def _solve(self, shard: Shard, like: Array, code: Coordinates | None) -> Array:
+        from scipy.optimize import minimize
+
+        problem, shape = self.problem, (len(like), 1, like.shape[1])
+        beta, ridge = (problem.records * problem.beta, 0.0) if code is None else (0.0, RIDGE)
+
+        def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            v = flat.reshape(shape)
+            w = (v if code is None else code.coefficients(v)).astype(like.dtype)
+            losses, sums = problem.passes.losses_and_sums(problem.loss, w, shard)
+            value = float(losses[0]) + beta * float(problem.regulariser.value(v)[0]) + ridge / 2.0 * float(flat @ flat)
+            gradient = sums.astype(np.float64) if code is None else code.pulled_back(sums.astype(np.float64))
+            slope = (gradient + beta * problem.regulariser.gradient(v)).ravel() + ridge * flat
+            return value, slope.astype(np.float64)
+
+        found = minimize(
+            objective,
+            np.zeros(like.size),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": MOST_ITERATIONS, "ftol": CHANGE, "gtol": 0.0, "maxcor": 20},
+        ).x.reshape(shape)
+        solved: Array = (found if code is None else code.coefficients(found))[:, 0]
+        return solved
+
+    def _coordinates(self, shard: Shard) -> Coordinates | None:
+        if not self.blocks:
+            return None
+        width = sum(block.width for block in self.blocks)
+        mean = sum(block.x.sum(axis=0, dtype=np.float64) for block in shard.blocks()) / max(1, len(shard.x))
+        intercept = shard.x.shape[1] > width
+        level = coordinates(np.ones(width), self.blocks, intercept).level
+        return coordinates(np.asarray(mean)[:width] / level, self.blocks, intercept)
+
+
+def _build(config: AlgorithmConfig) -> PooledOptimum:
+    if not np.isfinite(config.problem.loss.curvature + config.problem.regulariser.curvature):
+        raise InputError(
+            "optimum, which tables use without noise, solves smooth problems: it needs the loss softmax or squared, and the regulariser l2; "
+            "for others name a method, such as dpgd"
+        )
+    if not isinstance(config.problem.feasible, Unconstrained):
+        raise InputError("optimum needs set all: it solves the problem without constraints")
+    return PooledOptimum.from_config(config)
+
+
+ALGORITHMS.register("optimum")(
+    AlgorithmSpec(
+        "the reference without privacy: all records pooled, nothing clipped, solved to convergence",
+        "w = argmin_w Σ ℓ(w; x, y) + I β r(w), or (ridge/2) ‖w‖² for additive models",
+        _build,
+        noisy=False,
+        reference="Hoerl and Kennard, Technometrics 1970; Liu and Nocedal, Mathematical Programming 1989",
+        modes=("certified",),
+        backends=("numpy",),
+        step_kind=CentralSolution,
+        central=True,
+        rounds=1,
+    )
+)

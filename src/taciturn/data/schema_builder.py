@@ -1,0 +1,292 @@
+"""Build a schema in Python: the columns of a data frame, with what their owner declares about them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from taciturn.core.storage import write_text
+from taciturn.data.frame_columns import NUMERIC
+from taciturn.data.frames import column_kinds, read_frame
+from taciturn.data.schema import BARE, Schema, comment, parse_schema
+from taciturn.data.schema_draft import READ_OFF, draft_rule
+from taciturn.errors import InputError, kind_of, unknown_name
+
+Declaration: TypeAlias = tuple[float, float] | Sequence[str | int | bool] | Mapping[str, Any]
+"""(low, high) for numbers; a list of categories; or the keys of the column's section in a schema file."""
+
+UNDECLARED = "not declared"
+
+
+@dataclass(frozen=True)
+class SchemaBuilder:
+    """A schema in the making: the columns of a frame, and what is declared about them so far.
+
+    Nothing is read from the cells of the frame: bounds, categories and classes are what their owner declares, without
+    looking at the records. A column that is neither declared nor dropped makes the schema incomplete, and a run with
+    it is refused. Every method returns a new builder.
+
+    Attributes
+    ----------
+    kinds : mapping
+        Kind of values by column, "numeric" or "categorical", from the types of the frame's columns.
+    declared : mapping
+        The keys of a column's section in a schema file, by column.
+    label, agent : str
+        The column of the label, and the one that names each record's agent; empty: none yet.
+    unit : str
+        The column that names whose record it is, for `max_records`; empty: every record is protected by itself.
+    max_records : int
+        The number of records of a unit that are used at one agent.
+    drafted : frozenset of str
+        The columns whose declaration was read from the records, by `draft`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> patients = pd.DataFrame({"age": [63, 41], "sex": ["m", "f"], "ill": [1, 0], "name": ["Ann", "Bo"]})
+    >>> schema = Schema.from_frame(patients).drop("name").declare(age=(0, 120), sex=["f", "m"], label="ill")
+    >>> schema.undeclared
+    ('ill',)
+    >>> schema.declare(ill=[0, 1]).build().features
+    ('age', 'sex=f', 'sex=m')
+    """
+
+    kinds: Mapping[str, str]
+    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    label: str = ""
+    agent: str = ""
+    unit: str = ""
+    max_records: int = 1
+    drafted: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_frame(cls, frame: Any) -> SchemaBuilder:
+        """Begin a schema with the names and types of a frame's columns.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame or polars.DataFrame
+            The frame.
+
+        Raises
+        ------
+        InputError
+            If it is not a frame, or two columns have one name.
+        """
+        kinds = column_kinds(frame)
+        return cls({name: "numeric" if kind == NUMERIC else "categorical" for name, kind in kinds.items()})
+
+    @property
+    def undeclared(self) -> tuple[str, ...]:
+        """The columns about which something must still be declared."""
+        free = {self.unit, self.agent} - {""}
+        return tuple(name for name in self.kinds if name not in self.declared and name not in free)
+
+    def declare(
+        self,
+        columns: Mapping[str, Declaration] | None = None,
+        /,
+        *,
+        label: str | None = None,
+        agent: str | None = None,
+        unit: str | None = None,
+        max_records: int | None = None,
+        **named: Declaration,
+    ) -> SchemaBuilder:
+        """Declare what is public about columns.
+
+        Parameters
+        ----------
+        columns : mapping, optional
+            Declarations by column, for names that are not Python identifiers or are keywords of this method.
+        label : str, optional
+            The column to predict. Its classes or its bounds are declared like those of other columns.
+        agent : str, optional
+            The column that names each record's agent; the names may be declared as a list.
+        unit : str, optional
+            The column that names whose record it is, if a person has several.
+        max_records : int, optional
+            How many records of one unit at one agent are used.
+        **named
+            Declarations by column: `age=(0, 120)` for bounds, `sex=["f", "m"]` for categories or classes, and
+            `income={"bounds": (0, 1e6), "missing": "low"}` for any keys of the column's section in a schema file.
+
+        Returns
+        -------
+        SchemaBuilder
+            The schema with these declarations.
+
+        Raises
+        ------
+        InputError
+            If the frame has no such column, or a declaration has another form.
+        """
+        found = dict(self.declared)
+        for name, given in {**(columns or {}), **named}.items():
+            self._check_column(name)
+            found[name] = _keys(name, given)
+        for name in filter(None, (label, agent, unit)):
+            self._check_column(name)
+        return replace(
+            self,
+            declared=found,
+            label=self.label if label is None else label,
+            agent=self.agent if agent is None else agent,
+            unit=self.unit if unit is None else unit,
+            max_records=self.max_records if max_records is None else max_records,
+            drafted=self.drafted - {*(columns or {}), *named},
+        )
+
+    def drop(self, *columns: str) -> SchemaBuilder:
+        """Leave columns out: identifiers, and what is not known when the model is used.
+
+        Raises
+        ------
+        InputError
+            If the frame has no such column.
+        """
+        for name in columns:
+            self._check_column(name)
+        kept = {name: kind for name, kind in self.kinds.items() if name not in columns}
+        declared = {name: keys for name, keys in self.declared.items() if name not in columns}
+        return replace(self, kinds=kept, declared=declared, drafted=self.drafted - set(columns))
+
+    def draft(self, frame: Any, *columns: str) -> SchemaBuilder:
+        """Declare columns by reading their bounds or categories from the records, which is not private.
+
+        The schema is then a draft, as that of `taciturn data schema`: its text marks these values, and a run with it
+        says in its report that they were read off the data.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame or polars.DataFrame
+            The frame to read.
+        *columns : str
+            The columns; by default all that are not declared.
+
+        Raises
+        ------
+        InputError
+            If a column cannot be described by bounds or by a few categories.
+        """
+        names = columns or self.undeclared
+        for name in names:
+            self._check_column(name)
+        table, found = read_frame("draft", frame, dict.fromkeys(names)), dict(self.declared)
+        for name in names:
+            found[name] = _keys(name, draft_rule(table, name, label=name == self.label))
+        return replace(self, declared=found, drafted=self.drafted | set(names))
+
+    def build(self) -> Schema:
+        """Return the schema.
+
+        Raises
+        ------
+        InputError
+            If a column is not declared, or a declaration breaks a rule.
+        """
+        if not self.label:
+            raise InputError("the schema has no label: name its column with declare(label=...)")
+        if self.undeclared:
+            some = ", ".join(f"{name}={self._example(name)}" for name in self.undeclared[:3])
+            raise InputError(
+                f"the schema does not declare {', '.join(self.undeclared)}: state what is known without looking at the "
+                f"records, as in declare({some}), or leave columns out with drop(...)"
+            )
+        return parse_schema(self.to_toml())
+
+    def to_toml(self) -> str:
+        """Return the schema as TOML text; what is missing is said in comments."""
+        label = {
+            "classes" if key == "categories" else key: v
+            for key, v in self._keys_of(self.label).items()
+            if key != "kind"
+        }
+        sections = [("[label]", self.label, {"column": self.label} | label)]
+        if self.agent:
+            names = self._keys_of(self.agent).get("categories")
+            sections.append(("[agent]", self.agent, {"column": self.agent} | ({"names": names} if names else {})))
+        if self.unit:
+            sections.append(("[unit]", self.unit, {"column": self.unit, "max_records": self.max_records}))
+        for name, kind in self.kinds.items():
+            if name not in (self.label, self.agent, self.unit):
+                key = name if BARE.fullmatch(name) else _toml(name)
+                sections.append((f"[columns.{key}]", name, {"kind": kind} | self._keys_of(name)))
+        return "\n".join(self._section(*section) for section in sections)
+
+    def _keys_of(self, name: str) -> dict[str, Any]:
+        return dict(self.declared.get(name, {}))
+
+    def _section(self, heading: str, name: str, keys: Mapping[str, Any]) -> str:
+        remarks = [READ_OFF] * (name in self.drafted) + [UNDECLARED] * (name in self.undeclared)
+        lines = [heading, *(f"{key} = {_toml(value)}" for key, value in keys.items()), *map(comment, remarks)]
+        return "\n".join(lines) + "\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema to a TOML file; one that is not complete can be completed there."""
+        write_text(Path(path).expanduser(), self.to_toml())
+
+    def _example(self, name: str) -> str:
+        numeric = self.kinds[name] == "numeric" and name != self.label
+        return "(low, high)" if numeric else '["...", "..."]'
+
+    def _check_column(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise InputError(f"a column is given as {kind_of(name)}: it must be the name of a column, a string")
+        if name not in self.kinds:
+            raise unknown_name("column", name, self.kinds)
+
+
+def _toml(value: Any) -> str:
+    """Return a string, number, boolean or list of them in TOML: JSON's form, with DEL escaped too."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _keys(name: str, given: Any) -> dict[str, Any]:
+    """Return a declaration as the keys of a section; values of other types are named by their type alone."""
+    match given:
+        case Mapping():
+            keys = {str(key): _value(name, value) for key, value in given.items()}
+            if "kind" not in keys and {"bounds", "categories"} & keys.keys():
+                keys = {"kind": "numeric" if "bounds" in keys else "categorical"} | keys
+            return keys
+        case tuple() if len(given) == 2 and all(_is_number(value) for value in given):
+            return {"kind": "numeric", "bounds": _value(name, given)}
+        case list() if given:
+            return {"kind": "categorical", "categories": _value(name, given)}
+    raise InputError(
+        f"{name} is declared as {kind_of(given)}: it must be a tuple (low, high) of numbers, a list of categories, or "
+        "a dict with the keys of a column in a schema file"
+    )
+
+
+def _value(name: str, given: Any) -> Any:
+    """Return a value that TOML can hold; a category given twice may be a column of records, so it is not shown."""
+    if isinstance(given, list | tuple):
+        values = [_spelled(_value(name, value)) for value in given]
+        texts = [str(value) for value in values]
+        if len(set(texts)) < len(texts):
+            raise InputError(f"{name} is declared with one value twice: list every category once, or two bounds")
+        return values
+    if isinstance(given, np.generic):
+        given = given.item()
+    if isinstance(given, float) and not math.isfinite(given):
+        raise InputError(f"{name} is declared with a number that is not finite: bounds must be finite")
+    if not isinstance(given, str | int | float):
+        raise InputError(f"{name} is declared with {kind_of(given)}: values must be numbers or strings")
+    return given
+
+
+def _spelled(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -1,0 +1,292 @@
+"""A run as Python sees it: its results, its model applied to other records, and its pictures."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taciturn.data import read_schema, source_for
+from taciturn.data.feature_maps.feature_map import keeps_positions
+from taciturn.data.frames import PREDICTION, TESTING, Frames, needed_columns, read_frame
+from taciturn.data.table_cells import Table
+from taciturn.data.table_io import read_table
+from taciturn.errors import InputError, kind_of, unknown_name
+from taciturn.reporting.curves import full_label
+from taciturn.reporting.report import write_report
+from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import RunLedger
+from taciturn.runs.model import LabelledRecords, Model, Predictions, evaluate, predictions, read_model
+from taciturn.runs.quality import Quality
+from taciturn.runs.records import RunResult, RunSummary
+from taciturn.settings.frame_names import frames_again
+from taciturn.training.rebuild import rebuild_study
+from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
+from taciturn.types import Array, Classes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PICTURES = ("curves", "sent")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished study, read from its run folder.
+
+    Attributes
+    ----------
+    folder : RunFolder
+        The folder and its files.
+
+    Examples
+    --------
+    >>> import taciturn
+    >>> run = taciturn.run(data="mnist14", features="none", rounds=2, out="runs/second")
+    >>> run.summary.data.name, run.w.shape, run.ledger.study.mode
+    ('mnist14', (196, 10), 'certified')
+    >>> run.evaluate().error < 0.5
+    True
+    """
+
+    folder: RunFolder
+
+    @property
+    def path(self) -> Path:
+        """The path of the run folder."""
+        return self.folder.path
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        """The result: what `taciturn run --json` prints.
+
+        Fields are attributes, and also keys: `summary.privacy.total_epsilon` is
+        `summary["privacy"]["total_epsilon"]`. `summary.to_json()` returns plain dicts and lists.
+        """
+        return replace(self.folder.read_summary(), run=str(self.path))
+
+    @property
+    def runs(self) -> tuple[RunResult, ...]:
+        """The result of each algorithm, epsilon and seed."""
+        return self.summary.runs
+
+    @property
+    def test_error(self) -> float | None:
+        """The test error: the mean over `runs`, or None without a test set."""
+        errors = [entry.test_error for entry in self.runs if entry.test_error is not None]
+        return sum(errors) / len(errors) if len(errors) == len(self.runs) else None
+
+    @cached_property
+    def w(self) -> Array:
+        """The parameters, [J, K], or [R, J, K] for several runs."""
+        return self.folder.read_model()["w"]
+
+    @property
+    def ledger(self) -> RunLedger:
+        """The study, the plan of every run, and all releases, after the hash chain was verified."""
+        return self.folder.read_ledger()
+
+    @cached_property
+    def classes(self) -> NDArray[Any]:
+        """The classes, in the order of the columns of `predict_proba`, [K]; empty if the label is a number.
+
+        Whole numbers are integers, and false and true are booleans, as in a frame; other names are strings.
+        """
+        target = read_model(self.folder).target
+        return _label_values(target.names) if isinstance(target, Classes) else np.empty(0)
+
+    def predict(self, data: str | Path | Frames, *, run_index: int = 0) -> NDArray[Any]:
+        """Predict the label of every record.
+
+        Parameters
+        ----------
+        data : DataFrame or path
+            Records with the columns of the schema; the label is not needed.
+        run_index : int
+            Which run of the folder, if it has several budgets, algorithms or seeds.
+
+        Returns
+        -------
+        NDArray, [n]
+            Values of `classes`, or numbers.
+
+        Raises
+        ------
+        InputError
+            If a column is missing, or there is no such run.
+        """
+        found = self._predictions(data, run_index)
+        if not len(self.classes):
+            return np.array(found.values, dtype=np.float64)
+        names = read_model(self.folder, run_index).target
+        places = {name: k for k, name in enumerate(names.names)} if isinstance(names, Classes) else {}
+        return self.classes[[places[name] for name in found.values]]
+
+    def predict_proba(self, data: str | Path | Frames, *, run_index: int = 0) -> Array:
+        """Predict the probability of every class for every record, [n, K]; see `predict`.
+
+        Raises
+        ------
+        InputError
+            If the label is a number, or the loss gives no probabilities; otherwise as `predict`.
+        """
+        found = self._predictions(data, run_index)
+        if found.probabilities is None:
+            raise InputError("this model has no probabilities: they need classes, and the loss softmax")
+        return found.probabilities
+
+    def evaluate(
+        self,
+        data: str | Path | Frames | None = None,
+        *,
+        run_index: int = 0,
+        threshold: float | None = None,
+        positive: str | None = None,
+    ) -> Quality:
+        """Return the quality of the model on labelled records: what `taciturn evaluate --json` prints.
+
+        It is computed from these records without noise: where they are private, it is for their owner only.
+
+        Parameters
+        ----------
+        data : DataFrame, path or str, optional
+            Records with labels; or the name of a data set, whose test records are used. By default the test records of
+            the study: those it held out, or those of its test table.
+        run_index : int
+            Which run of the folder.
+        threshold : float, optional
+            Predict the positive class where its probability is at least this, instead of the likelier class.
+        positive : str, optional
+            The positive class of two; by default the second.
+
+        Raises
+        ------
+        InputError
+            If a column is missing, a record has no label that the schema allows, or there are no records; or if the
+            model cannot have that threshold or positive class.
+        """
+        model = read_model(self.folder, run_index)
+        found: str | Table | LabelledRecords
+        if data is None:
+            found = self._test_records()
+        else:
+            found = os.fspath(data) if isinstance(data, str | os.PathLike) else _read(model, data, TESTING)
+        return evaluate(model, found, threshold, positive)
+
+    def _test_records(self) -> LabelledRecords:
+        data = rebuild_study(self.folder).dataset
+        if data.test is None:
+            raise InputError(f"{self.path} has no test records; give a labelled table, or train with --test-share")
+        return LabelledRecords(data.test, data.test_parties)
+
+    def plot(
+        self,
+        what: str = "curves",
+        *,
+        run_index: int = 0,
+        agent: str | None = None,
+        round: int = 1,  # noqa: A002  as in the metrics
+        data: Frames | None = None,
+        test: Frames | None = None,
+    ) -> Figure:
+        """Draw the run; save the figure with its method `savefig`.
+
+        Parameters
+        ----------
+        what : str
+            "curves": test error, objective, residual and noise against rounds. "sent": what an agent sends in one
+            round, with and without noise, by repeating the run from its seeds and records.
+        run_index, agent, round
+            For "sent": which run of the folder, which agent (the first by default), and which round.
+        data, test : DataFrame, optional
+            For "sent" of a run on frames: the same frames again.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure. It may show what was computed from private records without noise: "sent" always does, "curves"
+            does in a folder that has its local-only part. It is then for the owner of the records only.
+
+        Raises
+        ------
+        InputError
+            If there is no such picture, run, agent or round, or the noise cannot be drawn again.
+        """
+        from taciturn.reporting.figures.run_figure import figure
+
+        if not isinstance(what, str):
+            raise InputError(f"what is {kind_of(what)}: it must be one of {', '.join(PICTURES)}")
+        if what not in PICTURES:
+            raise unknown_name("picture", what, PICTURES)
+        if what == "curves":
+            return figure([self.folder])
+        with frames_again(self.folder.read_config(), self.folder.schema, data=data, test=test):
+            study = rebuild_study(self.folder)
+            found = replay_uploads(study, self.folder, run_index, agent, round, lambda progress: None)
+            return draw_sent(self.folder, found)
+
+    def report(self) -> Path:
+        """Return the path of the report, a web page, and write it where it is missing."""
+        if not self.folder.report.is_file():
+            write_report(self.folder)
+        return self.folder.report
+
+    def _predictions(self, data: Any, run_index: int) -> Predictions:
+        model = read_model(self.folder, run_index)
+        table = read_table(Path(data)) if isinstance(data, str | os.PathLike) else _read(model, data, PREDICTION)
+        return predictions(model, table)
+
+
+def _read(model: Model, data: Any, use: str) -> Table:
+    """Return frames as a table with the columns that the model needs."""
+    if model.schema is None:
+        return read_frame("data", data, dict.fromkeys(model.columns))
+    return read_frame("data", data, needed_columns(read_schema(model.schema), use))
+
+
+def _label_values(names: tuple[str, ...]) -> NDArray[Any]:
+    """Return class names as a frame has them: integers, booleans or strings.
+
+    Examples
+    --------
+    >>> _label_values(("0", "1")).dtype.kind, _label_values(("False", "True")).dtype.kind, _label_values(("no", "yes"))
+    ('i', 'b', array(['no', 'yes'], dtype='<U3'))
+    """
+    if all(name.lower() in ("false", "true") for name in names):
+        return np.array([name.lower() == "true" for name in names])
+    whole = [int(name) if name.removeprefix("-").isdecimal() and name.isascii() else None for name in names]
+    if all(value is not None and str(value) == name for value, name in zip(whole, names, strict=True)):
+        return np.array(whole, dtype=np.int64)
+    return np.array(names)
+
+
+def draw_sent(folder: RunFolder, found: ReplayedUploads) -> Figure:
+    """Return the figure of what an agent sent, with and without noise: for the owner of the records only."""
+    from taciturn.reporting.figures.summary_figures import Weights, sent_figure
+
+    config = folder.read_config()
+    image = source_for(config["data"]).image if keeps_positions(config["features"]) else None
+    weights = Weights(found.clean, found.noisy, found.model, found.features, found.classes)
+    title = f"What {found.agent} sends in round {found.round} of {found.last}"
+    return sent_figure(weights, image, title, _caption(found))
+
+
+def _caption(found: ReplayedUploads) -> str:
+    before = "; the rounds before had theirs" if found.round > 1 else ""
+    silent = " This run has no noise." if (found.clean == found.noisy).all() else ""
+    if found.differs is None:
+        check = f"The run has not finished: w is the model of round {found.last}, computed again."
+    elif found.differs == 0.0:
+        check = f"All {found.last} rounds were computed again, and w is identical to the run's model."
+    else:
+        limit = f"{found.differs:.1g}"
+        check = f"All {found.last} rounds were computed again; w differs from the run's model by at most {limit}."
+    return (
+        f"Computed without noise: for the owner of the records only. {full_label(found.label)}. Without noise means "
+        f"without that of this round{before}.{silent} {check}"
+    )

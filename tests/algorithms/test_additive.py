@@ -1,0 +1,208 @@
+"""The additive model of a table: its coordinates, its releases, its server, and its optimum without noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taciturn.algorithms import ALGORITHMS, AlgorithmConfig
+from taciturn.algorithms.additive import Additive, Coordinates, coordinates, count_rounds
+from taciturn.algorithms.base import Agent
+from taciturn.algorithms.noisy_gradient import CertifiedGradient, HardenedGradient
+from taciturn.algorithms.pooled_optimum import PooledOptimum
+from taciturn.algorithms.schedules import Constant
+from taciturn.errors import InputError
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.objectives.clipping import GradientClipping
+from taciturn.objectives.passes import COMPILED
+from taciturn.privacy.events import NON_PRIVATE, Noise
+from taciturn.privacy.mechanisms import Calibrated
+from taciturn.privacy.noise import SeededNoise
+from taciturn.training.checkpoint import from_arrays, to_arrays
+from taciturn.training.simulate import SimulationState, simulate, start
+from taciturn.types import GRID, Array, ColumnBlock, Shard
+
+BLOCKS = (ColumnBlock("ordered", 6, True), ColumnBlock("categories", 3, False), ColumnBlock("ordered", 4, False))
+WIDTH, LEVEL, SHARE = 13, 1.0 / np.sqrt(2.0 * 3.0), 1.0 / np.sqrt(2.0)
+CLIP, ROUNDS = 0.8, 40
+
+
+def records(seed: int, n: int) -> Shard:
+    """Records as the map bins returns them: levels or mixtures of two neighbours, and the intercept."""
+    rng = np.random.default_rng(seed)
+    x, start_of = np.zeros((n, WIDTH + 1)), 0
+    for block in BLOCKS:
+        last = block.width - 1
+        level, share = rng.integers(0, last, n), rng.integers(0, GRID + 1, n) / GRID
+        if block.kind == "categories" or block.missing:
+            share = np.where(share < 0.5, 0.0, 1.0) if block.kind == "categories" else np.where(level < 4, share, 0.0)
+        rows = np.arange(n)
+        x[rows, start_of + level], x[rows, start_of + level + 1] = 1.0 - share, share
+        if block.missing:
+            gone = rng.random(n) < 0.2
+            x[gone, start_of : start_of + block.width] = np.eye(block.width)[-1]
+        start_of += block.width
+    score = 3.0 * x[:, 0] - 2.0 * x[:, 7] + x[:, 12] - 0.5 + rng.normal(size=n)
+    x = np.column_stack([x[:, :WIDTH] * LEVEL, np.full(n, SHARE)])
+    return Shard(x, np.eye(2)[(score > 0).astype(int)])
+
+
+def method(parts: list[Shard], scale: float = 0.0, **changes: Any) -> Additive:
+    """The method with noise of the given scale."""
+    total = sum(len(part.x) for part in parts)
+    event = Noise("gaussian", scale, CLIP / total, CLIP / total) if scale else NON_PRIVATE
+    clipping = GradientClipping(np.array([CLIP]), np.array([np.inf]))
+    release = CertifiedGradient(clipping, Calibrated("gaussian", (event,), 1.0))
+    problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 1e-6, SETS["all"](1.0), total, len(parts), COMPILED)
+    one = np.ones(1)
+    plain = Additive(problem, Constant(1.0, one), Constant(4.0 * len(parts), one), release, BLOCKS, ROUNDS, CLIP)
+    return replace(plain, **changes)
+
+
+def trained(algorithm: Additive, parts: list[Shard], rounds: int = ROUNDS, server: str = "sums") -> Any:
+    """The last round of a run."""
+    state = start(parts, 1, server, averages=False)
+    return list(simulate(algorithm, parts, lambda p, t: SeededNoise((1,), p, t), rounds, state))[-1]
+
+
+def found(parts: list[Shard]) -> Coordinates:
+    mean = np.concatenate([part.x for part in parts])[:, :WIDTH].mean(axis=0) / LEVEL
+    return coordinates(mean, BLOCKS, intercept=True)
+
+
+def test_without_noise_the_counts_are_the_frequencies() -> None:
+    parts = [records(0, 300), records(1, 200)]
+    done = trained(method(parts), parts, count_rounds(ROUNDS))
+    exact = found(parts)
+    released = method(parts).coordinates(done.state.server.statistics)
+    for block, other in zip(released.blocks, exact.blocks, strict=True):
+        np.testing.assert_allclose(block, other, atol=2e-6)
+
+
+def test_a_record_has_norm_one_on_average_and_its_coordinates_are_its_own() -> None:
+    shard = records(2, 4000)
+    code = found([shard])
+    z = code.recode(shard.x)
+    assert 0.5 < float((z**2).sum(axis=1).mean()) <= 1.0 + 1e-9  # mixtures of two levels are shorter
+    for rows in (slice(5, 6), slice(100, 4000, 7)):
+        np.testing.assert_array_equal(code.recode(shard.x[rows]), z[rows])
+
+
+def test_coefficients_and_gradients_belong_to_the_same_coordinates() -> None:
+    shard, rng = records(3, 50), np.random.default_rng(0)
+    code = found([shard])
+    v, r = rng.normal(size=(WIDTH + 1, 1, 2)), rng.normal(size=(50, 2))
+    np.testing.assert_allclose(
+        code.recode(shard.x) @ v[:, 0], shard.x @ code.coefficients(v)[:, 0], atol=1e-5
+    )  # recoding rounds to multiples of 2^-20
+    np.testing.assert_allclose(code.recode(shard.x).T @ r, code.pulled_back(shard.x.T @ r), atol=1e-4)
+
+
+HOSTILE = st.lists(
+    st.sampled_from([0.0, -1.0, 1e-300, 1.0, -1e9, 2.0**32, np.inf, -np.inf, np.nan]), min_size=WIDTH, max_size=WIDTH
+)
+
+
+@given(HOSTILE)
+@settings(max_examples=25, deadline=None)
+def test_no_statistics_give_coordinates_that_are_not_finite(values: list[float]) -> None:
+    code = coordinates(np.array(values), BLOCKS, intercept=True)
+    z = code.recode(records(4, 20).x)
+    assert np.isfinite(z).all()
+    assert np.abs(z).max() <= 1.0 + 1e-12  # the exact sums of hardened noise rely on it
+
+
+@given(HOSTILE, st.integers(1, 10))
+@settings(max_examples=30, deadline=None)
+def test_one_record_changes_an_upload_by_at_most_the_clip_whatever_the_server_sends(
+    values: list[float], t: int
+) -> None:
+    shard = records(5, 30)
+    fewer = Shard(shard.x[1:], shard.y[1:])
+    algorithm = method([shard])
+    sent = np.array([*values, 1.0])[:, None, None] * np.ones((1, 1, 2))
+    sent = np.clip(np.nan_to_num(sent, posinf=2.0**32, neginf=-(2.0**32)), -(2.0**32), 2.0**32)  # what is admissible
+    agent = Agent(np.zeros_like(sent), np.where(sent == 0.0, 1.0, sent))
+    both = [algorithm.agent_step(t, sent, agent, part, SeededNoise((1,), 0, t)).upload.z for part in (shard, fewer)]
+    step = float(algorithm.eta(t)[0, 0]) if t > count_rounds(ROUNDS) else 1.0
+    assert np.linalg.norm(both[0] - both[1]) <= step * CLIP / 30 * (1 + 1e-6) + 1e-9 * np.abs(both[0]).max()
+
+
+@given(HOSTILE, st.sampled_from([1e-300, 1.0, -3.0, 2.0**32]))
+@settings(max_examples=30, deadline=None)
+def test_exact_sums_of_hardened_noise_change_by_at_most_the_clip_whatever_the_server_sends(
+    values: list[float], size: float
+) -> None:
+    """The sum is in integers, so the bound holds to the last bit; the parameters are of any admissible size."""
+    shard = records(12, 25)
+    algorithm = method([shard])
+    exact = HardenedGradient(
+        GradientClipping(np.array([CLIP]), np.array([np.inf])), Calibrated("gaussian", (NON_PRIVATE,), 1.0), 30
+    )
+    code = coordinates(np.array(values), BLOCKS, intercept=True)
+    w = size * np.random.default_rng(0).choice([-1.0, 0.0, 1.0], (WIDTH + 1, 1, 2))
+    bits = exact.bits(algorithm.problem)
+    both = [
+        exact.sum(algorithm.problem, w, Shard(code.recode(part.x), part.y), bits)
+        for part in (shard, Shard(shard.x[1:], shard.y[1:]))
+    ]
+    assert all((total == np.rint(total)).all() for total in both)
+    assert np.linalg.norm(both[0] - both[1]) <= CLIP * GRID * 2.0**bits
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"rounds": 1}, "at least 2"), ({"problem": "box"}, "needs set all"), ({"blocks": ()}, "bins")],
+)
+def test_what_it_cannot_do_is_refused(changes: dict[str, Any], said: str) -> None:
+    good = method([records(0, 10)])
+    if "problem" in changes:
+        changes = {"problem": replace(good.problem, feasible=SETS["box"](1.0))}
+    names = ("problem", "rho", "eta", "release", "blocks", "rounds", "clip")
+    config = AlgorithmConfig(epsilon=np.ones(1), **{name: getattr(good, name) for name in names})
+    assert isinstance(ALGORITHMS["additive"].build(config), Additive)
+    with pytest.raises(InputError, match=said):
+        ALGORITHMS["additive"].build(replace(config, **changes))
+
+
+def test_both_servers_agree_and_a_state_continues_where_it_stopped() -> None:
+    parts = [records(6, 100), records(7, 80), records(8, 60)]
+    algorithm = method(parts, scale=0.01)
+    full, sums = (trained(algorithm, parts, server=server) for server in ("full", "sums"))
+    np.testing.assert_allclose(full.w, sums.w, rtol=1e-9, atol=1e-12)
+    for stop in (1, count_rounds(ROUNDS), count_rounds(ROUNDS) + 1, 20):
+        half = trained(algorithm, parts, stop).state
+        initial: SimulationState = start(parts, 1, "sums", averages=False)
+        again = from_arrays(to_arrays(half), initial)
+        rest = list(simulate(algorithm, parts, lambda p, t: SeededNoise((1,), p, t), ROUNDS, again))[-1]
+        np.testing.assert_array_equal(rest.w, sums.w)
+
+
+def test_an_agent_that_missed_the_statistics_says_so() -> None:
+    shard = records(9, 10)
+    zero: Array = np.zeros((WIDTH + 1, 1, 2))
+    with pytest.raises(InputError, match="missed round"):
+        method([shard]).agent_step(ROUNDS, zero + 0.1, Agent(zero, zero), shard, SeededNoise((1,), 0, ROUNDS))
+
+
+def test_training_without_noise_approaches_the_optimum() -> None:
+    """The optimum has a ridge penalty, so the trained model's loss may be a little lower."""
+    parts = [records(10, 700), records(11, 800)]
+    pooled = Shard(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "y")))
+    algorithm = replace(method(parts), rounds=400, clip=10.0)
+    mechanism = Calibrated("gaussian", (NON_PRIVATE,), 1.0)
+    free = replace(algorithm, release=CertifiedGradient(GradientClipping(*np.array([[10.0], [np.inf]])), mechanism))
+    done = trained(free, parts, 400)
+    problem, one = replace(algorithm.problem, agents=1), np.ones(1)
+    best = PooledOptimum(problem, Constant(1.0, one), Constant(1.0, one), BLOCKS)
+    solved = best.agent_step(1, np.zeros_like(done.w), Agent(done.w, done.w), pooled, SeededNoise((1,), 0, 1)).upload.z
+    losses = [float(COMPILED.losses(problem.loss, w, pooled)[0]) / 1500 for w in (done.w, solved)]
+    base = np.bincount(pooled.y.argmax(axis=1)) / 1500
+    gain = -float((base * np.log(base)).sum()) - losses[1]
+    assert gain > 0.1
+    assert abs(losses[0] - losses[1]) < 0.02 * gain
