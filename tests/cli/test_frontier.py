@@ -19,7 +19,8 @@ from taciturn.training.loop import Interrupted
 from tests.cli.helpers import CERTIFIED, EXAMPLE, TABLE, refused, taciturn_json
 from tests.cli.helpers import taciturn as command
 
-ASKED = ("--rounds", "4", "--algorithm", "objp,dpgd", "--trust", "agents,secure-sum", "--total-epsilon", "1,4")
+ASKED = ("--rounds", "4", "--features", "none", "--algorithm", "objp,dpgd", "--trust", "agents,secure-sum")
+ASKED = (*ASKED, "--total-epsilon", "1,4")
 KEYWORDS: dict[str, Any] = {
     "data": EXAMPLE / "records.csv",
     "schema": EXAMPLE / "schema.toml",
@@ -29,6 +30,7 @@ KEYWORDS: dict[str, Any] = {
         "total_records": 600,
         "agents": 3,
         "rounds": 4,
+        "features": "none",
         "algorithm": ["objp", "dpgd"],
     },
     **{"trust": ["agents", "secure-sum"], "total_epsilon": [1, 4], "seed": 1, "seeds": 2},

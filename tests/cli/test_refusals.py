@@ -74,7 +74,7 @@ def test_bad_cells_of_a_table_stop_no_run_and_are_shown_to_their_owner(tmp_path:
         (tmp_path / "t.csv").write_text(text.replace(old, new, 1))
         shown = taciturn("data", "info", "t.csv", *schema, cwd=tmp_path).stdout
         assert note in shown and ("line 2 of t.csv" in shown or old == new)
-        words = ("run", "--data", "t.csv", *schema, *DECLARED, "--rounds", "1", "--total-epsilon", "1")
+        words = ("run", "--data", "t.csv", *schema, *DECLARED, "--rounds", "2", "--total-epsilon", "1")
         done = taciturn(*words, "--out", f"run-{number}", cwd=tmp_path)
         said.add(tuple(messages(done.stderr)))
         assert f"run-{number}/local-only/report.html (for the owner of the records" in done.stdout

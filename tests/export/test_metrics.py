@@ -109,8 +109,8 @@ def test_mlflow_keeps_a_run_once_and_goes_on_with_it(tmp_path: Path) -> None:
 
 
 def test_the_command(run: RunFolder) -> None:
-    assert "coefficients of additive" in command("export", run.path, "--to", "csv").stdout
-    assert (run.path / "coefficients.csv").read_text().startswith("feature,encoded:benign")
+    assert "effects of the columns in additive" in command("export", run.path, "--to", "csv").stdout
+    assert (run.path / "coefficients.csv").read_text().startswith("output,column,value,share,effect,standard_error")
     nothing = refused("export", run.path, "--to", "csv", "--experiment", "a")
     assert "--experiment" in nothing and "csv" in nothing
 

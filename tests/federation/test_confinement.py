@@ -30,6 +30,12 @@ SOURCES = str(Path(taciturn.__file__).parent.parent)
 NOBODY = 65534
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder on the disk: a confined program has no /dev/shm of ours."""
+    return tmp_path_factory.mktemp("confined")
+
+
 def others(*kept: str) -> set[str]:
     """Return all mechanisms except those kept."""
     return set(MECHANISMS) - set(kept)

@@ -39,7 +39,7 @@ METHODS: list[dict[str, Any]] = [
     {"algorithm": "objpm", "local_updates": 10, "regulariser": "l2", "beta": 3.3, "eta": 1.0},
     {"algorithm": "objt"},
     {"algorithm": "additive", "features": "bins"},
-    {"algorithm": "additive", "features": "bins", "regulariser": "l2", "beta": 0.1, "set": "box", "set_size": 0.5},
+    {"algorithm": "additive", "features": "bins", "regulariser": "l2", "beta": 0.1},
 ]
 ACCEPT = {"algorithms": ["additive", "dpgd", "objw", "objp", "objpm", "objt"], "mechanisms": ["gaussian", "laplace"]}
 

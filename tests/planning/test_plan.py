@@ -74,6 +74,11 @@ def test_the_noise_that_is_drawn_is_the_noise_of_the_event(tmp_path: Path) -> No
     assert row["noise"] == pytest.approx(event.scale * math.sqrt(2.0 / math.pi))
 
 
+def test_too_few_rounds_for_a_model_are_refused() -> None:
+    with pytest.raises(InputError, match="rounds is 1; additive needs at least 2"):
+        plan_study(resolve(CLINICS | {"features": "bins", "algorithm": "additive", "rounds": 1}))
+
+
 def test_hidden_updates_are_one_event_a_round(tmp_path: Path) -> None:
     run = train(tmp_path / "r", algorithm="hidden", local_updates=7)
     events = run.folder.read_ledger().events[0]["north"]

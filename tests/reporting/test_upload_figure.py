@@ -80,7 +80,7 @@ def test_what_cannot_be_shown_is_refused_with_the_reason(run: taciturn.Run, tmp_
         api.sent(run.path, round=5)
     with pytest.raises(InputError, match=r"there is no run 8 in .*: its runs are 0 to 7"):
         api.sent(run.path, run=8)
-    fresh = taciturn.run(**(TABLE | {"rounds": 1}), noise="hardened", out=str(tmp_path / "fresh"))
+    fresh = taciturn.run(**(TABLE | {"rounds": 2}), noise="hardened", out=str(tmp_path / "fresh"))
     with pytest.raises(InputError, match="hardened noise cannot be drawn again"):
         api.sent(fresh.path)
     shutil.copytree(run.path, tmp_path / "away")

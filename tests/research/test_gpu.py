@@ -28,7 +28,7 @@ from taciturn.privacy.mechanisms import Calibrated, GaussianClassic, LaplaceData
 from taciturn.privacy.noise import SeededNoise
 from taciturn.research.reproduction.stages import FusedEngine, PlainEngine
 from taciturn.training.simulate import Round, SimulationState, simulate, start
-from taciturn.types import Array, Classes, Dataset, Shard
+from taciturn.types import Array, Classes, ColumnBlock, Dataset, Shard
 from tests import random_problems
 
 pytestmark = pytest.mark.torch
@@ -477,7 +477,10 @@ def refused(algorithm: Algorithm, parts: list[Shard]) -> None:
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("objp", "objpm", "outp")])
 def test_other_methods_are_refused(name: str) -> None:
     parts = random_problems.shards(0)
-    refused(random_problems.build(name, random_problems.problem(parts), [1.0]), parts)
+    table: dict[str, Any] = (
+        {"blocks": (ColumnBlock("categories", random_problems.J, False),), "rounds": 2} if name == "additive" else {}
+    )
+    refused(random_problems.build(name, random_problems.problem(parts), [1.0], **table), parts)
 
 
 @pytest.mark.parametrize("name", ["objp", "objpm", "outp"])

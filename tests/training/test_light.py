@@ -44,4 +44,4 @@ print(last.t, sorted(ALGORITHMS))
 def test_the_engine_needs_only_numpy() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("3 ['admm', 'admm-objp',")
+    assert done.stdout.startswith("3 ['additive', 'admm',")

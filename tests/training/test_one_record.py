@@ -95,7 +95,7 @@ def _documents(path: Path) -> list[str]:
 def trained(folder: Path, rows: list[str], **given: Any) -> dict[str, Any]:
     write(folder / "s.toml", SCHEMA)
     (folder / "t.csv").write_bytes("\n".join([HEADER, *rows, ""]).encode(errors="surrogateescape"))
-    asked = {"total_records": 30, "records_max": 15, "rounds": 1, "test_share": 0.25, "partition_key": 5} | given
+    asked = {"total_records": 30, "records_max": 15, "rounds": 2, "test_share": 0.25, "partition_key": 5} | given
     taciturn.run(data=folder / "t.csv", schema=folder / "s.toml", **asked, out=folder / "run")
     return public(folder / "run")
 

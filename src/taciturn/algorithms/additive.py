@@ -330,8 +330,6 @@ class Additive(AveragingServer):
 def _build(config: AlgorithmConfig) -> Additive:
     if not config.blocks:
         raise InputError("additive needs features bins, which give every column of a table its own levels")
-    if config.rounds < 2:
-        raise InputError(f"rounds is {config.rounds}; additive needs at least 2, because the first releases counts")
     if not isinstance(config.problem.feasible, Unconstrained):
         raise InputError("additive needs set all: its parameters belong to coordinates, not to features")
     if len(config.epsilon) != 1:
@@ -347,6 +345,7 @@ ADDITIVE = AlgorithmSpec(
     backends=("numpy",),
     reference="Bassily, Smith and Thakurta, FOCS 2014, with Polyak's momentum, in coordinates from noisy marginals",
     step_kind=MomentumStep,
+    min_rounds=2,  # the first releases counts
     allows_aggregate_noise=True,
     batched=False,
     without_noise="optimum",

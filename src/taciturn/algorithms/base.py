@@ -355,6 +355,8 @@ class AlgorithmSpec:
         Whether a trusted curator holds all records: a reference, not a federation.
     rounds : int, optional
         The method's fixed number of rounds.
+    min_rounds : int
+        The fewest rounds that give a model.
     upload : type
         The NamedTuple that an agent sends.
     allows_aggregate_noise : bool
@@ -394,6 +396,7 @@ class AlgorithmSpec:
     mechanisms: tuple[str, ...] = MECHANISMS
     central: bool = False
     rounds: int | None = None
+    min_rounds: int = 1
     upload: type = Upload
     allows_aggregate_noise: bool = False
     batched: bool = True

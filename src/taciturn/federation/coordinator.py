@@ -290,7 +290,7 @@ class Coordinator:
     def _back_off(self, site: str) -> None:
         """Skip a site, longer each time, so that a slow site does not delay every round."""
         self.failures[site] += 1
-        seconds = min(LONGEST_BACKOFF, BACKOFF_SECONDS * 2.0 ** (self.failures[site] - 1))
+        seconds = min(LONGEST_BACKOFF, BACKOFF_SECONDS * 2.0 ** min(self.failures[site] - 1, 64))
         self.backoffs[site] = Backoff(self.invited_at[site], time.monotonic() + seconds)
 
     def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:

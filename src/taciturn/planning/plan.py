@@ -121,6 +121,10 @@ def plan_from_facts(settings: Settings, facts: Facts, published: Dataset | None 
             raise _too_many_rounds(settings, int(fewest))
         settings = replace(settings, rounds=int(fewest))  # planned again, because steps depend on the rounds
         parts = [plan_batch(settings, facts, problem, batch) for batch in batches(settings)]
+    for part in parts:
+        least = ALGORITHMS[part.batch.algorithm].min_rounds
+        if part.rounds < least:
+            raise InputError(f"rounds is {part.rounds}; {part.batch.algorithm} needs at least {least} to give a model")
     return StudyPlan(settings, facts, problem, parts, published)
 
 
