@@ -19,8 +19,10 @@ from taciturn.training.loop import Interrupted
 from tests.cli.helpers import CERTIFIED, EXAMPLE, TABLE, refused, taciturn_json
 from tests.cli.helpers import taciturn as command
 
-ASKED = ("--rounds", "4", "--features", "none", "--algorithm", "objp,dpgd", "--trust", "agents,secure-sum")
-ASKED = (*ASKED, "--total-epsilon", "1,4")
+ASKED = (
+    *("--rounds", "4", "--features", "none", "--algorithm", "objp,dpgd", "--trust", "agents,secure-sum"),
+    *("--total-epsilon", "1,4"),
+)
 KEYWORDS: dict[str, Any] = {
     "data": EXAMPLE / "records.csv",
     "schema": EXAMPLE / "schema.toml",
