@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -120,15 +120,13 @@ def _effects(folder: RunFolder) -> list[tuple[str, str]]:
     if not folder.effects.is_file():
         return []
     from taciturn.reporting.figures.effects_figure import effects_figure, in_words
-    from taciturn.reporting.figures.style import to_svg
 
     first: dict[str, RunEffects] = {}
     for run in read_effects(folder).runs:
         first.setdefault(run_label(run.algorithm, run.epsilon), run)
     shown = list(first.values())[:EFFECTS_LIMIT]
-    return [
-        (full_label(run), to_svg(effects_figure(run), "The effect of every column", in_words(run))) for run in shown
-    ]
+    title = "The effect of every column"
+    return [(full_label(run), _picture(partial(effects_figure, run), title, in_words(run))) for run in shown]
 
 
 @cache
