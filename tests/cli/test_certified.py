@@ -143,10 +143,10 @@ def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
 
 
 def test_a_stopped_certified_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    run = ("run", *CERTIFIED, "--averages", "--rounds", "1500", "--total-epsilon", "1,3")
+    run = ("run", *CERTIFIED, "--averages", "--rounds", "400", "--total-epsilon", "1,3")
     taciturn(*run, "--out", tmp_path / "a")
     process = started(*run, "--out", tmp_path / "b", "--checkpoint-seconds", "0.1")
-    wait_for_rows(tmp_path / "b", 600)
+    wait_for_rows(tmp_path / "b", 100)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     taciturn("resume", tmp_path / "b")

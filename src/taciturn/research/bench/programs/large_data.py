@@ -87,7 +87,8 @@ def _train(folder: Path, records: int, allowed: str) -> Child:
     """Run `taciturn run` as a user does; the operating system reports the peak memory of the process."""
     places = ["--data", "table.parquet", "--schema", "schema.toml", "--out", "run", "--memory", allowed]
     counts = ["--agents", str(AGENTS), "--total-records", str(records), "--rounds", str(ROUNDS)]
-    command = [sys.executable, "-m", "taciturn", "run", *places, *counts, "--precision", "float32"]
+    method = ["--features", "none", "--algorithm", "dpgd", "--precision", "float32"]
+    command = [sys.executable, "-m", "taciturn", "run", *places, *counts, *method]
     with (folder / "said").open("wb") as said:
         process = subprocess.Popen(command, cwd=folder, stdout=said, stderr=said)
         _, status, used = os.wait4(process.pid, 0)
