@@ -80,8 +80,8 @@ class PooledOptimum(AveragingServer):
 def _build(config: AlgorithmConfig) -> PooledOptimum:
     if not np.isfinite(config.problem.loss.curvature + config.problem.regulariser.curvature):
         raise InputError(
-            "optimum, which tables use without noise, solves smooth problems: it needs the loss softmax or squared, and the regulariser l2; "
-            "for others name a method, such as dpgd"
+            "optimum, which tables use without noise, solves smooth problems: it needs the loss softmax or squared, "
+            "and the regulariser l2; for others name a method, such as dpgd"
         )
     if not isinstance(config.problem.feasible, Unconstrained):
         raise InputError("optimum needs set all: it solves the problem without constraints")
