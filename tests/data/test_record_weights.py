@@ -136,7 +136,8 @@ def test_records_are_held_out_whatever_their_weights(tmp_path: Path) -> None:
     rows = [f"{i},{'no' if i % 2 else 'yes'},a,{i % 10}" for i in range(100)]
     asked: dict[str, Any] = {"test_share": 0.3, "partition_key": 5}
     tests = [read(tmp_path, rows, text, **asked).test for text in (schema(), schema(CLASSES, COLUMN))]
-    np.testing.assert_array_equal(*(test.x for test in tests if test is not None))
+    one, other = (test.x for test in tests if test is not None)
+    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("bad", [[1.5, 1.0], [-0.1, 1.0], [np.nan, 1.0], [1.0]])

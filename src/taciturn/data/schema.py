@@ -653,7 +653,7 @@ def _check_keys(where: str, given: Mapping[str, Any], known: Iterable[str]) -> N
 
 def _number(value: object) -> float | None:
     """Return a number as a float, infinite if it is too large for one; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         return None
     try:
         return float(value)
