@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ class Shard:
         Features [I_p, J].
     y : Array
         One-hot labels [I_p, K], or the values to predict [I_p, 1].
+    weights : Array, optional
+        The weight of every record, within [0, 1], by which its loss is multiplied, [I_p]; None: all are 1. A weight
+        never increases a record's gradient or curvature, so all sensitivities are those of records without weights.
 
     Examples
     --------
@@ -39,6 +42,37 @@ class Shard:
 
     x: Array
     y: Array
+    weights: Array | None = None
+
+    def rows(self, selection: Any) -> Shard:
+        """Return some of the records: those that a slice or an index of the rows selects."""
+        weights = None if self.weights is None else self.weights[selection]
+        return Shard(self.x[selection], self.y[selection], weights)
+
+    def with_features(self, x: Array) -> Shard:
+        """Return the same records with other features [I_p, J']."""
+        return replace(self, x=x)
+
+    def copy(self) -> Shard:
+        """Return a copy whose arrays belong to no larger array."""
+        weights = None if self.weights is None else self.weights.copy()
+        return Shard(self.x.copy(), self.y.copy(), weights)
+
+    @cached_property
+    def unweighted(self) -> Shard:
+        """The same records, each with weight 1."""
+        if self.weights is None:
+            return self
+        plain = replace(self, weights=None)
+        vars(plain).update({name: vars(self)[name] for name in ("norm1", "norm2", "layout") if name in vars(self)})
+        return plain
+
+    def weighted(self, values: Array) -> Array:
+        """Return a value of every record [I_p, ...], such as its loss or residual, times the record's weight."""
+        if self.weights is None:
+            return values
+        product: Array = values * self.weights.reshape(-1, *[1] * (values.ndim - 1))
+        return product
 
     def blocks(self) -> Iterator[Shard]:
         """Yield the records in order, in blocks.
@@ -54,6 +88,8 @@ class Shard:
                     vars(block).pop("on_grid", None)  # as large as the block itself
                     release_memory(block.x)
                     release_memory(block.y)
+                    if block.weights is not None:
+                        release_memory(block.weights)
 
     @cached_property
     def _parts(self) -> tuple[Shard, ...]:
@@ -61,7 +97,7 @@ class Shard:
         if backing_file(self.x) is None:
             return ()
         cuts = row_blocks(len(self.x), self.x[:1].nbytes + self.y[:1].nbytes)
-        return tuple(Shard(self.x[rows], self.y[rows]) for rows in cuts) if len(cuts) > 1 else ()
+        return tuple(map(self.rows, cuts)) if len(cuts) > 1 else ()
 
     @cached_property
     def norm1(self) -> Array:
@@ -88,7 +124,18 @@ class Shard:
     @cached_property
     def on_grid(self) -> Shard:
         """The records with features rounded to multiples of 1/GRID, stored as integers in double precision."""
-        return Shard(np.rint(GRID * self.x.astype(np.float64)), self.y.astype(np.float64))
+        return replace(self, x=np.rint(GRID * self.x.astype(np.float64)), y=self.y.astype(np.float64))
+
+
+def pool(shards: Sequence[Shard]) -> Shard:
+    """Return the records of several agents as one shard, in their order."""
+    if len(shards) == 1:
+        return shards[0]
+    weights = None
+    if any(shard.weights is not None for shard in shards):
+        each = (np.ones(len(shard.x), shard.x.dtype) if shard.weights is None else shard.weights for shard in shards)
+        weights = np.concatenate(list(each))
+    return Shard(np.concatenate([s.x for s in shards]), np.concatenate([s.y for s in shards]), weights)
 
 
 class ColumnBlock(NamedTuple):

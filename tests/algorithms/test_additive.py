@@ -84,6 +84,23 @@ def test_without_noise_the_counts_are_the_frequencies() -> None:
         np.testing.assert_allclose(block, other, atol=2e-6)
 
 
+def test_counts_are_of_records_and_gradients_have_their_weights() -> None:
+    """A weight of 0 leaves a record in the counts, and out of every gradient."""
+    parts = [records(0, 300), records(1, 200)]
+    rng = np.random.default_rng(0)
+    weighted = [replace(part, weights=rng.choice([0.0, 0.25, 1.0], len(part.x))) for part in parts]
+    equal = [replace(part, weights=np.ones(len(part.x))) for part in parts]
+    algorithm, counting = method(parts), count_rounds(ROUNDS)
+    counts = [trained(algorithm, held, counting).state.server.statistics for held in (parts, weighted, equal)]
+    for other in counts[1:]:
+        np.testing.assert_array_equal(other, counts[0])
+    plain, same, own = (trained(algorithm, held).w for held in (parts, equal, weighted))
+    np.testing.assert_array_equal(same, plain)
+    assert np.abs(own - plain).max() > 1e-3
+    without = replace(weighted[0], y=np.where((np.asarray(weighted[0].weights) == 0.0)[:, None], 0.5, weighted[0].y))
+    np.testing.assert_array_equal(trained(algorithm, [without, weighted[1]]).w, own)
+
+
 def test_a_record_has_norm_one_on_average_and_its_coordinates_are_its_own() -> None:
     shard = records(2, 4000)
     code = found([shard])

@@ -16,6 +16,7 @@ import pytest
 from tests.cli.helpers import (
     CERTIFIED,
     CLINICS,
+    EXAMPLE,
     PATIENCE,
     environment,
     messages,
@@ -98,6 +99,20 @@ def test_ranks_leave_what_one_process_leaves(tmp_path: Path, more: tuple[str, ..
     assert files[0] == files[1]
     for name in ("ledger.jsonl", "config.toml", "start.json"):
         assert (tmp_path / "two" / name).read_text() == (tmp_path / "one" / name).read_text(), name
+
+
+def test_ranks_keep_the_weights_of_their_records(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    text = (EXAMPLE / "schema.toml").read_text()
+    schema.write_text(text.replace("[label]", "[label]\nweights = { malignant = 5 }"))
+    more = [*CERTIFIED, "--algorithm", "objp", "--local-updates", "3"]
+    taciturn("run", *more, *FEW, "--out", tmp_path / "none")
+    more[more.index("--schema") + 1] = str(schema)
+    taciturn("run", *more, *FEW, "--out", tmp_path / "one")
+    end(begin("run", *more, *FEW, "--out", tmp_path / "two", "--json"), 0, 0)
+    same(tmp_path / "two", tmp_path / "one")
+    one, none = (np.load(tmp_path / name / "model.npz")["w"] for name in ("one", "none"))
+    assert np.abs(one - none).max() > 1e-3
 
 
 def test_stopped_and_resumed_with_any_number_of_ranks(tmp_path: Path) -> None:

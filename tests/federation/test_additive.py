@@ -11,16 +11,20 @@ import pytest
 from taciturn.federation.coordinator import FINISHED, LONGEST_BACKOFF
 from taciturn.federation.messages import Question, RoundRequest
 from taciturn.federation.run_folder import participation_totals
+from tests.federation import helpers
 from tests.federation.helpers import (
+    SCHEMA,
     Federation,
     Local,
     check_covered,
     check_like_replay,
+    conducted,
     keep_open,
     make_federation,
 )
 
 ROUNDS, COUNTING = 4, 1
+CLASSES = "weights = { yes = 2 }\n[columns.age]"
 
 
 @pytest.fixture
@@ -55,6 +59,25 @@ def test_a_federation_is_the_study_in_one_process(additive: Federation, rounds: 
     check_covered(additive, exchange, made.experiment)
     w = np.load(additive.run.path / "model.npz")["w"]
     assert np.isfinite(w).all() and len(w) == made.agreement.facts.features
+
+
+def test_sites_train_with_the_weights_that_the_terms_declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The column of the weights, which is no feature, is read at the sites; nothing else is sent."""
+    weighted = SCHEMA.replace("[columns.weight]", '[weight]\ncolumn = "weight"\nmax = 200\n[columns.weight]')
+    monkeypatch.setattr(helpers, "SCHEMA", weighted.split("[columns.weight]")[0].replace("[columns.age]", CLASSES))
+    found = make_federation(
+        tmp_path, {"study": {"algorithm": "additive", "features": "bins"}}, {"algorithms": ["additive"]}
+    )
+    exchange = Local({}, keep_open)
+    with found.agents() as agents:
+        exchange.agents = agents
+        made = found.coordinator()
+        assert conducted(made, exchange) == FINISHED
+    check_like_replay(found, made)
+    check_covered(found, exchange, made.experiment)
+    for shard in found.shards():
+        assert shard.weights is not None and len(set(shard.weights.tolist())) > 5
+        assert 0.0 < shard.weights.max() <= 160 / 200
 
 
 def test_the_round_with_the_counts_waits_for_every_site(additive: Federation) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,32 @@ def test_it_agrees(instructions: int, dtype: str, loss: str, kind: str, density:
             close(one, other, PRECISIONS[dtype])
 
 
+@pytest.mark.parametrize("kind", LIMITS)
+@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("dtype", list(PRECISIONS))
+@pytest.mark.parametrize("density", [0.15, 1.0])
+def test_it_agrees_on_weighted_records(instructions: int, dtype: str, loss: str, kind: str, density: float) -> None:
+    """A weight is applied before the bound, in every layout; weights of 1 change no bit."""
+    rng, of = np.random.default_rng(len(kind)), LOSSES[loss]()
+    for n, J, R, K in ((1, 1, 1, 1), (17, 3, 1, 2), (40, 7, 5, 9), (130, 4, 2, 3)):
+        shard, z = records(rng, n, J, K, density, dtype), np.rint(4.0 * rng.normal(size=(J, R, K))) / 4.0
+        z, bound, ones = z.astype(dtype), limit(kind, R, dtype), replace(shard, weights=np.ones(n, dtype))
+        weighted = replace(shard, weights=rng.integers(0, 5, n).astype(dtype) / 4)
+        expected, found = PLAIN.sums(of, z, weighted, bound), COMPILED.sums(of, z, weighted, bound)
+        coarse, close_to = (1.0 if kind == "whole" else 0.0), PRECISIONS[dtype]
+        np.testing.assert_allclose(found.total, expected.total, rtol=close_to, atol=n * (coarse / 4 + close_to))
+        np.testing.assert_allclose(found.longest, expected.longest, rtol=close_to, atol=J * coarse + close_to)
+        for one, other in zip(
+            COMPILED.losses_and_sums(of, z, weighted), PLAIN.losses_and_sums(of, z, weighted), strict=True
+        ):
+            close(one, other, PRECISIONS[dtype])
+        close(COMPILED.losses(of, z, weighted), PLAIN.losses(of, z, weighted), PRECISIONS[dtype])
+        for passes in (PLAIN, COMPILED):
+            for same, without in zip(passes.sums(of, z, ones, bound), passes.sums(of, z, shard, bound), strict=True):
+                np.testing.assert_array_equal(same, without)
+            np.testing.assert_array_equal(passes.losses(of, z, ones), passes.losses(of, z, shard))
+
+
 @given(
     n=st.integers(1, 70), J=st.integers(1, 40), R=st.integers(1, 6), K=st.integers(1, 20), seed=st.integers(0, 2**32),
     density=st.floats(0.0, 1.0), loss=st.sampled_from(["softmax", "squared"]), size=st.floats(0.0, 1e4),
@@ -155,6 +182,12 @@ def test_parameters_of_another_shape_are_refused(shape: tuple[int, ...], density
     shard = records(np.random.default_rng(5), 20, 4, 3, density, "float64")
     with pytest.raises(ValueError, match=r"w is \("):
         COMPILED.sums(LOSSES["softmax"](), np.zeros(shape), shard, NO_CLIPPING)
+
+
+def test_weights_of_another_length_are_refused() -> None:
+    shard = records(np.random.default_rng(5), 20, 4, 3, 1.0, "float64")
+    with pytest.raises(ValueError, match=r"weights are \(1,\) for 20 records"):
+        COMPILED.sums(LOSSES["softmax"](), np.zeros((4, 1, 3)), replace(shard, weights=np.ones(1)), NO_CLIPPING)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -88,16 +88,16 @@ def test_what_a_budget_needs_must_be_declared(changes: dict[str, Any], sentence:
     assert not [name for name in vars(model) if name.endswith("_") and name not in ("n_features_in_",)]
 
 
-def test_a_regressor_needs_the_range_of_its_label_and_nobody_takes_weights() -> None:
+def test_a_regressor_needs_the_range_of_its_label_and_weights_their_maximum() -> None:
     x, y, agents = problem()
     with pytest.raises(InputError, match="label_bounds is None and total_epsilon is 1"):
         regressor(label_bounds=None).fit(x, values(x))
     with pytest.raises(InputError, match=r"label_bounds is 3: it must be \(low, high\)"):
         regressor(label_bounds=3).fit(x, values(x))
-    with pytest.raises(InputError, match="sample_weight is refused"):
+    with pytest.raises(InputError, match="sample_weight_max is None and total_epsilon is 1"):
         classifier().fit(x, y, sample_weight=np.ones(len(x)))
-    with pytest.raises(TypeError, match="unexpected argument 'group'"):
-        classifier().fit(x, y, group=agents)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'group'"):
+        classifier().fit(x, y, group=agents)  # type: ignore[call-arg]
     with pytest.raises(InputError, match="agents has shape"):
         classifier().fit(x, y, agents=agents[1:])
     with pytest.raises(InputError, match="agents has a missing value"):

@@ -117,5 +117,5 @@ def test_parties_travel_through_pipelines_and_searches(total_epsilon: float) -> 
         assert last.n_features_in_ == 9 and last.privacy_spent_.fits == 5
         scores = cross_val_score(pipeline, x, y, cv=2, params={"agents": agents})
         assert np.isfinite(scores).all() and found.score(x, y) > 0.6
-    with pytest.raises(InputError, match="sample_weight is refused"):
+    with pytest.raises(InputError, match="sample_weight_max is None"):
         Pipeline([("model", classifier())]).fit(x, y, model__sample_weight=np.ones(len(x)))

@@ -159,13 +159,15 @@ def test_bagging_is_refused_where_noise_is_the_operating_systems(ensemble: Any, 
 @pytest.mark.filterwarnings(LEFT_OUT)
 def test_bagging_of_simulations_uses_no_record_twice(used: list[NDArray[Any]]) -> None:
     x, y, _ = problem()
-    bag = BaggingClassifier(classifier(random_state=5), n_estimators=3, random_state=0).fit(x, y)
+    model = classifier(random_state=5, sample_weight_max=3)  # how often a bootstrap draws a record is its weight
+    bag = BaggingClassifier(model, n_estimators=3, random_state=0).fit(x, y)
     assert len(used) == 3 and all(most_alike(rows) == 1 for rows in used)
     spent = bag.estimators_[-1].privacy_spent_
     assert spent.simulated and spent.fits == 3
     assert 1.5 * spent.epsilon < spent.all_fits_epsilon < 3 * spent.epsilon
-    BaggingClassifier(exact(), n_estimators=2, random_state=0).fit(x, y)  # no budget, so nothing to keep
-    assert most_alike(used[-1]) > 1
+    with pytest.raises(InputError, match="sample_weight_max is None"):
+        BaggingClassifier(classifier(random_state=5), n_estimators=3, random_state=0).fit(x, y)
+    BaggingClassifier(exact(), n_estimators=2, random_state=0).fit(x, y)  # no budget, so nothing to declare
 
 
 @pytest.mark.filterwarnings(LEFT_OUT)
@@ -180,7 +182,7 @@ def test_bagging_takes_groups_along(used: list[NDArray[Any]]) -> None:
 
 def test_boosting_is_refused() -> None:
     x, y, _ = problem()
-    with pytest.raises(ValueError, match="support sample_weight"):
+    with pytest.raises(InputError, match="random_state was set on a clone"):
         AdaBoostClassifier(classifier(), n_estimators=2).fit(x, y)
 
 

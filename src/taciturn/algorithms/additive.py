@@ -4,7 +4,8 @@ The first rounds release how often each level of each column occurs. A column's 
 arithmetic on the noisy counts: ordered levels cumulatively, with steps at the column's quantiles, and other levels as
 deviations from their frequencies. In these coordinates every record has about the same norm, neighbouring levels share
 their evidence, and gradient descent with momentum needs few rounds. A record is in one level of every column, so a
-release of all counts has the sensitivity of one gradient, and every round has the same privacy event.
+release of all counts has the sensitivity of one gradient, and every round has the same privacy event. Counts are of
+records, whatever their weights; the weights of records are in the gradients.
 """
 
 from __future__ import annotations
@@ -215,7 +216,7 @@ class Additive(AveragingServer):
         if t <= self.counting:
             level = self.clip / math.sqrt(w.shape[-1])
             counting = replace(self.problem, loss=_Counting(value_of_each=level))
-            noisy, event, size = self.release(0, counting, np.zeros_like(w), shard, noise)
+            noisy, event, size = self.release(0, counting, np.zeros_like(w), shard.unweighted, noise)
             return Step(Agent(agent.z, agent.lam), Upload(noisy), (event,), size, eta)
         if t == self.counting + 1:
             w, statistics = np.zeros_like(w), w
@@ -318,7 +319,7 @@ class Additive(AveragingServer):
         key = statistics.tobytes()
         known = _RECODED.get(shard)
         if known is None or known[0] != key:
-            known = key, Shard(self.coordinates(statistics).recode(shard.x), shard.y)
+            known = key, shard.with_features(self.coordinates(statistics).recode(shard.x))
             _RECODED[shard] = known
         return known[1]
 

@@ -20,11 +20,14 @@ from taciturn.types import Array, ColumnBlock, Shard
 RIDGE = 0.3  # on the sum of the losses, in coordinates in which a record has norm 1 on average
 CHANGE = 1e-7  # relative, of the objective in an iteration that is the last one
 MOST_ITERATIONS = 500
+LEAST = 1e-300  # sum of weights that counts as one
 
 
 @dataclass(frozen=True, eq=False)
 class PooledOptimum(AveragingServer):
     """w = argmin sum_i l(w; x_i, y_i) + (ridge/2) ||v||^2, or + I beta r(w) without a table's levels.
+
+    If records have weights, the sum is I times the weighted mean of the losses, so only ratios of weights matter.
 
     v are the parameters in the coordinates of an additive model, which come from exact counts. The ridge takes the
     place of the regulariser, whose weight is relative to features that differ in size.
@@ -47,13 +50,19 @@ class PooledOptimum(AveragingServer):
 
         problem, shape = self.problem, (len(like), 1, like.shape[1])
         beta, ridge = (problem.records * problem.beta, 0.0) if code is None else (0.0, RIDGE)
+        scale = 1.0 if shard.weights is None else problem.records / max(_total(shard), LEAST)
 
         def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             v = flat.reshape(shape)
             w = (v if code is None else code.coefficients(v)).astype(like.dtype)
             losses, sums = problem.passes.losses_and_sums(problem.loss, w, shard)
-            value = float(losses[0]) + beta * float(problem.regulariser.value(v)[0]) + ridge / 2.0 * float(flat @ flat)
-            gradient = sums.astype(np.float64) if code is None else code.pulled_back(sums.astype(np.float64))
+            value = (
+                scale * float(losses[0])
+                + beta * float(problem.regulariser.value(v)[0])
+                + ridge / 2.0 * float(flat @ flat)
+            )
+            sums = scale * sums.astype(np.float64)
+            gradient = sums if code is None else code.pulled_back(sums)
             slope = (gradient + beta * problem.regulariser.gradient(v)).ravel() + ridge * flat
             return value, slope.astype(np.float64)
 
@@ -71,10 +80,16 @@ class PooledOptimum(AveragingServer):
         if not self.blocks:
             return None
         width = sum(block.width for block in self.blocks)
-        mean = sum(block.x.sum(axis=0, dtype=np.float64) for block in shard.blocks()) / max(1, len(shard.x))
+        mean = sum(block.weighted(block.x).sum(axis=0, dtype=np.float64) for block in shard.blocks())
+        mean = mean / max(_total(shard), LEAST)
         intercept = shard.x.shape[1] > width
         level = coordinates(np.ones(width), self.blocks, intercept).level
         return coordinates(np.asarray(mean)[:width] / level, self.blocks, intercept)
+
+
+def _total(shard: Shard) -> float:
+    """Return the sum of the weights, which are 1 if there are none."""
+    return float(len(shard.x) if shard.weights is None else shard.weights.sum(dtype=np.float64))
 
 
 def _build(config: AlgorithmConfig) -> PooledOptimum:

@@ -182,7 +182,7 @@ def scale_records(shard: Shard, clipping: Clipping) -> Shard:
     """Return the records scaled to the bound of `RecordScaling`; unchanged with any other clipping."""
     if not isinstance(clipping, RecordScaling) or float(shard.norm2.max(initial=0.0)) <= clipping.bound:
         return shard
-    return Shard(shard.x * clipping.scale(shard)[:, None], shard.y)
+    return shard.with_features(shard.x * clipping.scale(shard)[:, None])
 
 
 def solver_for(name: str, config: AlgorithmConfig) -> Solver:

@@ -18,7 +18,7 @@ from taciturn.audit.games import Game
 from taciturn.audit.minimisers import log_density
 from taciturn.privacy.discrete import Entropy, SeededEntropy, SystemEntropy
 from taciturn.privacy.noise import SAMPLERS, NoiseSource
-from taciturn.types import Array, Shard
+from taciturn.types import Array
 
 
 class BlockNoise:
@@ -139,7 +139,7 @@ def release(game: Game, arm: int, runs: int, noise: NoiseSource) -> Array:
     w = np.repeat(game.scene.w[:, None, :], runs, axis=1)
     algorithm = for_runs(game.algorithm, runs) if isinstance(game.algorithm, DpSgd | AdmmObjp) else game.algorithm
     shard, agent = game.scene.arms[arm], Agent(w, np.zeros_like(w))
-    shards = [shard, *[Shard(shard.x[:0], shard.y[:0])] * (game.honest - 1)]
+    shards = [shard, *[shard.rows(slice(0))] * (game.honest - 1)]
     uploads = (algorithm.agent_step(1, w, agent, own, noise).upload for own in shards)
     total: Array = sum(np.concatenate(tuple(upload)) for upload in uploads)  # type: ignore[assignment]
     return total

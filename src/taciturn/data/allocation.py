@@ -149,6 +149,17 @@ def label_rows(labels: NDArray[Any], target: Target, rows: RowSelection, allocat
     return y
 
 
+def weight_rows(weights: NDArray[Any] | None, rows: RowSelection, allocator: ArrayAllocator) -> Array | None:
+    """Return the weights of some rows, [n]; None if there are none."""
+    if weights is None:
+        return None
+    found = allocator.empty(_count(rows), 1)[:, 0]
+    for block in row_blocks(len(found), found.itemsize):
+        found[block] = weights[_part(rows, block)]
+        release_memory(found[block])
+    return found
+
+
 def _count(rows: RowSelection) -> int:
     return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.core.arrays import release_memory, row_blocks
-from taciturn.data.allocation import ArrayAllocator, allocator_for, feature_rows, join_rows, label_rows
+from taciturn.data.allocation import ArrayAllocator, allocator_for, feature_rows, join_rows, label_rows, weight_rows
 from taciturn.data.dataset_source import DataOptions
 from taciturn.data.feature_mapping import INTERCEPT
 from taciturn.data.partition import Partition
@@ -25,6 +26,7 @@ class RawRecords(NamedTuple):
     labels: NDArray[Any]  # [n] class numbers 0..K-1, or values within the target's bounds
     unit: float = 1.0
     encoded: bool = False  # x is finite, in the allocator's precision, and includes the intercept
+    weights: NDArray[Any] | None = None  # [n] within [0, 1]; None: all records count equally
 
 
 def assemble(
@@ -76,19 +78,20 @@ def assemble(
         if not (len(index) or options.private):
             raise InputError(f"agent '{agent}' has no training records: every agent needs at least one")
     rows = len(train.x) + (0 if test is None else len(test.x))
-    allocator = allocator or allocator_for(options, rows, len(names) + target.width)
+    allocator = allocator or allocator_for(options, rows, len(names) + target.width + (train.weights is not None))
 
     def encode(records: RawRecords, index: Sequence[NDArray[np.intp]] | None) -> Shard:
         selection = slice(0, len(records.x)) if index is None else join_rows(index)
         x = feature_rows(records.x, records.unit, selection, len(names), allocator)
-        return Shard(x, label_rows(records.labels, target, selection, allocator))
+        y = label_rows(records.labels, target, selection, allocator)
+        return Shard(x, y, weight_rows(records.weights, selection, allocator))
 
     whole = encode(train, partition.records)
-    ends = np.cumsum([len(index) for index in partition.records])[:-1]
+    ends = np.cumsum([0, *(len(index) for index in partition.records)])
     return Dataset(
         name=name,
         agents=partition.names,
-        train=tuple(Shard(*pair) for pair in zip(np.split(whole.x, ends), np.split(whole.y, ends), strict=True)),
+        train=tuple(whole.rows(slice(*pair)) for pair in pairwise(ends)),
         test=None if test is None else encode(test, None),
         features=names,
         target=target,
@@ -104,6 +107,9 @@ def _check(kind: str, records: RawRecords, features: Sequence[str], target: Targ
         raise InputError(f"the {kind} features have shape {x.shape}: it must be (records, {len(features)})")
     if labels.shape != x.shape[:1]:
         raise InputError(f"there are {len(x)} {kind} records, but labels of shape {labels.shape}: one label each")
+    weights = records.weights
+    if weights is not None and not (weights.shape == x.shape[:1] and ((weights >= 0) & (weights <= 1)).all()):
+        raise ValueError("weights must be numbers within [0, 1], one for each record: sensitivities depend on it")
     if x.dtype.kind == "f" and not records.encoded:
         _check_finite(kind, x, features)
     low, high = (0.0, target.width - 1.0) if isinstance(target, Classes) else (target.low, target.high)
@@ -160,7 +166,7 @@ def fingerprint(dataset: Dataset) -> str:
     """Return a digest of every record and of the agent that holds it; different data sets have different digests."""
     digest = hashlib.blake2b(repr((dataset.agents, dataset.features, dataset.target)).encode(), digest_size=16)
     for shard in (*dataset.train, *([dataset.test] if dataset.test else [])):
-        for name in ("x", "y"):
+        for name in ("x", "y") if shard.weights is None else ("x", "y", "weights"):
             whole = getattr(shard, name)
             digest.update(repr((whole.shape, whole.dtype.str)).encode())
             for block in shard.blocks():

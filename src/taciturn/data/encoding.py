@@ -2,13 +2,14 @@
 
 Encoding is total: every cell gets a value by a rule that the schema makes public. A number outside its bounds is
 clipped. Text in a numeric column and an undeclared category count as missing, and the schema says what replaces missing
-values. A record without a label that the schema allows is left out.
+values. A record without a label that the schema allows is left out, and one without a weight has the weight 0.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +60,11 @@ class Tally:
             found += self._note(rule.name, WRONG, wrong, f"became {unknown}")
         if isinstance(schema.target, Range):
             found += self._clipped(schema.label, schema.target)
+        if schema.weight:
+            name, bounds = schema.weight.column, Range(0.0, schema.weight.largest)
+            found += self._clipped(name, bounds)
+            found += self._note(name, MISSING, "missing weight|weights", "became 0")
+            found += self._note(name, WRONG, "text|texts where a weight belongs", "became 0")
         needed = [(schema.label, "a label that the schema allows")]
         needed += [(schema.unit.column, "a unit")] if schema.unit else []
         needed += [(schema.agent, "an agent")] if schema.agent else []
@@ -164,6 +170,41 @@ def read_label(table: Table, schema: Schema, tally: Tally) -> tuple[NDArray[Any]
     present = np.isfinite(values)
     tally.add(table, name, OUTSIDE, present & _outside(values, target))
     return np.clip(np.where(present, values, target.low), target.low, target.high), present
+
+
+def read_weights(table: Table, schema: Schema, labels: NDArray[Any], tally: Tally) -> NDArray[np.float64] | None:
+    """Return how much each record counts, within [0, 1], [n]; None if the schema has no weights.
+
+    It is the number in the weight column over the largest that the schema allows, times the weight of the record's
+    class over the largest of a class. A missing weight, and text that is not a number, count as 0.
+
+    Parameters
+    ----------
+    table, schema
+        The table and its schema.
+    labels
+        The class number of each record, [n]; those of records without a label do not matter.
+    tally
+        Counts what was changed.
+    """
+    if not schema.weighted:
+        return None
+    weights = np.ones(table.rows)
+    if schema.weight:
+        name, bounds = schema.weight.column, Range(0.0, schema.weight.largest)
+        values = table.column(name).numbers()
+        missing, wrong = np.isnan(values), np.isinf(values)
+        tally.add(table, name, MISSING, missing)
+        tally.add(table, name, WRONG, wrong)
+        tally.add(table, name, OUTSIDE, ~wrong & _outside(values, bounds))
+        weights = np.where(missing | wrong, 0.0, np.clip(values, 0.0, bounds.high) / bounds.high)
+    return weights * class_factors(schema.class_weights)[labels] if schema.class_weights else weights
+
+
+def class_factors(class_weights: Sequence[float]) -> NDArray[np.float64]:
+    """Return the weights of classes over the largest one, [K]."""
+    factors: NDArray[np.float64] = np.array(class_weights) / max(class_weights)
+    return factors
 
 
 def _numbers(table: Table, rule: Numeric, tally: Tally) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

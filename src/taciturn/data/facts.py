@@ -15,7 +15,7 @@ from taciturn.data.partition import agent_names, check_partition, check_private_
 from taciturn.data.schema import Schema, Unit
 from taciturn.data.table_io import check_table, file_agents, names_agents, table_name, table_schema
 from taciturn.errors import InputError, unknown_name
-from taciturn.types import Classes, ColumnBlock, Dataset, Shard
+from taciturn.types import Classes, ColumnBlock, Dataset
 
 BINS = "bins"
 
@@ -264,7 +264,7 @@ def limit_records(facts: Facts, dataset: Dataset) -> Dataset:
         if beyond > 0:
             was = "record beyond the first {} was" if beyond == 1 else "records beyond the first {} were"
             notes.append(f"agent '{agent}': {beyond} {was.format(most)} left out, because records-max is {most}")
-        shards.append(Shard(shard.x[:most], shard.y[:most]) if beyond > 0 else shard)
+        shards.append(shard.rows(slice(most)) if beyond > 0 else shard)
     return replace(dataset, train=tuple(shards), notes=tuple(notes))
 
 

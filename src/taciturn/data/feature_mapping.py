@@ -19,7 +19,7 @@ from taciturn.data.schema import Schema
 from taciturn.data.table_io import table_schema
 from taciturn.errors import InputError
 from taciturn.progress import report_progress
-from taciturn.types import Array, Dataset, Shard
+from taciturn.types import Array, Dataset
 
 INTERCEPT = "intercept"
 ROWS = 1024  # rows mapped at a time
@@ -110,7 +110,7 @@ def apply_feature_map(dataset: Dataset, options: DataOptions, shape: InputShape 
         given: Array | StoredSteps = raw if stored is None else stored[done : done + len(raw)]
         for rows in _fill(x, given, phi, options.intercept):
             report_progress(f"feature map {options.features}", done := done + rows, total)
-        mapped.append(Shard(x, shard.y))
+        mapped.append(shard.with_features(x))
     if entry is not None and stored is None:
         write_steps(entry, kept)
     return replace(

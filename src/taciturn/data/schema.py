@@ -200,6 +200,14 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class RecordWeight:
+    """A column that says how much each record counts."""
+
+    column: str
+    largest: float  # values are clipped to [0, largest] and divided by it
+
+
+@dataclass(frozen=True)
 class Schema:
     """The public description that turns a table's rows into features and labels without looking at the data.
 
@@ -221,6 +229,10 @@ class Schema:
         The names that may occur in the agent column; empty: any.
     interactions : tuple of (str, str)
         Pairs of columns whose values act together; the feature map `bins` gives them features of their own.
+    class_weights : tuple of float
+        How much the records of each class count, in the order of the classes; only their ratios matter. Empty: equally.
+    weight : RecordWeight, optional
+        The column that says how much each record counts; None: equally.
     """
 
     label: str
@@ -231,6 +243,13 @@ class Schema:
     unit: Unit | None = None
     agents: tuple[str, ...] = ()
     interactions: tuple[tuple[str, str], ...] = ()
+    class_weights: tuple[float, ...] = ()
+    weight: RecordWeight | None = None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether some records may count less than others."""
+        return bool(self.class_weights) or self.weight is not None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -342,11 +361,12 @@ def parse_schema(text: str, where: str = "schema") -> Schema:
 
 
 def _schema(document: dict[str, Any]) -> Schema:
-    _check_keys("the schema", document, ("scale", "label", "agent", "unit", "columns", "interactions"))
+    _check_keys("the schema", document, ("scale", "label", "agent", "unit", "weight", "columns", "interactions"))
     scale = document.get("scale", "unit")
     if scale not in SCALES:
         raise unknown_name("scale", scale, SCALES)
-    label, target = _label(_Section.of(document, "label", ("column", "classes", "bounds")))
+    about_label = _Section.of(document, "label", ("column", "classes", "bounds", "weights"))
+    label, target = _label(about_label)
     columns = _Section.of(document, "columns").values
     if not columns:
         raise InputError("[columns] is empty: there must be at least one column")
@@ -370,7 +390,58 @@ def _schema(document: dict[str, Any]) -> Schema:
         if column in columns:
             raise InputError(f"the unit column '{column}' is also among [columns]: an identifier cannot be a feature")
         unit = Unit(column, section.count("max_records"))
-    return Schema(label, target, rules, agent, scale, unit, agents, _interactions(document, rules))
+    others = {"label": label, "agent": agent, "unit": unit.column if unit else None}
+    weight = _weight(document, others, columns) if "weight" in document else None
+    pairs, class_weights = _interactions(document, rules), _class_weights(about_label, target)
+    return Schema(label, target, rules, agent, scale, unit, agents, pairs, class_weights, weight)
+
+
+def _class_weights(section: _Section, target: Target) -> tuple[float, ...]:
+    """Return the weight of every class, 1 for those that are not named; empty if the label has no weights."""
+    if "weights" not in section.values:
+        return ()
+    if not isinstance(target, Classes):
+        raise InputError("[label] has weights and bounds: only classes have weights; a [weight] column weights records")
+    given = section.values["weights"]
+    if not isinstance(given, dict) or not given:
+        raise InputError(f"[label] weights is {given!r}: it must have a number for each class, {{ no = 1, yes = 3 }}")
+    return class_weights("[label] weights", given, target.names)
+
+
+def class_weights(where: str, given: Mapping[str, Any], classes: Sequence[str]) -> tuple[float, ...]:
+    """Return the weight of every class, in the order of the classes; 1 for those that are not given.
+
+    Raises
+    ------
+    InputError
+        If there is no such class, or a weight is not a positive number; `where` says of what.
+
+    Examples
+    --------
+    >>> class_weights("weights", {"yes": 3}, ["no", "yes"])
+    (1.0, 3.0)
+    """
+    for name, value in given.items():
+        if name not in classes:
+            raise unknown_name(f"class in {where}", name, classes)
+        number = _number(value)
+        if number is None or not (math.isfinite(number) and number > 0.0):
+            raise InputError(f"{where} of class '{name}' is {value!r}: it must be a finite number above 0")
+    return tuple(float(given.get(name, 1.0)) for name in classes)
+
+
+def _weight(document: dict[str, Any], others: Mapping[str, str | None], features: Iterable[str]) -> RecordWeight:
+    """Return the column of [weight], which is none of the other columns."""
+    section = _Section.of(document, "weight", ("column", "max"))
+    column, largest = section.text("column"), _number(section.required("max"))
+    if largest is None or not (math.isfinite(largest) and largest > 0.0):
+        raise InputError(f"[weight] max is {section.values['max']!r}: it must be a finite number above 0")
+    for kind, name in others.items():
+        if column == name:
+            raise InputError(f"the weight column '{column}' is also the {kind} column: use a different one")
+    if column in features:
+        raise InputError(f"the weight column '{column}' is also among [columns]: it cannot be a feature")
+    return RecordWeight(column, largest)
 
 
 def _interactions(document: dict[str, Any], rules: tuple[ColumnRule, ...]) -> tuple[tuple[str, str], ...]:
@@ -491,19 +562,19 @@ class _Section:
         return cls(where, document[name])
 
     def text(self, key: str) -> str:
-        value = self._required(key)
+        value = self.required(key)
         if not isinstance(value, str) or not value:
             raise InputError(f"{self.where} {key} is {value!r}: it must be a string in quotes")
         return value
 
     def count(self, key: str) -> int:
-        value = self._required(key)
+        value = self.required(key)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(f"{self.where} {key} is {value!r}: it must be a whole number of at least 1")
         return value
 
     def bounds(self) -> tuple[float, float]:
-        value = self._required("bounds")
+        value = self.required("bounds")
         numbers = [_number(item) for item in value] if isinstance(value, list) else []
         low, high = numbers if len(numbers) == 2 else (None, None)
         if low is None or high is None:
@@ -516,10 +587,10 @@ class _Section:
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return a list of different names; integers become their digits."""
-        return distinct_names(f"{self.where} {key}", self._required(key))
+        return distinct_names(f"{self.where} {key}", self.required(key))
 
     def two_names(self, key: str) -> tuple[str, str]:
-        value = self._required(key)
+        value = self.required(key)
         if not isinstance(value, list) or len(value) != 2 or len(set(map(str, value))) != 2:
             raise InputError(f"{self.where} {key} is {value!r}: it must be a list of two different names")
         return str(value[0]), str(value[1])
@@ -535,7 +606,7 @@ class _Section:
                 )
         return names
 
-    def _required(self, key: str) -> Any:
+    def required(self, key: str) -> Any:
         if self.values.get(key) is None:
             raise InputError(f"{self.where} needs the key {key}")
         return self.values[key]
@@ -582,7 +653,7 @@ def _check_keys(where: str, given: Mapping[str, Any], known: Iterable[str]) -> N
 
 def _number(value: object) -> float | None:
     """Return a number as a float, infinite if it is too large for one; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         return None
     try:
         return float(value)
@@ -608,11 +679,16 @@ def dump_schema(schema: Schema, remarks: Mapping[str, str] | None = None, left_o
 
     lines = [f"scale = {_quote(schema.scale)}", "", "[label]", f"column = {_quote(schema.label)}"]
     lines.append(remarked(_values(schema.target), schema.label))
+    if schema.class_weights and isinstance(schema.target, Classes):
+        pairs = zip(schema.target.names, schema.class_weights, strict=True)
+        lines.append(f"weights = {{ {', '.join(f'{_quote(name)} = {weight!r}' for name, weight in pairs)} }}")
     if schema.agent is not None:
         lines += ["", "[agent]", f"column = {_quote(schema.agent)}"]
         lines += [remarked(_names("names", schema.agents), schema.agent)] if schema.agents else []
     if schema.unit is not None:
         lines += ["", "[unit]", f"column = {_quote(schema.unit.column)}", f"max_records = {schema.unit.max_records}"]
+    if schema.weight is not None:
+        lines += ["", "[weight]", f"column = {_quote(schema.weight.column)}", f"max = {schema.weight.largest!r}"]
     for column in schema.columns:
         key = column.name if BARE.fullmatch(column.name) else _quote(column.name)
         lines += ["", f"[columns.{key}]"]

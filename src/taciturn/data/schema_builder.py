@@ -16,7 +16,7 @@ from taciturn.data.frame_columns import NUMERIC
 from taciturn.data.frames import column_kinds, read_frame
 from taciturn.data.schema import BARE, Schema, comment, parse_schema
 from taciturn.data.schema_draft import READ_OFF, draft_rule
-from taciturn.errors import InputError, kind_of, unknown_name
+from taciturn.errors import InputError, kind_of, shown, unknown_name
 
 Declaration: TypeAlias = tuple[float, float] | Sequence[str | int | bool] | Mapping[str, Any]
 """(low, high) for numbers; a list of categories; or the keys of the column's section in a schema file."""
@@ -44,6 +44,12 @@ class SchemaBuilder:
         The column that names whose record it is, for `max_records`; empty: every record is protected by itself.
     max_records : int
         The number of records of a unit that are used at one agent.
+    class_weight : mapping
+        How much the records of each class count; empty: equally.
+    record_weight : str
+        The column that says how much each record counts, for `max_weight`; empty: equally.
+    max_weight : float
+        The largest weight of a record; 0: not declared.
     drafted : frozenset of str
         The columns whose declaration was read from the records, by `draft`.
 
@@ -64,6 +70,9 @@ class SchemaBuilder:
     agent: str = ""
     unit: str = ""
     max_records: int = 1
+    class_weight: Mapping[str, float] = field(default_factory=dict)
+    record_weight: str = ""
+    max_weight: float = 0.0
     drafted: frozenset[str] = frozenset()
 
     @classmethod
@@ -86,7 +95,7 @@ class SchemaBuilder:
     @property
     def undeclared(self) -> tuple[str, ...]:
         """The columns about which something must still be declared."""
-        free = {self.unit, self.agent} - {""}
+        free = {self.unit, self.agent, self.record_weight} - {""}
         return tuple(name for name in self.kinds if name not in self.declared and name not in free)
 
     def declare(
@@ -98,6 +107,9 @@ class SchemaBuilder:
         agent: str | None = None,
         unit: str | None = None,
         max_records: int | None = None,
+        class_weight: Mapping[Any, float] | None = None,
+        record_weight: str | None = None,
+        max_weight: float | None = None,
         **named: Declaration,
     ) -> SchemaBuilder:
         """Declare what is public about columns.
@@ -114,6 +126,12 @@ class SchemaBuilder:
             The column that names whose record it is, if a person has several.
         max_records : int, optional
             How many records of one unit at one agent are used.
+        class_weight : mapping, optional
+            How much the records of each class count, such as `{"no": 1, "yes": 3}`; a class that is not named has 1.
+        record_weight : str, optional
+            The column that says how much each record counts. It is not a feature.
+        max_weight : float, optional
+            The largest weight of a record; larger ones are clipped.
         **named
             Declarations by column: `age=(0, 120)` for bounds, `sex=["f", "m"]` for categories or classes, and
             `income={"bounds": (0, 1e6), "missing": "low"}` for any keys of the column's section in a schema file.
@@ -132,8 +150,15 @@ class SchemaBuilder:
         for name, given in {**(columns or {}), **named}.items():
             self._check_column(name)
             found[name] = _keys(name, given)
-        for name in filter(None, (label, agent, unit)):
+        for name in filter(None, (label, agent, unit, record_weight)):
             self._check_column(name)
+        weights = self.class_weight
+        if class_weight is not None:
+            if not isinstance(class_weight, Mapping):
+                raise InputError(
+                    f"class_weight is {kind_of(class_weight)}: it must be a dict with a number for each class"
+                )
+            weights = {str(_spelled(_value("class_weight", key))): class_weight[key] for key in class_weight}
         return replace(
             self,
             declared=found,
@@ -141,6 +166,9 @@ class SchemaBuilder:
             agent=self.agent if agent is None else agent,
             unit=self.unit if unit is None else unit,
             max_records=self.max_records if max_records is None else max_records,
+            class_weight={name: _weight(f"class_weight of '{name}'", value) for name, value in weights.items()},
+            record_weight=self.record_weight if record_weight is None else record_weight,
+            max_weight=self.max_weight if max_weight is None else _weight("max_weight", max_weight),
             drafted=self.drafted - {*(columns or {}), *named},
         )
 
@@ -194,6 +222,10 @@ class SchemaBuilder:
         """
         if not self.label:
             raise InputError("the schema has no label: name its column with declare(label=...)")
+        if bool(self.record_weight) != bool(self.max_weight):
+            raise InputError(
+                "record_weight and max_weight belong together: declare the column and the largest weight it may have"
+            )
         if self.undeclared:
             some = ", ".join(f"{name}={self._example(name)}" for name in self.undeclared[:3])
             raise InputError(
@@ -209,14 +241,17 @@ class SchemaBuilder:
             for key, v in self._keys_of(self.label).items()
             if key != "kind"
         }
+        label |= {"weights": dict(self.class_weight)} if self.class_weight else {}
         sections = [("[label]", self.label, {"column": self.label} | label)]
         if self.agent:
             names = self._keys_of(self.agent).get("categories")
             sections.append(("[agent]", self.agent, {"column": self.agent} | ({"names": names} if names else {})))
         if self.unit:
             sections.append(("[unit]", self.unit, {"column": self.unit, "max_records": self.max_records}))
+        if self.record_weight:
+            sections.append(("[weight]", self.record_weight, {"column": self.record_weight, "max": self.max_weight}))
         for name, kind in self.kinds.items():
-            if name not in (self.label, self.agent, self.unit):
+            if name not in (self.label, self.agent, self.unit, self.record_weight):
                 key = name if BARE.fullmatch(name) else _toml(name)
                 sections.append((f"[columns.{key}]", name, {"kind": kind} | self._keys_of(name)))
         return "\n".join(self._section(*section) for section in sections)
@@ -245,7 +280,9 @@ class SchemaBuilder:
 
 
 def _toml(value: Any) -> str:
-    """Return a string, number, boolean or list of them in TOML: JSON's form, with DEL escaped too."""
+    """Return a string, number, boolean, list or dict of them in TOML: JSON's form, with DEL escaped too."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_toml(name)} = {_toml(each)}' for name, each in value.items())} }}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -286,6 +323,13 @@ def _value(name: str, given: Any) -> Any:
 
 def _spelled(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
+
+
+def _weight(what: str, value: object) -> float:
+    """Return a declared weight, which must be positive."""
+    if not _is_number(value) or not 0.0 < float(value) < math.inf:  # type: ignore[arg-type]
+        raise InputError(f"{what} is {shown(value)}: it must be a finite number above 0")
+    return float(value)  # type: ignore[arg-type]
 
 
 def _is_number(value: object) -> bool:

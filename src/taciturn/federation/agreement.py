@@ -21,7 +21,7 @@ from taciturn.planning.study import StudyPart
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.composition import ZERO_COST, StudyCost
 from taciturn.reporting.statements import NEIGHBOURS
-from taciturn.types import Array, Dataset, Shard, Target
+from taciturn.types import Array, Dataset, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ def load_site_dataset(site: Site, agreement: Agreement, published: Dataset | Non
     if site.published:
         dataset = published or load_unmapped(terms.data_options())
         share = dataset.train[terms.agents.index(site.name)]
-        shard = terms.map_features(Shard(share.x.copy(), share.y.copy()))  # copies, so that the rest can be freed
+        shard = terms.map_features(share.copy())  # copies, so that the rest can be freed
         dataset = replace(dataset, features=agreement.features, features_by=s.features)
     else:
         options: dict[str, Any] = {name: getattr(s, name) for name in ("intercept", "features", "precision")}

@@ -120,9 +120,8 @@ class Terms:
     def map_features(self, shard: Shard) -> Shard:
         """Apply the study's feature map to encoded records."""
         s = self.settings
-        return Shard(
-            mapped_rows(shard.x, s.features, self._shape(shard.x.shape[1] - s.intercept), s.intercept), shard.y
-        )
+        shape = self._shape(shard.x.shape[1] - s.intercept)
+        return shard.with_features(mapped_rows(shard.x, s.features, shape, s.intercept))
 
     def map_feature_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the features' names after the feature map; `names` do not include the intercept."""

@@ -32,6 +32,7 @@ class PassRecords(NamedTuple):
     y: Array  # [n, K]
     norm1: Array  # [n]
     norm2: Array  # [n]
+    weights: Array | None = None  # [n]  factors on losses and residuals, before any bound
 
 
 class PassResult(NamedTuple):
@@ -39,7 +40,7 @@ class PassResult(NamedTuple):
 
     total: Array  # [J, R K]  sum_i x_i r_i^T
     longest: Array  # [R]  max_i ||x_i||_1 ||r_i||_1
-    losses: NDArray[np.float64]  # [R]  sum_i l_i
+    losses: NDArray[np.float64]  # [R]  sum_i m_i l_i
 
 
 class _Pass(ctypes.Structure):
@@ -48,7 +49,7 @@ class _Pass(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "features", "runs", "classes", "loss", "narrow")),
         *((name, ctypes.c_void_p) for name in ("x", "start", "index", "code", "value", "y", "norm1", "norm2")),
-        *((name, ctypes.c_void_p) for name in ("l2", "l1", "scale", "unit")),
+        *((name, ctypes.c_void_p) for name in ("weights", "l2", "l1", "scale", "unit")),
         ("cut", ctypes.c_double),
         *((name, ctypes.c_void_p) for name in ("w", "total", "longest", "losses")),
     )
@@ -100,13 +101,18 @@ def run_pass(
         raise RuntimeError("there is no compiled library")
     if (len(records.y), len(w), w.shape[1]) != (*records.layout.shape, runs * records.y.shape[1]):
         raise ValueError(f"w is {w.shape} for {runs} runs, records are {records.layout.shape} with {records.y.shape}")
+    if records.weights is not None and records.weights.shape != records.y.shape[:1]:
+        raise ValueError(f"weights are {records.weights.shape} for {len(records.y)} records")
     longest, losses, total = np.zeros(runs, w.dtype), np.zeros(runs), np.empty_like(w if gradient else w[:0])
     y, norm1 = (np.ascontiguousarray(part[rows], w.dtype) for part in (records.y, records.norm1))
     norm2 = None if terms.l2 is None else np.ascontiguousarray(records.norm2[rows], w.dtype)
     l2, l1, unit = (_spread(term, runs, w) for term in (terms.l2, terms.l1, terms.unit))
     scale = None if terms.scale is None else _spread(terms.scale[rows], len(y), w)
+    weights = None if records.weights is None else np.ascontiguousarray(records.weights[rows], w.dtype)
     arrays = _layout(records.layout, rows, w) | {"y": y, "norm1": norm1, "norm2": norm2, "w": w, "longest": longest}
-    arrays |= {"l2": l2, "l1": l1, "unit": unit, "scale": scale} | ({"total": total} if gradient else {})
+    arrays |= {"l2": l2, "l1": l1, "unit": unit, "scale": scale, "weights": weights} | (
+        {"total": total} if gradient else {}
+    )
     arrays |= {"losses": losses} if losses_too or not gradient else {}
     values = _Pass(
         rows=len(y),

@@ -18,6 +18,7 @@ typedef struct {
     const void *y;         /* [n, K] */
     const void *norm1;     /* [n] or NULL: no L1 norms are wanted */
     const void *norm2;     /* [n] or NULL: no L2 bound */
+    const void *weights;   /* [n] or NULL: factors on losses and residuals, before any bound */
     const void *l2, *l1;   /* [R] or NULL: bounds on ||x r^T|| */
     const void *scale;     /* [n] or NULL: a factor on x */
     const void *unit;      /* [R] or NULL: a factor on the scores */
@@ -25,7 +26,7 @@ typedef struct {
     const void *w;         /* [J, R K] */
     void *total;           /* [J, R K]  sum_i x_i r_i^T, or NULL: only the losses are wanted */
     void *longest;         /* [R]  max_i ||x_i||_1 ||r_i||_1, where norm1 is given */
-    double *losses;        /* [R]  sum_i l_i, or NULL */
+    double *losses;        /* [R]  sum_i m_i l_i with the weights m_i, or NULL */
 } Pass;
 
 #endif

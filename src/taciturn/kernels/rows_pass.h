@@ -111,7 +111,7 @@ INLINE VEC NAME(limit)(const Pass *p, VEC *s, int64_t run, VEC norm1, VEC norm2,
 TARGET static void NAME(residuals)(const Pass *p, int64_t at, int64_t count, REAL *scores, int64_t stride,
                                    VEC *turned) {
     int64_t classes = p->classes;
-    VEC *s = turned, *y = turned + classes, norm1 = {}, norm2 = {}, scale = (VEC){} + (REAL)1;
+    VEC *s = turned, *y = turned + classes, norm1 = {}, norm2 = {}, scale = (VEC){} + (REAL)1, weight = scale;
     REAL *longest = p->longest;
     double *losses = p->losses;
     const REAL *labels = (const REAL *)p->y + at * classes;
@@ -120,6 +120,7 @@ TARGET static void NAME(residuals)(const Pass *p, int64_t at, int64_t count, REA
         if (p->norm1) norm1[i] = ((const REAL *)p->norm1)[at + row];
         if (p->norm2) norm2[i] = ((const REAL *)p->norm2)[at + row];
         if (p->scale) scale[i] = ((const REAL *)p->scale)[at + row];
+        if (p->weights) weight[i] = ((const REAL *)p->weights)[at + row];
         for (int64_t k = 0; k < classes; k++) y[k][i] = labels[row * classes + k];
     }
     for (int64_t run = 0; run < p->runs; run++) {
@@ -132,6 +133,10 @@ TARGET static void NAME(residuals)(const Pass *p, int64_t at, int64_t count, REA
         VEC loss = p->loss == SOFTMAX ? NAME(softmax)(s, y, classes, losses != 0)
                    : p->loss == HINGE ? NAME(hinge)(s, y, classes)
                                       : NAME(squared)(s, y, classes);
+        if (p->weights) {
+            loss *= weight;
+            for (int64_t k = 0; k < classes; k++) s[k] *= weight;
+        }
         if (losses)
             for (int64_t i = 0; i < count; i++) losses[run] += loss[i];
         VEC length = NAME(limit)(p, s, run, norm1, norm2, scale);

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -41,7 +41,9 @@ class Passes(Protocol):
     """An implementation of passes over records."""
 
     def sums(self, loss: Loss, z: Array, shard: Shard, limit: Clipping) -> GradientSums:
-        """Sum x_i r_i^T over the records, with residuals r_i = dl/ds at the scores s_i = x_i^T z.
+        """Sum x_i r_i^T over the records, with residuals r_i = m_i dl/ds at the scores s_i = x_i^T z.
+
+        m_i is the record's weight, 1 if it has none. The bound applies to the weighted residual.
 
         Parameters
         ----------
@@ -56,7 +58,7 @@ class Passes(Protocol):
         """
 
     def losses(self, loss: Loss, w: Array, shard: Shard) -> Array:
-        """Return sum_i l(w; x_i, y_i) for every run, [R]."""
+        """Return sum_i m_i l(w; x_i, y_i) for every run, [R]."""
 
     def losses_and_sums(self, loss: Loss, w: Array, shard: Shard) -> tuple[Array, Array]:
         """Return the losses [R] and their gradients sum_i x_i r_i^T [J, R, K], not clipped, as solvers need them."""
@@ -76,7 +78,8 @@ class PlainPasses:
 
     def losses(self, loss: Loss, w: Array, shard: Shard) -> Array:
         """Compute the losses as the equations state them."""
-        parts: list[Array] = [loss.value(scores(w, block.x), block.y).sum(axis=0) for block in shard.blocks()]
+        values = (block.weighted(loss.value(scores(w, block.x), block.y)) for block in shard.blocks())
+        parts: list[Array] = [each.sum(axis=0) for each in values]
         return sum(parts[1:], start=parts[0])
 
     def losses_and_sums(self, loss: Loss, w: Array, shard: Shard) -> tuple[Array, Array]:
@@ -96,7 +99,9 @@ def scores(w: Array, x: Array) -> Array:
 
 
 def _residual(loss: Loss, z: Array, shard: Shard, limit: Clipping) -> Array:
-    return limit.residual(loss.residual(limit.scores(scores(z, shard.x), shard), shard.y), shard)
+    """Return the residuals of the weighted losses as they enter the sum: a record's weight counts before its bound."""
+    residual = loss.residual(limit.scores(scores(z, shard.x), shard), shard.y)
+    return limit.residual(shard.weighted(residual), shard)
 
 
 def _plain_sums(loss: Loss, z: Array, shard: Shard, limit: Clipping) -> GradientSums:
@@ -121,7 +126,8 @@ def _double_blocks(shard: Shard) -> Iterator[Shard]:
     """Yield the records in double precision, in blocks that take little memory."""
     for block in shard.blocks():
         for rows in row_blocks(len(block.x), 8 * block.x.shape[1], TOGETHER * MOST_TOGETHER):
-            part = Shard(double(block.x[rows]), double(block.y[rows]))
+            chosen = block.rows(rows)
+            part = replace(chosen, x=double(chosen.x), y=double(chosen.y))
             vars(part).update(norm1=double(block.norm1[rows]), norm2=double(block.norm2[rows]))  # known already
             yield part
 
@@ -189,7 +195,7 @@ class CompiledPasses:
     ) -> Iterator[PassResult]:
         name, flat = COMPILED_LOSSES[type(loss)], np.ascontiguousarray(z).reshape(len(z), -1)
         for block in shard.blocks():
-            records = PassRecords(block.layout, np.ascontiguousarray(block.y), block.norm1, block.norm2)
+            records = PassRecords(block.layout, np.ascontiguousarray(block.y), block.norm1, block.norm2, block.weights)
             options = limit.pass_options(block)
             run = partial(run_pass, records, w=flat, runs=z.shape[1], loss=name, terms=options)
             run = partial(run, gradient=gradient, losses_too=losses_too)

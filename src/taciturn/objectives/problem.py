@@ -27,7 +27,9 @@ class Gradient(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """min_{w in W} sum_p f_p(w),  f_p(w) = (1/I) sum_i l(w; x_pi, y_pi) + (beta/P) r(w)  (eq. def_fn_f).
+    """min_{w in W} sum_p f_p(w),  f_p(w) = (1/I) sum_i m_pi l(w; x_pi, y_pi) + (beta/P) r(w)  (eq. def_fn_f).
+
+    m_pi is the record's weight within [0, 1]; in the paper, and without weights, it is 1.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ class Problem:
         return total
 
     def gradient(self, z: Array, shard: Shard, limit: Clipping = NO_CLIPPING) -> Gradient:
-        """Return f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient).
+        """Return f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient), with r_i = m_i dl/ds.
 
         Parameters
         ----------
@@ -87,7 +89,10 @@ class Problem:
         return self.beta / self.agents * self.regulariser.gradient(z)
 
     def smoothness(self, shards: Sequence[Shard]) -> float:
-        """Return L of all f_p from the data: max_p curvature(l) ||X_p||_2^2 / I + (beta/P) curvature(r)."""
+        """Return L of all f_p from the data: max_p curvature(l) ||X_p||_2^2 / I + (beta/P) curvature(r).
+
+        Weights can only reduce it.
+        """
         return self._smoothness(max(_largest_eigenvalue(shard) for shard in shards))
 
     def public_smoothness(self, bound: float, records_max: int) -> float:
@@ -157,4 +162,4 @@ def sampled_gradient(
 def _rows(shard: Shard, rows: NDArray[np.intp]) -> Shard:
     xp = namespace(shard.x)
     index = rows if xp is np else xp.as_tensor(rows, device=shard.x.device)
-    return Shard(shard.x[index], shard.y[index])
+    return shard.rows(index)

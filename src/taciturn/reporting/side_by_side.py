@@ -100,10 +100,11 @@ def _absolute(path: str) -> str:
 
 
 def _schema(folder: RunFolder) -> dict[str, Any]:
-    """Return the parts of a schema that define a record: they decide which records are held out."""
+    """Return the parts of a schema that define a record: they decide which records are held out; weights do not."""
     if not folder.schema.is_file():
         return {}
     read = tomllib.loads(folder.schema.read_text(encoding="utf-8"))
+    read["label"] = {key: value for key, value in read.get("label", {}).items() if key != "weights"}
     return {"schema": [read.get(part) for part in ("scale", "label", "unit", "columns")]}
 
 

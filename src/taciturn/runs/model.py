@@ -263,4 +263,4 @@ def _test_records(model: Model, data: str) -> Shard:
     if not fits or dataset.test is None:
         width, name = len(model.features), Path(own.data).name
         raise InputError(f"{data} does not fit this model, which has {width} features and was trained on {name}")
-    return Shard(model.mapped(dataset.test.x), dataset.test.y)
+    return dataset.test.with_features(model.mapped(dataset.test.x))

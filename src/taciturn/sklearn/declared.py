@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.schema import Categorical, Numeric, Schema, distinct_names, read_schema
+from taciturn.data.schema import Categorical, Numeric, Schema, class_weights, distinct_names, read_schema
 from taciturn.data.table_cells import Table
-from taciturn.errors import InputError, unknown_name
+from taciturn.errors import InputError, shown, unknown_name
 from taciturn.sklearn.columns import BOOLEANS, TEXTS, cell_text
 from taciturn.types import Range
 
@@ -217,6 +218,65 @@ def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
         if label not in numbers:
             raise unknown_name("class", label, map(str, classes))
     return np.array([numbers[label] for label in labels], dtype=np.intp)[inverse]
+
+
+def declared_class_weights(given: Any, classes: NDArray[Any]) -> tuple[float, ...] | None:
+    """Return the weight of every class, in the order of the classes; 1 for those that are not given.
+
+    Parameters
+    ----------
+    given : mapping or None
+        The weights by class; None: all classes count equally.
+    classes : array [K]
+        The classes.
+
+    Raises
+    ------
+    InputError
+        If it is no mapping, there is no such class, or a weight is not a positive number.
+
+    Examples
+    --------
+    >>> declared_class_weights({1: 3}, np.array([0, 1]))
+    (1.0, 3.0)
+    """
+    if given is None:
+        return None
+    if isinstance(given, str) and given == "balanced":
+        raise InputError(
+            "class_weight is 'balanced', which would count the classes, and the counts are private: give numbers that "
+            "are known without looking at the records, such as {0: 1, 1: 3}"
+        )
+    if not isinstance(given, Mapping):
+        raise InputError(f"class_weight is {shown(given)}: it must be None, or a dict with a number for each class")
+    names = [str(label) for label in classes.tolist()]
+    by_label = dict(zip(classes.tolist(), names, strict=True))
+    return class_weights("class_weight", {by_label.get(key, str(key)): given[key] for key in given}, names)
+
+
+def weight_limit(given: Any, largest: float | None, budget: float) -> float:
+    """Return the number to which sample weights are clipped, and by which they are divided.
+
+    Parameters
+    ----------
+    given : float or None
+        What was declared.
+    largest : float or None
+        The largest weight of the records, which is used where there is no privacy; None: there is.
+    budget : float
+        For the error message.
+
+    Raises
+    ------
+    InputError
+        If it is needed and None, or not a positive number.
+    """
+    if given is None and largest is None:
+        raise undeclared("sample_weight_max", budget, "the largest weight among the records is private")
+    limit = largest if given is None else given
+    if not isinstance(limit, Real) or isinstance(limit, bool) or not 0.0 < float(limit) < np.inf:
+        raise InputError(f"sample_weight_max is {shown(limit)}: it must be a finite number above 0")
+    return float(limit)
 
 
 def _in_order(given: Mapping[str, Any], names: Sequence[str] | None) -> list[Any]:

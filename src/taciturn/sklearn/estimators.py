@@ -10,12 +10,20 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from taciturn.data.encoding import class_factors
 from taciturn.data.feature_maps import NONE
 from taciturn.data.schema import Schema
 from taciturn.errors import InputError
 from taciturn.objectives.losses import Softmax
-from taciturn.sklearn.declared import class_numbers, classes_in_type_of, declared_range, observed_range, undeclared
-from taciturn.sklearn.linear import LinearModel, check_metadata
+from taciturn.sklearn.declared import (
+    class_numbers,
+    classes_in_type_of,
+    declared_class_weights,
+    declared_range,
+    observed_range,
+    undeclared,
+)
+from taciturn.sklearn.linear import LinearModel
 from taciturn.types import Array, Classes, Range
 
 
@@ -79,6 +87,13 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         File of the ledger over studies that reserves the budget of every fit (`taciturn ledger init` creates it).
     max_records : int, default=1
         Rows of one unit (see `fit`) at one party that are used, the first ones; the noise covers all of them.
+    class_weight : dict, default=None
+        How much the records of each class count, such as `{"no": 1, "yes": 3}`; a class that is not named has 1, and
+        only ratios matter. Probabilities are those of the weighted problem. "balanced" is refused, because the counts
+        of classes are private.
+    sample_weight_max : float, default=None
+        The largest sample weight, known without looking at the records; larger ones are clipped. None only if
+        `total_epsilon` is infinite or no `sample_weight` is given.
     random_state : int, RandomState or None, default=None
         None: the noise comes from the operating system. A number makes the fit a repeatable simulation, which
         gives no protection.
@@ -147,6 +162,8 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         clip: float | None = None,
         ledger: Any = None,
         max_records: int = 1,
+        class_weight: Any = None,
+        sample_weight_max: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.total_epsilon = total_epsilon
@@ -167,9 +184,11 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         self.clip = clip
         self.ledger = ledger
         self.max_records = max_records
+        self.class_weight = class_weight
+        self.sample_weight_max = sample_weight_max
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, agents: Any = None, groups: Any = None, **metadata: Any) -> Self:
+    def fit(self, X: Any, y: Any, agents: Any = None, groups: Any = None, sample_weight: Any = None) -> Self:
         """Train the model.
 
         Parameters
@@ -183,23 +202,26 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         groups : array-like of shape (n_samples,), default=None
             The person, or other unit, to which each record belongs; the noise protects whole units. None: records
             that are identical in every bit, including the label, count as one record.
-        **metadata
-            Refused; `sample_weight` with a reason.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each record counts, at most `sample_weight_max`. A weight must be the record's own: one that was
+            computed from several records reveals them, and nothing accounts for it.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
-        check_metadata(metadata)
         schema = self._declared_schema()
+        X, y, agents, groups, weights = self._select(X, y, agents, groups, sample_weight, schema)
         records = self._read(X, y, schema)
         owners = self._owners(X, agents, groups, schema)
         y = records.y
         check_classification_targets(y)
         classes = self._classes(y, schema)
         names = Classes(tuple(map(str, classes)))
-        w = self._fit(records, class_numbers(y, classes), names, self.loss, owners)
+        labels, own = class_numbers(y, classes), self._class_weights(classes, schema)
+        records = self._weighted(records, weights, None if own is None else class_factors(own)[labels])
+        w = self._fit(records, labels, names, self.loss, owners)
         self._w = w[:, 1:] - w[:, :1] if len(classes) == 2 else w
         self.classes_ = classes
         self._forget_coefficients()
@@ -248,6 +270,13 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         if scores.ndim == 1:
             scores = np.column_stack([np.zeros_like(scores), scores])
         return Softmax().probabilities(scores)
+
+    def _class_weights(self, classes: NDArray[Any], schema: Schema | None) -> tuple[float, ...] | None:
+        """Return the declared weight of each class, in the order of the classes."""
+        given = self.class_weight
+        if schema is not None and schema.class_weights and isinstance(schema.target, Classes):
+            given = dict(zip(classes_in_type_of(schema.target.names, classes), schema.class_weights, strict=True))
+        return declared_class_weights(given, classes)
 
     def _classes(self, y: NDArray[Any], schema: Schema | None) -> NDArray[Any]:
         given = self.classes
@@ -314,6 +343,9 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         File of the ledger over studies that reserves the budget of every fit (`taciturn ledger init` creates it).
     max_records : int, default=1
         Rows of one unit (see `fit`) at one party that are used, the first ones; the noise covers all of them.
+    sample_weight_max : float, default=None
+        The largest sample weight, known without looking at the records; larger ones are clipped. None only if
+        `total_epsilon` is infinite or no `sample_weight` is given.
     random_state : int, RandomState or None, default=None
         None: the noise comes from the operating system. A number makes the fit a repeatable simulation, which
         gives no protection.
@@ -373,6 +405,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         clip: float | None = None,
         ledger: Any = None,
         max_records: int = 1,
+        sample_weight_max: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.total_epsilon = total_epsilon
@@ -391,9 +424,10 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self.clip = clip
         self.ledger = ledger
         self.max_records = max_records
+        self.sample_weight_max = sample_weight_max
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, agents: Any = None, groups: Any = None, **metadata: Any) -> Self:
+    def fit(self, X: Any, y: Any, agents: Any = None, groups: Any = None, sample_weight: Any = None) -> Self:
         """Train the model.
 
         Parameters
@@ -407,20 +441,22 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         groups : array-like of shape (n_samples,), default=None
             The person, or other unit, to which each record belongs; the noise protects whole units. None: records
             that are identical in every bit, including the label, count as one record.
-        **metadata
-            Refused; `sample_weight` with a reason.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each record counts, at most `sample_weight_max`. A weight must be the record's own: one that was
+            computed from several records reveals them, and nothing accounts for it.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
-        check_metadata(metadata)
         schema = self._declared_schema()
+        X, y, agents, groups, weights = self._select(X, y, agents, groups, sample_weight, schema)
         records = self._read(X, y, schema, y_numeric=True)
         owners = self._owners(X, agents, groups, schema)
         values = records.y.astype(np.float64)
         target = self._range(values, schema)
+        records = self._weighted(records, weights)
         self._w, self._target = self._fit(records, values, target, "squared", owners), target
         self._forget_coefficients()
         if self.features == NONE:

@@ -54,6 +54,7 @@ class FitData:
     target: Target
     parties: Partition
     units: PrivacyUnits | None = None  # None: no privacy, so every row is used
+    weights: NDArray[np.float64] | None = None  # [n] within [0, 1]
 
     @property
     def facts(self) -> Facts:
@@ -93,7 +94,8 @@ class FitData:
         labels, schema = self.labels, self.encoder.schema
         if isinstance(self.target, Range):
             labels = np.clip(labels, self.target.low, self.target.high)
-        options, records = self.settings.data_options(), RawRecords(self.encoder.encoded(self.table), labels)
+        options = self.settings.data_options()
+        records = RawRecords(self.encoder.encoded(self.table), labels, weights=self.weights)
         made = assemble(self.settings.name, options, records, self.used, features=schema.features, target=self.target)
         return apply_feature_map(made, options, schema_shape(schema))
 

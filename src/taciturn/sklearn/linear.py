@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_X_y, validate_data
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.arrays import row_blocks
+from taciturn.data.encoding import Tally, read_weights
 from taciturn.data.feature_maps import NONE
 from taciturn.data.schema import ColumnRule, Schema
 from taciturn.data.table_cells import Table
@@ -40,6 +41,7 @@ from taciturn.sklearn.declared import (
     numeric_rules,
     observed_bounds,
     undeclared,
+    weight_limit,
 )
 from taciturn.sklearn.fit_history import FitHistory, PrivacyWarning, privacy_spent
 from taciturn.sklearn.fitting import (
@@ -58,10 +60,8 @@ RESEEDED = (
     "and other ensembles do that to every estimator, and noise from a 31-bit seed gives no protection. Give the "
     "estimator itself a random_state, which makes all of it a simulation, or fit it without an ensemble"
 )
-NO_WEIGHTS = (
-    "sample_weight is refused: a weight would change how much one record can change the model, to which the noise is "
-    "scaled; repeat or leave out records before you state total_records"
-)
+DECLARATIONS = ("bounds", "categories", "classes", "label_bounds", "class_weight", "sample_weight_max")
+MOST_WEIGHT = 2.0**40  # the largest sum of weights that counts as a number of records
 SNAPSHOT = (
     "this estimator comes from another process, or from a file. What it spends would be forgotten there, and what "
     "others spend would be unknown here: give ledger=PATH, or n_jobs=1 in a search; a new estimator starts at zero"
@@ -72,7 +72,7 @@ class Owners(NamedTuple):
     """Whose rows they are."""
 
     agents: Any  # the party of each row; None: a single party
-    groups: Any  # the unit of each row; None: identical rows are one record
+    groups: Any  # the unit of each row; None: identical rows are one record, whatever their weights
     max_records: int  # rows of one unit at one party that are used
 
 
@@ -84,6 +84,8 @@ class Records(NamedTuple):
     kinds: Mapping[str, str]  # of each column
     framed: bool  # whether X is a data frame that does not consist of numbers alone
     schema: Schema | None
+    weights: NDArray[np.float64] | None = None  # [n] within [0, 1]: how much each row counts
+    total: int = 0  # for training without privacy: the number of records for which the rows stand
 
     @property
     def numeric(self) -> tuple[str, ...]:
@@ -111,7 +113,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _declared_schema(self) -> Schema | None:
         """Return the given schema, which then is the only declaration."""
-        others = {name: getattr(self, name, None) for name in ("bounds", "categories", "classes", "label_bounds")}
+        others = {name: getattr(self, name, None) for name in DECLARATIONS}
         return given_schema(self.schema, others)
 
     def _owners(self, X: Any, agents: Any, groups: Any, schema: Schema | None) -> Owners:
@@ -125,6 +127,43 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         if schema is not None and schema.unit is not None:
             groups, most = _named_column(X, schema.unit.column, "groups", groups), schema.unit.max_records
         return Owners(agents, groups, most)
+
+    def _select(
+        self, X: Any, y: Any, agents: Any, groups: Any, sample_weight: Any, schema: Schema | None
+    ) -> tuple[Any, Any, Any, Any, NDArray[np.float64] | None]:
+        """Return the rows with their checked weights; without privacy, rows of weight 0 are left out."""
+        if self._private and self.random_state is not None and self._system_noise:
+            raise InputError(RESEEDED)
+        if schema is not None and schema.weight is not None:
+            column = schema.weight.column
+            _named_column(X, column, "sample_weight", sample_weight)
+            table = frame_table(X, {column: NUMBERS})
+            weights = read_weights(table, replace(schema, class_weights=()), np.zeros(0), Tally())
+        elif sample_weight is None:
+            return X, y, agents, groups, None
+        else:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if self._private or weights is None or weights.all():
+            return X, y, agents, groups, weights
+        kept = np.flatnonzero(weights)
+        if not len(kept):
+            raise InputError("all sample weights are 0: at least one record must count")
+        X, y, agents, groups = (_rows(part, kept) for part in (X, y, agents, groups))
+        return X, y, agents, groups, weights[kept]
+
+    def _weighted(
+        self, records: Records, weights: NDArray[np.float64] | None, factors: NDArray[np.float64] | None = None
+    ) -> Records:
+        """Return the records with their weights divided by the public maximum, times the weights of their classes."""
+        total = 0
+        if weights is not None and (records.schema is None or records.schema.weight is None):
+            largest = None if self._private else float(weights.max(initial=0.0))
+            limit = weight_limit(self.sample_weight_max, largest, self.total_epsilon)
+            total = int(min(float(np.minimum(weights, limit).sum()), MOST_WEIGHT))
+            weights = np.minimum(weights, limit) / limit
+        if factors is not None:
+            weights = factors if weights is None else weights * factors
+        return records._replace(weights=weights, total=total)
 
     def _read(self, X: Any, y: Any, schema: Schema | None, **checks: Any) -> Records:
         """Return the cells of X and the labels, and remember the names of the columns."""
@@ -154,11 +193,12 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """Train, record the cost, and return the parameters of the features, [J, K]."""
         rows = records.table.rows
         parties = assign_parties(owners.agents, rows)
-        settings = self._settings(rows, loss, len(parties.names))
+        settings = self._settings(max(rows, records.total), loss, len(parties.names))
         bounds = self._bounds(records)
         encoder = self._encoder(records, bounds, settings)
         units = privacy_units(owners.groups, rows, owners.max_records)
-        data = FitData(settings, records.table, labels, encoder, target, parties, units if self._private else None)
+        protected = units if self._private else None
+        data = FitData(settings, records.table, labels, encoder, target, parties, protected, records.weights)
         if not self._private and self.algorithm is None:
             data = replace(data, settings=reference_settings(settings, data.facts))
         history = self._shared_history()
@@ -196,8 +236,6 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             why = "the number of records is private; a round number that the parties agree on is enough"
             raise undeclared("total_records", self.total_epsilon, why)
         seeded = self.random_state is not None or not private
-        if private and seeded and self._system_noise:
-            raise InputError(RESEEDED)
         _check_noise(self.algorithm, seeded)
         self._check_ledger(private)
         given = {
@@ -333,12 +371,11 @@ def _named_column(X: Any, name: str, argument: str, given: Any) -> Any:
     return X[name]
 
 
-def check_metadata(metadata: dict[str, Any]) -> None:
-    """Raise if `fit` got an argument that it does not take; for `sample_weight` the error says why."""
-    if metadata.pop("sample_weight", None) is not None:
-        raise InputError(NO_WEIGHTS)
-    for name in metadata:
-        raise TypeError(f"fit got an unexpected argument '{name}': it takes X, y, agents and groups")
+def _rows(given: Any, rows: NDArray[np.intp]) -> Any:
+    """Return some rows of an argument of `fit`; None stays None."""
+    if given is None:
+        return None
+    return _safe_indexing(given if hasattr(given, "shape") else np.asarray(given), rows)
 
 
 def _dense(x: Any) -> NDArray[np.float64]:

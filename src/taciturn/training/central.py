@@ -10,7 +10,7 @@ import numpy as np
 from taciturn.algorithms import ALGORITHMS
 from taciturn.planning.study import Study, StudyPart, upload_fields
 from taciturn.training.simulate import Round
-from taciturn.types import Array, Dataset, Shard
+from taciturn.types import Array, Dataset, pool
 
 CURATOR = "curator"
 
@@ -25,10 +25,7 @@ def dataset_for(study: Study, part: StudyPart) -> Dataset:
     dataset = study.dataset
     if not is_central(part):
         return dataset
-    pooled = dataset.train[0]
-    if len(dataset.train) > 1:
-        pooled = Shard(*(np.concatenate([getattr(shard, name) for shard in dataset.train]) for name in ("x", "y")))
-    return replace(dataset, agents=(CURATOR,), train=(pooled,))
+    return replace(dataset, agents=(CURATOR,), train=(pool(dataset.train),))
 
 
 def charge_all_agents(study: Study, part: StudyPart, done: Round) -> Round:

@@ -118,7 +118,7 @@ def select_own_agents(study: Study, group: ProcessGroup) -> Study:
 
 def _copied(shard: Shard) -> Shard:
     """Return a copy in memory; memory-mapped records stay in their file."""
-    return Shard(shard.x.copy(), shard.y.copy()) if backing_file(shard.x) is None else shard
+    return shard.copy() if backing_file(shard.x) is None else shard
 
 
 class Reservation:

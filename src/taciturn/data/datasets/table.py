@@ -13,7 +13,7 @@ from taciturn.core.arrays import release_memory
 from taciturn.data.allocation import ArrayAllocator, allocator_for, feature_rows, join_rows
 from taciturn.data.assemble import RawRecords, assemble
 from taciturn.data.dataset_source import PARTITION_OPTIONS, SOURCES, DataOptions, Source
-from taciturn.data.encoding import LEFT_OUT, Tally, read_label, scale_columns
+from taciturn.data.encoding import LEFT_OUT, Tally, read_label, read_weights, scale_columns
 from taciturn.data.partition import (
     ASSIGNMENT,
     HOLD_OUT,
@@ -53,7 +53,7 @@ def load(options: DataOptions) -> Dataset:
             f"test is {options.test}, which is also the training table: a table given with --test counts as public, "
             "and results on it are published; use --test-share, whose results stay with the owner"
         )
-    width = len(schema.features) + options.intercept + schema.target.width
+    width = len(schema.features) + options.intercept + schema.target.width + schema.weighted
     allocator = allocator_for(options, table.most + (test_table.most if test_table else 0), width)
     rows = EncodedTable(table, schema, options, allocator)
     if not (rows.rows or options.private):
@@ -77,7 +77,8 @@ def load(options: DataOptions) -> Dataset:
             counts = tuple(len(a) - len(b) for a, b in zip(whole.records, partition.records, strict=True))
             x, labels = rows.records.x, rows.records.labels[held]
             test = RawRecords(feature_rows(x, 1, join_rows([held]), x.shape[1], allocator), labels, encoded=True)
-    known = {schema.label, schema.agent, schema.unit and schema.unit.column, *(rule.name for rule in schema.columns)}
+    known = {schema.label, schema.agent, schema.unit and schema.unit.column, schema.weight and schema.weight.column}
+    known |= {rule.name for rule in schema.columns}
     ignored = ", ".join(name for name in table.columns if name not in known)
     notes += [f"columns not in the schema were ignored: {ignored}"] if ignored else []
     dataset = assemble(
@@ -157,7 +158,7 @@ class EncodedTable:
     allocator : ArrayAllocator
         Where to store the features.
     test : bool
-        Whether it is a test table, of which only features and labels are needed.
+        Whether it is a test table, of which only features and labels are needed: results on it are not weighted.
     """
 
     def __init__(
@@ -174,9 +175,11 @@ class EncodedTable:
         self._x = allocator.empty(table.most, len(schema.features) + options.intercept)
         kind = np.min_scalar_type(target.width - 1) if isinstance(target, Classes) else np.dtype(np.float64)
         self._labels = np.empty(table.most, kind)
+        self._weights = np.empty(table.most, allocator.dtype) if schema.weighted and not test else None
         if named:  # an agent without records exists too
             self.agents.add(schema.agents if schema.agent else table.agents)
-        needed = (name for name in (self._unit, self._agent) if name)
+        weight = schema.weight.column if schema.weight and not test else None
+        needed = (name for name in (self._unit, self._agent, weight) if name)
         columns = (*(rule.name for rule in schema.columns), schema.label, *needed)
         chunks = table.chunks(columns, chunk_rows(max(len(columns), self._x.shape[1])))
         while (chunk := next(chunks, None)) is not None:
@@ -185,8 +188,9 @@ class EncodedTable:
 
     @property
     def records(self) -> RawRecords:
-        """The features and labels."""
-        return RawRecords(self._x[: self.rows], self._labels[: self.rows], encoded=True)
+        """The features, labels and weights."""
+        weights = None if self._weights is None else self._weights[: self.rows]
+        return RawRecords(self._x[: self.rows], self._labels[: self.rows], encoded=True, weights=weights)
 
     @property
     def units(self) -> Units | None:
@@ -214,11 +218,14 @@ class EncodedTable:
         x = scale_columns(chunk, self.schema, self._tally)
         labels, labelled = read_label(chunk, self.schema, self._tally)
         kept = self._kept(chunk, labelled)
+        weights = None if self._weights is None else read_weights(chunk, self.schema, labels, self._tally)
         x, labels = (x, labels) if kept.all() else (x[kept], labels[kept])
         rows = slice(self.rows, self.rows + len(x))
         if rows.stop > len(self._x):
             raise InputError(f"{chunk.parts[0].file} grew while it was read: do not change it until it is loaded")
         self._x[rows, : x.shape[1]], self._x[rows, x.shape[1] :], self._labels[rows] = x, 1, labels
+        if self._weights is not None and weights is not None:
+            self._weights[rows] = weights[kept]
         for purpose, draws in self._draws.items():
             draws[rows] = record_draws(x, labels, self.options.partition_key, purpose)
         if self._unit:

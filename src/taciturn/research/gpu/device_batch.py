@@ -12,6 +12,7 @@ import torch
 import triton
 from numpy.typing import NDArray
 
+from taciturn.errors import InputError
 from taciturn.research.gpu.triton_kernels import softmax_residual
 from taciturn.training.torch_backend import on_device
 from taciturn.types import Shard
@@ -39,7 +40,14 @@ def stack(shards: Sequence[Shard], device: str, half: bool) -> Stack:
         A torch device.
     half : bool
         Whether features are stored in half instead of single precision.
+
+    Raises
+    ------
+    InputError
+        If records have weights.
     """
+    if any(shard.weights is not None for shard in shards):
+        raise InputError("the records have weights, which the fused engine does not support: use the plain one")
     counts = [len(shard.x) for shard in shards]
     rows = -(-max(counts) // 8) * 8
     x = np.zeros((len(shards), rows, shards[0].x.shape[1]), np.float32)

@@ -153,7 +153,7 @@ def optimum(problem: Problem, shards: Sequence[Shard]) -> Optimum:
     InputError
         If the loss, regulariser or set is not supported.
     """
-    shards = [Shard(to_numpy(s.x).astype(np.float64), to_numpy(s.y).astype(np.float64)) for s in shards]
+    shards = [replace(s, x=to_numpy(s.x).astype(np.float64), y=to_numpy(s.y).astype(np.float64)) for s in shards]
     if not isinstance(problem.feasible, Box | L2Ball):
         raise InputError("the optimum is known for the sets box and l2-ball")
     if math.isfinite(problem.loss.curvature):

@@ -299,6 +299,10 @@ def check_run(
 ) -> list[CheckedAlgorithm]:
     """Check every algorithm of a run to which the theorems apply, at its epsilons, seeds and rounds."""
     check_covered(study.settings)
+    if any(shard.weights is not None for shard in study.dataset.train):
+        raise InputError(
+            "the records have weights, and the theorems are about losses without: remove them from the schema"
+        )
     shards, problem = study.dataset.train, study.problem
     compact(problem.feasible, shards[0].x.shape[1] * shards[0].y.shape[1])
     c, found, theorem = constants(problem, shards), optimum(problem, shards), theorem_for(study.settings)
