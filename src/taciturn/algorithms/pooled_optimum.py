@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.algorithms.additive import Coordinates, coordinates
 from taciturn.algorithms.base import ALGORITHMS, Agent, AlgorithmConfig, AlgorithmSpec, AveragingServer, Step, Upload
+from taciturn.algorithms.lbfgs import MEMORY, minimise
 from taciturn.algorithms.schedules import CentralSolution, Schedule
 from taciturn.errors import InputError
 from taciturn.objectives import Problem
@@ -38,50 +41,85 @@ class PooledOptimum(AveragingServer):
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """Solve the problem by L-BFGS; it does not depend on w."""
-        code = self._coordinates(shard)
+        code = self._code(shard)
         z = np.stack([self._solve(shard, w[:, run], code) for run in range(w.shape[1])], axis=1).astype(w.dtype)
         return Step(Agent(z, agent.lam), Upload(z), (non_private(w.shape[1]),), np.zeros(w.shape[1]), self.eta(t))
 
-    def _solve(self, shard: Shard, like: Array, code: Coordinates | None) -> Array:
-        from scipy.optimize import minimize
-
+    def _solve(self, shard: Shard, like: Array, code: _Code | None) -> Array:
         problem, shape = self.problem, (len(like), 1, like.shape[1])
         beta, ridge = (problem.records * problem.beta, 0.0) if code is None else (0.0, RIDGE)
 
         def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            v = flat.reshape(shape)
-            w = (v if code is None else code.coefficients(v)).astype(like.dtype)
+            v = _parameters(flat, shape, code)
+            w = (v if code is None else code.coordinates.coefficients(v)).astype(like.dtype)
             losses, sums = problem.passes.losses_and_sums(problem.loss, w, shard)
-            value = float(losses[0]) + beta * float(problem.regulariser.value(v)[0]) + ridge / 2.0 * float(flat @ flat)
-            gradient = sums.astype(np.float64) if code is None else code.pulled_back(sums.astype(np.float64))
-            slope = (gradient + beta * problem.regulariser.gradient(v)).ravel() + ridge * flat
-            return value, slope.astype(np.float64)
+            value = float(losses[0]) + beta * float(problem.regulariser.value(v)[0]) + ridge / 2.0 * float((v**2).sum())
+            gradient: Array = sums.astype(np.float64)
+            gradient = gradient if code is None else code.coordinates.pulled_back(gradient)
+            slope = gradient + beta * problem.regulariser.gradient(v) + ridge * v
+            return value, (slope if code is None else code.scaling.pulled_back(slope)).ravel().astype(np.float64)
 
-        found = minimize(
-            objective,
-            np.zeros(like.size),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": MOST_ITERATIONS, "ftol": CHANGE, "gtol": 0.0, "maxcor": 20},
-        ).x.reshape(shape)
-        solved: Array = (found if code is None else code.coefficients(found))[:, 0]
+        if code is None:
+            from scipy.optimize import minimize
+
+            flat = minimize(
+                objective,
+                np.zeros(like.size),
+                jac=True,
+                method="L-BFGS-B",
+                options={"maxiter": MOST_ITERATIONS, "ftol": CHANGE, "gtol": 0.0, "maxcor": MEMORY},
+            ).x
+        else:
+            flat = minimise(objective, np.zeros(like.size), CHANGE, MOST_ITERATIONS)
+        found = _parameters(flat, shape, code)
+        solved: Array = (found if code is None else code.coordinates.coefficients(found))[:, 0]
         return solved
 
-    def _coordinates(self, shard: Shard) -> Coordinates | None:
+    def _code(self, shard: Shard) -> _Code | None:
         if not self.blocks:
             return None
         width = sum(block.width for block in self.blocks)
         mean = sum(block.x.sum(axis=0, dtype=np.float64) for block in shard.blocks()) / max(1, len(shard.x))
         intercept = shard.x.shape[1] > width
         level = coordinates(np.ones(width), self.blocks, intercept).level
-        return coordinates(np.asarray(mean)[:width] / level, self.blocks, intercept)
+        frequencies = np.asarray(mean)[:width] / level
+        code = coordinates(frequencies, self.blocks, intercept)
+        return _Code(code, _scaling(code, frequencies, len(shard.x) * self.problem.loss.curvature))
+
+
+class _Code(NamedTuple):
+    """Coordinates of an additive model, and the scaling of their parameters in which the problem is round."""
+
+    coordinates: Coordinates
+    scaling: Coordinates
+
+
+def _parameters(flat: NDArray[np.float64], shape: tuple[int, ...], code: _Code | None) -> Array:
+    """Return the parameters of the coordinates, [J, 1, K], from those that the solver sees."""
+    scaled = flat.reshape(shape)
+    return scaled if code is None else code.scaling.coefficients(scaled)
+
+
+def _scaling(code: Coordinates, frequencies: NDArray[np.float64], weight: float) -> Coordinates:
+    """Return factors that make the Hessian of every column by itself about the identity.
+
+    The Hessian of a column's parameters is about H = weight B' diag(frequencies) B + ridge, where B has a row for each
+    level. With H = L L' the factor is the inverse of L'. Only correlations between columns are left to the solver.
+    """
+    factors, start = [], 0
+    for block in code.blocks:
+        own = np.maximum(frequencies[start : start + len(block)], 0.0)
+        hessian = weight * (block.T * own) @ block + RIDGE * np.eye(len(block))
+        factors.append(np.linalg.inv(np.linalg.cholesky(hessian)).T)
+        start += len(block)
+    return Coordinates(tuple(factors), 1.0, 1.0 / math.sqrt(weight * code.constant**2 + RIDGE), 1.0)
 
 
 def _build(config: AlgorithmConfig) -> PooledOptimum:
     if not np.isfinite(config.problem.loss.curvature + config.problem.regulariser.curvature):
         raise InputError(
-            "optimum, which tables use without noise, solves smooth problems: it needs the loss softmax or squared, and the regulariser l2; "
-            "for others name a method, such as dpgd"
+            "optimum, which tables use without noise, solves smooth problems: it needs the loss softmax or squared, "
+            "and the regulariser l2; for others name a method, such as dpgd"
         )
     if not isinstance(config.problem.feasible, Unconstrained):
         raise InputError("optimum needs set all: it solves the problem without constraints")
