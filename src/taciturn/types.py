@@ -88,7 +88,8 @@ class Shard:
     @cached_property
     def on_grid(self) -> Shard:
         """The records with features rounded to multiples of 1/GRID, stored as integers in double precision."""
-        return Shard(np.rint(GRID * self.x.astype(np.float64)), self.y.astype(np.float64))
+        steps = np.multiply(self.x, GRID, dtype=np.float64)
+        return Shard(np.rint(steps, out=steps), self.y.astype(np.float64, copy=False))
 
 
 class ColumnBlock(NamedTuple):
