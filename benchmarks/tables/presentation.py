@@ -28,6 +28,7 @@ NAMES = {
     "base-rate": "no model: {base}",
 }
 TITLES = {"auroc": "AUROC", "log_loss": "log loss", "brier": "Brier score", "rmse": "RMSE, dollars"}
+TIMES = {"Seconds": "over_scikit_learn", "Processor seconds": "processor_over_scikit_learn"}
 LINES: dict[str, tuple[str, dict[str, Any]]] = {  # label in the picture, and look
     "taciturn-one": ("Taciturn, one party", {"color": COLOURS[0], "marker": "o"}),
     "taciturn-parties": ("Taciturn, noise at each", {"color": COLOURS[2], "marker": "s"}),
@@ -69,8 +70,12 @@ def markdown(results: Results) -> str:
             headings = ["", *(f"ε = {_budget(epsilon)}" for epsilon in budgets)]
             text.append(f"**{source.name}**, {TITLES[metric]}\n\n{markdown_table(headings, rows, [''])}")
     if results.time:
-        ratios = ", ".join(f"{name}: {ratio:.2f}" for name, ratio in results.time["over_scikit_learn"].items())
-        text.append(f"Seconds from {results.time['table']}.csv to the report, over scikit-learn's plain fit: {ratios}")
+        for title, key in TIMES.items():
+            if key in results.time:
+                ratios = ", ".join(f"{name}: {ratio:.2f}" for name, ratio in results.time[key].items())
+                text.append(
+                    f"{title} from {results.time['table']}.csv to the report, over scikit-learn's plain fit: {ratios}"
+                )
     return "\n\n".join(text)
 
 

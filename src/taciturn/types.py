@@ -124,7 +124,8 @@ class Shard:
     @cached_property
     def on_grid(self) -> Shard:
         """The records with features rounded to multiples of 1/GRID, stored as integers in double precision."""
-        return replace(self, x=np.rint(GRID * self.x.astype(np.float64)), y=self.y.astype(np.float64))
+        steps = np.multiply(self.x, GRID, dtype=np.float64)
+        return replace(self, x=np.rint(steps, out=steps), y=self.y.astype(np.float64, copy=False))
 
 
 def pool(shards: Sequence[Shard]) -> Shard:

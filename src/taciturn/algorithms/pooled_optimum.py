@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +43,11 @@ class PooledOptimum(AveragingServer):
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """Solve the problem by L-BFGS; it does not depend on w."""
-        code = self._coordinates(shard)
+        code = self._code(shard)
         z = np.stack([self._solve(shard, w[:, run], code) for run in range(w.shape[1])], axis=1).astype(w.dtype)
         return Step(Agent(z, agent.lam), Upload(z), (non_private(w.shape[1]),), np.zeros(w.shape[1]), self.eta(t))
 
-    def _solve(self, shard: Shard, like: Array, code: Coordinates | None) -> Array:
+    def _solve(self, shard: Shard, like: Array, code: _Code | None) -> Array:
         from scipy.optimize import minimize
 
         problem, shape = self.problem, (len(like), 1, like.shape[1])
@@ -53,18 +55,15 @@ class PooledOptimum(AveragingServer):
         scale = 1.0 if shard.weights is None else problem.records / max(_total(shard), LEAST)
 
         def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            v = flat.reshape(shape)
-            w = (v if code is None else code.coefficients(v)).astype(like.dtype)
+            v = _parameters(flat, shape, code)
+            w = (v if code is None else code.coordinates.coefficients(v)).astype(like.dtype)
             losses, sums = problem.passes.losses_and_sums(problem.loss, w, shard)
-            value = (
-                scale * float(losses[0])
-                + beta * float(problem.regulariser.value(v)[0])
-                + ridge / 2.0 * float(flat @ flat)
-            )
-            sums = scale * sums.astype(np.float64)
-            gradient = sums if code is None else code.pulled_back(sums)
-            slope = (gradient + beta * problem.regulariser.gradient(v)).ravel() + ridge * flat
-            return value, slope.astype(np.float64)
+            penalty = beta * float(problem.regulariser.value(v)[0]) + ridge / 2.0 * float((v**2).sum())
+            gradient: Array = scale * sums.astype(np.float64)
+            gradient = gradient if code is None else code.coordinates.pulled_back(gradient)
+            slope = gradient + beta * problem.regulariser.gradient(v) + ridge * v
+            slope = slope if code is None else code.scaling.pulled_back(slope)
+            return scale * float(losses[0]) + penalty, slope.ravel().astype(np.float64)
 
         found = minimize(
             objective,
@@ -72,11 +71,12 @@ class PooledOptimum(AveragingServer):
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": MOST_ITERATIONS, "ftol": CHANGE, "gtol": 0.0, "maxcor": 20},
-        ).x.reshape(shape)
-        solved: Array = (found if code is None else code.coefficients(found))[:, 0]
+        ).x
+        v = _parameters(found, shape, code)
+        solved: Array = (v if code is None else code.coordinates.coefficients(v))[:, 0]
         return solved
 
-    def _coordinates(self, shard: Shard) -> Coordinates | None:
+    def _code(self, shard: Shard) -> _Code | None:
         if not self.blocks:
             return None
         width = sum(block.width for block in self.blocks)
@@ -84,7 +84,37 @@ class PooledOptimum(AveragingServer):
         mean = mean / max(_total(shard), LEAST)
         intercept = shard.x.shape[1] > width
         level = coordinates(np.ones(width), self.blocks, intercept).level
-        return coordinates(np.asarray(mean)[:width] / level, self.blocks, intercept)
+        frequencies = np.asarray(mean)[:width] / level
+        code = coordinates(frequencies, self.blocks, intercept)
+        return _Code(code, _scaling(code, frequencies, len(shard.x) * self.problem.loss.curvature))
+
+
+class _Code(NamedTuple):
+    """Coordinates of an additive model, and the scaling of their parameters in which the problem is round."""
+
+    coordinates: Coordinates
+    scaling: Coordinates
+
+
+def _parameters(flat: NDArray[np.float64], shape: tuple[int, ...], code: _Code | None) -> Array:
+    """Return the parameters of the coordinates, [J, 1, K], from those that the solver sees."""
+    scaled = flat.reshape(shape)
+    return scaled if code is None else code.scaling.coefficients(scaled)
+
+
+def _scaling(code: Coordinates, frequencies: NDArray[np.float64], weight: float) -> Coordinates:
+    """Return factors that make the Hessian of every column by itself about the identity.
+
+    The Hessian of a column's parameters is about H = weight B' diag(frequencies) B + ridge, where B has a row for each
+    level. With H = L L' the factor is the inverse of L'. Only correlations between columns are left to the solver.
+    """
+    factors, start = [], 0
+    for block in code.blocks:
+        own = np.maximum(frequencies[start : start + len(block)], 0.0)
+        hessian = weight * (block.T * own) @ block + RIDGE * np.eye(len(block))
+        factors.append(np.linalg.inv(np.linalg.cholesky(hessian)).T)
+        start += len(block)
+    return Coordinates(tuple(factors), 1.0, 1.0 / math.sqrt(weight * code.constant**2 + RIDGE), 1.0)
 
 
 def _total(shard: Shard) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import platform
@@ -13,19 +12,8 @@ from typing import Any
 
 import rich_click as click
 
-from taciturn.cli.audit_command import audit
-from taciturn.cli.catalog_commands import algorithms, completion, config, doctor
-from taciturn.cli.data_commands import data
-from taciturn.cli.experiment_commands import frontier, sweep
-from taciturn.cli.federation_commands import federation
-from taciturn.cli.inspect_commands import compare, dashboard, effects, plot, report, show
-from taciturn.cli.ledger_commands import ledger
-from taciturn.cli.model_commands import evaluate, export, predict
-from taciturn.cli.options import SuggestingGroup
+from taciturn.cli.options import CommandsByName, SuggestingGroup
 from taciturn.cli.output import configure_logging, note, stderr, stdout
-from taciturn.cli.plan_command import plan
-from taciturn.cli.run_commands import resume, train
-from taciturn.cli.signature_commands import countersign, key, machine, request, sign, verify
 from taciturn.errors import LedgerWarning, PrivacyViolation, TaciturnError
 from taciturn.progress import subscribe
 from taciturn.training.process_group import current_rank
@@ -39,6 +27,36 @@ click.rich_click.SHOW_ARGUMENTS = True
 click.rich_click.MAX_WIDTH = 110
 
 _log = logging.getLogger(__name__)
+
+
+COMMANDS: dict[str, dict[str, str]] = {
+    "Train": {
+        "plan": "taciturn.cli.plan_command:plan",
+        "frontier": "taciturn.cli.experiment_commands:frontier",
+        "run": "taciturn.cli.run_commands:train",
+        "resume": "taciturn.cli.run_commands:resume",
+        "sweep": "taciturn.cli.experiment_commands:sweep",
+    },
+    "Inspect runs": {
+        name: f"taciturn.cli.inspect_commands:{name}"
+        for name in ("show", "compare", "plot", "effects", "report", "dashboard")
+    },
+    "Privacy": {"ledger": "taciturn.cli.signature_commands:ledger", "audit": "taciturn.cli.audit_command:audit"},
+    "Use a model": {name: f"taciturn.cli.model_commands:{name}" for name in ("predict", "evaluate", "export")},
+    "Train over a network": {"federation": "taciturn.cli.federation_commands:federation"},
+    "Data and settings": {
+        "data": "taciturn.cli.data_commands:data",
+        "algorithms": "taciturn.cli.catalog_commands:algorithms",
+        "config": "taciturn.cli.catalog_commands:config",
+    },
+    "Research": {name: f"taciturn.research.commands:{name}" for name in ("reproduce", "theory", "bench")},
+    "Installation": {name: f"taciturn.cli.catalog_commands:{name}" for name in ("doctor", "completion")},
+}
+"""The commands below their headings, and where each of them is: it is imported when it is used."""
+
+click.rich_click.COMMAND_GROUPS = {
+    "taciturn": [{"name": heading, "commands": list(places)} for heading, places in COMMANDS.items()]
+}
 
 
 @click.group(cls=SuggestingGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -72,27 +90,8 @@ def cli(context: click.Context, verbose: int) -> None:
     _log.info("Taciturn %s, Python %s, command %s", VERSION, platform.python_version(), command)
 
 
-RESEARCH = importlib.import_module("taciturn.research.commands")  # by name: the package must not import research
-COMMANDS: dict[str, tuple[click.Command, ...]] = {
-    "Train": (plan, frontier, train, resume, sweep),
-    "Inspect runs": (show, compare, plot, effects, report, dashboard),
-    "Privacy": (ledger, audit),
-    "Use a model": (predict, evaluate, export),
-    "Train over a network": (federation,),
-    "Data and settings": (data, algorithms, config),
-    "Research": RESEARCH.COMMANDS,
-    "Installation": (doctor, completion),
-}
-for commands in COMMANDS.values():
-    for command in commands:
-        cli.add_command(command)
-for command in (key, machine, request, sign, verify, countersign):
-    ledger.add_command(command)
-click.rich_click.COMMAND_GROUPS = {
-    "taciturn": [
-        {"name": name, "commands": [str(command.name) for command in commands]} for name, commands in COMMANDS.items()
-    ]
-}
+# not in the constructor, which would import all of them
+cli.commands = CommandsByName({name: place for places in COMMANDS.values() for name, place in places.items()})
 
 
 def run() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, MutableMapping
+from importlib import import_module
 from typing import Any, TypeVar
 
 import rich_click as click
@@ -25,6 +26,43 @@ class SuggestingGroup(click.RichGroup):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise unknown_name("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
+
+
+class CommandsByName(MutableMapping[str, click.Command]):
+    """Commands of a group, each of which is imported when it is asked for.
+
+    Parameters
+    ----------
+    places : mapping of str to str
+        Where each command is, by its name: "module:variable".
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places, self._found = dict(places), dict[str, click.Command]()
+
+    def __getitem__(self, name: str) -> click.Command:
+        """Return a command; KeyError if there is none of the name."""
+        if name not in self._found:
+            module, _, variable = self._places[name].partition(":")
+            self._found[name] = getattr(import_module(module), variable)
+        return self._found[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        """Add or replace a command."""
+        self._places[name], self._found[name] = "", command
+
+    def __delitem__(self, name: str) -> None:
+        """Remove a command."""
+        del self._places[name]
+        self._found.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """Return the number of commands."""
+        return len(self._places)
 
 
 GROUPS = tuple(dict.fromkeys(entry.metadata["group"] for entry in FIELDS.values()))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import rich_click as click
 
-from taciturn.cli.ledger_commands import open_run_folder, print_budget, print_totals
+from taciturn.cli.ledger_commands import ledger, open_run_folder, print_budget, print_totals
 from taciturn.cli.output import JSON, PATH, check_new, print_json, say
 from taciturn.core.storage import write_text
 from taciturn.errors import CorruptFile
@@ -231,3 +231,7 @@ def _totals(path: Path, found: _OpenedLedger) -> BudgetState | PrivacyTotals:
         return BudgetState.from_rows(found.rows) if path.is_file() else RunLedger.from_rows(found.rows).totals
     except (KeyError, TypeError, IndexError, StopIteration, AttributeError) as error:
         raise CorruptFile(f"{found.signable.chain.path} is not a Taciturn ledger: its lines cannot be read") from error
+
+
+for command in (key, machine, request, sign, verify, countersign):
+    ledger.add_command(command)

@@ -47,14 +47,14 @@ def write_report(folder: RunFolder) -> None:
     LedgerTampered
         If the ledger does not verify.
     """
-    ledger = folder.read_ledger()
+    ledger, effects = folder.read_ledger(), _effects(folder)
     if folder.has_local:
-        write_text(folder.local / folder.report.name, render(folder, ledger, local=True))
-    write_text(folder.report, render(folder, ledger, local=False))  # last: it marks that everything is written
+        write_text(folder.local / folder.report.name, _render(folder, ledger, effects, local=True))
+    write_text(folder.report, _render(folder, ledger, effects, local=False))  # last: everything is written then
     logger.info("wrote %s", folder.report)
 
 
-def render(folder: RunFolder, ledger: RunLedger, local: bool) -> str:
+def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]], local: bool) -> str:
     """Return the page as HTML.
 
     Parameters
@@ -63,6 +63,8 @@ def render(folder: RunFolder, ledger: RunLedger, local: bool) -> str:
         A finished run.
     ledger
         Its ledger, verified.
+    effects
+        Labels and pictures of the effects, which are the same on both pages.
     local
         Whether to include what only the owner of the records may see.
     """
@@ -88,7 +90,7 @@ def render(folder: RunFolder, ledger: RunLedger, local: bool) -> str:
         group_headings=GROUP_HEADINGS,
         groups=group_rows(summary.runs) if has_seeds(summary.runs) else [],
         picture=_curves(folder, local),
-        effects=_effects(folder),
+        effects=effects,
         evidence=_evidence(folder, config.get("ledger", ""), summary.federation is not None),
         privacy=certified or paper,
         totals=_totals(certified, labels) if certified else {},

@@ -4,4 +4,4 @@ from taciturn.research.commands.bench_command import bench
 from taciturn.research.commands.reproduce_command import reproduce
 from taciturn.research.commands.theory_command import theory
 
-COMMANDS = (reproduce, theory, bench)
+__all__ = ["bench", "reproduce", "theory"]
