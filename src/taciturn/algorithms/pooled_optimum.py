@@ -86,7 +86,7 @@ class PooledOptimum(AveragingServer):
         level = coordinates(np.ones(width), self.blocks, intercept).level
         frequencies = np.asarray(mean)[:width] / level
         code = coordinates(frequencies, self.blocks, intercept)
-        return _Code(code, _scaling(code, frequencies, len(shard.x) * self.problem.loss.curvature))
+        return _Code(code, _scaling(code, frequencies, self.problem.records * self.problem.loss.curvature))
 
 
 class _Code(NamedTuple):
