@@ -401,6 +401,12 @@ def test_the_sensitivity_of_a_record_that_is_nearly_certain_keeps_its_digits() -
     assert float(largest) == pytest.approx(2.0 * others / (1.0 + others), rel=1e-5)
 
 
+def test_weighted_records_are_refused() -> None:
+    parts = [replace(part, weights=np.ones(len(part.x))) for part in some(2, 3)]
+    with pytest.raises(InputError, match="which the fused engine does not support"):
+        batched(parts, (1,))
+
+
 def nothing_to_hide() -> list[Shard]:
     """Agents of which one has no features but zeros."""
     parts = some(4, 3, dtype=np.float32)
