@@ -238,7 +238,7 @@ def test_a_key_that_signs_everything_is_refused(north: Identity) -> None:
         for r in small_points()
         if PublicKey(point).verify(KEY_DOMAIN + sealing, r + bytes(32))
     ]
-    assert len({point for point, _ in forged}) >= 8  # no private key exists for them
+    assert len({point for point, _ in forged}) >= 3  # no private key exists for them; how many depends on the message
     for point, signature in forged:
         with pytest.raises(InputError, match="protects nothing"):
             PublicIdentity(PublicKey(point), sealing, signature)

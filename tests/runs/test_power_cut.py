@@ -48,7 +48,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(begin, "plan_study", _outline)
     for name in [name for name in vars(account_module) if name.endswith(("_budget", "_epsilon"))]:
         monkeypatch.setattr(account_module, name, _once(getattr(account_module, name)))
-    monkeypatch.setattr(report, "render", lambda folder, ledger, local: f"a report {folder.read_summary(local)}")
+    monkeypatch.setattr(report, "_render", lambda folder, *_, local: f"a report {folder.read_summary(local)}")
     monkeypatch.setattr(Recorder, "schedule", _always_due)
 
 
