@@ -22,6 +22,7 @@ TUTORIAL = [
 ]
 ELSEWHERE = {"federate-four-sites.md"}  # its agents stay up: tests/federation/test_journey.py
 SETUP = {"make", "git", "cd"}  # the commands that set up a checkout, which is where the tests already are
+LIBRARIES = ("sklearn.datasets", "sklearn.ensemble", "sklearn.model_selection", "sklearn.pipeline", "pandas", "polars")
 COMES_ALONG = {"taciturn", "numpy", "scipy", "matplotlib"}  # with Taciturn itself
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -79,7 +80,7 @@ class Reader:
         self._run(["-c", code], 0)
 
     def _run(self, words: list[str], code: int) -> str:
-        done = warm.run(words, self.folder, environment(), pictures=self.pictures)
+        done = warm.run(words, self.folder, environment(), pictures=self.pictures, loaded=LIBRARIES)
         assert done.returncode == code, f"{words}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
@@ -103,7 +104,7 @@ def reader(tmp_path: Path) -> Reader:
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_run(example: Path, reader: Reader) -> None:
-    done = warm.run(["-c", example.read_text()], reader.folder, environment(), pictures=False)
+    done = warm.run(["-c", example.read_text()], reader.folder, environment(), pictures=False, loaded=LIBRARIES)
     assert done.returncode == 0 and done.stdout, done.stderr
 
 

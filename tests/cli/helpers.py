@@ -38,7 +38,7 @@ def started(
 ) -> warm.Process:
     """Start a command and return its process; `changes` are to the environment, with `torch` it is loaded already."""
     words = ["-m", "taciturn", *map(str, args)]
-    return warm.Process(words, cwd, environment(**(changes or {})), pictures=False, torch=torch)
+    return warm.Process(words, cwd, environment(**(changes or {})), pictures=False, loaded=("torch",) if torch else ())
 
 
 def refused(*args: str | Path, cwd: Path | None = None) -> str:

@@ -47,13 +47,19 @@ PATIENCE = 300.0  # seconds that a process of a test may take: other work on the
 
 
 def run(
-    words: Sequence[str], cwd: Path | None, env: Mapping[str, str], timeout: float = PATIENCE, pictures: bool = True
+    words: Sequence[str],
+    cwd: Path | None,
+    env: Mapping[str, str],
+    timeout: float = PATIENCE,
+    pictures: bool = True,
+    loaded: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run `python WORDS`, where the words are `-m taciturn ...` or `-c CODE`, as `subprocess.run` would.
 
-    Without `pictures` reports have words in place of figures, which take most of the time of a small run.
+    Without `pictures` reports have words in place of figures, which take most of the time of a small run. The modules
+    `loaded` are loaded already.
     """
-    process = Process(words, cwd, env, pictures)
+    process = Process(words, cwd, env, pictures, loaded)
     try:
         texts = process.communicate(timeout)
     except subprocess.TimeoutExpired:
@@ -66,11 +72,16 @@ def run(
 class Process:
     """A child of the forking process, used as a `subprocess.Popen` whose output is text.
 
-    With `torch`, torch is loaded too.
+    `loaded` names modules that are loaded besides Taciturn and its libraries.
     """
 
     def __init__(
-        self, words: Sequence[str], cwd: Path | None, env: Mapping[str, str], pictures: bool = True, torch: bool = False
+        self,
+        words: Sequence[str],
+        cwd: Path | None,
+        env: Mapping[str, str],
+        pictures: bool = True,
+        loaded: tuple[str, ...] = (),
     ) -> None:
         self.returncode: int | None = None
         self._status, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -78,7 +89,7 @@ class Process:
         asked = {"words": list(words), "cwd": str(cwd or Path.cwd()), "env": dict(env), "pictures": pictures}
         with theirs:
             handles = [*(stream.fileno() for stream in self._streams), theirs.fileno()]
-            socket.send_fds(_nursery(torch), [json.dumps(asked).encode()], handles)
+            socket.send_fds(_nursery(loaded), [json.dumps(asked).encode()], handles)
         self.pid = int(self._status.recv(64))
 
     def __del__(self) -> None:
@@ -120,10 +131,10 @@ class Process:
 
 
 @cache
-def _nursery(torch: bool) -> socket.socket:
+def _nursery(libraries: tuple[str, ...]) -> socket.socket:
     """Return a socket to the forking process, which ends when this process does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", "tests.cli.warm", str(theirs.fileno()), *(["torch"] if torch else [])]
+    command = [sys.executable, "-m", "tests.cli.warm", str(theirs.fileno()), *libraries]
     env = {**os.environ, "COLUMNS": "100"}  # rich measures the terminal when it is loaded
     process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
     theirs.close()
