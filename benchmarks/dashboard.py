@@ -189,8 +189,8 @@ def picture() -> None:
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name) / "runs"
         taciturn.run(total_epsilon=[1, 3], seeds=3, rounds=40, out=folder / "digits")
-        taciturn.run(**HOSPITALS, total_epsilon=[1, 3, 8], seed=1, seeds=5, rounds=40, out=folder / "hospitals-budgets")
-        taciturn.run(**HOSPITALS, total_epsilon=3, noise="hardened", rounds=60, out=folder / "hospitals")
+        taciturn.run(**HOSPITALS, total_epsilon=[1, 3, 8], seed=1, seeds=5, out=folder / "hospitals-budgets")
+        taciturn.run(**HOSPITALS, total_epsilon=3, noise="hardened", out=folder / "hospitals")
         taciturn.run(
             **HOSPITALS, total_epsilon=8, rounds=60, algorithm="objpm", out=folder / "hospitals-several-updates"
         )
