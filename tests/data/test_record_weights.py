@@ -149,7 +149,7 @@ def test_weights_beyond_their_range_do_not_become_records(bad: list[float]) -> N
 
 
 REFUSED = {
-    "weights = { maybe = 2 }": r"no class in \[label\] weights 'maybe': there are no, yes",
+    "weights = { maybe = 2 }": r"weights names the class 'maybe', which is not one of the classes 'no', 'yes'",
     "weights = { yes = 0 }": r"\[label\] weights of class 'yes' is 0: it must be a finite number above 0",
     "weights = { yes = -1 }": "it must be a finite number above 0",
     "weights = { yes = inf }": "it must be a finite number above 0",
@@ -236,7 +236,7 @@ def test_a_schema_in_python_declares_weights() -> None:
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ({"class_weight": {2: 1}}, "no class in"),
+        ({"class_weight": {2: 1}}, "names the class '2'"),
         ({"class_weight": {1: 0}}, "class_weight of '1' is 0"),
         ({"class_weight": "balanced"}, "class_weight is a str: it must be a dict"),
         ({"record_weight": "sw"}, "record_weight and max_weight belong together"),

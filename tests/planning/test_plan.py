@@ -165,7 +165,7 @@ def test_a_unit_with_several_records_needs_as_many_times_the_noise(tmp_path: Pat
     record = train(tmp_path / "r")
     scales = [float(run.summary["privacy"]["events"][0]["scale"]) for run in (unit, record)]
     assert scales[0] == pytest.approx(3.0 * scales[1])
-    promised = "would protect every patient (its records at one party) with total epsilon 1"
+    promised = "would protect every patient (all its records at one party) with total epsilon 1"
     assert promised in unit.folder.report.read_text()
 
 

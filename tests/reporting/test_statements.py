@@ -57,6 +57,13 @@ def test_it_says_what_holds(tmp_path: Path, changes: dict[str, Any], sentences: 
         assert sentence in text, sentence
 
 
+def test_a_reference_without_noise_is_no_part_of_the_guarantee(tmp_path: Path) -> None:
+    """The optimum of a table clips nothing and adds no noise, so nothing is said of how it protects."""
+    text = page(tmp_path / "r", total_epsilon="1,inf")
+    assert "How: the gradient of every record is clipped" in text
+    assert "(optimum)" not in text and "everyone who sees the model, but not the curator" not in text
+
+
 def test_on_femnist_the_writer_is_not_protected(tmp_path: Path) -> None:
     for part in ("train", "test"):
         shard(tmp_path / "femnist" / part / "a.json", {"ann": writer(3, 1), "bob": writer(3, 2)})

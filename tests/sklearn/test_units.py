@@ -87,7 +87,7 @@ def test_all_rows_of_a_person_are_protected_together(most: int, used: list[NDArr
     persons = np.arange(120) // 4
     model = classifier(max_records=most, clip=0.1).fit(x, y, groups=persons, agents=np.array(["a", "b"])[persons % 2])
     assert len(used[0]) == 30 * most
-    assert model.privacy_spent_.statement.startswith("Every group (its records at one party) is protected")
+    assert model.privacy_spent_.statement.startswith("Every group (all its records at one party) is protected")
     event = model.ledger_["events"][0]
     plain = classifier(clip=0.1).fit(x, y, agents=agents).ledger_["events"][0]
     assert float(event["l2"]) == pytest.approx(most * float(plain["l2"]))
@@ -103,7 +103,9 @@ def test_a_series_names_the_unit_and_a_ledger_is_held_to_it(tmp_path: Any) -> No
     with pytest.raises(InputError, match="unit"):
         model.fit(x, y, groups=patients)
     spent = model.set_params(ledger=None).fit(x, y, groups=patients).privacy_spent_
-    assert spent.statement.startswith("Every patient (its records at one party) is protected with total epsilon 0.5")
+    assert spent.statement.startswith(
+        "Every patient (all its records at one party) is protected with total epsilon 0.5"
+    )
     mixed = model.fit(x, y).privacy_spent_
     assert "together to every single record, since not all were for the same unit." in mixed.statement
 

@@ -112,7 +112,7 @@ def test_rows_that_differ_only_in_weight_are_one_record() -> None:
         ("balanced", "the counts are private: give numbers"),
         ("equal", "class_weight is 'equal': it must be None, or a dict"),
         ([1, 2], "class_weight is a list: it must be None, or a dict"),
-        ({2: 1.0}, "no class in class_weight '2': there are 0, 1"),
+        ({2: 1.0}, "class_weight names the class '2', which is not one of the classes '0', '1'"),
         ({1: 0.0}, "class_weight of class '1' is 0.0: it must be a finite number above 0"),
         ({1: -1}, "must be a finite number above 0"),
         ({1: math.inf}, "must be a finite number above 0"),

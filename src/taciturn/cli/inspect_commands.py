@@ -191,7 +191,9 @@ def effects(run: Path, column: str | None, run_index: int, as_json: bool) -> Non
             LEVEL_HEADINGS if len(found.outputs) == 1 else ("of", *LEVEL_HEADINGS), level_rows(found, one), left=1
         )
     about = found.outputs[0] if len(found.outputs) == 1 else "each class, relative to the mean of all"
-    say(f"\neffects on {about}, in {found.unit}; ± 2 standard errors of the noise alone, * beyond them")
+    within = "noise: the share of records whose effect is within 2 standard errors of the noise alone"
+    meaning = within if one is None else "± 2 standard errors of the noise alone, * beyond them"
+    say(f"\neffects on {about}, in {found.unit}; {meaning}; shares of records are noisy too")
 
 
 def _draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path | None) -> Path:

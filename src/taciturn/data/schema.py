@@ -423,7 +423,8 @@ def class_weights(where: str, given: Mapping[str, Any], classes: Sequence[str]) 
     """
     for name, value in given.items():
         if name not in classes:
-            raise unknown_name(f"class in {where}", name, classes)
+            known = ", ".join(f"'{other}'" for other in classes)
+            raise InputError(f"{where} names the class '{name}', which is not one of the classes {known}")
         number = _number(value)
         if number is None or not (math.isfinite(number) and number > 0.0):
             raise InputError(f"{where} of class '{name}' is {value!r}: it must be a finite number above 0")

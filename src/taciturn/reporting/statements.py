@@ -138,8 +138,7 @@ def headline(totals: PrivacyTotals) -> str:
         conditions += " (the run without noise protects nobody)"
     if max(kept) > LARGE_EPSILON:
         conditions += " (an epsilon above 10 protects little in practice)"
-    protecting = {run.algorithm for run in totals.runs if math.isfinite(run.total_epsilon)}
-    if central := [name for name in totals.central if name in protecting]:
+    if central := [name for name in totals.central if name in _protecting(totals)]:
         conditions += f" ({', '.join(central)}: against all but the curator, who holds every record)"
     each = " in each run by itself" if len(totals.runs) > 1 else ""
     unit = _unit_words(totals.unit)
@@ -217,8 +216,13 @@ PAPER_MECHANISMS = {
 STEP_FROM_DATA = "The step size uses the smoothness of the private records, which was computed from them."
 
 
+def _protecting(totals: PrivacyTotals) -> set[str]:
+    """Return the algorithms of the runs with a finite budget; the others protect nobody."""
+    return {run.algorithm for run in totals.runs if math.isfinite(run.total_epsilon)}
+
+
 def _unit_words(name: str) -> str:
-    return "record" if name == "record" else f"{name} (its records at one party)"
+    return "record" if name == "record" else f"{name} (all its records at one party)"
 
 
 def _trust_condition(totals: PrivacyTotals) -> str:
@@ -238,21 +242,22 @@ def _protected(study: StudyHeader, totals: PrivacyTotals, unit: str) -> list[str
     return [
         *([] if totals.noise == "hardened" else [NOT_PROTECTED]),
         f"Protected: every single {unit} of every party{limit}.",
-        *_adversaries(study, totals),
+        *_adversaries(totals),
         f"Neighbours ({adjacency}): {NEIGHBOURS[adjacency].format(unit=unit)}.",
         f"Meaning: any conclusion that someone draws from all of it, they would draw almost as likely without that "
         f"{unit}: odds change by at most a factor e^epsilon, except with probability delta.",
-        *_explanations(study),
+        *_explanations(study, _protecting(totals)),
     ]
 
 
-def _adversaries(study: StudyHeader, totals: PrivacyTotals) -> list[str]:
+def _adversaries(totals: PrivacyTotals) -> list[str]:
     """Return who may look, for methods without and with a curator."""
-    lines = []
-    if len(totals.central) < len(study.method_facts):
+    protecting = _protecting(totals)
+    lines, central = [], [name for name in totals.central if name in protecting]
+    if len(central) < len(protecting):
         lines.append(_observers(totals))
-    if totals.central:
-        which = f" ({', '.join(totals.central)})" if lines else ""
+    if central:
+        which = f" ({', '.join(central)})" if lines else ""
         lines.append(f"everyone who sees the model, but not the curator, who receives every party's records{which}")
     return [f"Against: {line}." for line in lines]
 
@@ -274,11 +279,12 @@ def _observers(totals: PrivacyTotals) -> str:
     return f"the server, all other parties together, and anyone who sees {seen}"
 
 
-def _explanations(study: StudyHeader) -> list[str]:
+def _explanations(study: StudyHeader, protecting: set[str]) -> list[str]:
     """Return how the noise is added and charged, once for all methods that do it in the same way."""
     ways: dict[str, list[str]] = {}
     for name, method in study.method_facts.items():
-        ways.setdefault(_explanation(study, method), []).append(name)
+        if name in protecting:
+            ways.setdefault(_explanation(study, method), []).append(name)
     if len(ways) == 1:
         return [f"How: {words}" for words in ways]
     return [f"How ({', '.join(names)}): {words}" for words, names in ways.items()]
