@@ -58,6 +58,9 @@ def digest(folder: Path) -> str:
 
 def test_class_weights_raise_the_recall_of_a_rare_class(clinic: Path, tmp_path: Path) -> None:
     plain, weighted = (run(clinic, name, tmp_path / name) for name in ("plain", "classes"))
+    said = [(folder / "report.html").read_text() for folder in (plain, weighted)]
+    assert ["How much records count" in page for page in said] == [False, True]
+    assert "How much records count: class no 1, yes 9 (the schema)." in said[1]
     recalls = []
     for folder in (plain, weighted):
         found = json.loads(taciturn("evaluate", folder, clinic / "t.csv", "--positive", "yes", "--json").stdout)

@@ -65,7 +65,7 @@ def made(
         noise="seeded",
         delta=1e-6,
         methods={name: _method_facts(ALGORITHMS[name]) for name in known},
-        source=_source_facts(config.get("data", "t.csv")),
+        source=_source_facts(config.get("data", "t.csv"), ""),
     )
     folder = RunFolder(path)
     folder.summary.write_text(to_json(summary))

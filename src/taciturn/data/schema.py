@@ -252,6 +252,16 @@ class Schema:
         return bool(self.class_weights) or self.weight is not None
 
     @property
+    def weights_in_words(self) -> str:
+        """Which records count how much; empty if all count alike."""
+        names = self.target.names if isinstance(self.target, Classes) else ()
+        classes = ", ".join(f"{name} {weight:g}" for name, weight in zip(names, self.class_weights, strict=False))
+        parts = [f"class {classes}"] if classes else []
+        if self.weight is not None:
+            parts.append(f"the column {self.weight.column}, up to {self.weight.largest:g}")
+        return " and ".join(parts)
+
+    @property
     def features(self) -> tuple[str, ...]:
         """The names of the features, in the schema's order."""
         return tuple(name for column in self.columns for name in column.features)

@@ -101,7 +101,7 @@ def guarantee(study: StudyHeader, totals: PrivacyTotals) -> Guarantee:
         protected=_protected(study, totals, unit),
         runs=[_run_guarantee(run, totals) for run in totals.runs if run.agents],
         together=_together(totals),
-        public=public_facts(study.facts),
+        public=[*public_facts(study.facts), *_weights(study)],
         unprotected=_unprotected(study, totals),
     )
 
@@ -214,6 +214,12 @@ PAPER_MECHANISMS = {
     "none": "Runs without noise protect no one: anyone who sees what was sent can learn about single records.",
 }
 STEP_FROM_DATA = "The step size uses the smoothness of the private records, which was computed from them."
+
+
+def _weights(study: StudyHeader) -> list[str]:
+    weights = study.source.weights if study.source else None
+    meaning = "Objective and probabilities are those of the weighted records; test results count every record alike."
+    return [f"How much records count: {weights} (the schema). {meaning}"] if weights else []
 
 
 def _protecting(totals: PrivacyTotals) -> set[str]:

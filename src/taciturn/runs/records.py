@@ -57,6 +57,7 @@ class SourceFacts(Record):
     built_in: bool  # whether it is one of Taciturn's data sets, else a table
     draws_split: bool  # whether training and test records are drawn by the partition key
     unprotected: str = ""  # what no budget covers in this data set, in words
+    weights: str | None = None  # which records count how much, in words
 
 
 @dataclass(frozen=True, kw_only=True)

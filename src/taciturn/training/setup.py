@@ -16,7 +16,7 @@ from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.core.arrays import backing_file
 from taciturn.core.storage import to_json
 from taciturn.data import SOURCES, describe, fingerprint, source_for
-from taciturn.data.schema import schema_text
+from taciturn.data.schema import read_schema, schema_text
 from taciturn.data.schema_draft import is_draft
 from taciturn.errors import InputError
 from taciturn.planning.paper_mode import prepare_paper
@@ -277,7 +277,7 @@ def study_header(study: Study) -> StudyHeader:
         plugins=plugin_digests(s.plugins) if s.plugins else None,
         doubts=tuple(doubts) or None,
         methods={name: _method_facts(ALGORITHMS[name]) for name in (part.batch.algorithm for part in study.parts)},
-        source=_source_facts(s.data),
+        source=_source_facts(s.data, s.schema),
     )
     if facts is None:
         return header
@@ -307,9 +307,10 @@ def _method_facts(method: AlgorithmSpec) -> MethodFacts:
     )
 
 
-def _source_facts(data: str) -> SourceFacts:
+def _source_facts(data: str, schema: str) -> SourceFacts:
     if data not in SOURCES:
-        return SourceFacts(built_in=False, draws_split=False)
+        weights = read_schema(schema).weights_in_words if schema else ""
+        return SourceFacts(built_in=False, draws_split=False, weights=weights or None)
     source = SOURCES[data]
     return SourceFacts(built_in=True, draws_split="train_share" in source.takes, unprotected=source.unprotected)
 

@@ -120,8 +120,8 @@ def _draw_curves(axes: Axes, column: ColumnEffect, effects: RunEffects, outputs:
             )  # fmt: skip
     if column.missing:
         axes.annotate(
-            "missing", (1.06, 0.0), (0, -12), xycoords="axes fraction", textcoords="offset points", ha="center",
-            va="top", fontsize=7, color=GREY, annotation_clip=False,
+            "missing", (1.06, 1.0), (0, 3), xycoords="axes fraction", textcoords="offset points", ha="center",
+            va="bottom", fontsize=7, color=GREY, annotation_clip=False,
         )  # fmt: skip
     if column.scale == "log":
         axes.set_xscale("log")
