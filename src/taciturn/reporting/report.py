@@ -89,7 +89,7 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         rows=rows,
         group_headings=GROUP_HEADINGS,
         groups=group_rows(summary.runs) if has_seeds(summary.runs) else [],
-        picture=_curves(folder, local),
+        picture=_curves(folder, local) if any(run.rounds > 1 for run in summary.runs) else "",
         effects=effects,
         evidence=_evidence(folder, config.get("ledger", ""), summary.federation is not None),
         privacy=certified or paper,

@@ -250,8 +250,8 @@ def _protected(study: StudyHeader, totals: PrivacyTotals, unit: str) -> list[str
         f"Protected: every single {unit} of every party{limit}.",
         *_adversaries(totals),
         f"Neighbours ({adjacency}): {NEIGHBOURS[adjacency].format(unit=unit)}.",
-        f"Meaning: any conclusion that someone draws from all of it, they would draw almost as likely without that "
-        f"{unit}: odds change by at most a factor e^epsilon, except with probability delta.",
+        "Meaning: whatever someone concludes from all of it, they would have concluded with nearly the same "
+        f"probability without that {unit}: odds change by at most a factor e^epsilon, except with probability delta.",
         *_explanations(study, _protecting(totals)),
     ]
 

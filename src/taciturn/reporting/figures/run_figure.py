@@ -40,7 +40,7 @@ def panels(regression: bool, on_uploads: Sequence[str] = ()) -> tuple[Panel, ...
     noise = f"gradient units ({whose}: parameter units)" if on_uploads else "gradient units"
     return (
         error,
-        Panel("train_objective", "Training objective F(w)", "loss a record"),
+        Panel("train_objective", "Training objective F(w)", "loss per record"),
         Panel("consensus_residual", "Consensus residual ‖Aw − z‖", "parameter units (as w)", logarithmic=True),
         Panel("noise", "Noise magnitude, mean |ξ|", noise, logarithmic=True),
     )
