@@ -122,8 +122,7 @@ def _panel(axes: Axes, results: Results, source: TableSource, places: dict[float
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("total ε")
     axes.set_ylabel(f"{TITLES[metric]} ({'higher' if source.classes else 'lower'} is better)")
-    if not source.classes:
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:.3f}" if source.classes else "{x:,.0f}"))
     heading(axes, f"{source.name}, {_parties(source)}")
 
 
