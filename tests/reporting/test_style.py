@@ -172,3 +172,11 @@ def test_an_svg_is_drawn_once_and_as_savefig_draws_it(
     save(drawn, tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text() == re.sub(r"(\d\.\d\d)\d+", r"\1", expected.getvalue())
     assert times == [drawn] and drawn.dpi == made().dpi
+
+
+def test_numbers_that_are_written_keep_their_digits() -> None:
+    figure = Figure()
+    figure.text(0.123456, 0.5, "noise 0.02475")
+    drawn = to_svg(figure, "Words", "none")
+    assert "noise 0.02475" in drawn
+    assert not re.search(r"<[^>]*\d\.\d{3}", drawn)

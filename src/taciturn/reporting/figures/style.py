@@ -142,7 +142,8 @@ def _svg(drawn: Figure) -> str:
         dpi = drawn.dpi
         canvas.print_svg(buffer, metadata={"Date": None})  # savefig would draw it twice
         drawn.dpi = dpi
-    return re.sub(r"(\d\.\d\d)\d+", r"\1", buffer.getvalue())  # a hundredth of a point is enough
+    # in tags, a hundredth of a point is enough; what is written keeps its digits
+    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), buffer.getvalue())
 
 
 SIZE = 8.0  # of a name, in points
