@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 
 from taciturn.data.schema import Categorical, Schema, read_schema
 from taciturn.types import Classes
@@ -118,6 +116,8 @@ class Split:
 
     @cached_property
     def _parts(self) -> tuple[list[Row], list[Row]]:
+        from sklearn.model_selection import train_test_split  # tables are read on machines without it, too
+
         train, test = train_test_split(self.source.rows, test_size=TEST_SHARE, random_state=self.number)
         return train, test
 
@@ -163,6 +163,8 @@ def _write(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _frame(rows: Sequence[Row], schema: Schema) -> Frame:
+    import pandas  # tables are read on machines without it, too
+
     columns: dict[str, list[Any]] = {}
     for column in schema.columns:
         cells = [row[column.name] for row in rows]
