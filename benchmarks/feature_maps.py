@@ -70,7 +70,7 @@ def rings() -> dict[str, dict[str, float]]:
         write_rings(folder / "test.csv", TEST, 2)
         (folder / "schema.toml").write_text(SCHEMA)
         files = {"data": folder / "rings.csv", "schema": folder / "schema.toml", "test": folder / "test.csv"}
-        own = files | {"agents": AGENTS, "total_records": RECORDS, "records_max": RECORDS // AGENTS, "seed": 1}
+        own = files | {"agents": AGENTS, "total_records": RECORDS, "seed": 1}
         return {features: errors(features, folder, **own) for features in ("none", "unit", "fourier")}
 
 
