@@ -27,7 +27,7 @@ bench: .venv/bench  ## time Taciturn beside scikit-learn and torch
 	$(BIN)/taciturn bench --all --out benchmarks/results/bench
 
 bench-tables: .venv/bench-tables  ## private models on tables, beside other libraries
-	$(BIN)/python -m benchmarks.tables
+	$(BIN)/taciturn bench tables
 
 .venv/core: pyproject.toml constraints.txt setup.py $(wildcard src/taciturn/kernels/*.[ch])
 	@scripts/venv.sh "$(PYTHON)"

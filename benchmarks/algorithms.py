@@ -1,22 +1,19 @@
-"""All private algorithms on mnist14 at one total budget, beside each other: the page, the picture and the table.
+"""All private algorithms on mnist14 at one total budget.
 
-    python -m benchmarks.algorithms
-    python -m benchmarks.algorithms --quick      # one seed and two rounds: does everything still run?
+    taciturn bench algorithms
+    taciturn bench algorithms --quick      # one seed and two rounds: does everything still run?
 
-Ten agents, total epsilon 1, delta 1e-6, five seeds, pixels as they are, and nothing else set: every algorithm has the
-planner's own values.
-The exact methods, which solve a problem in every round and have fewer of them, are a study of their own. Central
-references have one round. What was published with pure noise runs with Laplace noise as well.
+Ten agents, total epsilon 1, delta 1e-6, five seeds, pixels as they are, and nothing else is set: every algorithm uses
+the planner's own values. The exact methods, which solve a problem in every round and have fewer rounds, are a separate
+study. Central references have one round. Methods that were published with pure noise also run with Laplace noise.
 
-Takes about half an hour on two cores. The studies lie in runs/algorithms: one that has ended is kept, one that was
-stopped goes on. Writes benchmarks/results/algorithms.json, the picture `algorithms.png` beside the other pictures of
-the documentation, and the page `algorithms-compared.md` beside the one on algorithms. With --quick everything is made
-anew in runs/algorithms-quick, and nothing gets into the documentation.
+Takes about half an hour on two cores. The studies are in runs/algorithms: a finished one is kept, an interrupted one
+continues. Writes benchmarks/results/algorithms.json, the picture `algorithms.png` and the page `algorithms-compared.md`
+of the documentation. With --quick everything is written to runs/algorithms-quick.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -26,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DOCS = Path("docs")
+from benchmarks.program import DOCS, RUNS, arguments, write_results
+
 STUDY = ("--data", "mnist14", "--features", "none", "--agents", "10", "--total-epsilon", "1", "--delta", "1e-6")
 ONLY_THE_END = ("--evaluate-every", "1000", "--no-averages")
 STEPS = "objp,objpm,objw,objt,ceadmm,outp,hidden,dpgd,dp-fedavg,dp-fedprox,dpsgd"
@@ -50,7 +48,7 @@ and `laplace-exact` are the same methods with the two kinds of noise.
 {table}
 
 This is one data set and one budget; others may give another order. The central references are not federated: one
-trusted curator holds all records, and their bytes are those of the records. `python -m benchmarks.algorithms` generates
+trusted curator holds all records, and their bytes are those of the records. `taciturn bench algorithms` generates
 this page with
 
 ```text
@@ -61,7 +59,7 @@ this page with
 
 @dataclass(frozen=True)
 class Places:
-    """Where things go."""
+    """Where everything is written."""
 
     runs: Path
     result: Path
@@ -69,15 +67,13 @@ class Places:
     page: Path
 
 
-def places(quick: bool) -> Places:
-    """Of a quick try nothing gets into the documentation."""
+def places(quick: bool, results: Path) -> Places:
+    """Return them; a quick run writes nothing into the documentation."""
     if quick:
-        runs = Path("runs/algorithms-quick")
+        runs = RUNS / "algorithms-quick"
         return Places(runs, runs / "algorithms.json", runs / "algorithms.png", runs / "algorithms-compared.md")
     page = DOCS / "explanation" / "algorithms-compared.md"
-    return Places(
-        Path("runs/algorithms"), Path("benchmarks/results/algorithms.json"), DOCS / "images" / "algorithms.png", page
-    )
+    return Places(RUNS / "algorithms", results, DOCS / "images" / "algorithms.png", page)
 
 
 def command(name: str, runs: Path, quick: bool) -> list[str]:
@@ -115,21 +111,21 @@ def write(put: Places, studies: list[list[str]]) -> None:
     put.page.write_text(PAGE.format(table=table.strip(), commands="\n".join(lines)), encoding="utf-8")
     what = "private algorithms on mnist14, 10 agents, total epsilon 1, delta 1e-6, the planner's own values"
     result = {"what": what, "commands": lines, "ranking": found["ranking"]}
-    put.result.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_results(put.result, result)
     print(table)
 
 
 def main() -> None:
     """Train, compare, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, "algorithms")
     parser.add_argument(
         "--quick", action="store_true", help="one seed and two rounds, and nothing in the documentation"
     )
-    quick = bool(parser.parse_args().quick)
-    put = places(quick)
-    if quick:
+    given = parser.parse_args()
+    put = places(given.quick, given.out)
+    if given.quick:
         shutil.rmtree(put.runs, ignore_errors=True)
-    studies = [command(name, put.runs, quick) for name in STUDIES]
+    studies = [command(name, put.runs, given.quick) for name in STUDIES]
     for words in studies:
         train(Path(words[-1]), words)
     write(put, studies)

@@ -1,18 +1,19 @@
-"""What attacks prove about the releases of one round at claim 1: `taciturn audit` over its whole grid.
+"""What attacks prove about the releases of one round that claims epsilon 1: `taciturn audit` over its whole grid.
 
-    python -m benchmarks.audit
+    taciturn bench audit
 
 Writes benchmarks/results/audit.json: for every setting the epsilon that the releases have at least (confidence 0.999
 each), the errors it follows from, and the most that so many releases can prove. Certified settings must stay at or
 below 1; what the paper claims does not.
+
+Takes three minutes.
 """
 
 from __future__ import annotations
 
-import json
 from itertools import product
-from pathlib import Path
-from typing import Any
+
+from benchmarks.program import arguments, rounded, write_results
 
 from taciturn.audit import Claim, audit
 from taciturn.privacy.mechanisms import MECHANISMS
@@ -53,22 +54,13 @@ def claims() -> list[Claim]:
     return certified + sharp + hidden + uploads + sampled + both + paper
 
 
-def rounded(value: Any) -> Any:
-    match value:
-        case float():
-            return float(f"{value:.4g}")
-        case dict():
-            return {key: rounded(item) for key, item in value.items()}
-        case list():
-            return [rounded(item) for item in value]
-    return value
-
-
 def main() -> None:
+    """Audit every claim."""
+    given = arguments(__doc__, "audit").parse_args()
     rows = []
     for claim in claims():
         found = audit(claim, releases=RELEASES, confidence=CONFIDENCE, seed=SEED)
-        rows.append(rounded(found.summary()))
+        rows.append(rounded(found.summary(), 4))
         name = [claim.mode, *(str(rows[-1][key]) for key in ("algorithm", "local_updates", "adjacency", "mechanism"))]
         print(*name, claim.noise, f"delta {claim.delta:g}:", f"{found.epsilon_lower:.3f}", flush=True)
     certified = [row["epsilon_lower"] for row in rows if row["mode"] == "certified"]
@@ -78,7 +70,7 @@ def main() -> None:
         "smallest_paper": min(row["epsilon_lower"] for row in rows if row["mode"] == "paper"),
         "audits": rows,
     }
-    Path("benchmarks/results/audit.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_results(given.out, result)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,19 @@
 """How fast `taciturn dashboard` is with 200 runs of 20,000 rounds, in a real browser.
 
-    python -m benchmarks.dashboard            measures, and writes benchmarks/results/dashboard.json
-    python -m benchmarks.dashboard picture    makes docs/images/dashboard.png
+    taciturn bench dashboard              writes benchmarks/results/dashboard.json
+    taciturn bench dashboard --picture    makes docs/images/dashboard.png instead
 
-The folders are copies of one real run whose metrics have 20,000 evaluated rounds; the files of metrics are hard links
-to ten different ones, which saves room and nothing else: the server does not know. Times are milliseconds from the
-start of the navigation, medians of several visits with an empty cache, and ratios to a bare static page that the same
-browser opened in the same run. The first visit is to a server that has only just started, and has read nothing.
+The folders are copies of one real run whose metrics have 20,000 evaluated rounds. The files of metrics are hard links
+to ten different ones, which saves disk space and does not affect the server. Times are milliseconds from the start of
+the navigation, medians of several visits with an empty cache, and ratios to a bare static page that the same browser
+opened in the same run. The first visit is to a server that has just started and has read nothing.
+
+Takes minutes.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -29,20 +30,20 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from benchmarks.program import DOCS, ROOT, arguments, write_results
 from PIL import Image
 
 import taciturn
 from taciturn.core.storage import to_json
 
-RESULTS = Path(__file__).parent / "results" / "dashboard.json"
-PICTURE = Path("docs/images/dashboard.png")
+PICTURE = DOCS / "images" / "dashboard.png"
 RUNS, ROUNDS, DIFFERENT, VISITS = 200, 20_000, 10, 7
 COLOURS = 128  # of the picture
 BARE = '<!doctype html><html lang="en"><title>bare</title><h1>A bare page</h1><p>Nothing but text.</p></html>'
 QUIETLY = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 HOSPITALS: dict[str, Any] = {
-    "data": "examples/heart/heart.csv",
-    "schema": "examples/heart/schema.toml",
+    "data": ROOT / "examples" / "heart" / "heart.csv",
+    "schema": ROOT / "examples" / "heart" / "schema.toml",
     "test_share": 0.25,
     "total_records": 700,
 }
@@ -158,7 +159,8 @@ def visit(browser: Any, address: str, waits: tuple[str, ...]) -> dict[str, float
     return found
 
 
-def main() -> None:
+def measure(out: Path) -> None:
+    """Visit the dashboard, and write the times."""
     with tempfile.TemporaryDirectory() as name, chromium() as browser, bare_page() as bare:
         folder = Path(name)
         make_runs(folder)
@@ -180,8 +182,7 @@ def main() -> None:
             "later visits": {key: round(value / plain, 1) for key, value in typical.items()},
         },
     }
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
+    write_results(out, result, show=True)
 
 
 def picture() -> None:
@@ -206,5 +207,16 @@ def picture() -> None:
     print(f"{PICTURE}: {PICTURE.stat().st_size // 1000} kB")
 
 
+def main() -> None:
+    """Measure, or make the picture."""
+    parser = arguments(__doc__, "dashboard")
+    parser.add_argument("--picture", action="store_true", help="make the picture, and measure nothing")
+    given = parser.parse_args()
+    if given.picture:
+        picture()
+    else:
+        measure(given.out)
+
+
 if __name__ == "__main__":
-    picture() if sys.argv[1:] == ["picture"] else main()
+    main()

@@ -1,30 +1,32 @@
 """Do the standard errors of a model's effects cover the noise? Runs on fixed records that differ in their noise alone.
 
-    TACITURN_DATA=folder python -m benchmarks.effects_coverage
+    taciturn bench effects-coverage
 
 For every table and budget: the standard deviation of each point of each curve over the seeds, over the standard error
 that the runs state, and how often a run's curve is within 1.96 of its own standard errors of the mean over seeds.
 Schemas are drafts, whose bounds and categories come from the records: for an experiment, not for a private study.
+The tables are those of the benchmark `tables`, in the data folder.
+
+Takes two minutes.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.program import arguments, write_results
 
 import taciturn
+from taciturn.data import data_folder
 from taciturn.data.schema_draft import draft_schema
 from taciturn.runs.effects import EffectsRecord, read_effects
 
 SEEDS = 24
 TABLES = {"heart": ("num", 920, "agents"), "telco": ("Churn", 7043, "agents"), "telco-sum": ("Churn", 7043, "server")}
 BUDGETS = (1.0, 8.0)
-RESULTS = Path(__file__).parent / "results" / "effects_coverage.json"
 
 
 def coverage(effects: EffectsRecord) -> dict[str, Any]:
@@ -46,7 +48,8 @@ def coverage(effects: EffectsRecord) -> dict[str, Any]:
 
 def main() -> None:
     """Run every table and budget, print and store the results."""
-    tables, found = Path(os.environ["TACITURN_DATA"]) / "tables", []
+    given = arguments(__doc__, "effects_coverage").parse_args()
+    tables, found = data_folder() / "tables", []
     with tempfile.TemporaryDirectory() as folder:
         for name, (label, records, trust) in TABLES.items():
             data, schema = tables / f"{name.split('-')[0]}.csv", Path(folder) / f"{name}.toml"
@@ -67,7 +70,7 @@ def main() -> None:
                 )
                 found.append({"table": name, "trust": trust, "epsilon": budget, **coverage(read_effects(run.folder))})
                 print(found[-1], flush=True)
-    RESULTS.write_text(json.dumps({"seeds": SEEDS, "runs": found}, indent=1) + "\n")
+    write_results(given.out, {"seeds": SEEDS, "runs": found})
 
 
 if __name__ == "__main__":

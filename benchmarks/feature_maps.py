@@ -1,31 +1,31 @@
-"""What public feature maps are worth, and what they take.
+"""What public feature maps are worth, and how long they take.
 
-    python -m benchmarks.feature_maps
+    taciturn bench feature-maps
 
 Writes benchmarks/results/feature_maps.json: test errors of the default method at total epsilon 1 over seeds, on a table
 of rings, where a straight line fails, and on mnist14; and the time of scattering over that of its bare products.
+
+Takes minutes.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import math
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
 import numpy as np
+from benchmarks.program import arguments, spread, write_results
 
 import taciturn
 from taciturn.data.feature_maps import InputShape, build_map
 from taciturn.data.feature_maps.images import strokes
 from taciturn.data.feature_maps.scattering import BLOCK, DIRECTIONS, Scattering
+from taciturn.research.bench.timing import median_seconds
 
-SEEDS, EPSILON = 5, 1.0
+SEEDS, EPSILON, CALLS = 5, 1.0, 7
 RECORDS, TEST, AGENTS = 20_000, 5_000, 10
 RADII, WIDTH = (0.15, 0.45, 0.75), 0.07  # of the rings' middles, and how far records stray from them
 SCHEMA = """
@@ -59,8 +59,7 @@ def errors(features: str, folder: Path, **more: Any) -> dict[str, float]:
     run = taciturn.run(
         features=features, algorithm="objp", total_epsilon=EPSILON, seeds=SEEDS, averages=False, out=place, **more
     )
-    found = [entry["test_error"] for entry in run.runs]
-    return {"mean": fmean(found), "min": min(found), "max": max(found)}
+    return spread([entry["test_error"] for entry in run.runs])
 
 
 def rings() -> dict[str, dict[str, float]]:
@@ -71,7 +70,7 @@ def rings() -> dict[str, dict[str, float]]:
         write_rings(folder / "test.csv", TEST, 2)
         (folder / "schema.toml").write_text(SCHEMA)
         files = {"data": folder / "rings.csv", "schema": folder / "schema.toml", "test": folder / "test.csv"}
-        own = files | {"agents": AGENTS, "total_records": RECORDS, "records_max": RECORDS // AGENTS}
+        own = files | {"agents": AGENTS, "total_records": RECORDS, "seed": 1}
         return {features: errors(features, folder, **own) for features in ("none", "unit", "fourier")}
 
 
@@ -92,26 +91,17 @@ def time_of(side: int) -> dict[str, float]:
     inputs = [(np.ones((rows, len(weights)), np.float32), weights) for rows, weights in products]
     done = sum(rows // BLOCK * weights.size for rows, weights in products)
     dense = sum(one.weights.size for one in phi.first) + DIRECTIONS * sum(w.weights.size for w in phi.second.values())
-    bare = _seconds(lambda: [u @ weights for u, weights in inputs])
-    return {"over_bare_products": _seconds(lambda: phi(x)) / bare, "multiplications": done, "dense": dense}
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    times = []
-    for _ in range(7):
-        began = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - began)
-    return median(times)
+    bare = median_seconds(lambda: [u @ weights for u, weights in inputs], CALLS)
+    own = median_seconds(lambda: phi(x), CALLS)
+    return {"over_bare_products": own / bare, "multiplications": done, "dense": dense}
 
 
 def main() -> None:
     """Measure and write."""
+    given = arguments(__doc__, "feature_maps").parse_args()
     times = {str(side): time_of(side) for side in (14, 28)}
     found = {"epsilon": EPSILON, "seeds": SEEDS, "rings": rings(), "mnist14": digits(), "scattering": times}
-    place = Path(__file__).parent / "results" / "feature_maps.json"
-    place.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(place.read_text(encoding="utf-8"))
+    write_results(given.out, found, show=True)
 
 
 if __name__ == "__main__":

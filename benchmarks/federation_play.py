@@ -1,9 +1,9 @@
 """One federated study with real processes, measured: what a round takes, and what a site needs for it.
 
-    python benchmarks/federation_play.py FOLDER [--sites 3] [--rounds 60] [--table] [--delay 0.05 --rate 1e6]
+    python -m benchmarks.federation_play FOLDER [--sites 3] [--rounds 60] [--table] [--delay 0.05 --rate 1e6]
 
-It plays with the Taciturn on PYTHONPATH, this version or the one before it, and prints one JSON object; the other
-federation benchmarks start it. As root it has a network of its own, in which nobody else's bytes are counted. With a
+The benchmarks `federation-speed` and `federation-many` start it. It uses the Taciturn on PYTHONPATH, this version or
+another one, and prints one JSON object. As root it has its own network, in which no other bytes are counted. With a
 delay (seconds, one way) and a rate (bytes a second and direction) the sites' connections go through a slow proxy.
 """
 
@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import importlib.util
 import json
-import os
 import socket
 import statistics
 import subprocess
@@ -22,22 +20,19 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import psutil
+from benchmarks.program import enter_namespace
 
 from taciturn.core.storage import read_arrays
 from taciturn.federation.agreement import derive_agreement, load_site_dataset
-from taciturn.federation.local_cluster import participation, replay
+from taciturn.federation.coordinator import round_milliseconds
+from taciturn.federation.local_cluster import LocalFederation, participation, replay
 from taciturn.federation.policy import read_site
 from taciturn.federation.terms import read_terms
 from taciturn.runs.folder import RunFolder, read_lines
-
-if TYPE_CHECKING or importlib.util.find_spec("taciturn.federation.local_cluster"):
-    from taciturn.federation.local_cluster import LocalFederation
-else:  # the version before
-    from taciturn.federation.flare.local import LocalFederation
 
 WARM = 5  # rounds that are not counted
 AT_ONCE = 5  # sites that are started together, where there are many
@@ -65,7 +60,7 @@ class Slow(threading.Thread):
         self.port, self.delay, self.rate = port, delay, rate
 
     def run(self) -> None:
-        while True:  # the version before wants the port to be free everywhere when it begins
+        while True:  # until the coordinator listens
             with contextlib.suppress(OSError), socket.create_connection((HUB, self.port)):
                 break
             time.sleep(0.1)
@@ -220,12 +215,8 @@ def loopback() -> int:
 
 
 def round_rows(federation: LocalFederation) -> tuple[list[dict[str, Any]], list[float]]:
-    """The lines of the rounds, and the milliseconds of each, where either version has them."""
-    rows = list(read_lines(federation.run / "rounds.jsonl"))
-    if rows and "ms" in rows[0]:
-        return rows, [row["ms"] for row in rows]
-    notes = read_lines(federation.run / "checkpoint" / "sites.jsonl")
-    return rows, [note["ms"] for note in notes if note["event"] == "round"]
+    """Return the lines of the rounds, and the milliseconds of each."""
+    return list(read_lines(federation.run / "rounds.jsonl")), round_milliseconds(RunFolder.open(federation.run))
 
 
 def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
@@ -282,7 +273,8 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Play, and print what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path)
     parser.add_argument("--sites", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=60)
@@ -293,10 +285,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e6, help="bytes a second in each direction of a connection")
     parser.add_argument("--pause", type=float, default=14.0, help=f"seconds after every {AT_ONCE} sites that start")
     given = parser.parse_args()
-    if os.geteuid() == 0 and "TACITURN_APART" not in os.environ:
-        os.environ["TACITURN_APART"] = "1"
-        begin = 'ip link set lo up && exec "$@"'
-        os.execvp("unshare", ["unshare", "--net", "sh", "-c", begin, "sh", sys.executable, *sys.argv])
+    enter_namespace("--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
     print(json.dumps(play(given.root.resolve(), given)))
 
 

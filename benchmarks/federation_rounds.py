@@ -1,15 +1,15 @@
 """Does a round cost the same however many came before it? The first and the last hundred of 2,000, at a site.
 
-    python -m benchmarks.federation_rounds [--rounds 2000] [--out FILE]
+    taciturn bench federation-rounds [--rounds 2000] [--out FILE]
 
 A site with 12 records of two columns, in this process without a network: journal, ledger and release check, with every
-write on the disk. CPU time is what is compared, because others use the machine; bytes read are those of the process.
+write on the disk. CPU time is compared, because other processes use the machine; bytes read are those of the process.
+
+Takes half a minute.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import tempfile
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.federation_play import Watched
+from benchmarks.program import arguments, write_results
 
 from taciturn.federation import messages as wire
 from taciturn.federation.agent import SiteAgent
@@ -26,7 +27,6 @@ from taciturn.federation.messages import Invitation, RoundRequest
 from taciturn.federation.policy import read_site
 from taciturn.federation.release import ReleaseGate
 
-RESULTS = Path(__file__).parent / "results" / "federation_rounds.json"
 EXPERIMENT = "0" * 32
 
 
@@ -60,17 +60,16 @@ def _medians(rows: list[tuple[float, float, int]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Measure and write."""
+    parser = arguments(__doc__, "federation_rounds")
     parser.add_argument("--rounds", type=int, default=2000)
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = measure(Path(folder), given.rounds)
     first, last = _medians(rows[:100]), _medians(rows[-100:])
     found = {"rounds": given.rounds, "first_100": first, "last_100": last}
     found["cpu_ratio"] = round(last["cpu_ms"] / first["cpu_ms"], 2)
-    print(found)
-    given.out.write_text(json.dumps(found, indent=1) + "\n")
+    write_results(given.out, found, show=True)
 
 
 if __name__ == "__main__":

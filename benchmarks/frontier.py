@@ -1,20 +1,22 @@
 """The honest frontier: the lowest error that a total budget buys, on MNIST and FEMNIST.
 
-    TACITURN_DATA=DIR python -m benchmarks.frontier [--device cuda] [--only mnist,femnist]
-    python -m benchmarks.frontier --write       # only the page and the pictures, from the frontiers that are there
+    taciturn bench frontier [--device cuda] [--only mnist,femnist]
+    taciturn bench frontier --write       # only the page and the pictures, from finished frontiers
 
-Every point has the planner's own values: no test record, and no private one, had a part in choosing them. It takes a
-GPU some minutes and two cores of a CPU some hours; a frontier that was stopped goes on. The frontiers lie in
-runs/frontier-*. Writes benchmarks/results/frontier.json, and among the explanations the page frontier-measured.md with
-its pictures.
+Every point uses the planner's own values: no record, test or private, was used to choose them. Needs MNIST and FEMNIST.
+The frontiers are in runs/frontier-*, and an interrupted one continues. Writes benchmarks/results/frontier.json, and
+the page frontier-measured.md of the documentation with its pictures.
+
+Takes minutes on a GPU, and hours on two cores.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
+
+from benchmarks.program import DOCS, RUNS, arguments, write_results
 
 import taciturn
 from taciturn.experiments.experiment_figures import frontier_figure
@@ -23,7 +25,6 @@ from taciturn.reporting.figures.style import save
 from taciturn.reporting.intervals import Interval
 from taciturn.reporting.tables import markdown_table
 
-RUNS, RESULT, DOCS = Path("runs"), Path("benchmarks/results/frontier.json"), Path("docs")
 PAGE = DOCS / "explanation" / "frontier-measured.md"
 BOTH: dict[str, Any] = {"algorithm": ["objp", "objw", "dpgd"], "total_epsilon": [0.5, 1, 3, 8], "seeds": 5}
 FRONTIERS: dict[str, dict[str, Any]] = {
@@ -70,7 +71,7 @@ Figures for FEMNIST are from one seed and 100 rounds, set by hand to save time.
 ## How to get these
 
 ```text
-TACITURN_DATA=DIR python -m benchmarks.frontier
+TACITURN_DATA=DIR taciturn bench frontier
 ```
 
 generates this page ([benchmarks/results/frontier.json](../../benchmarks/results/frontier.json) has every point with
@@ -121,7 +122,7 @@ def aims(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def write() -> None:
+def write(out: Path) -> None:
     """The page, the pictures and the figures, from what lies in runs."""
     found: dict[str, Any] = {"what": __doc__.splitlines()[0] if __doc__ else "", "delta": 1e-6}
     tables = {}
@@ -134,7 +135,7 @@ def write() -> None:
         headings, rows = frontier_table(points, regression=False)
         tables[picture] = markdown_table(headings, rows, TEXT_COLUMNS)
     found["aims"] = aims([point for name in PICTURES["mnist"] for point in found[name]["points"]])
-    RESULT.write_text(json.dumps(found, indent=1) + "\n")
+    write_results(out, found)
     PAGE.write_text(TEXT.format(commands="\n".join(map(command, FRONTIERS)), **tables), encoding="utf-8")
     print(json.dumps(found["aims"], indent=1))
 
@@ -154,7 +155,7 @@ def _point(facts: dict[str, Any]) -> FrontierPoint:
 
 def main() -> None:
     """Train, then write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, "frontier")
     parser.add_argument("--device", default="cpu", help="cuda: on a GPU, with torch")
     parser.add_argument("--only", default=",".join(FRONTIERS), help="some of these, with commas between")
     parser.add_argument("--train", action="store_true", help="do not write the page")
@@ -164,7 +165,7 @@ def main() -> None:
     for name in () if options.write else options.only.split(","):
         draw(name, more)
     if not options.train:
-        write()
+        write(options.out)
 
 
 if __name__ == "__main__":

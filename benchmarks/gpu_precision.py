@@ -1,22 +1,24 @@
-"""Do products in half precision or TF32 move the results? 200 rounds of MNIST with the same seeds, on a GPU and here.
+"""Do products in half precision or TF32 change the results? 200 rounds of MNIST with the same seeds.
 
-    python -m benchmarks.gpu_precision play FILE      on a GPU: the models after 200 rounds, into an .npz file
-    python -m benchmarks.gpu_precision compare FILE   anywhere: against numpy's float64, into gpu_precision.json
+    taciturn bench gpu-precision play FILE      on a GPU: writes the models after 200 rounds to an .npz file
+    taciturn bench gpu-precision compare FILE   anywhere: compares them with numpy's float64
 
 Once with the pure steps on torch, in float32 and in TF32, and once with the fused engine and its products. The noise of
-ObjP and ObjPM is the same numbers everywhere; the fused OutP's is of the same distribution only, so that OutP is
-compared without noise.
+ObjP and ObjPM is the same numbers everywhere. The fused OutP's noise has only the same distribution, so OutP is
+compared without noise. `compare` writes benchmarks/results/gpu_precision.json.
+
+Takes minutes.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.program import arguments, write_results
 
 from taciturn.core.arrays import to_numpy
 from taciturn.data import DataOptions, load
@@ -34,7 +36,6 @@ STAGES = (
     Stage("objp", "objp", NOISY),
     Stage("objpm", "objpm", NOISY, local_updates=10),
 )
-RESULTS = Path(__file__).parent / "results" / "gpu_precision.json"
 
 
 def play(path: Path) -> None:
@@ -60,7 +61,7 @@ def play(path: Path) -> None:
     np.savez(path, **found)
 
 
-def compare(path: Path) -> None:
+def compare(path: Path, out: Path) -> None:
     """Relative differences to float64, and both test errors."""
     dataset, stored = load(DataOptions(data="mnist", precision="float64")), np.load(path)
     rows = []
@@ -84,7 +85,7 @@ def compare(path: Path) -> None:
                     }
                 )
                 print(rows[-1], flush=True)
-    RESULTS.write_text(json.dumps({"rounds": ROUNDS, "data": "mnist", "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    write_results(out, {"rounds": ROUNDS, "data": "mnist", "rows": rows})
 
 
 def _reference(dataset: Any, stage: Stage) -> Any:
@@ -103,5 +104,17 @@ def _last(algorithm: Any, shards: Any, stage: Stage) -> Any:
     return last.w
 
 
+def main() -> None:
+    """Compute the models, or compare them."""
+    parser = arguments(__doc__, "gpu_precision")
+    parser.add_argument("step", choices=("play", "compare"))
+    parser.add_argument("file", type=Path, help="the .npz file of the models")
+    given = parser.parse_args()
+    if given.step == "play":
+        play(given.file)
+    else:
+        compare(given.file, given.out)
+
+
 if __name__ == "__main__":
-    {"play": play, "compare": compare}[sys.argv[1]](Path(sys.argv[2]))
+    main()

@@ -1,25 +1,26 @@
 """How fast the paper's grid runs on one GPU, against the floor of what it must compute and move.
 
-    python -m benchmarks.gpu_reproduce [--rounds 1000] [--data mnist,femnist] [--out FILE]
+    taciturn bench gpu-reproduce [--rounds 1000] [--data mnist,femnist] [--out FILE]
 
 The floor of an operation is the larger of its flops at the rate of a large matrix product and its bytes at the
 bandwidth of a large copy, both measured in the same run: every input read once, every output written once, no padding.
 The test error of every tenth round, in float32, is part of the work and of the floor.
-A stage of 3 algorithms x 4 epsilons x 10 seeds x 20,000 rounds is extrapolated from the rounds it was given.
-Needs python, numpy, torch and triton, a GPU, and the data in TACITURN_DATA.
+A stage of 3 algorithms x 4 epsilons x 10 seeds x 20,000 rounds is extrapolated from the rounds that are run.
+Needs a GPU, MNIST and FEMNIST, and of other packages numpy, torch and triton alone when it is started as
+`python -m benchmarks.gpu_reproduce`.
+
+Takes minutes on a GPU.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.program import arguments, write_results
 
 from taciturn.data import DataOptions, load
 from taciturn.research.reproduction.paper_runs import DATA, ReproductionPlan, Stage, make_plan
@@ -28,7 +29,6 @@ from taciturn.types import Dataset
 
 T = 20000
 EVERY = 10  # rounds between two evaluations, as in a reproduction after its first hundred
-RESULTS = Path(__file__).parent / "results" / "gpu_reproduce.json"
 
 
 def rates() -> dict[str, float]:
@@ -129,17 +129,16 @@ def measured(data: str, rate: dict[str, float], rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "gpu_reproduce")
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--data", default="mnist,femnist")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     rate = rates()
     found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, **rate}
     print(found, flush=True)
     for data in given.data.split(","):
         found[data] = measured(data, rate, given.rounds)
-        given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_results(given.out, found)
 
 
 if __name__ == "__main__":

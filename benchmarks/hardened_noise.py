@@ -1,15 +1,16 @@
 """The noise of hardened runs over the closed form of the continuous Gaussian, as their ledgers have it.
 
-    python -m benchmarks.hardened_noise
+    taciturn bench hardened-noise
 
-Needs MNIST and FEMNIST in TACITURN_DATA. Writes results/hardened_noise.json. For each budget, `over_closed_form` is the
+Needs MNIST and FEMNIST. Writes benchmarks/results/hardened_noise.json. For each budget, `over_closed_form` is the
 noise multiplier of the plan's events over get_sigma_gaussian(epsilon, delta) * sqrt(T): at most 1.0001.
 The runs of mnist14 really begin: some of their rounds are in the ledger, and their events must be the plan's.
+
+Takes half a minute.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from benchmarks.program import arguments, results_file, write_results
 from dp_accounting.gaussian_mechanism import get_sigma_gaussian
 
 import taciturn
@@ -27,7 +29,7 @@ from taciturn.runs.folder import RunFolder
 from taciturn.settings import resolve
 from taciturn.training.loop import Interrupted, Progress
 
-RESULTS = Path(__file__).parent / "results" / "hardened_noise.json"
+RESULTS = results_file("hardened_noise")
 EPSILONS, DELTAS = (0.5, 1.0, 3.0, 8.0), (1e-6, 1e-9)
 MOST = 1.0001
 DRAWN = 5  # rounds that are really made
@@ -91,16 +93,16 @@ def begun(epsilon: float, folder: Path, given: Mapping[str, Any] = BEGUN) -> dic
 
 
 def main() -> None:
-    """All plans, and the runs."""
+    """Compare all plans, and the runs."""
+    given = arguments(__doc__, "hardened_noise").parse_args()
     found: dict[str, Any] = {}
-    for name, given in PLANNED.items():
-        found[name] = [row for delta in DELTAS for row in planned(given, delta)]
+    for name, settings in PLANNED.items():
+        found[name] = [row for delta in DELTAS for row in planned(settings, delta)]
     with tempfile.TemporaryDirectory() as folder:
         found["mnist14, begun"] = [begun(epsilon, Path(folder)) for epsilon in EPSILONS]
     largest = max(row["over_closed_form"] for rows in found.values() for row in rows)
     result = {"largest_over_closed_form": largest, "asked": MOST, "plans": found}
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(result, indent=1))
+    write_results(given.out, result, show=True)
     if largest > MOST:
         raise SystemExit(f"{largest} is above {MOST}")
 

@@ -1,10 +1,12 @@
 """How long runs with hardened noise take beside runs with seeded noise: the same settings, one after the other.
 
-    python benchmarks/hardened_speed.py [REPEATS]
+    taciturn bench hardened-speed [--repeats 7]
 
-Every run is a process of its own, as a user starts it, and the two kinds take turns, so that whatever else the machine
-does falls on both. The result is benchmarks/results/hardened_speed.json: medians in seconds, and their ratio. `whole`
-is the process from its start to its end, `training` what happens between the first round and the last.
+Every run is a separate process, as a user starts it, and the two kinds take turns, so that other load of the machine
+affects both. Writes benchmarks/results/hardened_speed.json: medians in seconds, and their ratio. `whole` is the process
+from its start to its end, `training` is the time between the first round and the last.
+
+Takes about ten minutes on two cores.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.program import ROOT, arguments, write_results
+
 CLINICS = ROOT / "tests" / "data" / "clinics"
 CASES = {
     "mnist14": ["--data", "mnist14"],
@@ -63,22 +65,23 @@ def one(case: str, kind: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    """Time both kinds of every case."""
+    parser = arguments(__doc__, "hardened_speed")
+    parser.add_argument("--repeats", type=int, default=7)
+    given = parser.parse_args()
     found: dict[str, dict[str, object]] = {}
     for case in CASES:
         times: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
-        for _ in range(repeats):
+        for _ in range(given.repeats):
             for kind in KINDS:
                 times[kind].append(one(case, kind))
-        found[case] = {"repeats": repeats}
+        found[case] = {"repeats": given.repeats}
         for number, what in enumerate(("whole", "training")):
             medians = {kind: statistics.median(pair[number] for pair in times[kind]) for kind in KINDS}
             rounded = {f"{kind}_seconds": round(median, 3) for kind, median in medians.items()}
             found[case][what] = rounded | {"ratio": round(medians["hardened"] / medians["seeded"], 3)}
         print(case, json.dumps(found[case]))
-    place = ROOT / "benchmarks" / "results" / "hardened_speed.json"
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_results(given.out, found)
 
 
 if __name__ == "__main__":

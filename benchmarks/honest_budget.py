@@ -1,31 +1,32 @@
 """What a total budget buys with the planner's own values, and how far they are from the best of a grid.
 
-    TACITURN_DATA=DIR python -m benchmarks.honest_budget
+    taciturn bench honest-budget
 
 Certified mode on pixels as they are, with nothing else set but the data, the budgets, the seeds and float32. The grid
-multiplies clip and eta_scale on mnist14; the planner ties rho to eta, and eta to the clip, at every point. A grid's
-best is picked on the test set from few seeds, so it flatters itself. Without TACITURN_DATA the MNIST part is skipped,
-and the file says so. Writes benchmarks/results/honest_budget.json.
+multiplies clip and eta_scale on mnist14; the planner ties rho to eta, and eta to the clip, at every point. The best
+point of a grid is chosen on the test set from few seeds, so it looks better than it is. Without the files of MNIST that
+part is skipped, and the results say so. Writes benchmarks/results/honest_budget.json.
+
+Takes minutes.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import tempfile
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.program import arguments, spread, write_results
+
 import taciturn
 from taciturn.api import plan
+from taciturn.research.bench.inputs import has_mnist
 
 BUDGETS = (0.5, 1.0, 3.0, 8.0)
 TARGETS = {1.0: 0.105, 3.0: 0.092, 8.0: 0.088}  # of the mean test error on MNIST
 SEEDS, GRID_SEEDS = 5, 2
 FACTORS, ROUNDS = (0.3, 1.0, 3.0), (100, 300)
-OUT = Path("benchmarks/results/honest_budget.json")
 
 
 def train(budgets: tuple[float, ...], seeds: int, **settings: Any) -> dict[float, list[float]]:
@@ -51,10 +52,9 @@ def by_rule(data: str) -> dict[str, Any]:
     errors, found = train(BUDGETS, SEEDS, data=data), {}
     for budget, these in errors.items():
         planned = plan(data=data, features="none", total_epsilon=budget).proposal
-        found[str(budget)] = {
-            "mean": round(fmean(these), 5),
-            "min": min(these),
-            "max": max(these),
+        errors_found = spread(these)
+        found[str(budget)] = errors_found | {
+            "mean": round(errors_found["mean"], 5),
             "noise_to_signal": float(f"{planned.noise_to_signal:.3g}"),
             "rounds": planned.rounds,
             "clip": planned.clip,
@@ -92,10 +92,12 @@ def distances(rule: dict[str, Any], points: list[dict[str, Any]]) -> dict[str, A
 
 
 def main() -> None:
+    """Measure the planner's values, then the grid."""
+    given = arguments(__doc__, "honest_budget").parse_args()
     result: dict[str, Any] = {
         "what": "certified mode, the planner's own values, 10 agents, delta 1e-6, add-remove; test error, seeds 1 to 5"
     }
-    if os.environ.get("TACITURN_DATA"):
+    if has_mnist():
         mnist = by_rule("mnist")
         result["mnist"] = mnist
         result["mnist_targets"] = {
@@ -104,7 +106,7 @@ def main() -> None:
         }
     else:
         result["mnist"] = "skipped: set TACITURN_DATA to the folder that holds mnist/"
-    print(json.dumps(result, indent=1), flush=True)
+    print(result, flush=True)
     result["mnist14"] = by_rule("mnist14")
     points = grid("mnist14")
     result["mnist14_rule_against_grid"] = distances(result["mnist14"], points)
@@ -112,8 +114,7 @@ def main() -> None:
         "what": f"factors on the planned clip and eta, {GRID_SEEDS} seeds; the path is held when the clip changes",
         "points": points,
     }
-    OUT.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
+    write_results(given.out, result, show=True)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
 """Cost of the compiled kernels relative to numpy, compared with the committed ratios.
 
-    python -m benchmarks.kernel_speed            # compare; exit code 1 if a kernel became 1.5 times slower
-    python -m benchmarks.kernel_speed --write    # measure again and write benchmarks/results/kernel_speed.json
+    taciturn bench kernel-speed            # compare; exit code 1 if a kernel became 1.5 times slower
+    taciturn bench kernel-speed --write    # measure again and write benchmarks/results/kernel_speed.json
 
 Times are CPU time of one thread, the smallest of several turns. The committed ratios are of a processor with AVX-512.
+
+Takes a second.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.program import arguments, read_results, write_results
 from numpy.random import Generator, Philox
 from threadpoolctl import threadpool_limits
 
@@ -26,7 +26,6 @@ from taciturn.objectives.clipping import NO_CLIPPING
 from taciturn.objectives.passes import COMPILED
 from taciturn.types import Shard
 
-COMMITTED = Path(__file__).parent / "results" / "kernel_speed.json"
 TOLERANCE = 1.5  # how many times its committed ratio a kernel may cost
 TURNS = 8
 RECORDS, FEATURES, CLASSES = 4000, 784, 10  # a third of an agent's MNIST
@@ -76,16 +75,20 @@ def ratio(case: str) -> float:
     return best[0] / best[1]
 
 
-def main(write: bool) -> int:
+def main() -> int:
+    """Compare, or write; return the exit code."""
+    parser = arguments(__doc__, "kernel_speed")
+    parser.add_argument("--write", action="store_true", help="write the ratios instead of comparing them")
+    given = parser.parse_args()
     found = {case: round(ratio(case), 3) for case in CASES}
-    if write:
-        COMMITTED.write_text(json.dumps(found, indent=2) + "\n")
+    if given.write:
+        write_results(given.out, found)
         return 0
-    committed = json.loads(COMMITTED.read_text())
+    committed = read_results(given.out)
     for case, cost in found.items():
         print(f"{case}: {cost:.3f} (committed: {committed[case]:.3f})")
     return int(any(cost > TOLERANCE * committed[case] for case, cost in found.items()))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main("--write" in sys.argv[1:]))
+    raise SystemExit(main())

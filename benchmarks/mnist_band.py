@@ -1,21 +1,21 @@
 """How far ten seeds of the plain implementation spread on MNIST, and where Taciturn lies.
 
-    python -m benchmarks.mnist_band --data DIR [--device cuda] [--out benchmarks/results/mnist_band.json]
+    taciturn bench mnist-band [--data-dir DIR] [--device cuda] [--out FILE]
 
 The plain implementation (tests/plain.py) runs `objpm` at epsilon 1 with the paper's constants for 300 rounds and ten
-noise seeds, in float64; Taciturn runs the first of those seeds. Needs numpy alone, or torch for a GPU.
+noise seeds, in float64; Taciturn runs the first of those seeds. Writes benchmarks/results/mnist_band.json.
+
+Takes minutes on a GPU.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.program import arguments, write_results
 from numpy.random import Generator, Philox
 from tests import plain
 
@@ -79,14 +79,14 @@ def _backend(device: str) -> tuple[Any, Any, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", required=True, help="folder that holds mnist/")
+    """Train both and write."""
+    parser = arguments(__doc__, "mnist_band")
+    parser.add_argument("--data-dir", default="", help="folder that holds mnist/  (default: $TACITURN_DATA)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=max(CHECKS))
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/mnist_band.json"))
     args = parser.parse_args()
-    dataset = load(DataOptions(data="mnist", data_dir=args.data))
+    dataset = load(DataOptions(data="mnist", data_dir=args.data_dir))
     began = time.perf_counter()
     band = {seed: plain_errors(dataset, seed, args.rounds, args.device) for seed in range(1, args.seeds + 1)}
     middle = time.perf_counter()
@@ -98,8 +98,7 @@ def main() -> None:
         "taciturn_seed_1": found,
         "seconds": {"plain": round(middle - began, 1), "taciturn": round(time.perf_counter() - middle, 1)},
     }
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
+    write_results(args.out, result, show=True)
 
 
 if __name__ == "__main__":

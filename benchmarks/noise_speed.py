@@ -1,25 +1,25 @@
 """How fast the exact discrete samplers draw from the system's entropy, beside numpy's approximate continuous ones.
 
-    python -m benchmarks.noise_speed
+    taciturn bench noise-speed
 
 Writes benchmarks/results/noise_speed.json. Everything runs in one thread and one process; a ratio is numpy's samples
 per second (Generator of PCG64, floating point, not for privacy) over ours in the same run, so more is slower.
+
+Takes ten seconds.
 """
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
+from benchmarks.program import arguments, write_results
 from numpy.typing import NDArray
 
 from taciturn.privacy.discrete import Entropy, SystemEntropy, discrete_gaussian, discrete_laplace
+from taciturn.research.bench.timing import median_seconds
 
 Sampler = Callable[[float, int, Entropy], NDArray[np.int64]]
 SCALES = [0.5, 1e3, 1e6, 1e9, 1e13]
@@ -39,13 +39,9 @@ class Counted:
 
 
 def millions(draw: Callable[[], Any], size: int) -> float:
-    """Median millions of samples per second over the calls, the first one left out."""
-    times = []
-    for _ in range(SIZES[size] + 1):
-        began = time.perf_counter()
-        draw()
-        times.append(time.perf_counter() - began)
-    return size / median(times[1:]) / 1e6
+    """Return the median millions of samples per second over the calls, after one to warm up."""
+    draw()
+    return size / median_seconds(draw, SIZES[size]) / 1e6
 
 
 def measured(sampler: Sampler, scale: float, size: int, numpy_rate: float) -> dict[str, float]:
@@ -71,14 +67,15 @@ def table(sampler: Sampler, numpy_draw: Callable[[int], Any]) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Measure both samplers."""
+    given = arguments(__doc__, "noise_speed").parse_args()
     generator = np.random.default_rng(0)
     result = {
         "what": "exact discrete noise from os.urandom on one core, and numpy's standard_normal and laplace beside it",
         "discrete_laplace": table(discrete_laplace, lambda size: generator.laplace(size=size)),
         "discrete_gaussian": table(discrete_gaussian, lambda size: generator.standard_normal(size=size)),
     }
-    Path("benchmarks/results/noise_speed.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
+    write_results(given.out, result, show=True)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
 """The planner's rule against a grid around it, in a second implementation of certified training that shares no code.
 
-    TACITURN_DATA=DIR python -m benchmarks.planner_grid --pack FILE     # with Taciturn: data and planned values
-    python planner_grid.py --packed FILE [--device cuda] [--out FILE]  # needs numpy and torch alone
-    TACITURN_DATA=DIR python -m benchmarks.planner_grid                 # both at once
+    taciturn bench planner-grid --pack FILE                                      # only data and planned values
+    python -m benchmarks.planner_grid --packed FILE [--device cuda] [--out FILE]   # needs numpy and torch alone
+    taciturn bench planner-grid                                                  # both at once
 
 The planner's values are Taciturn's own, for the rounds of the rule and for those of the grid; the training is written
-plainly in torch. The grid multiplies C, eta and rho, each by 0.3, 1 and 3. Its best point is picked on the test set
+plainly in torch. The grid multiplies C, eta and rho, each by 0.3, 1 and 3. Its best point is chosen on the test set
 from few seeds, which flatters it, so that point is trained again with fresh seeds. The ladder is the rule alone, from
-budgets that drown the model to budgets that hardly touch it. Writes benchmarks/results/planner_grid.json.
+budgets that drown the model to budgets that hardly touch it. Needs MNIST and FEMNIST.
+Writes benchmarks/results/planner_grid.json.
+
+Takes minutes on a GPU.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import time
@@ -21,13 +23,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmarks.program import arguments, write_results
 
 DATA = ("mnist14", "mnist", "femnist")
 BUDGETS, DELTA, BETA = (1.0, 3.0, 8.0), 1e-6, 1e-6
 ROUNDS, FACTORS = (50, 100, 300), (0.3, 1.0, 3.0)
 LADDER = (0.002, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0, 30.0)
 RULE_SEEDS, GRID_SEEDS, LADDER_SEEDS = 20, 3, 5
-OUT = Path("benchmarks/results/planner_grid.json")
 MEMORY = 60e9  # bytes that one batch of runs may take
 
 
@@ -44,17 +46,10 @@ class Point(NamedTuple):
 
 def pack(name: str) -> dict[str, Any]:
     """Records as bytes, whose they are, and the planner's values: for every budget its own, then those for ROUNDS."""
-    from taciturn.data import (
-        DataOptions,
-        load,
-    )
+    from taciturn.data import DataOptions, load
     from taciturn.data.facts import published_facts
     from taciturn.objectives import LOSSES
-    from taciturn.planning.heuristics import (
-        PlanRequest,
-        propose,
-        release_noise,
-    )
+    from taciturn.planning.heuristics import PlanRequest, propose, release_noise
 
     options = DataOptions(data=name)
     dataset = load(options)
@@ -196,12 +191,12 @@ def _rounded(point: Point) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Pack, measure, or both."""
+    parser = arguments(__doc__, "planner_grid")
     parser.add_argument("--pack", type=Path, help="write data and plans to this file, and stop")
     parser.add_argument("--packed", type=Path, help="read them from it")
     parser.add_argument("--data", nargs="+", default=list(DATA), choices=DATA)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
     if args.packed:
         stored = np.load(args.packed)
@@ -220,7 +215,7 @@ def main() -> None:
         began = time.perf_counter()
         result[name] = measure(found, args.device)
         print(name, json.dumps(result[name], indent=1), round(time.perf_counter() - began, 1), "s", flush=True)
-        args.out.write_text(json.dumps(result, indent=1) + "\n")
+        write_results(args.out, result)
 
 
 if __name__ == "__main__":

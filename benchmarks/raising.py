@@ -1,39 +1,38 @@
 """What raises the frontier and what does not: one change at a time, at equal total privacy, in plain torch.
 
-    TACITURN_DATA=DIR python -m benchmarks.raising [--device cuda] [--seeds 5] [--out FILE]
+    taciturn bench raising [--device cuda] [--seeds 5] [--out FILE]
+    taciturn bench raising --draw       # only the picture, from the results
 
-MNIST, 10 agents with their own noise, delta 1e-6. Every trial has the planner's clip, path and rounds, which know
-nothing of MNIST's test records; none is tuned. The training is written here once more, and shares only the feature maps
-with Taciturn. It takes a GPU minutes and a CPU hours; needs numpy and torch. Writes benchmarks/results/raising.json;
-`--draw` makes the picture of it.
+MNIST, 10 agents with their own noise, delta 1e-6. Every trial uses the planner's clip, path and rounds, which do not
+depend on MNIST's test records; none is tuned. The training is written a second time here, and shares only the feature
+maps with Taciturn. Writes benchmarks/results/raising.json.
+
+Takes minutes on a GPU, and hours on two cores.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from benchmarks.program import DOCS, arguments, read_results, write_results
 
 from taciturn.data import DataOptions, load
 from taciturn.data.feature_maps import InputShape, build_map
 from taciturn.data.feature_maps.images import as_bytes, gaussian, grid
 
-OUT = Path("benchmarks/results/raising.json")
 BUDGETS, DELTA = (0.5, 1.0, 3.0, 8.0), 1e-6
 AGENTS, CLASSES, ROUNDS = 10, 10, 300
 CLIP, NOISE_IN_A_SCORE, LARGEST_STEP = 0.075, 2.0, 500.0 / 3.0  # the planner's, for records of length 1
 MEAN_SHARE = 0.02  # of the budget, in zCDP, for a mean with noise
 ROWS = 15_000  # at a time
 FALLS = ((0.2, ""), (1.0, ", steps that fall all the time"))
-PICTURE = Path("docs/images/raising.png")
+PICTURE = DOCS / "images" / "raising.png"
 
 
 class Digits(NamedTuple):
@@ -164,12 +163,7 @@ def draw(found: dict[str, Any], epsilon: str = "1") -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    from taciturn.reporting.figures.style import (
-        COLOURS,
-        STYLE,
-        heading,
-        save,
-    )
+    from taciturn.reporting.figures.style import COLOURS, STYLE, heading, save
 
     groups = {
         "Features": [name for name in found if not name.startswith("scattering, ")],
@@ -194,14 +188,13 @@ def draw(found: dict[str, Any], epsilon: str = "1") -> None:
 
 def main() -> None:
     """All trials."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, "raising")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--draw", action="store_true", help="only the picture, from the figures that are there")
     options = parser.parse_args()
     if options.draw:
-        draw(json.loads(options.out.read_text())["test_error_percent"])
+        draw(read_results(options.out)["test_error_percent"])
         return
     data = load(DataOptions("mnist", precision="float32"))
     assert data.test is not None
@@ -264,7 +257,7 @@ def main() -> None:
         "seeds": options.seeds,
         "device": where,
     }
-    options.out.write_text(json.dumps({"about": about, "test_error_percent": found}, indent=1) + "\n")
+    write_results(options.out, {"about": about, "test_error_percent": found})
 
 
 if __name__ == "__main__":

@@ -1,18 +1,16 @@
 """The paper's theorems, measured: the table, the picture and the counterexamples of docs/explanation/theorems.md.
 
-    python -m benchmarks.theory
+    taciturn bench theory
 
 Algorithm 1 with the paper's noise on three small problems with seeds, one for each theorem, against the theorem's bound
 as printed and as repaired. Writes benchmarks/results/theory.json and docs/images/theory.png.
+
+Takes a minute.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
-import numpy as np
+from benchmarks.program import DOCS, arguments, rounded, write_results
 
 from taciturn.reporting.figures.style import save
 from taciturn.research.theory.bounds import per_update, right_side
@@ -25,7 +23,8 @@ from taciturn.research.theory.theory_figure import figure
 
 EPSILONS, SEEDS, ROUNDS = (0.25, 0.5, 1.0, 2.0), 12, 4000
 TOTAL = 10.0  # epsilon of everything, for what E does at equal privacy
-OUT, PICTURE = Path("benchmarks/results/theory.json"), Path("docs/images/theory.png")
+PICTURE = DOCS / "images" / "theory.png"
+DIGITS = 5  # the rest depends on the machine
 
 
 def equal_privacy(result: Result) -> dict[str, dict[str, float]]:
@@ -40,19 +39,9 @@ def equal_privacy(result: Result) -> dict[str, dict[str, float]]:
     return found
 
 
-def rounded(value: Any) -> Any:
-    """Numbers to five digits: the rest is this machine's."""
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.5g}") if np.isfinite(value) else str(value)
-    return value
-
-
 def main() -> None:
     """Measure, draw, write."""
+    given = arguments(__doc__, "theory").parse_args()
     results = [check(case, EPSILONS, SEEDS, ROUNDS) for case in cases()]
     save(figure(results), PICTURE)
     lengths = dual_norms(100)
@@ -68,7 +57,7 @@ def main() -> None:
         "dual_lengths_under_one_course_of_noise": {str(t): lengths[t - 1] for t in (1, 10, 100)},
         "proposition_1": proposition_1().summary(),
     }
-    OUT.write_text(json.dumps(rounded(found), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_results(given.out, rounded(found, DIGITS))
     for result in results:
         one = result.shown
         print(result.theorem.number, result.verdict, one.measured[-1], one.corrected[-1].total, one.stated[-1].total)

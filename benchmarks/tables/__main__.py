@@ -1,15 +1,17 @@
 """Private models on tables: Taciturn beside other libraries, on the same splits.
 
     pip install -c constraints.txt -e '.[bench-tables]'
-    TACITURN_DATA=DIR python -m benchmarks.tables [--only baselines] [--tables adult,heart] [--epsilons 1,inf]
+    taciturn bench tables [--only baselines] [--tables adult,heart] [--epsilons 1,inf] [--out FILE]
 
-Four tables in DIR/tables (adult.csv, telco.csv, heart.csv, cal_housing.csv), random 80/20 splits, and the public
-schemas of benchmarks/table_schemas. Taciturn trains with one party, with ten (heart: its four hospitals), and with them
-on a secure sum; nothing is set for a table but its public facts. DP-EBM (interpret) and diffprivlib get all records and
-the same public facts; scikit-learn and EBM show what is possible without privacy.
+Four tables in the folder `tables` of the data folder (adult.csv, telco.csv, heart.csv, cal_housing.csv), random 80/20
+splits, and the public schemas of benchmarks/table_schemas. Taciturn trains with one party, with ten (heart: its four
+hospitals), and with them on a secure sum; nothing is set for a table but its public facts. DP-EBM (interpret) and
+diffprivlib get all records and the same public facts; scikit-learn and EBM show what is possible without privacy.
 
-Writes benchmarks/results/tables.json after every cell, so that a run that was stopped goes on, then the picture beside
+Writes benchmarks/results/tables.json after every cell, so that an interrupted run continues, then the picture beside
 it, and prints the results as Markdown.
+
+Takes hours on two cores.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from benchmarks.program import arguments
 from benchmarks.tables import baselines, own_runs, presentation, timing
 from benchmarks.tables.results import Point, Results, quality
 from benchmarks.tables.splits import TABLES, Split
@@ -91,7 +94,7 @@ def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
 
 def main() -> None:
     """Train what is not there yet, then draw and print all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, "tables")
     parser.add_argument("--only", choices=PARTS, action="append", help="a part; may be given several times")
     parser.add_argument("--tables", type=some_of(TABLES), default=list(TABLES), help=f"some of {', '.join(TABLES)}")
     parser.add_argument("--methods", type=some_of(METHODS), default=METHODS, help=f"some of {', '.join(METHODS)}")
@@ -99,7 +102,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=5, help="number of random splits")
     parser.add_argument("--again", action="store_true", help="train what is there already, too")
     options = parser.parse_args()
-    results, failed, parts = Results(), 0, options.only or PARTS
+    results, failed, parts = Results(options.out), 0, options.only or PARTS
     epsilons = [float(text) for text in options.epsilons.split(",")]
     for part in (part for part in ("baselines", "taciturn") if part in parts):
         for name in options.tables:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from benchmarks.tables.results import METRICS, PLACE, Point, Results
+from benchmarks.tables.results import METRICS, Point, Results
 from benchmarks.tables.splits import TABLES, TableSource
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -15,7 +15,6 @@ from matplotlib.ticker import NullLocator, StrMethodFormatter
 from taciturn.reporting.figures.style import COLOURS, GREY, PALE, STYLE, heading, label_lines, save
 from taciturn.reporting.tables import markdown_table
 
-PICTURE = PLACE.with_suffix(".svg")
 NAMES = {
     "taciturn-one": "Taciturn, one party",
     "taciturn-parties": "Taciturn, {parties}",
@@ -93,8 +92,8 @@ def draw(results: Results) -> None:
             empty.remove()
         drawn.suptitle(CAPTION, x=0.01, ha="left", fontsize=8, color=GREY)
         label_lines(drawn, panels[: len(sources)])
-    save(drawn, PICTURE)
-    save(drawn, PICTURE.with_suffix(".png"))
+    for ending in (".svg", ".png"):
+        save(drawn, results.place.with_suffix(ending))
 
 
 def _panel(axes: Axes, results: Results, source: TableSource, places: dict[float, float]) -> None:

@@ -6,19 +6,19 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmarks.program import read_results, rounded
 from benchmarks.tables.splits import WORK
 from numpy.typing import NDArray
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score, root_mean_squared_error
 
 from taciturn.core.locks import locked
+from taciturn.research.bench.machine import versions
 
-PLACE = Path(__file__).parent.parent / "results" / "tables.json"
 DELTA = 1e-6
 DIGITS = 6
 PACKAGES = ("taciturn", "diffprivlib", "interpret-core", "scikit-learn", "numpy")
@@ -47,7 +47,7 @@ class Point(NamedTuple):
 class Results:
     """The results of all cells so far, in a file that several processes may add to."""
 
-    def __init__(self, place: Path = PLACE) -> None:
+    def __init__(self, place: Path) -> None:
         """Read the file, if there is one."""
         self.place = place
         self.time: dict[str, Any] = {}
@@ -61,7 +61,7 @@ class Results:
     def add(self, point: Point, split: int, found: dict[str, float]) -> None:
         """Put in a cell."""
         with self._writing():
-            self.points.setdefault(point, {})[split] = {name: _round(value) for name, value in found.items()}
+            self.points.setdefault(point, {})[split] = rounded(found, DIGITS)
 
     def add_time(self, found: dict[str, Any]) -> None:
         """Put in the times, in place of earlier ones."""
@@ -89,7 +89,7 @@ class Results:
                 {
                     "what": "models on tables, with privacy and without, on random 80/20 splits",
                     "delta": DELTA,
-                    "versions": _versions(),
+                    "versions": versions(PACKAGES),
                     "time": self.time,
                 },
                 indent=1,
@@ -101,7 +101,7 @@ class Results:
     def _read(self) -> None:
         if not self.place.exists():
             return
-        document = json.loads(self.place.read_text(encoding="utf-8"))
+        document = read_results(self.place)
         self.time = document["time"]
         self.points = {
             Point(entry["table"], entry["method"], float(entry["epsilon"])): {
@@ -115,22 +115,8 @@ class Results:
         means, deviations = {}, {}
         for name in next(iter(splits.values())):
             mean, deviation = self.mean(point, name), self.deviation(point, name)
-            means[name] = None if mean is None else _round(mean)
-            deviations[name] = None if deviation is None else _round(deviation)
+            means[name] = rounded(mean, DIGITS)
+            deviations[name] = rounded(deviation, DIGITS)
         epsilon = "inf" if math.isinf(point.epsilon) else point.epsilon
         names = {"table": point.table, "method": point.method, "epsilon": epsilon}
         return {**names, "mean": means, "deviation": deviations, "splits": splits}
-
-
-def _round(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

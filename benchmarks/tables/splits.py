@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmarks.program import ROOT, RUNS
 from numpy.typing import NDArray
 
+from taciturn.data import data_folder
 from taciturn.data.schema import Categorical, Schema, read_schema
 from taciturn.types import Classes
 
-SCHEMAS = Path(__file__).parent.parent / "table_schemas"
-WORK = Path("runs") / "tables"
+SCHEMAS = ROOT / "benchmarks" / "table_schemas"
+WORK = RUNS / "tables"
 TEST_SHARE = 0.2
 MISSING = "missing"  # the category of a missing value, for libraries that refuse one
 ZERO_IS_MISSING = ("trestbps", "chol")  # in heart: no living patient has 0
@@ -28,7 +29,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table of the benchmark: its file below $TACITURN_DATA/tables, and its parties."""
+    """A table of the benchmark: its file in the folder `tables` of the data folder, and its parties."""
 
     name: str
     file: str
@@ -53,10 +54,7 @@ class TableSource:
     @cached_property
     def rows(self) -> list[Row]:
         """The records with the columns that are used, as text; empty is missing."""
-        folder = os.environ.get("TACITURN_DATA")
-        if not folder:
-            raise SystemExit("set TACITURN_DATA to the folder that has tables/adult.csv and the others")
-        with (Path(folder) / "tables" / self.file).open(encoding="utf-8", newline="") as file:
+        with (data_folder() / "tables" / self.file).open(encoding="utf-8", newline="") as file:
             rows = [_clean(row) for row in csv.DictReader(file)]
         used = [*(column.name for column in self.schema.columns), self.schema.label]
         used += [self.party] if self.party else []

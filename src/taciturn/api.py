@@ -243,7 +243,7 @@ def resume(
         with (
             frames_again(folder.read_config(), folder.schema, data=data, test=test),
             _display(watch, progress, group) as shown,
-            _released(group.run_on_all(lambda: _reservation(folder, begun, group))) as reservation,
+            _released(group.run_on_all(lambda: _reservation(begun, group))) as reservation,
         ):
             study = group.run_on_all(lambda: rebuilt(folder, begun, group))
             study = select_own_agents(study, group)
@@ -405,7 +405,7 @@ def _released(reservation: Reservation | None) -> Iterator[Reservation | None]:
             reservation.release()
 
 
-def _reservation(folder: RunFolder, begun: Begun, group: ProcessGroup) -> Reservation | None:
+def _reservation(begun: Begun, group: ProcessGroup) -> Reservation | None:
     """Return the held reservation of an interrupted run, in process 0."""
     ledger = resolve(begun.config).ledger if group.is_main else ""
     return Reservation(BudgetLedger.open(Path(ledger)), begun.reservation) if ledger else None

@@ -37,7 +37,8 @@ from taciturn.reporting.figures.style import (
 from taciturn.reporting.figures.summary_figures import Weights, plan_figure, ranking_figure, sent_figure
 from taciturn.reporting.ranking import ranking
 from taciturn.research.bench.bench_figure import picture
-from taciturn.research.bench.benchmark import Growth, Report, Timing
+from taciturn.research.bench.benchmark import Growth, Report
+from taciturn.research.bench.timing import Timing
 from taciturn.research.reproduction.paper_figures import figure as paper_figure
 from taciturn.runs.quality import ClassificationQuality
 from taciturn.types import Array

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from taciturn.research.bench.benchmark import Options, fastest, time_interleaved
 from taciturn.research.bench.inputs import DENSITY, dense, sparse
 from taciturn.research.bench.machine import Machine, observed
 from taciturn.research.bench.measured_rounds import grid, plain_rounds, products, read, stored_bytes
 from taciturn.research.bench.programs.growth import exponent
+from taciturn.research.bench.timing import Options, fastest, time_interleaved
 from tests import plain
 
 

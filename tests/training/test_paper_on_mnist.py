@@ -41,7 +41,7 @@ def test_the_papers_noise_at_the_first_round(mnist: Dataset) -> None:
 
 
 def test_the_error_lies_in_the_band_of_ten_plain_seeds(mnist: Dataset) -> None:
-    """After 5 rounds; benchmarks/mnist_band.py does the same for 300, and its committed result is checked below."""
+    """After 5 rounds; `taciturn bench mnist-band` does the same for 300, and its committed result is checked below."""
     found = taciturn_errors(mnist, seed=1, rounds=5)
     for i, error in enumerate(found):
         plain = [errors[i] for errors in BAND["plain"].values()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -18,6 +19,17 @@ from taciturn.core.arrays import Array
 from taciturn.errors import CorruptFile, InputError, missing_file
 
 LOCAL_FOLDER, CHECKPOINT_FOLDER = "local-only", "checkpoint"
+
+
+def text_hash(content: str) -> str:
+    """Return the SHA-256 of a text in hexadecimal.
+
+    Examples
+    --------
+    >>> text_hash("mnist14")[:8]
+    '18916448'
+    """
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def state_folder() -> Path:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from taciturn.core.storage import make_folder, write_text
+from taciturn.core.storage import make_folder, text_hash, write_text
 from taciturn.data import read_schema
 from taciturn.errors import InputError, unknown_name
 from taciturn.federation import PROTOCOL
 from taciturn.federation.identity import PublicIdentity
 from taciturn.federation.kits import check_address, read_kit
-from taciturn.federation.terms import Terms, read_terms, schema_hash, text_hash
+from taciturn.federation.terms import Terms, read_terms, schema_hash
 from taciturn.privacy.budget import BudgetLedger
 
 LEDGER_FILE, IDENTITY_FILE, TERMS_FILE = "records.ledger", "identity.key", "federation.toml"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from taciturn.algorithms.base import Agent
-from taciturn.core.locks import is_locked, locked
+from taciturn.core.locks import locked
 from taciturn.core.storage import make_folder
 from taciturn.errors import InputError
 from taciturn.federation.messages import array_digest, digest
@@ -127,10 +127,7 @@ class Journal:
             If another agent uses the journal.
         """
         make_folder(folder, exist_ok=True, private=True)
-        lock, deadline = folder / "lock", time.monotonic() + patience
-        while is_locked(lock) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        with locked(lock, f"{folder} is in use by another agent of this site"):
+        with locked(folder / "lock", f"{folder} is in use by another agent of this site", timeout=patience):
             path = folder / "journal.sqlite"
             path.touch(mode=0o600)
             path.chmod(0o600)

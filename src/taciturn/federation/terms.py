@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from taciturn.algorithms import ALGORITHMS
-from taciturn.core.storage import to_json
+from taciturn.core.storage import text_hash, to_json
 from taciturn.data import SOURCES, DataOptions, Facts, Schema, declared_facts, load_unmapped, read_schema, schema_facts
 from taciturn.data.feature_mapping import mapped_names, mapped_rows, schema_shape
 from taciturn.data.feature_maps import InputShape
@@ -206,17 +205,6 @@ def schema_hash(schema: Schema) -> str:
     Two parties that hold the same hash encode their records in the same way.
     """
     return text_hash(dump_schema(replace(schema, agent=None, agents=())))
-
-
-def text_hash(content: str) -> str:
-    """Return the SHA-256 of a text in hexadecimal.
-
-    Examples
-    --------
-    >>> text_hash("mnist14")[:8]
-    '18916448'
-    """
-    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _read_sites(file: Path, document: Mapping[str, Any]) -> dict[str, int]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from taciturn.core.storage import text_hash
 from taciturn.data import fingerprint
 from taciturn.errors import InputError
 from taciturn.planning.study import Study
@@ -13,7 +14,7 @@ from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import StartRecord
 from taciturn.settings import resolve
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
-from taciturn.training.setup import prepare, sha256
+from taciturn.training.setup import prepare
 
 
 class Begun(NamedTuple):
@@ -27,7 +28,7 @@ class Begun(NamedTuple):
 
 def check_config(folder: RunFolder, start: StartRecord) -> None:
     """Raise InputError if the settings in a run folder are not those it began with."""
-    if sha256(folder.config.read_text(encoding="utf-8")) != start.config:
+    if text_hash(folder.config.read_text(encoding="utf-8")) != start.config:
         raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
 
 

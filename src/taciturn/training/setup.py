@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
 import uuid
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.core.arrays import backing_file
-from taciturn.core.storage import to_json
+from taciturn.core.storage import text_hash, to_json
 from taciturn.data import SOURCES, describe, fingerprint, source_for
 from taciturn.data.schema import read_schema, schema_text
 from taciturn.data.schema_draft import is_draft
@@ -216,11 +215,11 @@ def initial_files(study: Study, reservation: str = "") -> InitialFiles:
     if study.settings.schema:
         files["schema.toml"] = schema_text(study.settings.schema)
     if study.facts is None:
-        files["start.json"] = to_json({"config": sha256(config)} | _private(study.dataset)) + "\n"
+        files["start.json"] = to_json({"config": text_hash(config)} | _private(study.dataset)) + "\n"
         return InitialFiles(files, study_header(study), plan_entries(study), {})
     identity = uuid.uuid4().hex if study.settings.noise == "hardened" else None
     data = public_description(study)
-    start = StartRecord(config=sha256(config), data=data, reservation=reservation, id=identity)
+    start = StartRecord(config=text_hash(config), data=data, reservation=reservation, id=identity)
     files["start.json"] = to_json(start) + "\n"
     local = {}
     if study.dataset.train:  # a coordinator has no records
@@ -313,8 +312,3 @@ def _source_facts(data: str, schema: str) -> SourceFacts:
         return SourceFacts(built_in=False, draws_split=False, weights=weights or None)
     source = SOURCES[data]
     return SourceFacts(built_in=True, draws_split="train_share" in source.takes, unprotected=source.unprotected)
-
-
-def sha256(text: str) -> str:
-    """Return the SHA-256 of a text in hexadecimal digits."""
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taciturn.research.theory.bounds import Setting, per_update, right_side
-from taciturn.research.theory.theorems import NONSMOOTH, SMOOTH, STRONG, THEOREMS, Theorem, TheoremConstants, theorem_of
+from taciturn.research.theory.theorems import NONSMOOTH, SMOOTH, STRONG, THEOREMS, Theorem, TheoremConstants
 
 C = TheoremConstants(
     agents=4, parameters=6, gradient=3.0, diameter=2.0, change=0.5, smoothness=8.0, strong_convexity=0.5
@@ -89,8 +89,3 @@ def test_at_one_total_epsilon_more_updates_make_every_bound_worse_in_the_end(
 def test_without_noise_theorem_1_falls_as_one_over_rounds() -> None:
     quiet = AT._replace(epsilon=math.inf)
     assert right_side(SMOOTH, C, quiet, 200).total == pytest.approx(right_side(SMOOTH, C, quiet, 100).total / 2)
-
-
-def test_an_unknown_theorem_is_named() -> None:
-    with pytest.raises(ValueError, match="no theorem 'smoth' \\(did you mean 'smooth'"):
-        theorem_of("smoth")

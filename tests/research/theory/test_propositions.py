@@ -6,6 +6,7 @@ import json
 import math
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from taciturn.research.theory.propositions import (
     BallConstraint,
     BoxConstraints,
     Constraints,
-    PointConstraint,
     distances,
     log_ratio,
     penalised,
@@ -50,6 +50,13 @@ def test_what_the_command_shows_of_proposition_1_is_in_the_benchmark_and_in_the_
         assert values[-1] < 1e-3 and values[0] > 0.1
         listed = ", ".join(f"{value:.2g}" for value in values)
         assert listed in found.words and listed in told
+
+
+class PointConstraint(NamedTuple):
+    """z^2 <= 0: the only feasible point is 0, and no z has h < 0."""
+
+    def __call__(self, z: Array) -> tuple[Array, Array, Array]:
+        return np.array([z @ z]), 2.0 * z[None], 2.0 * np.eye(z.size)[None]
 
 
 def test_the_proof_takes_points_with_h_below_0_which_there_need_not_be() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taciturn.kernels.library import level
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Watch
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Report
 from taciturn.research.bench.machine import observed
+from taciturn.research.bench.timing import Options, Watch
 
 UNBUILT = "the compiled part of Taciturn was not built: it runs on numpy"
 TRIAL = "at this size, for trying it out, the numbers mean nothing"

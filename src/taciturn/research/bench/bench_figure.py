@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from taciturn.reporting.figures.style import COLOURS, GREY, PALE, STYLE, label_lines
-from taciturn.research.bench.benchmark import Growth, Report, format_seconds
+from taciturn.research.bench.benchmark import Growth, Report
+from taciturn.research.bench.timing import format_seconds
 
 OWN, OTHER, MEMORY = COLOURS[1], COLOURS[0], COLOURS[2]
 

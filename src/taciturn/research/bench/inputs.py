@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from taciturn.data import DataOptions, data_folder, load
 from taciturn.data.datasets.mnist import find_files
 from taciturn.errors import TaciturnError
-from taciturn.research.bench.benchmark import Options
+from taciturn.research.bench.timing import Options
 from taciturn.types import Array, Shard
 
 RECORDS, FEATURES, CLASSES, AGENTS = 60_000, 784, 10, 10
@@ -34,14 +34,19 @@ class Input(NamedTuple):
         return len(self.shards), *self.x.shape, self.shards[0].y.shape[1]
 
 
+def has_mnist(data_dir: str = "") -> bool:
+    """Return whether MNIST's files are in the folder of the data sets."""
+    try:
+        find_files(data_folder(data_dir))
+    except TaciturnError:
+        return False
+    return True
+
+
 def mnist(options: Options) -> Input:
     """Return MNIST partitioned in file order or, if its files are missing, noise with its shape and density."""
-    try:
-        find_files(data_folder(options.data_dir))
-    except TaciturnError:
+    if options.small or not has_mnist(options.data_dir):
         return sparse(SMALL if options.small else RECORDS)
-    if options.small:
-        return sparse(SMALL)
     options.watch("loading MNIST")
     wanted = DataOptions(data="mnist", data_dir=options.data_dir, agents=AGENTS, precision="float32")
     shards = load(wanted).train

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -34,7 +34,7 @@ class Machine:
             "cpu": _cpu(),
             "kernels": f"compiled, {LEVELS[level()]}" if level() else "not built: numpy",
             "python": platform.python_version(),
-            "versions": {name: version for name in PACKAGES if (version := _version(name))},
+            "versions": versions(PACKAGES),
             "load_average_before": round(self.load, 2),
             "share_used_by_others": None if self.others is None else round(self.others, 3),
         }
@@ -81,8 +81,10 @@ def _cpu() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
 
 
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found = {}
+    for name in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

@@ -18,8 +18,9 @@ from taciturn.kernels.threads import cores
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.privacy.mechanisms import LaplaceDataDependent
 from taciturn.privacy.noise import SeededNoise
-from taciturn.research.bench.benchmark import Options, Report, Timing, fastest, time_interleaved
+from taciturn.research.bench.benchmark import Report
 from taciturn.research.bench.inputs import Input
+from taciturn.research.bench.timing import Options, Timing, fastest, time_interleaved
 from taciturn.training.simulate import Round, simulate, start
 from taciturn.types import Array, Shard
 

@@ -1,4 +1,4 @@
-"""`taciturn bench`: time Taciturn and other libraries on the same records."""
+"""`taciturn bench`: all benchmarks, those of the package and those of a checkout."""
 
 from __future__ import annotations
 
@@ -11,13 +11,36 @@ import rich_click as click
 
 from taciturn.cli.output import JSON, PATH, print_fields, print_json, print_table, save_figure, say, stderr
 from taciturn.core.storage import to_json, write_text
-from taciturn.errors import InputError
+from taciturn.errors import InputError, unknown_name
 from taciturn.research import bench as benchmarks
 from taciturn.research.bench.benchmark import figure_rows, markdown
+from taciturn.research.bench.repository import repository_programs, run_program
 from taciturn.training_display import SHOW_AFTER, LogLines
 
+NAME_WIDTH = 18
+OWN_WORDS = f"{__name__}.words"  # the arguments of a checkout's program, in the context
 
-@click.command(context_settings={"show_default": True})
+
+class BenchCommand(click.RichCommand):
+    """A command that leaves the arguments of a checkout's program to that program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments, unless they begin with the name of such a program."""
+        if args and args[0] in repository_programs():
+            ctx.meta[OWN_WORDS] = args
+            args = []
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Run the benchmarks, or the program."""
+        if OWN_WORDS not in ctx.meta:
+            super().invoke(ctx)
+            return
+        name, *words = ctx.meta[OWN_WORDS]
+        ctx.exit(run_program(repository_programs()[name], words))
+
+
+@click.command(cls=BenchCommand, context_settings={"show_default": True})
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--all", "everything", is_flag=True, help="run all of them except the longest, one after the other")
 @click.option("--repeats", default=9, type=click.IntRange(1), metavar="NUMBER", help="turns of every candidate")
@@ -32,8 +55,12 @@ def bench(
 ) -> None:
     """Time Taciturn and comparable libraries, on the same records in the same run.
 
-    Without a NAME it lists the benchmarks. Candidates take turns and the best of all turns counts; compare ratios, not
-    seconds. Libraries that are not installed are left out, and the output names them.
+    Without a NAME it lists the benchmarks, with what each measures and how long it takes on two cores. Candidates take
+    turns and the best of all turns counts; compare ratios, not seconds. Libraries that are not installed are left out,
+    and the output names them.
+
+    In a checkout of the repository the list also has the programs that produce the figures of the documentation. Such a
+    program has its own options: `taciturn bench NAME --help` shows them.
 
     \b
     Examples:
@@ -49,7 +76,7 @@ def bench(
         _list(as_json)
         return
     for name in chosen:
-        benchmarks.BENCHMARKS[name]  # raises for a misspelt name before any time is spent
+        _check(name)  # before any time is spent
     if out is not None:
         _make(out)
     found = []
@@ -65,12 +92,25 @@ def bench(
         print_json(summaries[chosen[0]] if len(chosen) == 1 else summaries)
 
 
+def _check(name: str) -> None:
+    programs = repository_programs()
+    if name in programs:
+        raise InputError(f"{name} has its own options; run it alone: taciturn bench {name}")
+    if name not in benchmarks.BENCHMARKS:
+        raise unknown_name("benchmark", name, (*benchmarks.BENCHMARKS, *programs))
+
+
 def _list(as_json: bool) -> None:
-    summaries = {name: benchmarks.BENCHMARKS[name].summary for name in benchmarks.BENCHMARKS}
+    own = {name: benchmarks.BENCHMARKS[name] for name in benchmarks.BENCHMARKS}
+    programs = repository_programs()
     if as_json:
-        print_json(summaries)
-    else:
-        print_fields(summaries, 14)
+        summaries = {name: one.summary for name, one in own.items()}
+        print_json(summaries | {name: one.summary for name, one in programs.items()})
+        return
+    print_fields({name: f"{one.summary} ({one.takes})" for name, one in own.items()}, NAME_WIDTH)
+    if programs:
+        say("\nof this checkout, each with its own options:")
+        print_fields({name: f"{one.summary} ({one.takes})" for name, one in programs.items()}, NAME_WIDTH)
 
 
 def _make(folder: Path) -> None:

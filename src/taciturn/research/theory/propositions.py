@@ -42,14 +42,6 @@ class BallConstraint(NamedTuple):
         return np.array([z @ z - self.radius**2]), 2.0 * z[None], 2.0 * np.eye(z.size)[None]
 
 
-class PointConstraint(NamedTuple):
-    """z^2 <= 0: the only feasible point is 0, and no z has h < 0."""
-
-    def __call__(self, z: Array) -> tuple[Array, Array, Array]:
-        """Return the value of the constraint."""
-        return np.array([z @ z]), 2.0 * z[None], 2.0 * np.eye(z.size)[None]
-
-
 def penalty(constraints: Constraints, sharpness: float, z: Array) -> float:
     """Return g_l(z) = sum_m ln(1 + exp(l h_m(z))) (eq. logfn-prox)."""
     return float(np.logaddexp(0.0, sharpness * constraints(z)[0]).sum())

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taciturn.core.arrays import to_numpy
-from taciturn.errors import InputError, unknown_name
+from taciturn.errors import InputError
 from taciturn.objectives import FeasibleSet, Loss, Problem, Regulariser
 from taciturn.objectives.losses import Hinge, Softmax
 from taciturn.objectives.regularizers import L1
@@ -59,13 +59,6 @@ SMOOTH = Theorem(1, "smooth", "smooth", "1 / (L + √t / ε)", "w_plain", "z_smo
 NONSMOOTH = Theorem(2, "nonsmooth", "nonsmooth", "1 / √t", "w_plain", "z_nonsmooth", 0.5, 2.0)
 STRONG = Theorem(3, "strong", "strongly convex", "2 / (α (t + 2))", "w_weighted", "z_strong", 1.0, 2.0)
 THEOREMS = {theorem.name: theorem for theorem in (SMOOTH, NONSMOOTH, STRONG)}
-
-
-def theorem_of(name: str) -> Theorem:
-    """Return the theorem whose step has this name."""
-    if name not in THEOREMS:
-        raise unknown_name("theorem", name, THEOREMS)
-    return THEOREMS[name]
 
 
 MASS = 2.0  # ||r||_1 of residuals that are the difference of two distributions: h - y, e_k - y

@@ -9,9 +9,10 @@ from typing import Any
 
 from taciturn.research.bench import flower_program as flower
 from taciturn.research.bench import peers as appfl
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Timing, time_interleaved
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Report
 from taciturn.research.bench.inputs import Input, mnist
 from taciturn.research.bench.measured_rounds import taciturn_rounds
+from taciturn.research.bench.timing import Options, Timing, time_interleaved
 
 NAME = "peers"
 TACITURN, FLOWER, APPFL = "Taciturn's objp", "Flower, simulated, FedAvg", "APPFL, IIADMM"
@@ -60,5 +61,5 @@ def _notes(timings: dict[str, Timing]) -> list[str]:
 
 
 BENCHMARKS.register(NAME)(
-    Benchmark("a round in Flower's simulation and in APPFL, where they are installed", run, alone=False)
+    Benchmark("a round in Flower's simulation and in APPFL, where they are installed", "minutes", run, alone=False)
 )

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Growth, Options, Report, time_interleaved
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Growth, Report
 from taciturn.research.bench.inputs import dense
 from taciturn.research.bench.measured_rounds import taciturn_rounds
+from taciturn.research.bench.timing import Options, time_interleaved
 
 NAME = "growth"
 STEPS = (1, 2, 4, 8, 16)  # times the base, one factor at a time
@@ -82,4 +83,4 @@ def exponent(values: tuple[int, ...], found: tuple[float, ...]) -> float:
     return float(np.polyfit(np.log(values), np.log(found), 1)[0])
 
 
-BENCHMARKS.register(NAME)(Benchmark("time and memory of a round against P, I, J, K, E and runs", run))
+BENCHMARKS.register(NAME)(Benchmark("time and memory of a round against P, I, J, K, E and runs", "a minute", run))

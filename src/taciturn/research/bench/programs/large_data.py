@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from taciturn.errors import InputError
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Timing, seconds
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Report
 from taciturn.research.bench.measured_rounds import missing_packages, read
+from taciturn.research.bench.timing import Options, Timing, seconds
 
 NAME = "large-data"
 FEATURES, CLASSES, AGENTS, ROUNDS = 100, 10, 10, 3
@@ -105,5 +106,5 @@ def _reading(size: int) -> dict[str, Timing]:
 
 
 BENCHMARKS.register(NAME)(
-    Benchmark("a table of 8 GB trained with 1 GB of memory (minutes, and 17 GB of disk)", run, alone=False, long=True)
+    Benchmark("a table of 8 GB trained with 1 GB of memory", "minutes, and 17 GB of disk", run, alone=False, long=True)
 )

@@ -15,10 +15,10 @@ from statistics import median
 
 import numpy as np
 
-from taciturn.data import data_folder
-from taciturn.data.datasets.mnist import find_files
-from taciturn.errors import InputError, TaciturnError
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, Timing
+from taciturn.errors import InputError
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Report
+from taciturn.research.bench.inputs import has_mnist
+from taciturn.research.bench.timing import Options, Timing
 
 NAME = "ranks"
 TWO, ONE = "two ranks on two cores", "one process on one core"
@@ -63,11 +63,7 @@ def _cores() -> list[int]:
 
 
 def _data(options: Options) -> str:
-    try:
-        find_files(data_folder(options.data_dir))
-    except TaciturnError:
-        return "mnist14"
-    return "mnist14" if options.small else "mnist"
+    return "mnist" if not options.small and has_mnist(options.data_dir) else "mnist14"
 
 
 def _rounds(options: Options) -> int:
@@ -102,4 +98,6 @@ def _difference(found: Path, expected: Path) -> float:
     return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
-BENCHMARKS.register(NAME)(Benchmark("one run by two ranks (torchrun) beside one process on one core", run, alone=False))
+BENCHMARKS.register(NAME)(
+    Benchmark("one run by two ranks (torchrun) beside one process on one core", "minutes", run, alone=False)
+)

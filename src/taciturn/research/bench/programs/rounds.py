@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taciturn.algorithms.server import SumsState
-from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Options, Report, fastest, time_interleaved
+from taciturn.research.bench.benchmark import BENCHMARKS, Benchmark, Report
 from taciturn.research.bench.inputs import RECORDS, SMALL, dense, mnist
 from taciturn.research.bench.measured_rounds import (
     NUMPY_PRODUCTS,
@@ -14,6 +14,7 @@ from taciturn.research.bench.measured_rounds import (
     products,
     taciturn_rounds,
 )
+from taciturn.research.bench.timing import Options, fastest, time_interleaved
 from taciturn.training.simulate import Round
 
 DENSE_ROUND = "dense-round"
@@ -24,7 +25,9 @@ def run_dense_round(options: Options) -> Report:
     return one_round(DENSE_ROUND, dense(SMALL if options.small else RECORDS), options)
 
 
-BENCHMARKS.register(DENSE_ROUND)(Benchmark("the same on dense uniform records of the same shape", run_dense_round))
+BENCHMARKS.register(DENSE_ROUND)(
+    Benchmark("the same on dense uniform records of the same shape", "a minute", run_dense_round)
+)
 
 
 MNIST_ROUND = "mnist-round"
@@ -38,6 +41,7 @@ def run_mnist_round(options: Options) -> Report:
 BENCHMARKS.register(MNIST_ROUND)(
     Benchmark(
         "one round on MNIST beside bare matrix products, the plain round and other libraries' gradients",
+        "a minute",
         run_mnist_round,
     )
 )
@@ -70,7 +74,9 @@ def run_batch(options: Options) -> Report:
     return Report(BATCH, title, figures, timings, notes=(*notes, *missing_packages("torch")))
 
 
-BENCHMARKS.register(BATCH)(Benchmark("40 runs side by side beside matrix products of the same width", run_batch))
+BENCHMARKS.register(BATCH)(
+    Benchmark("40 runs side by side beside matrix products of the same width", "a minute", run_batch)
+)
 
 
 AGENTS = "agents"
@@ -110,4 +116,6 @@ def server_bytes(done: Round) -> int:
     return int(server.z.nbytes + server.lam.nbytes)
 
 
-BENCHMARKS.register(AGENTS)(Benchmark("10,000 agents: seconds of a round, and bytes of the server's state", run_agents))
+BENCHMARKS.register(AGENTS)(
+    Benchmark("10,000 agents: seconds of a round, and bytes of the server's state", "a minute", run_agents)
+)

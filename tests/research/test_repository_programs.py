@@ -1,0 +1,75 @@
+"""The benchmarks of a checkout: how they are found, and that pages and results name them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from benchmarks.program import RESULTS, read_results, results_file, rounded, spread, write_results
+
+from taciturn.research.bench import BENCHMARKS
+from taciturn.research.bench.repository import CHECKOUT, repository_programs
+from tests.cli.helpers import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PROGRAMS = repository_programs()
+DOCUMENT = """
+[project]
+name = "other"
+"""
+
+
+def test_they_are_found_in_a_checkout_alone(tmp_path: Path) -> None:
+    assert CHECKOUT == ROOT and len(PROGRAMS) == 25
+    folder = tmp_path / "benchmarks"
+    (folder / "big").mkdir(parents=True)
+    (folder / "some_speed.py").write_text(
+        '"""How fast it is.\n\nNeeds nothing.\nTakes two minutes\non a GPU. Writes."""\n'
+    )
+    (folder / "big" / "__main__.py").write_text('"""All of it.\n\nTakes hours."""\n')
+    (folder / "shared.py").write_text('"""What programs share."""\n')
+    assert repository_programs(tmp_path) == {}
+    (tmp_path / "pyproject.toml").write_text(DOCUMENT)
+    found = repository_programs(tmp_path)
+    assert found["some-speed"] == ("benchmarks.some_speed", "How fast it is", "two minutes on a GPU")
+    assert found["big"] == ("benchmarks.big", "All of it", "hours")
+    assert list(found) == ["big", "some-speed"]
+
+
+def test_names_are_unique() -> None:
+    assert not set(PROGRAMS) & set(BENCHMARKS)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_results_of_a_program_are_committed(name: str) -> None:
+    assert read_results(results_file(name.replace("-", "_")))
+
+
+def test_results_without_a_program_do_not_exist() -> None:
+    assert {path.stem.replace("_", "-") for path in RESULTS.glob("*.json")} == set(PROGRAMS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_pages_name_benchmarks_that_exist(page: Path) -> None:
+    text = page.read_text()
+    named = set(re.findall(r"taciturn bench ([a-z][a-z-]+)", text))
+    assert named <= {*PROGRAMS, *BENCHMARKS}
+    assert "python -m benchmarks" not in text
+
+
+def test_results_are_written_as_they_are_read(tmp_path: Path) -> None:
+    document = {"what": "ε", "rows": [1, 0.5, None]}
+    write_results(tmp_path / "found.json", document)
+    assert read_results(tmp_path / "found.json") == document
+    assert "ε" in (tmp_path / "found.json").read_text(encoding="utf-8")
+    with pytest.raises(ValueError):
+        write_results(tmp_path / "found.json", {"error": float("nan")})
+
+
+def test_numbers_are_rounded_everywhere() -> None:
+    value = {"a": [1.23456, (float("inf"), 2)], "b": {"c": 123456.0}, "d": "text", "e": None}
+    assert rounded(value, 3) == {"a": [1.23, ["inf", 2]], "b": {"c": 123000.0}, "d": "text", "e": None}
+    assert json.dumps(rounded(value, 3), allow_nan=False)
+    assert spread([1.0, 2.0, 6.0]) == {"mean": 3.0, "min": 1.0, "max": 6.0}
