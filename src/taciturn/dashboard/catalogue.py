@@ -163,13 +163,13 @@ def _with_settings(row: CatalogueRow, folder: RunFolder) -> CatalogueRow:
 
 
 def _with_start(row: CatalogueRow, folder: RunFolder) -> CatalogueRow:
-    data = folder.read_start(local=False)["data"]
+    data = folder.read_start(local=False).data
     return replace(
         row,
-        data=printable(str(data["name"])),
-        agents=len(data["agents"]),
-        regression="low" in data["target"],
-        tested=data["test_records"] != 0,  # null: there are some, and their number is private
+        data=printable(data.name),
+        agents=len(data.agents),
+        regression=data.target.is_number,
+        tested=data.test_records != 0,  # null: there are some, and their number is private
     )
 
 

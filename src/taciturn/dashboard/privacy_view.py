@@ -244,7 +244,7 @@ def ledger_reply(ledger: RunLedger) -> LedgerReply:
 def _run_totals(run: RunTotals) -> list[LedgerTotal]:
     groups: dict[tuple[str, ...], list[str]] = {}
     for agent in run.agents:
-        figures = tuple(format_epsilon(agent[name]) for name in ("epsilon", "left", "pure_epsilon"))
+        figures = tuple(map(format_epsilon, (agent.epsilon, agent.left, agent.pure_epsilon)))
         groups.setdefault(figures, []).append(agent.agent)
     return [LedgerTotal(run.run, names, *figures) for figures, names in groups.items()]
 

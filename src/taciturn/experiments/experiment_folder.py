@@ -164,7 +164,7 @@ class CompletedExperiment:
     def private(self) -> bool:
         """Whether test errors are computed from private records, and are for their owner only."""
         summaries = [folder.read_summary(local=False) for _, folder in self.completed]
-        return any(entry.get("private_test") for summary in summaries for entry in summary["runs"])
+        return any(entry.private_test for summary in summaries for entry in summary.runs)
 
     @property
     def results_folder(self) -> Path:

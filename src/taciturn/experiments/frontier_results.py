@@ -98,11 +98,11 @@ class FrontierPoint:
 
 def read_points(point: GridPoint, folder: RunFolder) -> list[FrontierPoint]:
     """Return the frontier points in a completed run folder: one for each method and budget."""
-    data = folder.read_start(local=False)["data"]
+    data = folder.read_start(local=False).data
     rows = read_rows(point, folder, local=True)
     means = mean_errors(rows, ("algorithm", "epsilon"), "seed")
     return [
-        _frontier_point(point, data["name"], len(data["agents"]), group, means[at])
+        _frontier_point(point, data.name, len(data.agents), group, means[at])
         for at, group in group_rows(rows, ("algorithm", "epsilon")).items()
     ]
 

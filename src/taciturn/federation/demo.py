@@ -98,7 +98,7 @@ def _result(demo: LocalFederation, terms: Terms) -> dict[str, Any]:
     return {
         "rounds": totals.rounds,
         "sites": len(SITES),
-        "test_error": folder.read_summary()["runs"][0]["test_error"],
+        "test_error": folder.read_summary().runs[0].test_error,
         "identical_to_simulation": demo.matches_simulation(),
         "duals_equal": demo.duals_match(),
         "ms_per_round": statistics.median(round_milliseconds(folder)),

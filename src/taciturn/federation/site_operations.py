@@ -137,7 +137,7 @@ def _study_status(site: Site, begun: Experiment, rounds: int) -> dict[str, Any]:
     if rounds or folder.exists():  # after a crash there may be no folder yet
         ledger = RunFolder.open(folder).read_ledger()
         spent = ledger.totals.total_epsilon
-        planned = next(entry["planned_epsilon"] for entry in ledger if entry["kind"] == "plan")
+        planned = next(iter(ledger.plans.values())).planned_epsilon
     return {
         "study": begun.study,
         "experiment": begun.id,
