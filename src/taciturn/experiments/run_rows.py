@@ -41,7 +41,7 @@ class RunRow:
 
     point: str  # name of the grid point, which is also the name of its run folder
     run: int  # index within the run folder
-    values: Mapping[str, Any]  # the settings that vary between grid points
+    values: Mapping[str, object]  # the settings that vary between grid points
     algorithm: str
     epsilon: float  # as requested; infinite without noise
     seed: int | None = None  # None for hardened noise
