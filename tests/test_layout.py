@@ -30,6 +30,36 @@ ARCHAIC = re.compile(
     r"\b(whoever|whomsoever|heeds?|heeded|the house|made anew|comes to nothing|is no longer told)\b", re.I
 )
 
+BORDERS = {  # modules whose functions may take or return a mapping with values of type Any, and why
+    "api.py": "a TOML file of settings; the JSON that `taciturn.dry_run` gives to users",
+    "cli/audit_command.py": "keywords of a call",
+    "cli/options.py": "click's flags",
+    "dashboard/monitor_process.py": "JSON from another process",
+    "data/facts.py": "keywords of two records",
+    "data/schema.py": "a TOML file",
+    "federation/confinement/barriers.py": "keywords of a call",
+    "federation/journal.py": "JSON in a data base",
+    "federation/nvflare/cell.py": "NVFlare has no types",
+    "federation/site_session.py": "lines of a hash chain",
+    "federation/status.py": "JSON from another process",
+    "federation/terms.py": "a TOML file",
+    "federation/toml_sections.py": "a TOML file",
+    "privacy/budget.py": "lines of a hash chain",
+    "privacy/budget_state.py": "lines of a hash chain",
+    "privacy/composition.py": "lines of a hash chain",
+    "privacy/events.py": "lines of a hash chain",
+    "privacy/hash_chain.py": "JSON lines of a file",
+    "privacy/ledger_transfer.py": "lines of a hash chain",
+    "reporting/figures/run_figure.py": "keywords of matplotlib",
+    "reporting/figures/style.py": "keywords of matplotlib",
+    "runs/folder.py": "JSON and TOML files",
+    "runs/json_record.py": "the conversion of JSON to records",
+    "runs/metrics_log.py": "JSON lines of a file",
+    "runs/model.py": "rows of a table, whose columns the user names",
+    "settings/frame_names.py": "keywords of Python users",
+    "settings/resolve.py": "the conversion of given values to settings",
+}
+
 
 def test_no_two_modules_share_a_name() -> None:
     names = Counter(path.stem for path in MODULES if path.stem != "__main__")
@@ -48,6 +78,29 @@ def test_no_two_public_classes_share_a_name() -> None:
 
 def test_the_core_stays_small_enough_to_read() -> None:
     assert len([path for path in CORE if path.name != "__init__.py"]) <= 240
+
+
+def test_untyped_mappings_cross_functions_only_at_borders() -> None:
+    found = {str(path.relative_to(PACKAGE)) for path in CORE if any(_untyped_mappings(ast.parse(path.read_text())))}
+    assert found == BORDERS.keys()
+
+
+def _untyped_mappings(tree: ast.Module) -> Iterator[ast.Subscript]:
+    """Yield each `dict[str, Any]` or `Mapping[str, Any]` in an argument, a result, a field or an alias."""
+    annotations: list[ast.expr | None] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = node.args
+            annotations += [one.annotation for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+            annotations.append(node.returns)
+        if isinstance(node, ast.Module | ast.ClassDef):  # variables of a function do not leave it
+            declared = [one for one in node.body if isinstance(one, ast.AnnAssign)]
+            annotations += [part for one in declared for part in (one.annotation, one.value)]
+            annotations += node.bases if isinstance(node, ast.ClassDef) else []
+    for annotation in filter(None, annotations):
+        for part in ast.walk(annotation):
+            if isinstance(part, ast.Subscript) and re.fullmatch(r"(dict|\w*Mapping)\[str, Any\]", ast.unparse(part)):
+                yield part
 
 
 @pytest.mark.parametrize("package", ["reporting", "dashboard"])

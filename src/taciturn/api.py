@@ -23,7 +23,7 @@ from rich.console import Console
 from taciturn.data import fingerprint
 from taciturn.data.frames import Frames
 from taciturn.errors import InputError, PrivacyViolation, kind_of, missing_file
-from taciturn.planning.dry_run import dry_run_report
+from taciturn.planning.dry_run import DryRunReport, dry_run_report
 from taciturn.planning.plan import drawn_key
 from taciturn.planning.study import Study
 from taciturn.planning.tradeoffs import PlanReport, plan_report
@@ -184,12 +184,17 @@ def dry_run(config: str | Path | None = None, **settings: Unpack[SettingKeywords
     >>> round(forecast["runs"][0]["spends"], 3)
     1.0
     """
+    return forecast(config, **settings).to_json()
+
+
+def forecast(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> DryRunReport:
+    """Return what `dry_run` does, as a record."""
     with frames_named(settings, lambda: _schema_of(config)) as named:
         resolved = _resolved(config, named)
         _check_unused(resolved)
         if resolved.backend == "torch":
             check_device(resolved.device)
-        return {"run": str(_output_path(resolved)), **dry_run_report(resolved).to_json()}
+        return dry_run_report(resolved, str(_output_path(resolved)))
 
 
 def resume(
@@ -363,7 +368,7 @@ def _schema_of(config: str | Path | None) -> str:
     return "" if config is None else str(read_config(config).get("schema", ""))
 
 
-def _resolved(config: str | Path | None, settings: Mapping[str, Any]) -> Settings:
+def _resolved(config: str | Path | None, settings: Mapping[str, object]) -> Settings:
     resolved = resolve_given({} if config is None else read_config(config), settings)
     logger.debug("settings: mode %s, data %s, algorithms %s", resolved.mode, resolved.display_name, resolved.algorithm)
     return resolved

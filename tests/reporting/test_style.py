@@ -18,7 +18,6 @@ import taciturn
 from taciturn.audit import Claim, audit
 from taciturn.audit.tradeoff_figure import tradeoff
 from taciturn.errors import InputError
-from taciturn.planning.tradeoffs import plan_facts
 from taciturn.reporting.figures.calibration_figure import reliability_figure
 from taciturn.reporting.figures.run_figure import figure
 from taciturn.reporting.figures.style import (
@@ -116,7 +115,7 @@ def pictures(tmp_path: Path) -> dict[str, Figure]:
     reproduced = {f"figure {n}": paper_figure([whole(), whole("femnist")], n) for n in (1, 2, 3, 4)}
     return {
         "curves": figure([run.folder]),
-        "plan": plan_figure(plan_facts(taciturn.plan(total_epsilon=1.0))),
+        "plan": plan_figure(taciturn.plan(total_epsilon=1.0)),
         "audit": tradeoff(audit(Claim(), releases=1000, seed=1)),
         "growth": picture(Report("growth", "Growth", {}, growth=(grown,))),
         "bars": picture(Report("bars", "Bars", {}, timings=timed)),

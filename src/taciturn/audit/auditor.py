@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class AuditFinding(NamedTuple):
     counts: AttackCounts
     curves: tuple[TradeoffCurve, TradeoffCurve]
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> dict[str, object]:
         """Return the finding as a JSON object."""
         numbers = {name: getattr(self, name) for name in ("game", "c", "rho", "eta", "epsilon_lower")}
         return {**numbers, "score": self.attack.score, **self.counts._asdict()}
@@ -101,7 +101,7 @@ class Audit:
         """Whether the claim is refuted."""
         return self.epsilon_lower > self.claim.epsilon
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the audit as a JSON object."""
         claim = asdict(self.claim)
         for name in ("epsilon", "colluders"):

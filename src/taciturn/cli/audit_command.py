@@ -140,8 +140,7 @@ def _trust_of(folder: RunFolder, settings: Settings) -> dict[str, Any]:
     if settings.trust == AGENTS:
         return {}
     colluders = settings.colluders if settings.trust == SECURE_SUM else 0
-    agents = next(entry["public"]["agents"] for entry in folder.read_ledger() if entry["kind"] == "study")
-    simulated = colluders + min(int(agents) - colluders, MAX_HONEST)
+    simulated = colluders + min(folder.read_ledger().study.facts.agents - colluders, MAX_HONEST)
     return {"trust": settings.trust, "colluders": settings.colluders, "agents": simulated}
 
 

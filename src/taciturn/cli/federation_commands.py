@@ -162,14 +162,15 @@ def terms(terms: Path, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    parties, revoked, missing, digest = (found.pop(name) for name in ("parties", "revoked", "missing", "hash"))
-    for name, party in parties.items():
+    shown = {name: value for name, value in found.items() if isinstance(value, str) and name != "hash"}
+    for name, party in found["parties"].items():
         limit = "" if party["records_max"] is None else f"; at most {party['records_max']:,} records"
-        found[name] = (party["fingerprint"] or "no identity yet") + limit
-    if revoked:
-        found["revoked"] = f"{len(revoked)} identities"
-    found["hash"] = group_digits(digest) or f"not final: no identity yet of {', '.join(missing) or 'the coordinator'}"
-    print_fields(found, 14)
+        shown[name] = (party["fingerprint"] or "no identity yet") + limit
+    if found["revoked"]:
+        shown["revoked"] = f"{len(found['revoked'])} identities"
+    missing = ", ".join(found["missing"]) or "the coordinator"
+    shown["hash"] = group_digits(found["hash"]) or f"not final: no identity yet of {missing}"
+    print_fields(shown, 14)
 
 
 @federation.command()

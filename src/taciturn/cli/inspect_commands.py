@@ -79,10 +79,10 @@ def show(runs: tuple[Path, ...], as_json: bool) -> None:
 def _state_rows(folder: RunFolder) -> list[tuple[str, str, str, str]]:
     name = folder.path.name
     if folder.finished:
-        return [(name, full_label(e), format_error(e), str(e["rounds"])) for e in folder.read_summary()["runs"]]
+        return [(name, full_label(e), format_error(e), str(e.rounds)) for e in folder.read_summary().runs]
     rows = folder.read_metrics()
     state = "running" if folder.busy else "not finished (taciturn resume)"
-    return [(name, state, "", str(rows[-1]["round"]) if rows else "0")]
+    return [(name, state, "", str(rows[-1].round) if rows else "0")]
 
 
 @click.command()

@@ -126,7 +126,7 @@ def _open_model(run: Path, index: int) -> Model:
     """Return the model, and print which one it is if the folder has several."""
     folder = RunFolder.open(run)
     model = read_model(folder, index)
-    count = len(folder.read_summary()["runs"])
+    count = len(folder.read_summary().runs)
     if count > 1:
         note(f"using run {index} of {count}: {model.label} (--run-index chooses another)")
     return model

@@ -113,18 +113,18 @@ def print_result(run: Run) -> None:
     else:
         print_table(*result_table(run.runs, RESULT_COLUMNS), left=2)
     say()
-    names = list(dict.fromkeys(entry["algorithm"] for entry in run.runs))
+    names = list(dict.fromkeys(entry.algorithm for entry in run.runs))
     width = max(7, *map(len, names)) + 2
     for name in names:
         say(f"{name:{width}}{ALGORITHMS[name].summary if name in ALGORITHMS else 'from a plugin'}")
-    privacy = PAPER_HEADLINE if run.summary["mode"] == "paper" else headline(run.summary["privacy"])
+    privacy = PAPER_HEADLINE if run.summary.mode == "paper" else headline(run.summary.privacy)
     say(f"{'privacy':{width}}{privacy}")
     planned, done = run.folder.read_config()["rounds"], rounds_done(run.runs, run.folder.read_header().method_facts)
     if done is not None and done < planned:
         say(f"{'stopped':{width}}after {done} of {planned} rounds: the budget allows no more")
     say(f"{'report':{width}}{run.folder.report}")
-    declared = run.folder.read_start(local=False)["data"].get("declared")
-    if declared and not declared["published"] and run.folder.has_local:
+    declared = run.folder.read_start(local=False).data.declared
+    if declared and not declared.published and run.folder.has_local:
         words = "for the owner of the records only: figures without noise, cells that do not fit the schema"
         say(f"{'':{width}}{run.folder.local / run.folder.report.name} ({words})")
 

@@ -15,7 +15,7 @@ from taciturn.cli.options import given_settings, setting_flags
 from taciturn.cli.output import JSON, PATH, check_new, describe_map, print_json, print_table, save_figure, say
 from taciturn.core.storage import write_text
 from taciturn.planning.plan import noise_meaning
-from taciturn.planning.tradeoffs import PlanReport, plan_facts, planned_settings
+from taciturn.planning.tradeoffs import PlanFacts, PlanReport, plan_facts, planned_settings
 from taciturn.privacy.trust import AGENTS
 from taciturn.reporting.tables import format_bytes, format_epsilon
 
@@ -54,7 +54,7 @@ def plan(config: Path | None, out: Path | None, plot: Path | None, as_json: bool
     if plot is not None:
         from taciturn.reporting.figures.summary_figures import plan_figure
 
-        save_figure(plan_figure(facts), plot)
+        save_figure(plan_figure(view), plot)
     if out is not None:
         write_text(out, _config_text(view, config, given))
     if as_json:
@@ -65,14 +65,14 @@ def plan(config: Path | None, out: Path | None, plot: Path | None, as_json: bool
         say(f"\n{out}: run it with 'taciturn run {out}'")
 
 
-def _config_text(view: PlanReport, config: Path | None, given: dict[str, Any]) -> str:
+def _config_text(view: PlanReport, config: Path | None, given: dict[str, object]) -> str:
     names = {*given, *(api.read_config(config) if config else {})}
     meaning = noise_meaning(view.study.settings)
     comment = f"# Written by taciturn plan, from public facts alone.\n# A run of it has {meaning}.\n"
     return comment + tomli_w.dumps(planned_settings(view, names))
 
 
-def _print(view: PlanReport, facts: dict[str, Any]) -> None:
+def _print(view: PlanReport, facts: PlanFacts) -> None:
     public = view.study.facts
     features = f"{public.features} features{describe_map(public.features_by)}"
     declared = "" if public.published else " (as declared)"
@@ -83,7 +83,7 @@ def _print(view: PlanReport, facts: dict[str, Any]) -> None:
         f"total epsilon {facts['total_epsilon']:g} at delta {facts['delta']:g}: {facts['algorithm']}, "
         f"{_count(facts['rounds'], 'round')}, {_count(facts['local_updates'], 'local update')} each",
         _noise(ALGORITHMS[facts["algorithm"]], facts, view.study.settings.trust),
-        facts["noise"]["meaning"],
+        noise_meaning(view.study.settings),
         f"trust: {facts['trust']}",
         f"noise to signal of the model {facts['noise_to_signal']:.2g}: {facts['verdict']}; "
         f"the run will spend {format_epsilon(facts['planned_epsilon'])}{accountant}",
@@ -108,7 +108,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number > 1)}"
 
 
-def _noise(method: AlgorithmSpec, facts: dict[str, Any], trust: str) -> str:
+def _noise(method: AlgorithmSpec, facts: PlanFacts, trust: str) -> str:
     """Describe clipping, step sizes and noise in one line."""
     limit = f"records scaled to {facts['record_bound']:.4g}" if method.scales_records else f"clip {facts['clip']:.4g}"
     steps = f"rho {facts['rho']:.4g}"

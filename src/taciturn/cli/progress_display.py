@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from click.exceptions import Exit
 from rich.console import Console
@@ -18,6 +18,9 @@ from taciturn.experiments.runner import ExperimentProgress
 from taciturn.reporting.tables import format_bytes
 from taciturn.training.loop import Interrupted
 from taciturn.training_display import StudyDisplay, progress_bars, time_left
+
+if TYPE_CHECKING:
+    from taciturn.federation.coordinator_process import StudyLine
 
 ROUND_LINE_SECONDS = 5.0  # between two lines about the rounds of a federation
 
@@ -99,7 +102,7 @@ class FederationDisplay:
     def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._bars.stop()
 
-    def show(self, line: Mapping[str, Any]) -> None:
+    def show(self, line: StudyLine) -> None:
         """Show a line of rounds.jsonl or sites.jsonl."""
         site, place = line.get("site"), f" in round {line['round']}" if line.get("round") else ""
         match line.get("event"):
@@ -122,7 +125,7 @@ class FederationDisplay:
             case "job ended":
                 self.say(f"the engine ended the job ({line['status']}): continuing from the last round")
 
-    def _show_round(self, line: Mapping[str, Any]) -> None:
+    def _show_round(self, line: StudyLine) -> None:
         t, rounds, now = line["round"], line["of"], time.monotonic()
         if self._task is None:
             self._task = self._bars.add_task("rounds", total=rounds, completed=t, state="")

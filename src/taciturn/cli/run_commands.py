@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from taciturn.core.signals import stop_signals
 from taciturn.data.schema_draft import READ_OFF, is_draft
 from taciturn.errors import InputError
 from taciturn.kernels.library import library
+from taciturn.planning.dry_run import DataForecast, DryRunReport, RunForecast
 from taciturn.privacy.accountants import EXPLAINED
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.statements import PAPER_HEADLINE
@@ -46,69 +47,69 @@ LIMITS = {
 }
 
 
-def print_dry_run(report: Mapping[str, Any]) -> None:
+def print_dry_run(report: DryRunReport) -> None:
     """Print what a run would do: its data, noise, rounds, privacy cost, ledger, traffic and folder."""
-    untouched = "" if report["reads_records"] else "; no record was read"
+    untouched = "" if report.reads_records else "; no record was read"
     _say_field("dry run", f"nothing was trained, written or spent{untouched}")
-    _say_field("data", _describe_data(report["data"]))
-    if report["mode"] == "certified":
-        noise = report["noise"]
-        limits = " or ".join(words.format(noise[name]) for name, words in LIMITS.items() if name in noise)
-        _say_field("noise", f"{noise['mechanism']}, {limits}; {noise['meaning']}")
-        _say_field("trust", report["trust"])
+    _say_field("data", _describe_data(report.data))
+    if report.mode == "certified":
+        noise = report.noise
+        limits = (words.format(at) for name, words in LIMITS.items() if (at := getattr(noise, name)) is not None)
+        _say_field("noise", f"{noise.mechanism}, {' or '.join(limits)}; {noise.meaning}")
+        _say_field("trust", report.trust or "")
     say()
-    print_table(DRY_RUN_HEADINGS, _dry_run_rows(report["runs"]))
+    print_table(DRY_RUN_HEADINGS, _dry_run_rows(report.runs))
     say()
     _say_field("privacy", _describe_privacy(report))
-    if ledger := report["ledger"]:
-        used, after = format_epsilon(ledger["used"]), format_epsilon(ledger["used_after"])
-        total = f"ε {used} of {ledger['total_epsilon']:g} is used now, and {after} would be"
-        _say_field("ledger", f"{ledger['file']}: {total} (two budgets together cost less than their sum)")
-    rounds, sent = max(run["rounds"] for run in report["runs"]), report["bytes_up"]
+    if ledger := report.ledger:
+        used, after = format_epsilon(ledger.used), format_epsilon(ledger.used_after)
+        total = f"ε {used} of {ledger.total_epsilon:g} is used now, and {after} would be"
+        _say_field("ledger", f"{ledger.file}: {total} (two budgets together cost less than their sum)")
+    rounds, sent = max(run.rounds for run in report.runs), report.bytes_up
     traffic = (
         f"{format_bytes(sent)} by an agent in a round of one run, {format_bytes(rounds * sent)} in {rounds} rounds"
     )
     _say_field("sent", traffic if sent else "all records to the curator, once")
-    _say_field("folder", report["run"])
+    _say_field("folder", report.run)
 
 
 def _say_field(name: str, text: str) -> None:
     say(f"{name:8} {text}")
 
 
-def _describe_data(data: Mapping[str, Any]) -> str:
-    features = f"{data['features']} features{describe_map(data['features_by'])}"
-    declared = "" if data["published"] else " (as declared)"
+def _describe_data(data: DataForecast) -> str:
+    features = f"{data.features} features{describe_map(data.features_by)}"
+    declared = "" if data.published else " (as declared)"
     return (
-        f"{data['name']}: {data['agents']} agents, {data['records']:,} records, {features}, "
-        f"{data['outputs']} outputs{declared}; protected: one {data['unit']}"
+        f"{data.name}: {data.agents} agents, {data.records:,} records, {features}, "
+        f"{data.outputs} outputs{declared}; protected: one {data.unit}"
     )
 
 
-def _dry_run_rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def _dry_run_rows(runs: Sequence[RunForecast]) -> list[tuple[str, ...]]:
     """Return one row for each algorithm and budget; its seeds spend the same."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[RunForecast]] = {}
     for run in runs:
-        groups.setdefault(run_label(run["algorithm"], run["epsilon"]), []).append(run)
+        groups.setdefault(run_label(run.label.algorithm, run.label.epsilon), []).append(run)
     rows: list[tuple[str, ...]] = []
     for label, group in groups.items():
         first = group[0]
-        std = "–" if first["noise_std"] is None else f"{first['noise_std']:.3g}"
-        counts = (str(len(group)), str(first["rounds"]), str(first["local_updates"]))
-        rows.append((label, *counts, std, format_epsilon(first["spends"])))
+        std = "–" if first.noise_std is None else f"{first.noise_std:.3g}"
+        counts = (str(len(group)), str(first.rounds), str(first.local_updates))
+        rows.append((label, *counts, std, format_epsilon(first.spends)))
     return rows
 
 
-def _describe_privacy(report: Mapping[str, Any]) -> str:
-    if report["mode"] == "paper":
+def _describe_privacy(report: DryRunReport) -> str:
+    if report.mode == "paper":
         return PAPER_HEADLINE
-    runs = report["runs"]
-    accountants = dict.fromkeys(run["accountant"] for run in runs if math.isfinite(run["spends"]))
-    words = f"ε at delta {report['delta']:g}"
+    runs = report.runs
+    accountants = dict.fromkeys(run.accountant for run in runs if math.isfinite(run.spends))
+    words = f"ε at delta {report.delta:g}"
     if accountants:
-        words += f", by {'; '.join(EXPLAINED[name] for name in accountants)}"
+        words += f", by {'; '.join(EXPLAINED[name] for name in accountants if name)}"
     if len(runs) > 1:
-        total = format_epsilon(report["all_runs_epsilon"])
+        total = format_epsilon(report.all_runs_epsilon)
         words += f"; total ε for an observer who sees all {len(runs)} runs: {total}"
     return words
 
@@ -141,8 +142,8 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
     given = given_settings(flags)
     _warn_about_draft(given.get("schema") or (api.read_config(config).get("schema", "") if config else ""))
     if dry_run:
-        report = api.dry_run(config, **given)
-        print_json(report) if as_json else print_dry_run(report)
+        report = api.forecast(config, **given)
+        print_json(report.to_json()) if as_json else print_dry_run(report)
         return
     if library() is None and given.get("backend", "auto") == "auto" and "device" not in given:
         note("note: the compiled part of Taciturn is not built (is there a C compiler?); numpy is slower")

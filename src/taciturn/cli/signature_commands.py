@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import rich_click as click
 
@@ -39,7 +39,7 @@ class _OpenedLedger(NamedTuple):
     """A ledger to sign or to check, with its rows."""
 
     signable: Signable
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, object]]
 
 
 @click.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
@@ -17,6 +17,7 @@ from taciturn.settings.rules import integer, real
 
 if TYPE_CHECKING:
     from taciturn.dashboard.monitor_server import Monitor
+    from taciturn.federation.status import AgentReport
 
 SITE = click.argument("site", default="site.toml", type=PATH)
 TOKEN = click.option(
@@ -110,7 +111,7 @@ def check(site: Path, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    shown = found | {"hash": group_digits(found["hash"])}
+    shown = found | {"hash": group_digits(str(found["hash"]))}
     print_fields({name.replace("_", " "): value for name, value in shown.items()}, 22)
     say("nothing was released; 'taciturn federation site start' takes part")
 
@@ -194,7 +195,7 @@ def status(site: Path, as_json: bool) -> None:
             say(f"{'':8}  model {study['model']}")
 
 
-def _describe_agent(found: dict[str, Any]) -> str:
+def _describe_agent(found: AgentReport) -> str:
     if not found["running"]:
         last = f"; its last heartbeat was at {found['last_heartbeat']}" if found["last_heartbeat"] else ""
         return f"agent: not running{last}"

@@ -243,7 +243,7 @@ def write_text(path: Path, text: str, private: bool = False, check: Callable[[],
         file.write(text.encode())
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Replace an .npz file atomically; equal arrays give equal bytes."""
     with atomic_write(path) as file:
         np.savez(file, allow_pickle=False, **arrays)

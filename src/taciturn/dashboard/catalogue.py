@@ -163,13 +163,13 @@ def _with_settings(row: CatalogueRow, folder: RunFolder) -> CatalogueRow:
 
 
 def _with_start(row: CatalogueRow, folder: RunFolder) -> CatalogueRow:
-    data = folder.read_start(local=False)["data"]
+    data = folder.read_start(local=False).data
     return replace(
         row,
-        data=printable(str(data["name"])),
-        agents=len(data["agents"]),
-        regression="low" in data["target"],
-        tested=data["test_records"] != 0,  # null: there are some, and their number is private
+        data=printable(data.name),
+        agents=len(data.agents),
+        regression=data.target.is_number,
+        tested=data.test_records != 0,  # null: there are some, and their number is private
     )
 
 
@@ -245,7 +245,7 @@ def _last_rows(folder: RunFolder, local: bool = True) -> list[MetricsRow]:
     return [MetricsRow.from_json(row, folder.metrics) for row in last]
 
 
-def _read_tail(path: Path) -> list[dict[str, Any]]:
+def _read_tail(path: Path) -> list[dict[str, object]]:
     """Return the complete lines at the end of a file."""
     with path.open("rb") as file:
         start = max(0, file.seek(0, os.SEEK_END) - TAIL)
@@ -303,13 +303,13 @@ class Catalogue:
         self._damaged[run.identity] = (version, reply.damaged if isinstance(reply, Damaged) else "")
         return reply
 
-    def privacy(self, run: FoundRun) -> dict[str, Any]:
+    def privacy(self, run: FoundRun) -> dict[str, object]:
         """Return the newest privacy meters, which may take seconds to compute, and whether newer ones are `pending`."""
         return self._slowly(
             "privacy", run, lambda: privacy_reply(RunFolder(run.path).read_ledger(), self._rounds_done(run))
         )
 
-    def ledger(self, run: FoundRun) -> dict[str, Any]:
+    def ledger(self, run: FoundRun) -> dict[str, object]:
         """Return the newest totals and lines of the ledger, and whether newer ones are `pending`."""
         return self._slowly("ledger", run, lambda: ledger_reply(RunFolder(run.path).read_ledger()))
 
@@ -325,7 +325,7 @@ class Catalogue:
     def _read(self, make: Callable[[], Reply]) -> Reply | Damaged:
         return reply_or_reason(self.root, self.local, make)
 
-    def _slowly(self, kind: str, run: FoundRun, compute: Callable[[], object]) -> dict[str, Any]:
+    def _slowly(self, kind: str, run: FoundRun, compute: Callable[[], object]) -> dict[str, object]:
         version = _version(run.path, self.local)
         reply, outdated = self._slow.get(f"{kind} {run.identity}", version, lambda: self._read(compute))
         return {**(vars(reply) if reply else {}), "pending": outdated}

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from taciturn.dashboard.replies import READ_ERRORS
 from taciturn.reporting.curves import BAND, run_label
-from taciturn.runs.folder import RunFolder, read_lines
+from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import METRICS, MetricsLog, Series
 from taciturn.runs.records import RunLabel
 from taciturn.types import Array
@@ -91,39 +90,38 @@ def metric_charts(folder: RunFolder, metrics: MetricsLog) -> ChartsReply:
     metrics : MetricsLog
         The run's metrics so far.
     """
-    methods = _method_facts(folder)
-    charts = {metric: _chart(metrics, metric, methods) for metric in METRICS}
+    places = _noise_places(folder)
+    charts = {metric: _chart(metrics, metric, places) for metric in METRICS}
     return ChartsReply({metric: chart for metric, chart in charts.items() if chart.lines})
 
 
-def _method_facts(folder: RunFolder) -> Mapping[str, Mapping[str, Any]]:
-    """Read the facts about each method from the ledger's header; curves are shown even if it cannot be read."""
+def _noise_places(folder: RunFolder) -> dict[str, str]:
+    """Read what each method adds noise to from the ledger's header; curves are shown even if it cannot be read."""
     try:
-        methods: Mapping[str, Mapping[str, Any]] = next(read_lines(folder.ledger)).get("methods", {})
-        return {name: methods[name] for name in methods}
+        return {name: method.noise_on for name, method in folder.read_header().method_facts.items()}
     except READ_ERRORS:
         return {}
 
 
-def noise_unit(facts: Mapping[str, Any] | None) -> str:
+def noise_unit(place: str | None) -> str:
     """Return the unit of a method's noise.
 
     Parameters
     ----------
-    facts : mapping or None
-        The method's entry in the ledger's header; None if the header has none.
+    place : str or None
+        What the noise is added to, by the ledger's header; None if the header does not say.
 
     Examples
     --------
-    >>> noise_unit({"noise_on": "uploads"}), noise_unit({"noise_on": "objectives"})
+    >>> noise_unit("uploads"), noise_unit("objectives")
     ('parameter units', 'gradient units')
     """
-    if facts is None:
+    if place is None:
         return "units of what the noise is added to"
-    return NOISE_UNITS.get(facts["noise_on"], "gradient units")
+    return NOISE_UNITS.get(place, "gradient units")
 
 
-def _chart(metrics: MetricsLog, metric: str, methods: Mapping[str, Mapping[str, Any]]) -> MetricChart:
+def _chart(metrics: MetricsLog, metric: str, places: Mapping[str, str]) -> MetricChart:
     groups: dict[str, tuple[RunLabel, list[Series]]] = {}
     local = False
     for run, label in metrics.public.labels.items():
@@ -131,7 +129,7 @@ def _chart(metrics: MetricsLog, metric: str, methods: Mapping[str, Mapping[str, 
         if series is not None:
             groups.setdefault(run_label(label.algorithm, label.epsilon), (label, []))[1].append(series)
             local = local or own
-    units = {label.algorithm: noise_unit(methods.get(label.algorithm)) for label, _ in groups.values()}
+    units = {label.algorithm: noise_unit(places.get(label.algorithm)) for label, _ in groups.values()}
     return MetricChart(
         local,
         [

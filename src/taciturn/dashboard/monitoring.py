@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from taciturn.federation.journal import KEPT_BACK, LEFT, Departure, Journal
 from taciturn.federation.policy import Site, read_site
@@ -69,7 +69,7 @@ class BudgetBar:
 class MonitorReport:
     """What the monitoring server serves."""
 
-    health: Mapping[str, Any]  # the JSON of /health: `ok`, `reason` and more
+    health: Mapping[str, object]  # the JSON of /health: `ok`, `reason` and more
     metrics: str  # in the text format of Prometheus
     page: MonitorPage
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from taciturn.privacy.accountants import EXPLAINED, EpsilonBound, tightest
 from taciturn.privacy.events import Event
@@ -16,7 +15,7 @@ from taciturn.reporting.statements import PAPER_HEADLINE, headline, holds, paper
 from taciturn.reporting.tables import format_epsilon, format_setting
 from taciturn.runs.folder import RunFolder, public_config
 from taciturn.runs.ledger import RunLedger
-from taciturn.runs.records import PlanEntry, RunTotals
+from taciturn.runs.records import LedgerEntry, NonPrivateEntry, PlanEntry, ReleaseEntry, RunTotals, StudyHeader
 
 SHOWN = 300  # newest lines of a ledger; a hardened run has one per agent and round
 
@@ -207,10 +206,10 @@ def settings_reply(folder: RunFolder, other: RunFolder | None, local: bool) -> S
         Whether to show paths in full; otherwise only their last part.
     """
 
-    def read(run: RunFolder) -> dict[str, Any]:
+    def read(run: RunFolder) -> dict[str, object]:
         return run.read_config() if local else public_config(run.read_config())
 
-    def text(config: Mapping[str, Any], name: str) -> str:
+    def text(config: Mapping[str, object], name: str) -> str:
         return format_setting(config[name]) if name in config else "–"
 
     first, second = read(folder), read(other) if other else {}
@@ -244,36 +243,36 @@ def ledger_reply(ledger: RunLedger) -> LedgerReply:
 def _run_totals(run: RunTotals) -> list[LedgerTotal]:
     groups: dict[tuple[str, ...], list[str]] = {}
     for agent in run.agents:
-        figures = tuple(format_epsilon(agent[name]) for name in ("epsilon", "left", "pure_epsilon"))
+        figures = tuple(map(format_epsilon, (agent.epsilon, agent.left, agent.pure_epsilon)))
         groups.setdefault(figures, []).append(agent.agent)
     return [LedgerTotal(run.run, names, *figures) for figures, names in groups.items()]
 
 
-def _ledger_line(number: int, entry: Mapping[str, Any]) -> LedgerLine:
-    first, last = entry.get("first"), entry.get("last")
+def _ledger_line(number: int, entry: LedgerEntry) -> LedgerLine:
+    release = entry if isinstance(entry, ReleaseEntry) else None
+    first, last = (release.first, release.last) if release else (None, None)
     return LedgerLine(
         line=number,
-        kind=entry["kind"],
-        run=entry.get("run"),
-        agent=entry.get("agent", ""),
+        kind=entry.kind,
+        run=entry.run if isinstance(entry, PlanEntry | ReleaseEntry) else None,
+        agent=entry.agent if isinstance(entry, ReleaseEntry | NonPrivateEntry) else "",
         rounds="" if first is None else str(first) if first == last else f"{first}–{last}",
         what=_description(entry),
-        count=entry.get("count"),
+        count=release.count if release else None,
     )
 
 
-def _description(entry: Mapping[str, Any]) -> str:
-    match entry["kind"]:
-        case "study":
-            return f"mode {entry['mode']}, noise {entry['noise']}, δ {entry['delta']:g}"
-        case "plan":
-            seed = f", seed {entry['seed']}" if "seed" in entry else ""
-            return f"total ε {format_epsilon(entry['total_epsilon'])} over {entry['rounds']} rounds{seed}"
-        case "non_private" | "violation":
-            return str(entry["reason"])
-        case "release":
-            names = {"scale": "scale", "l2": "sensitivity", "epsilon": "nominal ε"}
-            figures = {word: float(entry[name]) for name, word in names.items() if name in entry}
+def _description(entry: LedgerEntry) -> str:
+    match entry:
+        case StudyHeader():
+            return f"mode {entry.mode}, noise {entry.noise}, δ {entry.delta:g}"
+        case PlanEntry():
+            seed = "" if entry.seed is None else f", seed {entry.seed}"
+            return f"total ε {format_epsilon(entry.total_epsilon)} over {entry.rounds} rounds{seed}"
+        case ReleaseEntry(event=event):
+            names, drawn = {"scale": "scale", "l2": "sensitivity", "epsilon": "nominal ε"}, asdict(event)
+            figures = {word: float(drawn[name]) for name, word in names.items() if name in drawn}
             shown = [f"{word} {value:.4g}" for word, value in figures.items() if math.isfinite(value)]
-            return ", ".join([str(entry["mechanism"]), *shown])
-    return ""
+            return ", ".join([event.mechanism, *shown])
+        case _:
+            return entry.reason

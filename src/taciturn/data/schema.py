@@ -656,7 +656,7 @@ def distinct_names(where: str, value: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _check_keys(where: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+def _check_keys(where: str, given: Mapping[str, object], known: Iterable[str]) -> None:
     for key in given:
         if key not in known:
             raise unknown_name(f"key in {where}", key, known)

@@ -18,7 +18,7 @@ from taciturn.data.schema import BARE, Schema, comment, parse_schema
 from taciturn.data.schema_draft import READ_OFF, draft_rule
 from taciturn.errors import InputError, kind_of, shown, unknown_name
 
-Declaration: TypeAlias = tuple[float, float] | Sequence[str | int | bool] | Mapping[str, Any]
+Declaration: TypeAlias = tuple[float, float] | Sequence[str | int | bool] | Mapping[str, object]
 """(low, high) for numbers; a list of categories; or the keys of the column's section in a schema file."""
 
 UNDECLARED = "not declared"
@@ -65,7 +65,7 @@ class SchemaBuilder:
     """
 
     kinds: Mapping[str, str]
-    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    declared: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     label: str = ""
     agent: str = ""
     unit: str = ""
@@ -256,10 +256,10 @@ class SchemaBuilder:
                 sections.append((f"[columns.{key}]", name, {"kind": kind} | self._keys_of(name)))
         return "\n".join(self._section(*section) for section in sections)
 
-    def _keys_of(self, name: str) -> dict[str, Any]:
+    def _keys_of(self, name: str) -> dict[str, object]:
         return dict(self.declared.get(name, {}))
 
-    def _section(self, heading: str, name: str, keys: Mapping[str, Any]) -> str:
+    def _section(self, heading: str, name: str, keys: Mapping[str, object]) -> str:
         remarks = [READ_OFF] * (name in self.drafted) + [UNDECLARED] * (name in self.undeclared)
         lines = [heading, *(f"{key} = {_toml(value)}" for key, value in keys.items()), *map(comment, remarks)]
         return "\n".join(lines) + "\n"
@@ -286,7 +286,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _keys(name: str, given: Any) -> dict[str, Any]:
+def _keys(name: str, given: Any) -> dict[str, object]:
     """Return a declaration as the keys of a section; values of other types are named by their type alone."""
     match given:
         case Mapping():

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from taciturn.data import Facts
 from taciturn.experiments.grid import Grid, GridPoint
@@ -42,7 +42,7 @@ class Spending:
     delta: float
     seeded: bool
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the figures under the names that `--json` prints."""
         return {**self.records._asdict(), "runs": self.runs, "epsilon": self.epsilon, "delta": self.delta}
 

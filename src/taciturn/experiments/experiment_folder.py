@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import tomli_w
 
 from taciturn.core.storage import LOCAL_FOLDER, make_folder, write_text
 from taciturn.errors import CorruptFile, InputError
 from taciturn.experiments.cost import GridCost
-from taciturn.experiments.grid import Grid, GridPoint, flag_name
+from taciturn.experiments.grid import Grid, GridPoint, GridRequest, flag_name
 from taciturn.planning.plan import drawn_key
 from taciturn.reporting.side_by_side import predicts_numbers
 from taciturn.reporting.tables import format_setting
@@ -79,7 +79,7 @@ class ExperimentFolder:
         text = tomli_w.dumps({"taciturn": VERSION, **compared, **grid.request()})
         write_text(self.request_file, FIRST_LINE.format(kind=self.kind) + text)
 
-    def read_request(self) -> dict[str, Any]:
+    def read_request(self) -> GridRequest:
         """Return the request as it is in the TOML file: `over`, `settings` and, of a sweep, `compare`."""
         try:
             found = tomllib.loads(self.request_file.read_text(encoding="utf-8"))
@@ -90,7 +90,7 @@ class ExperimentFolder:
         needed = {"over", "settings"} | ({"compare"} if self.kind == "sweep" else set())
         if not needed <= found.keys():
             raise CorruptFile(f"{self.request_file} is damaged: it has no {', '.join(sorted(needed - found.keys()))}")
-        return found
+        return cast(GridRequest, found)
 
     def results_folder(self, private: bool) -> Path:
         """Return the folder for tables and figures: local-only, created if needed, where they are private."""
@@ -115,7 +115,7 @@ class ExperimentFolder:
             raise InputError(f"{self.local / PARTITION_KEY} differs from --partition-key; choose another --out")
         return kept
 
-    def _check_same(self, requested: Mapping[str, Any]) -> None:
+    def _check_same(self, requested: GridRequest) -> None:
         before = self.read_request()
         names = dict.fromkeys([*before["over"], *requested["over"], *before["settings"], *requested["settings"]])
         for name in names:
@@ -127,7 +127,7 @@ class ExperimentFolder:
                 )
 
 
-def _format_request(request: Mapping[str, Any], name: str) -> str:
+def _format_request(request: GridRequest, name: str) -> str:
     """Return a setting's values as text; a setting that an older version did not know has its default."""
     default = FIELDS[name].default if name in FIELDS else ""
     found = request["over"].get(name, request["settings"].get(name, default))
@@ -164,7 +164,7 @@ class CompletedExperiment:
     def private(self) -> bool:
         """Whether test errors are computed from private records, and are for their owner only."""
         summaries = [folder.read_summary(local=False) for _, folder in self.completed]
-        return any(entry.get("private_test") for summary in summaries for entry in summary["runs"])
+        return any(entry.private_test for summary in summaries for entry in summary.runs)
 
     @property
     def results_folder(self) -> Path:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.storage import to_json, write_text
@@ -53,7 +52,7 @@ class FrontierPoint:
     run: str  # the name of its run folder
     lowest: bool = False  # whether it is on the frontier: see `mark_lowest`
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the point under the names that `--json` prints."""
         return {
             "data": self.data,
@@ -98,11 +97,11 @@ class FrontierPoint:
 
 def read_points(point: GridPoint, folder: RunFolder) -> list[FrontierPoint]:
     """Return the frontier points in a completed run folder: one for each method and budget."""
-    data = folder.read_start(local=False)["data"]
+    data = folder.read_start(local=False).data
     rows = read_rows(point, folder, local=True)
     means = mean_errors(rows, ("algorithm", "epsilon"), "seed")
     return [
-        _frontier_point(point, data["name"], len(data["agents"]), group, means[at])
+        _frontier_point(point, data.name, len(data.agents), group, means[at])
         for at, group in group_rows(rows, ("algorithm", "epsilon")).items()
     ]
 
@@ -215,7 +214,7 @@ def table_notes(points: Sequence[FrontierPoint], regression: bool) -> Iterator[s
     yield "The marks are chosen by test error: choosing a method by them uses the test records."
 
 
-def hyperparameter_notes(manual: Mapping[str, Any]) -> list[str]:
+def hyperparameter_notes(manual: Mapping[str, object]) -> list[str]:
     """Explain how the hyperparameters were chosen; `manual` are those that were given."""
     notes = []
     if manual:
@@ -277,7 +276,7 @@ class Frontier(CompletedExperiment):
         save(frontier_figure(self.points, self.regression, self.private), Path(path), self.private)
 
     @property
-    def manual(self) -> dict[str, Any]:
+    def manual(self) -> dict[str, object]:
         """The hyperparameters that were given by hand."""
         settings = [point.settings for point in self.grid.points]
         return {name: value for own in settings for name, value in manual_hyperparameters(own).items()}
@@ -304,7 +303,7 @@ class Frontier(CompletedExperiment):
         return retrain_commands(self.points, self.path, read_key(self.folder.local) if self.private else None)
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """What `taciturn frontier --json` prints."""
         return {
             "frontier": str(self.path),

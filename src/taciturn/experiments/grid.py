@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import source_for
@@ -46,13 +46,21 @@ class GridPoint:
     """One run folder of an experiment."""
 
     name: str
-    values: Mapping[str, Any]  # of the settings that vary between points
+    values: Mapping[str, object]  # of the settings that vary between points
     settings: Settings
 
     @property
     def runs(self) -> int:
         """Number of runs: algorithms times budgets times seeds."""
         return sum(batch.size for batch in batches(self.settings))
+
+
+class GridRequest(TypedDict):
+    """An experiment as its TOML file describes it."""
+
+    over: dict[str, list[Any]]
+    settings: dict[str, object]  # those that all points share
+    compare: NotRequired[list[str]]  # of a sweep
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Grid:
         """Settings that vary from point to point."""
         return tuple(name for name in self.over if name not in BATCHED)
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> GridRequest:
         """Return what is written to the experiment's TOML file: `over`, and every setting that all points share."""
         written = [point.settings.to_dict() for point in self.points]
         first = written[0]
@@ -85,7 +93,7 @@ class Grid:
         }
 
 
-def sweep_grid(config: Mapping[str, Any], given: Mapping[str, Any], over: Mapping[str, Any]) -> Grid:
+def sweep_grid(config: Mapping[str, object], given: Mapping[str, object], over: Mapping[str, object]) -> Grid:
     """Return the grid of a sweep; the settings of every point are checked.
 
     Parameters
@@ -117,7 +125,7 @@ def sweep_grid(config: Mapping[str, Any], given: Mapping[str, Any], over: Mappin
     return Grid({name: resolved.get(name, values) for name, values in axes.items()}, points)
 
 
-def _parse_axes(given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+def _parse_axes(given: Mapping[str, object], over: Mapping[str, object]) -> dict[str, tuple[Any, ...]]:
     swept = {name.replace("-", "_"): values for name, values in over.items()}
     if not swept:
         raise InputError("nothing is swept; use --over NAME=VALUE,VALUE, as in --over clip=0.5,1,2")
@@ -153,7 +161,7 @@ def _name_points(settings: Sequence[Settings], between: Sequence[str]) -> tuple[
     return tuple(points)
 
 
-def check_noise(given: Mapping[str, Any], experiment: str) -> None:
+def check_noise(given: Mapping[str, object], experiment: str) -> None:
     """Raise if many runs on private records are requested without saying whether they are simulated or real.
 
     Parameters
@@ -202,7 +210,7 @@ class ExcludedMethod(NamedTuple):
     reason: str
 
 
-def frontier_grid(config: Mapping[str, Any], given: Mapping[str, Any]) -> Grid:
+def frontier_grid(config: Mapping[str, object], given: Mapping[str, object]) -> Grid:
     """Return the grid of a frontier.
 
     Parameters
@@ -250,7 +258,7 @@ def frontier_grid(config: Mapping[str, Any], given: Mapping[str, Any]) -> Grid:
     return Grid(over, _name_points(settings, FRONTIER_BETWEEN))
 
 
-def restore_frontier_grid(request: Mapping[str, Any]) -> Grid:
+def restore_frontier_grid(request: GridRequest) -> Grid:
     """Return the frontier grid that `Grid.request` described."""
     over = {name: values[0] if name in TRUST_SPECIFIC else values for name, values in request["over"].items()}
     return frontier_grid({}, request["settings"] | over)
@@ -287,7 +295,7 @@ def describe_exclusions(excluded: Sequence[ExcludedMethod]) -> list[str]:
     return [f"{algorithm} under {' and '.join(trusts)}: {reason}" for (algorithm, reason), trusts in groups.items()]
 
 
-def manual_hyperparameters(settings: Settings) -> dict[str, Any]:
+def manual_hyperparameters(settings: Settings) -> dict[str, object]:
     """Return the hyperparameters that are neither a default nor from the data set's preset."""
     usual = {name: entry.default for name, entry in FIELDS.items()} | parse(source_for(settings.data).preset)
     return {

@@ -41,7 +41,7 @@ class RunRow:
 
     point: str  # name of the grid point, which is also the name of its run folder
     run: int  # index within the run folder
-    values: Mapping[str, Any]  # the settings that vary between grid points
+    values: Mapping[str, object]  # the settings that vary between grid points
     algorithm: str
     epsilon: float  # as requested; infinite without noise
     seed: int | None = None  # None for hardened noise
@@ -72,7 +72,7 @@ class RunRow:
         """Return the value of a varied setting, or of `algorithm`, `epsilon` or `seed`."""
         return self.values[name] if name in self.values else getattr(self, name)
 
-    def cells(self) -> dict[str, Any]:
+    def cells(self) -> dict[str, object]:
         """Return the row as cells of a CSV file, with the varied settings after point and run."""
         found = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
         return {name: found.pop(name) for name in ("point", "run")} | dict(found.pop("values")) | found
@@ -91,23 +91,23 @@ def read_rows(point: GridPoint, folder: RunFolder, local: bool) -> list[RunRow]:
         Whether to include figures from the local-only folder, which are for the owner of the records.
     """
     summary = folder.read_summary(local)
-    spent = {run["run"]: run["spent_epsilon"] for run in summary["privacy"]["runs"]}
+    spent = {run.run: run.spent_epsilon for run in summary.privacy.runs}
     return [
         RunRow(
             point=point.name,
             run=index,
             values=point.values,
-            algorithm=entry["algorithm"],
-            epsilon=float(entry["epsilon"]),
-            seed=entry.get("seed"),
-            **{name: entry[name] for name in MEASURES},
+            algorithm=entry.algorithm,
+            epsilon=float(entry.epsilon),
+            seed=entry.seed,
+            **{name: getattr(entry, name) for name in MEASURES},
             spent_epsilon=float(spent.get(index, math.inf)),
         )
-        for index, entry in enumerate(summary["runs"])
+        for index, entry in enumerate(summary.runs)
     ]
 
 
-def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Write rows to a CSV file; None becomes an empty cell and infinity `inf`."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")

@@ -99,7 +99,7 @@ class PlannedExperiment(Generic[Result]):
 def sweep(
     config: str | Path | None = None,
     *,
-    over: Mapping[str, Any],
+    over: Mapping[str, object],
     compare: Sequence[str] = (),
     yes: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
@@ -196,19 +196,19 @@ def frontier(
 
 
 def plan_sweep(
-    config: str | Path | None, over: Mapping[str, Any], compare: Sequence[str], settings: Mapping[str, Any]
+    config: str | Path | None, over: Mapping[str, object], compare: Sequence[str], settings: Mapping[str, object]
 ) -> PlannedExperiment[Sweep]:
     """Return the experiment of a sweep; see `sweep` for the parameters."""
     grid = sweep_grid(*_read_settings(config, settings), over)
-    folder = _choose_folder("sweep", settings, "-".join(map(flag_name, grid.over)))
+    folder = _choose_folder("sweep", settings.get("out"), "-".join(map(flag_name, grid.over)))
     return PlannedExperiment(folder, grid, Sweep, choose_comparison(grid, compare))
 
 
-def plan_frontier(config: str | Path | None, settings: Mapping[str, Any]) -> PlannedExperiment[Frontier]:
+def plan_frontier(config: str | Path | None, settings: Mapping[str, object]) -> PlannedExperiment[Frontier]:
     """Return the experiment of a frontier; see `frontier` for the parameters."""
     grid = frontier_grid(*_read_settings(config, settings))
     return PlannedExperiment(
-        _choose_folder("frontier", settings, Path(grid.points[0].settings.data).stem), grid, Frontier
+        _choose_folder("frontier", settings.get("out"), Path(grid.points[0].settings.data).stem), grid, Frontier
     )
 
 
@@ -217,7 +217,7 @@ def reopen_sweep(path: Path, compare: Sequence[str] = ()) -> PlannedExperiment[S
     folder = ExperimentFolder(path, "sweep")
     request = folder.read_request()
     grid = sweep_grid({}, request["settings"], request["over"])
-    compared = choose_comparison(grid, compare) if compare else tuple(request["compare"])
+    compared = choose_comparison(grid, compare) if compare else tuple(request.get("compare", ()))
     return PlannedExperiment(folder, grid, Sweep, compared)
 
 
@@ -227,14 +227,14 @@ def reopen_frontier(path: Path) -> PlannedExperiment[Frontier]:
     return PlannedExperiment(folder, restore_frontier_grid(folder.read_request()), Frontier)
 
 
-def _choose_folder(kind: str, settings: Mapping[str, Any], name: str) -> ExperimentFolder:
+def _choose_folder(kind: str, out: Any, name: str) -> ExperimentFolder:
     default = f"{kind}s/{time.strftime('%Y%m%d-%H%M%S')}-{name}"
-    return ExperimentFolder(Path(settings.get("out") or default), kind)
+    return ExperimentFolder(Path(out or default), kind)
 
 
 def _read_settings(
-    config: str | Path | None, settings: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    config: str | Path | None, settings: Mapping[str, object]
+) -> tuple[Mapping[str, object], Mapping[str, object]]:
     """Return the settings of the config file and those given, without `out`; their plugins are allowed."""
     given = {name: value for name, value in settings.items() if name != "out"}
     file = api.read_config(config) if config else {}

@@ -68,7 +68,7 @@ def describe_comparison(comparison: Comparison, regression: bool) -> str:
     return f"{better} is {lower} ({span}), {runs}{doubt}"
 
 
-def comparison_row(comparison: Comparison, regression: bool) -> dict[str, Any]:
+def comparison_row(comparison: Comparison, regression: bool) -> dict[str, object]:
     """Return a line of comparisons.csv; differences are second minus first, in the unit of test_error."""
     c = comparison
     return {
@@ -167,7 +167,7 @@ class Sweep(CompletedExperiment):
         return interval_notes(self.comparisons, [mean.n for mean in self.means.values()], self.unit, hardened)
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """What `taciturn sweep --json` prints."""
         return {
             "sweep": str(self.path),
@@ -206,7 +206,10 @@ class Sweep(CompletedExperiment):
             write_text(self.folder.local / "sweep.md", self._page(local=True))
         if not self.rows:
             return
-        write_csv(self.results_folder / "comparisons.csv", self.summary["comparisons"])
+        write_csv(
+            self.results_folder / "comparisons.csv",
+            [comparison_row(found, self.regression) for found in self.comparisons],
+        )
         from taciturn.experiments.experiment_figures import sweep_figure
         from taciturn.reporting.figures.style import save
 

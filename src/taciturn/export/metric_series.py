@@ -80,7 +80,7 @@ def local_note(request: ExportRequest) -> list[str]:
 
 def _series(number: int, rows: Sequence[MetricsRow], local: Sequence[str]) -> MetricSeries:
     def values(row: MetricsRow) -> dict[str, float]:
-        measured = {name: value for name, value in row.items() if name not in LABELS and value is not None}
+        measured = {name: value for name, value in vars(row).items() if name not in LABELS and value is not None}
         return {f"{LOCAL_PREFIX if name in local else ''}{name}": float(value) for name, value in measured.items()}
 
     first = rows[0]

@@ -81,7 +81,7 @@ class GraphBuilder:
         """Declare a result of shape [records, *width] as an output."""
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, kind, ["records", *width]))
 
-    def _add_node(self, kind: str, operands: Sequence[Any], names: list[str], attributes: dict[str, Any]) -> None:
+    def _add_node(self, kind: str, operands: Sequence[Any], names: list[str], attributes: dict[str, object]) -> None:
         inputs = [operand if isinstance(operand, str) else self._constant(operand) for operand in operands]
         domain = "ai.onnx.ml" if kind == "LabelEncoder" else ""
         self.nodes.append(self.onnx.helper.make_node(kind, inputs, names, domain=domain, **attributes))

@@ -96,7 +96,7 @@ def missing_package(error: ModuleNotFoundError, extra: str) -> InputError:
 
 def requested_model(request: ExportRequest) -> tuple[Model, list[str]]:
     """Return the requested model, or the first, and a message that names it if the folder has several."""
-    count = len(request.folder.read_summary()["runs"])
+    count = len(request.folder.read_summary().runs)
     index = request.run or 0
     model = read_model(request.folder, index)
     return model, [f"using run {index} of {count}: {model.label} (--run-index chooses)"] if count > 1 else []
@@ -105,4 +105,4 @@ def requested_model(request: ExportRequest) -> tuple[Model, list[str]]:
 def privacy_sentence(folder: RunFolder) -> str:
     """Return the guarantee of a run in one sentence."""
     summary = folder.read_summary(local=False)
-    return PAPER_HEADLINE if summary["mode"] == "paper" else headline(summary["privacy"])
+    return PAPER_HEADLINE if summary.mode == "paper" else headline(summary.privacy)

@@ -35,7 +35,7 @@ def write_events(request: ExportRequest) -> list[str]:
     return [*local_note(request), f"{count} in {path}", f"open it with 'tensorboard --logdir {path}'"]
 
 
-def _events(run: MetricSeries, settings: Mapping[str, Any], event: Any, summary: Any) -> Iterator[Any]:
+def _events(run: MetricSeries, settings: Mapping[str, object], event: Any, summary: Any) -> Iterator[Any]:
     """Yield the settings, for the page HPARAMS, and a scalar per metric and round."""
     now = time.time()
     shown = {name: settings[name] for name in HPARAMS if settings.get(name) not in ("", None)}
@@ -47,7 +47,7 @@ def _events(run: MetricSeries, settings: Mapping[str, Any], event: Any, summary:
         yield event(wall_time=now, step=step, summary=summary.Summary(value=scalars))
 
 
-def _session(settings: Mapping[str, Any], now: float, summary: Any) -> Any:
+def _session(settings: Mapping[str, object], now: float, summary: Any) -> Any:
     """Return the settings as TensorBoard's hyperparameter plugin stores them; its own function needs tensorflow."""
     plugin = import_optional("tensorboard.plugins.hparams.plugin_data_pb2", EXTRA)
     info = plugin.SessionStartInfo(start_time_secs=now)

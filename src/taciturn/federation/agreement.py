@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -252,13 +252,40 @@ def group_digits(digits: str) -> str:
     return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
-def describe_terms(terms: Terms) -> dict[str, Any]:
+class PartyReport(TypedDict):
+    """A party in the description of the terms."""
+
+    identity: str
+    fingerprint: str
+    records_max: int | None
+
+
+class TermsReport(TypedDict):
+    """Everything in the terms that a person should know, as JSON."""
+
+    study: str
+    algorithm: str
+    model: str
+    noise: str
+    epsilon: str
+    neighbours: str
+    records: str
+    schema: str
+    server: str
+    quorum: str
+    parties: dict[str, PartyReport]
+    revoked: list[str]
+    missing: list[str]
+    hash: str
+
+
+def describe_terms(terms: Terms) -> TermsReport:
     """Describe everything in the terms that a person should know before agreeing to them.
 
     Returns
     -------
-    dict
-        Values for JSON. `hash` is empty until every identity is in the terms.
+    TermsReport
+        `hash` is empty until every identity is in the terms.
     """
     agreement = derive_agreement(terms)
     facts, plan, s = agreement.facts, agreement.plan, agreement.study_plan.settings

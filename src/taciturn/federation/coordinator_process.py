@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from taciturn.core.storage import make_file, to_json, write_text
 from taciturn.data import encode, read_schema, read_table
@@ -107,6 +107,24 @@ def _load_test_table(terms: Terms) -> Shard | None:
     return Shard(x, y)
 
 
+class StudyLine(TypedDict, total=False):
+    """A new line of rounds.jsonl, which has no event, or of sites.jsonl."""
+
+    event: str
+    site: str
+    round: int
+    reason: str
+    status: str
+    ready: list[str]
+    quorum: int
+    ms: float
+    of: int
+    answered: list[str]
+    missing: list[str]
+    bytes_up: int
+    bytes_down: int
+
+
 @dataclass
 class CoordinatorProcess:
     """A study in progress over a hub.
@@ -131,7 +149,7 @@ class CoordinatorProcess:
     coordinator: Coordinator
     say: Say
     stop: Callable[[], bool]
-    watch: Callable[[dict[str, Any]], None]
+    watch: Callable[[StudyLine], None]
     certificates: Callable[[], list[str]] | None = None
     audit: AuditLog = no_audit
     versions: dict[str, int] = field(default_factory=dict)  # message version of each site
@@ -223,7 +241,7 @@ class CoordinatorProcess:
         """Pass new lines of the two files to the operator and to the audit log."""
         for tail in self._tails:
             for line in tail.more()[0]:
-                self.watch(line)
+                self.watch(cast(StudyLine, line))
                 if "event" not in line:
                     self.audit("round", **line)
                 elif line["event"] != "round":
@@ -238,7 +256,7 @@ def run_coordinator(
     out: Path,
     say: Say,
     stop: Callable[[], bool],
-    watch: Callable[[dict[str, Any]], None],
+    watch: Callable[[StudyLine], None],
     without: Sequence[str] = (),
     audit: AuditLog = no_audit,
 ) -> tuple[RunFolder, str]:

@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from taciturn.errors import InputError
 from taciturn.federation.agreement import derive_agreement
@@ -27,7 +26,7 @@ SITES = {"north": 20_000, "south": 20_000, "west": 20_000}
 STUDY = {"features": "none", "algorithm": "objpm", "local_updates": 5, "total_epsilon": 3.0}
 
 
-def run_demo(out: Path | None, rounds: int, calm: bool, say: Say) -> dict[str, Any]:
+def run_demo(out: Path | None, rounds: int, calm: bool, say: Say) -> dict[str, object]:
     """Provision and run a federation, and compare its result with a simulation.
 
     Parameters
@@ -91,14 +90,14 @@ def _wait_for_return(demo: LocalFederation, site: str, killed: int, latest: int)
     return False
 
 
-def _result(demo: LocalFederation, terms: Terms) -> dict[str, Any]:
+def _result(demo: LocalFederation, terms: Terms) -> dict[str, object]:
     folder = RunFolder.open(demo.run)
     totals = participation_totals(folder)
     spent = {site: site_status(demo.site(site))["studies"][0]["spent_epsilon"] for site in SITES}
     return {
         "rounds": totals.rounds,
         "sites": len(SITES),
-        "test_error": folder.read_summary()["runs"][0]["test_error"],
+        "test_error": folder.read_summary().runs[0].test_error,
         "identical_to_simulation": demo.matches_simulation(),
         "duals_equal": demo.duals_match(),
         "ms_per_round": statistics.median(round_milliseconds(folder)),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from taciturn.federation.confinement import Confined, Trial, launch, try_confinement
 from taciturn.federation.kits import ADDRESS, FILES, HUB
@@ -87,7 +87,7 @@ class Engine:
         """Try what the engine could do if it were taken over; a probe runs in its place."""
         return try_confinement(secrets, **self._given())
 
-    def _given(self) -> dict[str, Any]:
+    def _given(self) -> _Given:
         """Return the options of `launch` for what the engine is given: its kit and one port."""
         port = int(self.address.rpartition(":")[2])
         at_hub = self.name == HUB
@@ -98,6 +98,16 @@ class Engine:
             "files": FILES_AT_HUB if at_hub else 256,
             "user": self.user or None,
         }
+
+
+class _Given(TypedDict):
+    """Options of `launch`."""
+
+    readable: list[Path]
+    listen: list[int]
+    connect: list[int]
+    files: int
+    user: str | None
 
 
 @dataclass

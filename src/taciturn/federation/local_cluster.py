@@ -99,8 +99,8 @@ class LocalFederation:
     root: Path
     data: str
     sites: Mapping[str, int]
-    study: Mapping[str, Any]
-    running: Mapping[str, Any] = field(default_factory=dict)
+    study: Mapping[str, object]
+    running: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = 7
     patience: float = 500.0
     agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)

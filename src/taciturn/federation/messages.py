@@ -137,7 +137,7 @@ def encode(message: Question | Reply) -> bytes:
     >>> decode_reply(encode(message), 1000) == message
     True
     """
-    header: dict[str, Any] = {"kind": KINDS[type(message)], **message._asdict()}
+    header: dict[str, object] = {"kind": KINDS[type(message)], **message._asdict()}
     body = b""
     for name, value in message._asdict().items():
         if isinstance(value, np.ndarray):  # at most one field is an array
@@ -244,7 +244,7 @@ _FIELD_CHECKS: dict[Any, Callable[[Any], bool]] = {  # by the field's annotation
 }
 
 
-def _build(kind: Any, header: dict[str, Any], array: Array | None) -> Any:
+def _build(kind: Any, header: dict[str, object], array: Array | None) -> Any:
     hints = _field_types(kind)
     array_fields = [name for name, hint in hints.items() if hint not in _FIELD_CHECKS]
     if set(header) != set(hints) - set(array_fields) or (array is None) != (not array_fields):
@@ -257,5 +257,5 @@ def _build(kind: Any, header: dict[str, Any], array: Array | None) -> Any:
 
 
 @cache
-def _field_types(kind: Any) -> dict[str, Any]:
+def _field_types(kind: Any) -> dict[str, object]:
     return get_type_hints(kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from taciturn.errors import InputError, TaciturnError, unknown_name
 from taciturn.federation import PROTOCOL
@@ -14,13 +14,13 @@ from taciturn.federation.kits import Kit, check_address, read_kit
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.run_folder import verify_model_signature
 from taciturn.federation.site_session import cancel_study, settle_study, study_folder
-from taciturn.federation.status import AGENT_LOCK, describe_agent, read_status
+from taciturn.federation.status import AGENT_LOCK, AgentReport, describe_agent, read_status
 from taciturn.federation.vault import engine_secrets, site_engine
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.runs.folder import RunFolder
 
 
-def check_site(path: Path) -> dict[str, Any]:
+def check_site(path: Path) -> dict[str, str | int]:
     """Check everything that a site needs to take part in its study; nothing is released.
 
     Parameters
@@ -103,7 +103,36 @@ def describe_barriers(site: Site, loader: StudyLoader) -> str:
     return "; ".join([*parts, *trial.missing.values()])
 
 
-def site_status(path: Path) -> dict[str, Any]:
+class StudyReport(TypedDict):
+    """A study in the status of a site."""
+
+    study: str
+    experiment: str
+    begun: str
+    closed: str | None
+    broken: str | None
+    non_private: str
+    rounds: int
+    spent_epsilon: float
+    planned_epsilon: float
+    folder: str
+    model: str
+
+
+class SiteReport(AgentReport):
+    """The status of a site: its agent, its budget over all studies, and every study."""
+
+    site: str
+    ledger: str
+    total_epsilon: float
+    delta: float
+    epsilon_used: float
+    epsilon_next: float
+    budget_left: float
+    studies: list[StudyReport]
+
+
+def site_status(path: Path) -> SiteReport:
     """Return the status of a site's agent, of its budget over all studies, and of every study, as JSON.
 
     Parameters
@@ -117,7 +146,10 @@ def site_status(path: Path) -> dict[str, Any]:
         "site": site.name,
         **describe_agent(read_status(site.state, AGENT_LOCK)),
         "ledger": str(site.ledger),
-        **{name: getattr(budget, name) for name in ("total_epsilon", "delta", "epsilon_used", "epsilon_next")},
+        "total_epsilon": budget.total_epsilon,
+        "delta": budget.delta,
+        "epsilon_used": budget.epsilon_used,
+        "epsilon_next": budget.epsilon_next,
         "budget_left": max(0.0, budget.total_epsilon - budget.epsilon_used),
         "studies": [_study_status(site, begun, rounds) for begun, rounds in _experiments(site).items()],
     }
@@ -131,13 +163,13 @@ def _experiments(site: Site) -> dict[Experiment, int]:
         return {begun: sum(1 for _ in journal.rounds(begun.id)) for begun in journal.experiments()}
 
 
-def _study_status(site: Site, begun: Experiment, rounds: int) -> dict[str, Any]:
+def _study_status(site: Site, begun: Experiment, rounds: int) -> StudyReport:
     folder = study_folder(site, begun.id)
     spent, planned = 0.0, 0.0
     if rounds or folder.exists():  # after a crash there may be no folder yet
         ledger = RunFolder.open(folder).read_ledger()
         spent = ledger.totals.total_epsilon
-        planned = next(entry["planned_epsilon"] for entry in ledger if entry["kind"] == "plan")
+        planned = next(iter(ledger.plans.values())).planned_epsilon
     return {
         "study": begun.study,
         "experiment": begun.id,

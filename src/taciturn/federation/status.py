@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from taciturn.core.locks import is_locked
 
@@ -145,7 +145,24 @@ def read_status(folder: Path, lock: str) -> StatusSnapshot:
     return StatusSnapshot(fresh and is_locked(folder / lock), life)
 
 
-def describe_agent(snapshot: StatusSnapshot) -> dict[str, Any]:
+class AgentReport(TypedDict):
+    """The status of a site's agent, as JSON; times as text."""
+
+    running: bool
+    pid: int | None
+    started: str | None
+    connected: bool
+    connected_since: str | None
+    last_heartbeat: str | None
+    last_question: str | None
+    last_answer: str | None
+    rounds_answered: int
+    dropped_messages: int
+    engine_restarts: int
+    study_at_work: str
+
+
+def describe_agent(snapshot: StatusSnapshot) -> AgentReport:
     """Return the status of a site's agent as JSON; a process that has died is neither running nor connected."""
     running, connected = snapshot.running, snapshot.connected
     return {

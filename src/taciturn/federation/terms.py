@@ -207,7 +207,7 @@ def schema_hash(schema: Schema) -> str:
     return text_hash(dump_schema(replace(schema, agent=None, agents=())))
 
 
-def _read_sites(file: Path, document: Mapping[str, Any]) -> dict[str, int]:
+def _read_sites(file: Path, document: Mapping[str, object]) -> dict[str, int]:
     section = document.get("sites")
     if not isinstance(section, dict) or not section:
         raise InputError(f"{file} needs a section [sites] with a line 'name = records_max' for each site")
@@ -218,7 +218,7 @@ def _read_sites(file: Path, document: Mapping[str, Any]) -> dict[str, int]:
     return {name: integer(1)(f"{file}: the records_max of site {name}", most) for name, most in section.items()}
 
 
-def _read_identities(file: Path, document: Mapping[str, Any], sites: Mapping[str, int]) -> dict[str, Any]:
+def _read_identities(file: Path, document: Mapping[str, object], sites: Mapping[str, int]) -> dict[str, Any]:
     """Return the coordinator's identity, the sites' identities, and the revoked ones, as fields of `Terms`."""
     top = read_section(file, document, "coordinator", {"identity": Key(text, "")}, optional=True)
     lines = read_section(file, document, "identities", {site: Key(text, "") for site in sites}, optional=True)
@@ -253,7 +253,7 @@ def _check_algorithm(file: Path, name: str) -> None:
         )
 
 
-def _read_study(file: Path, document: Mapping[str, Any], sites: Mapping[str, int]) -> tuple[dict[str, Any], str]:
+def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, int]) -> tuple[dict[str, Any], str]:
     """Return the study as fields of `Terms`, and the schema hash that the file declares."""
     section = document.get("study")
     if not isinstance(section, dict):

@@ -58,7 +58,7 @@ def parse_toml(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def read_section(
-    path: Path, document: Mapping[str, Any], name: str, layout: Mapping[str, Key], optional: bool = False
+    path: Path, document: Mapping[str, object], name: str, layout: Mapping[str, Key], optional: bool = False
 ) -> dict[str, Any]:
     """Return the checked values of one section.
 
@@ -91,7 +91,7 @@ def read_section(
     return {key: _read_value(path, name, section, key, entry) for key, entry in layout.items()}
 
 
-def check_sections(path: Path, document: Mapping[str, Any], names: tuple[str, ...]) -> None:
+def check_sections(path: Path, document: Mapping[str, object], names: tuple[str, ...]) -> None:
     """Raise an `InputError` if the document has a section that is not in `names`."""
     for key, value in document.items():
         if isinstance(value, dict) and key not in names:
@@ -119,7 +119,7 @@ def string_list(name: str, given: Any) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _read_value(path: Path, section: str, values: Mapping[str, Any], key: str, entry: Key) -> Any:
+def _read_value(path: Path, section: str, values: Mapping[str, object], key: str, entry: Key) -> Any:
     name = f"[{section}] {key}" if section else key
     if key not in values:
         if entry.default is REQUIRED:

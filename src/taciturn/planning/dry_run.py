@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.planning.heuristics import NOISE_STD, noise_of_step
@@ -61,7 +60,7 @@ class RunForecast:
     accountant: str | None
     noise_std: float | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the run as a JSON object."""
         return {**self.label, **{name: value for name, value in vars(self).items() if name != "label"}}
 
@@ -83,6 +82,8 @@ class DryRunReport:
 
     Parameters
     ----------
+    run : str
+        The folder that the run would write.
     mode : str
         "certified" or "paper".
     reads_records : bool
@@ -105,6 +106,7 @@ class DryRunReport:
         The ledger over studies, if the settings name one.
     """
 
+    run: str
     mode: str
     reads_records: bool
     data: DataForecast
@@ -116,7 +118,7 @@ class DryRunReport:
     bytes_up: int
     ledger: LedgerForecast | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the report as a JSON object."""
         return vars(self) | {
             "data": _known(self.data),
@@ -126,17 +128,19 @@ class DryRunReport:
         }
 
 
-def _known(record: DataForecast | NoiseForecast) -> dict[str, Any]:
+def _known(record: DataForecast | NoiseForecast) -> dict[str, object]:
     return {name: value for name, value in asdict(record).items() if value is not None}
 
 
-def dry_run_report(settings: Settings) -> DryRunReport:
+def dry_run_report(settings: Settings, folder: str = "") -> DryRunReport:
     """Return what a run with these settings would do and spend.
 
     Parameters
     ----------
     settings : Settings
         The settings.
+    folder : str
+        The folder that the run would write.
 
     Returns
     -------
@@ -147,7 +151,7 @@ def dry_run_report(settings: Settings) -> DryRunReport:
     TaciturnError
         Whatever would stop the run.
     """
-    return _certified(settings) if settings.mode == "certified" else _paper(settings)
+    return replace(_certified(settings) if settings.mode == "certified" else _paper(settings), run=folder)
 
 
 def _certified(given: Settings) -> DryRunReport:
@@ -195,7 +199,7 @@ def _report(settings: Settings, parts: list[StudyPart], data: DataForecast, nois
     federated = (name for name in settings.algorithm if not ALGORITHMS[name].central)
     sizes = (upload_bytes(settings, name, data.features * data.outputs) for name in federated)
     return DryRunReport(
-        settings.mode, True, data, noise, None, settings.delta, runs, math.inf, max(sizes, default=0), None
+        "", settings.mode, True, data, noise, None, settings.delta, runs, math.inf, max(sizes, default=0), None
     )
 
 

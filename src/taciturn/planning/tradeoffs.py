@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, NotRequired, TypedDict, cast
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import Facts
@@ -78,6 +78,11 @@ class PlanReport(NamedTuple):
     budgets: list[BudgetOption]
     rounds_options: list[RoundsOption]
 
+    @property
+    def verdict_bands(self) -> list[tuple[float, str]]:
+        """The noise to signal up to which each verdict holds, with its words."""
+        return list(zip(verdict_limits(self.study.facts), VERDICT_WORDS, strict=True))
+
     def __repr__(self) -> str:
         """Return a short form; the study holds a whole data set if that is published."""
         rounds, clip = self.part.rounds, self.study.settings.clip
@@ -145,7 +150,7 @@ def _rounds_options(
     return options
 
 
-def planned_settings(report: PlanReport, given: Iterable[str]) -> dict[str, Any]:
+def planned_settings(report: PlanReport, given: Iterable[str]) -> dict[str, object]:
     """Return the settings of a config file: those that were given, and every one that the planner chose.
 
     Parameters
@@ -183,7 +188,42 @@ def planned_settings(report: PlanReport, given: Iterable[str]) -> dict[str, Any]
     return {name: value for name, value in chosen.items() if value != ""}
 
 
-def plan_facts(report: PlanReport) -> dict[str, Any]:
+class PlannedNoise(TypedDict):
+    """The noise of a plan, as JSON."""
+
+    scale: float
+    l2_sensitivity: NotRequired[float]  # missing without noise
+    std: float
+    source: str
+    meaning: str
+
+
+class PlanFacts(TypedDict):
+    """What `taciturn plan --json` prints."""
+
+    total_epsilon: float
+    delta: float
+    planned_epsilon: float
+    accountant: str
+    algorithm: str
+    rounds: int
+    local_updates: int
+    clip: float | str
+    record_bound: float | str
+    rho: float
+    eta: float
+    eta_last: float
+    noise: PlannedNoise
+    trust: str
+    noise_to_signal: float
+    verdict: str
+    public: Mapping[str, object]
+    verdicts: list[dict[str, float | str]]
+    budgets: list[dict[str, float | str]]
+    paces: list[dict[str, float]]
+
+
+def plan_facts(report: PlanReport) -> PlanFacts:
     """Return the report as a JSON object.
 
     Parameters
@@ -193,11 +233,13 @@ def plan_facts(report: PlanReport) -> dict[str, Any]:
 
     Returns
     -------
-    dict
+    PlanFacts
     """
     part, settings = report.part, report.study.settings
     plan, event = part.plans[0], part.plans[0].event
-    noise = {"scale": 0.0} if isinstance(event, Nominal) else {"scale": event.scale, "l2_sensitivity": event.l2}
+    noise: dict[str, object] = (
+        {"scale": 0.0} if isinstance(event, Nominal) else {"scale": event.scale, "l2_sensitivity": event.l2}
+    )
     std = NOISE_STD[settings.mechanism] * noise_of_step(event)
     return {
         "total_epsilon": plan.total_epsilon,
@@ -212,15 +254,12 @@ def plan_facts(report: PlanReport) -> dict[str, Any]:
         "rho": float(part.algorithm.rho(1)[0, 0]),
         "eta": float(part.eta(1)[0, 0]),
         "eta_last": float(part.eta(part.rounds)[0, 0]),
-        "noise": noise | {"std": std, "source": settings.noise, "meaning": noise_meaning(settings)},
+        "noise": cast(PlannedNoise, noise | {"std": std, "source": settings.noise, "meaning": noise_meaning(settings)}),
         "trust": trust_sentence(settings.trust, settings.colluders),
         "noise_to_signal": report.proposal.noise_to_signal,
         "verdict": report.proposal.verdict,
         "public": report.study.facts.recorded(),
-        "verdicts": [
-            {"noise_to_signal": limit, "verdict": words}
-            for limit, words in zip(verdict_limits(report.study.facts), VERDICT_WORDS, strict=True)
-        ],
+        "verdicts": [{"noise_to_signal": limit, "verdict": words} for limit, words in report.verdict_bands],
         "budgets": [option._asdict() for option in report.budgets],
         "paces": [option._asdict() for option in report.rounds_options],
     }

@@ -63,7 +63,7 @@ class StudyReservation:
         """Whether the study may still spend what it reserved."""
         return self.state in OPEN
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the reservation as `taciturn ledger --json` prints it; empty optional fields are left out."""
         given = {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
         rule = {"rule": self.rule.to_json()} if self.rule else {}
@@ -171,7 +171,7 @@ class BudgetState:
             studies=tuple(studies.values()),
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the state as `taciturn ledger --json` prints it."""
         budget = ("data", "adjacency", "unit", "further", "total_epsilon", "delta")
         later = ("epsilon_used", "epsilon_next", "adopted", "lost_machines", "handed_over", "machine")

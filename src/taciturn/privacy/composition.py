@@ -162,7 +162,7 @@ class PrivacyFilter:
             total_epsilon, delta, rule["accountant"], Slack(*(rule[name] for name in ("above", "below", "outside")))
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the rule as a ledger row writes it; the budget is in the ledger's first line."""
         return {"accountant": self.accountant, **asdict(self.slack_limit)}
 

@@ -82,11 +82,11 @@ class HashChain:
         make_file(self.path)
         self._write_heads(Head(0, GENESIS))
 
-    def adopt(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def adopt(self, rows: Iterable[Mapping[str, object]]) -> None:
         """Accept a chain from another machine as it is; append rows that say so before its head is stored here."""
         self._extend(self._parse().tip, [list(rows)])
 
-    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def append(self, rows: Iterable[Mapping[str, object]]) -> None:
         """Add all rows or none. They are on disk before the new head is.
 
         Raises
@@ -100,7 +100,7 @@ class HashChain:
         """
         self.append_groups([rows])
 
-    def append_groups(self, groups: Iterable[Iterable[Mapping[str, Any]]]) -> None:
+    def append_groups(self, groups: Iterable[Iterable[Mapping[str, object]]]) -> None:
         """Write several appends at once; the lines are those of one `append` per group."""
         nonempty = [rows for group in groups if (rows := list(group))]
         if nonempty:
@@ -137,7 +137,7 @@ class HashChain:
         """Return `GENESIS` and the hash of every line, without checking them against a stored head."""
         return self._parse().hashes
 
-    def _extend(self, tip: Tip, groups: Iterable[list[Mapping[str, Any]]]) -> None:
+    def _extend(self, tip: Tip, groups: Iterable[list[Mapping[str, object]]]) -> None:
         (count, last), lines = tip.head, []
         for group in groups:
             for following, row in zip(reversed(range(len(group))), group, strict=True):

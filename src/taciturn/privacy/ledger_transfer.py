@@ -135,7 +135,7 @@ class HandOver(NamedTuple):
     key: str  # public key of the old machine in hexadecimal digits
     signature: str
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """Return the line as it is written."""
         return {"kind": "handed-over", **self._asdict()}
 

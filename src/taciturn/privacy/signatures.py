@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from taciturn.core.storage import make_folder, make_once, state_folder, write_text
 from taciturn.errors import CorruptFile, InputError, LedgerTampered, missing_file
@@ -225,7 +225,7 @@ def load_or_create_secret(place: Path, create: Callable[[], bytes]) -> bytes:
     return read_secret(place)
 
 
-def canonical(value: Mapping[str, Any]) -> bytes:
+def canonical(value: Mapping[str, object]) -> bytes:
     """Return the one encoding of a statement that is signed.
 
     >>> canonical({"b": 1, "a": "x"})

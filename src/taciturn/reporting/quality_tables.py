@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from taciturn.runs.json_record import Record
 from taciturn.runs.quality import (
     ClassificationQuality,
     ClassificationScores,
@@ -67,8 +68,8 @@ def _measures(quality: Quality) -> tuple[_Measure, ...]:
     return ERROR, LOG_LOSS, BRIER, CALIBRATION, AUROC, *of_class
 
 
-def _value(scores: Mapping[str, float | None], measure: _Measure) -> str:
-    value = scores.get(measure.name)
+def _value(scores: Record, measure: _Measure) -> str:
+    value: float | None = getattr(scores, measure.name)
     return NONE if value is None else measure.write(value)
 
 

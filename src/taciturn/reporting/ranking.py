@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.intervals import Interval, interval, mean_words
@@ -75,7 +74,7 @@ class Ranked:
     def _qualified(self, name: str) -> str:
         return (f"{self.run}: " if self.repeated else "") + name + (" (central)" if self.central else "")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the row as values for other programs."""
         return {
             "run": self.run,

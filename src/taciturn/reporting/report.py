@@ -205,5 +205,5 @@ def _reliability(summary: RunSummary) -> str:
     return _picture(lambda: reliability_figure(shown), "Reliability: predicted and observed shares", in_words(shown))
 
 
-def _config(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _config(config: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(key.replace("_", "-"), format_setting(value)) for key, value in config.items()]

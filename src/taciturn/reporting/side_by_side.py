@@ -72,15 +72,15 @@ def predicts_numbers(folders: Sequence[RunFolder]) -> bool:
     return kinds.pop()
 
 
-def _test_records(folder: RunFolder) -> dict[str, Any]:
+def _test_records(folder: RunFolder) -> dict[str, object]:
     """Return what decides which records a run is tested on, and their number."""
     config, start, source = folder.read_config(), folder.read_start(), folder.read_header().source
     described = start.data
-    counted = {"number of test records": (described.test_records, described.test_classes)}
+    counted: dict[str, object] = {"number of test records": (described.test_records, described.test_classes)}
     if config.get("test"):
-        return {"test": _absolute(config["test"])} | counted
+        return {"test": _absolute(config["test"]), **counted}
     built_in = source is not None and source.built_in
-    drawn: dict[str, Any] = {"data": config["data"] if built_in else _absolute(config.get("data", ""))}
+    drawn: dict[str, object] = {"data": config["data"] if built_in else _absolute(config.get("data", ""))}
     if folder.began_with_frame:
         drawn["data"] = start.records or _absolute(str(folder.path))
     if config.get("test_share") or (source is not None and source.draws_split):
@@ -99,7 +99,7 @@ def _absolute(path: str) -> str:
     return str(Path(path).resolve())
 
 
-def _schema(folder: RunFolder) -> dict[str, Any]:
+def _schema(folder: RunFolder) -> dict[str, object]:
     """Return the parts of a schema that define a record: they decide which records are held out; weights do not."""
     if not folder.schema.is_file():
         return {}

@@ -168,7 +168,7 @@ def run_effects(
         columns.append(_column(rule, shares, effect - mean[:, None], errors))
         start += width
     return RunEffects(
-        **label,
+        **vars(label),
         unit=schema.label if not isinstance(target, Classes) else LOG_ODDS if log_odds else SCORE,
         outputs=_outputs(schema),
         intercept=_rounded(constant),

@@ -390,7 +390,7 @@ def read_key(local: Path) -> int | None:
     return int(text)
 
 
-def append_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def append_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """Append rows to a file of JSON lines."""
     add_lines(path, "".join(to_json(row) + "\n" for row in rows).encode())
 

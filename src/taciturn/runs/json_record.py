@@ -19,7 +19,7 @@ from taciturn.errors import CorruptFile
 from taciturn.privacy.events import Event, event_of
 
 
-class Record(Mapping[str, Any]):
+class Record(Mapping[str, object]):
     """Base class of frozen dataclasses that are stored as JSON objects.
 
     A record can be read by attribute or, like the JSON object, by key. A field whose default is None is left out of
@@ -75,12 +75,12 @@ class Record(Mapping[str, Any]):
                 raise KeyError(spec.key)
         return cls(**found)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the record as plain JSON values: dicts, lists, strings, numbers, None, and "inf" for infinity."""
-        plain: dict[str, Any] = json.loads(to_json(self))
+        plain: dict[str, object] = json.loads(to_json(self))
         return plain
 
-    def _items(self) -> Iterator[tuple[str, Any]]:
+    def _items(self) -> Iterator[tuple[str, object]]:
         if self.kind:
             yield "kind", self.kind
         for spec in _specs(type(self)):
@@ -90,7 +90,7 @@ class Record(Mapping[str, Any]):
             elif not (spec.omit and value is None):
                 yield spec.key, value
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> Any:  # as of its JSON; code of this package reads attributes
         for name, value in self._items():
             if name == key:
                 return value
@@ -102,7 +102,7 @@ class Record(Mapping[str, Any]):
     def __len__(self) -> int:
         return sum(1 for _ in self._items())
 
-    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+    def __or__(self, other: Mapping[str, object]) -> dict[str, object]:
         return {**self, **other}
 
 

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import NamedTuple, TypeVar, overload
 
 from taciturn.errors import CorruptFile
 from taciturn.privacy.accountants import EpsilonBound, pure, tightest
@@ -102,7 +102,7 @@ class RunLedger(Sequence[LedgerEntry]):
     entries: tuple[LedgerEntry, ...]
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Mapping[str, Any]], source: object = "the ledger") -> RunLedger:
+    def from_rows(cls, rows: Iterable[Mapping[str, object]], source: object = "the ledger") -> RunLedger:
         """Build the ledger from the rows of its hash chain.
 
         Raises

@@ -229,7 +229,7 @@ def _classification(
     confusion = confusion_matrix(found.labels, found.predicted, target.width)
     bins, two = found.reliability(positive), target.width == 2
     return ClassificationQuality(
-        **_scores(found, positive),
+        **vars(_scores(found, positive)),
         confusion=tuple(tuple(row) for row in confusion.tolist()),
         positive=target.names[positive] if two else None,
         threshold=threshold,
@@ -290,9 +290,10 @@ def _mean_auroc(found: _Predictions, classes: Sequence[int]) -> tuple[float | No
 
 def _mean_over(classes: Sequence[ClassScores], name: str) -> tuple[float | None, Bounds | None]:
     """Return the mean of a measure over classes, and its interval; of several, one never predicted counts as 0."""
-    if len(classes) == 1 and classes[0][name] is None:
+    found: list[float | None] = [getattr(one, name) for one in classes]
+    if found == [None]:
         return None, None
-    values = [one[name] or 0.0 for one in classes]
+    values = [value or 0.0 for value in found]
     bounds = [Bounds(*one.intervals.get(name, (0.0, 1.0))) for one in classes]
     return fmean(values), average_bounds(values, bounds, independent=name != "f1")
 
@@ -356,7 +357,7 @@ def _regression(predicted: Array, y: Array, target: Range, parties: Parties) -> 
     unit = target.high - target.low
     errors, labels = unit * (predicted - y), unit * y
     return RegressionQuality(
-        **_number_scores(errors, labels),
+        **vars(_number_scores(errors, labels)),
         baseline=_number_scores(labels.mean() - labels, labels),
         parties={name: _number_scores(errors[rows], labels[rows]) for name, rows in parties.items()} or None,
     )

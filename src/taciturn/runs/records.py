@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from taciturn.errors import CorruptFile
 from taciturn.privacy.events import Event
@@ -258,7 +258,7 @@ ENTRY_KINDS: Mapping[str, type[LedgerEntry]] = {
 }
 
 
-def ledger_entry(row: Mapping[str, Any], source: object) -> LedgerEntry:
+def ledger_entry(row: Mapping[str, object], source: object) -> LedgerEntry:
     """Return the typed record of a ledger line.
 
     Raises

@@ -25,7 +25,7 @@ SIMULATE = "--seed N makes the run a simulation without protection"
 COLLUDERS = 1  # the default: then no other agent learns more than the server does
 BACKENDS = ("auto", "compiled", "numpy", "torch")
 MODES = ("certified", "paper")
-BY_MODE: Mapping[str, Mapping[str, Any]] = {
+BY_MODE: Mapping[str, Mapping[str, object]] = {
     "certified": {"algorithm": ("dpgd",), "total_epsilon": (1.0,)},
     "paper": {"algorithm": ("objpm",), "epsilon": (1.0,), "rounds": 100},
 }

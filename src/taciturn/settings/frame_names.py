@@ -72,7 +72,7 @@ def frames_named(settings: Mapping[str, Any], default_schema: Callable[[], str])
 
 
 @contextmanager
-def frames_again(config: Mapping[str, Any], schema: Path, **given: Any) -> Iterator[None]:
+def frames_again(config: Mapping[str, str], schema: Path, **given: Any) -> Iterator[None]:
     """Give the names in a run's settings their frames again, for the duration of a block.
 
     Parameters

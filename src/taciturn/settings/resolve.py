@@ -22,7 +22,7 @@ from taciturn.settings.settings import FIELDS, Settings
 _LOADED: dict[Path, str] = {}  # SHA-256 of the plugins that this process runs
 
 
-def resolve(*layers: Mapping[str, Any]) -> Settings:
+def resolve(*layers: Mapping[str, object]) -> Settings:
     """Combine layers of settings; later layers override earlier ones.
 
     The order of precedence is: defaults < the mode's defaults < the data set's preset < the layers in order, such as
@@ -77,13 +77,13 @@ def resolve(*layers: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def resolve_given(*layers: Mapping[str, Any]) -> Settings:
+def resolve_given(*layers: Mapping[str, object]) -> Settings:
     """Resolve settings that the user gives, which allows the plugins they name."""
     allow_plugins(*layers)
     return resolve(*layers)
 
 
-def parse(given: Mapping[str, Any]) -> dict[str, Any]:
+def parse(given: Mapping[str, object]) -> dict[str, Any]:
     """Parse values by the rules of the table.
 
     Raises
@@ -104,7 +104,7 @@ def _check_supported(settings: Settings, name: str, otherwise: str, supporting: 
         raise InputError(f"{name} is given, but {algorithms} {otherwise}: {', '.join(supporting)} support it")
 
 
-def allow_plugins(*layers: Mapping[str, Any]) -> None:
+def allow_plugins(*layers: Mapping[str, object]) -> None:
     """Allow the plugins that these settings name, because the user named them."""
     for layer in layers:
         for path in _files(_plugins(layer)):
@@ -140,7 +140,7 @@ def plugin_digests(paths: Iterable[str]) -> dict[str, str]:
     return {path.name: _LOADED[path] for path in _files(paths)}
 
 
-def _plugins(layer: Mapping[str, Any]) -> tuple[str, ...]:
+def _plugins(layer: Mapping[str, object]) -> tuple[str, ...]:
     found: tuple[str, ...] = parse({"plugins": layer.get("plugins", ())})["plugins"]
     return found
 

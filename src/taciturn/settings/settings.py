@@ -321,7 +321,7 @@ class Settings:
             options["partition_key"] = key or 0
         return DataOptions(**options)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the settings to store with a run: without `out`, and without seeds if the noise has none."""
         left_out = {"out"} | ({"seed", "seeds"} if self.noise == HARDENED else set())
         values = {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}

@@ -158,7 +158,7 @@ def _observed_categories(table: Table, name: str) -> Categorical:
     return Categorical(name, found)
 
 
-def given_schema(schema: Any, others: Mapping[str, Any]) -> Schema | None:
+def given_schema(schema: Any, others: Mapping[str, object]) -> Schema | None:
     """Return a declared schema: the object itself, or the one that a file holds.
 
     Raises
@@ -279,7 +279,7 @@ def weight_limit(given: Any, largest: float | None, budget: float) -> float:
     return float(limit)
 
 
-def _in_order(given: Mapping[str, Any], names: Sequence[str] | None) -> list[Any]:
+def _in_order(given: Mapping[str, object], names: Sequence[str] | None) -> list[Any]:
     if names is None:
         raise InputError("bounds are given by name, but the features have no names: give a data frame, or pairs")
     for name in given:

@@ -100,7 +100,7 @@ class FitData:
         return apply_feature_map(made, options, schema_shape(schema))
 
 
-def study_settings(given: Mapping[str, Any]) -> Settings:
+def study_settings(given: Mapping[str, object]) -> Settings:
     """Return the settings of a study in memory; the planner chooses those that are None."""
     return resolve({"data": "table", "averages": False} | {k: v for k, v in given.items() if v is not None})
 

@@ -315,10 +315,10 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         history: FitHistory = vars(self).get("_history") or FitHistory.start()
         return history
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return the state with the history, so that an estimator restored in this process shares it."""
         self._history = self._shared_history()
-        state: dict[str, Any] = super().__getstate__()
+        state: dict[str, object] = super().__getstate__()
         return state
 
     def __sklearn_clone__(self) -> Self:

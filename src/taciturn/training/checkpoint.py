@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ OTHER_SHAPES = "the checkpoint's shapes differ from those of the run: the data o
 BY_AGENT = ("agents_z", "agents_lam", "mean_z_smooth", "mean_z_nonsmooth", "mean_z_strong")  # [P, J, R, K]
 
 
-def to_arrays(state: SimulationState) -> dict[str, Any]:
+def to_arrays(state: SimulationState) -> dict[str, Array]:
     """Return everything a simulation needs to continue, as numpy arrays by name."""
     server = {f"server_{name}": to_numpy(v) for name, v in state.server._asdict().items() if v is not None}
     averages = {} if state.averages is None else {f"mean_{k}": to_numpy(v) for k, v in state.averages._asdict().items()}

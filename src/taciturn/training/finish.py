@@ -129,8 +129,8 @@ def _label_arrays(plan: Sequence[Batch]) -> dict[str, Array]:
     return {name: np.array([label[name] for label in labels]) for name in labels[0] if name != "run"}
 
 
-def _names(dataset: Dataset) -> dict[str, Any]:
-    names: dict[str, Any] = {"feature_names": np.array(dataset.features)}
+def _names(dataset: Dataset) -> dict[str, Array]:
+    names: dict[str, Array] = {"feature_names": np.array(dataset.features)}
     if isinstance(dataset.target, Classes):
         return names | {"classes": np.array(dataset.target.names)}
     return names | {
@@ -146,7 +146,7 @@ def _results(study: Study, folder: RunFolder, w: Array) -> list[RunResult]:
 
 
 def _result(study: Study, last: MetricsRow, w: Array) -> RunResult:
-    measures = {name: value for name, value in last.items() if name not in {"run", "round"}}
+    measures = {name: value for name, value in vars(last).items() if name not in {"run", "round"}}
     return RunResult(**measures, rounds=last.round, quality=_quality(study, w))
 
 

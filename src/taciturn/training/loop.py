@@ -256,7 +256,7 @@ def _rows(
     up, down = bytes_sent(study, part, done)
     return [
         MetricsRow(
-            **label,
+            **vars(label),
             round=done.t,
             test_error=error[r],
             train_objective=objective[r],

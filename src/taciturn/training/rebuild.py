@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from taciturn.core.storage import text_hash
 from taciturn.data import fingerprint
@@ -20,7 +20,7 @@ from taciturn.training.setup import prepare
 class Begun(NamedTuple):
     """What an interrupted run continues with."""
 
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     records: str  # digest
     key: int | None  # of the partition of private records
     reservation: str  # empty: none

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.core.arrays import backing_file
@@ -257,7 +257,7 @@ def public_description(study: Study) -> DataDescription:
     )
 
 
-def _private(dataset: Dataset) -> dict[str, Any]:
+def _private(dataset: Dataset) -> dict[str, object]:
     """Return what is computed from the records themselves, for their owner only."""
     target = {"target": dataclasses.asdict(dataset.target)}
     return {"records": fingerprint(dataset), "data": describe(dataset) | target}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from matplotlib import rc_context
@@ -18,6 +18,9 @@ from taciturn.reporting.figures.style import COLOURS, DIVERGING, GREY, PALE, STY
 from taciturn.reporting.intervals import Interval, mean_words
 from taciturn.reporting.ranking import Ranked, seeds_range
 from taciturn.types import Array
+
+if TYPE_CHECKING:
+    from taciturn.planning.tradeoffs import PlanReport
 
 ROW, REST = 0.3, 1.5  # inches: of a row, of everything else
 LETTER = 0.075  # inches, of a name
@@ -134,10 +137,10 @@ def _explained(rows: Sequence[Ranked]) -> str:
 PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # so that a line behind a word does not cross it
 
 
-def plan_figure(plan: Mapping[str, Any]) -> Figure:
+def plan_figure(plan: PlanReport) -> Figure:
     """Return the figure of a plan: noise against the budget and, if updates are charged, against rounds."""
     with rc_context(STYLE):
-        panels = 2 if plan["paces"] else 1
+        panels = 2 if plan.rounds_options else 1
         drawn = Figure(figsize=(4.8 * panels, 4.0), layout="constrained")
         left, *right = drawn.subplots(1, panels, squeeze=False)[0]
         _budgets(left, plan)
@@ -147,38 +150,37 @@ def plan_figure(plan: Mapping[str, Any]) -> Figure:
     return drawn
 
 
-def _budgets(axes: Axes, plan: Mapping[str, Any]) -> None:
-    rows = plan["budgets"]
-    epsilon, noise = [row["total_epsilon"] for row in rows], [row["noise_to_signal"] for row in rows]
+def _budgets(axes: Axes, plan: PlanReport) -> None:
+    rows = plan.budgets
+    epsilon, noise = [row.total_epsilon for row in rows], [row.noise_to_signal for row in rows]
     axes.semilogx(epsilon, noise, "-o", color=COLOURS[0], markersize=4)
     log_axis(axes)
     for row in rows:
-        if row["chosen"]:
-            _mark(axes, row["total_epsilon"], row["noise_to_signal"])
+        if row.chosen:
+            _mark(axes, row.total_epsilon, row.noise_to_signal)
     low, high = min(noise) / 2.0, max(noise) * 2.0
     axes.set_ylim(low, high)
     lowest = low * (high / low) ** 0.06  # below it there is no room for a word over the axis
-    for band in plan["verdicts"]:
-        limit, words = band["noise_to_signal"], band["verdict"]
+    for limit, words in plan.verdict_bands:
         if lowest < limit < high:
             axes.axhline(limit, color=PALE, linewidth=0.8, linestyle=":")
             axes.text(max(epsilon), limit * 0.97, words, ha="right", va="top", color=GREY, fontsize=8, bbox=PAPER)
     axes.set_xticks(epsilon, [f"{value:g}" for value in epsilon], minor=False)
     axes.minorticks_off()
     heading(axes, "What a budget buys")
-    axes.set_xlabel(f"total ε, all rounds together, at δ = {plan['delta']:g}")
+    axes.set_xlabel(f"total ε, all rounds together, at δ = {plan.part.plans[0].delta:g}")
     axes.set_ylabel("noise over signal of the model, ν (ratio)")
 
 
-def _paces(axes: Axes, plan: Mapping[str, Any]) -> None:
-    rows = plan["paces"]
-    for i, updates in enumerate(sorted({row["local_updates"] for row in rows})):
-        mine = [row for row in rows if row["local_updates"] == updates]
-        rounds, noise = [row["rounds"] for row in mine], [row["agent_noise"] for row in mine]
+def _paces(axes: Axes, plan: PlanReport) -> None:
+    rows = plan.rounds_options
+    for i, updates in enumerate(sorted({row.local_updates for row in rows})):
+        mine = [row for row in rows if row.local_updates == updates]
+        rounds, noise = [row.rounds for row in mine], [row.agent_noise for row in mine]
         axes.plot(rounds, noise, marker="o", markersize=4, label=f"E = {updates}", **look(i))
     for row in rows:
-        if row["chosen"]:
-            _mark(axes, row["rounds"], row["agent_noise"])
+        if row.chosen:
+            _mark(axes, row.rounds, row.agent_noise)
     axes.set_ylim(bottom=0.0)
     heading(axes, "What rounds and local updates E cost")
     axes.set_xlabel("rounds of the whole run")

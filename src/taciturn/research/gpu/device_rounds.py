@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -161,7 +161,7 @@ def _tables(
 ARRAYS = tuple(name for name in DeviceState._fields if name != "round")
 
 
-def to_arrays(state: DeviceState) -> dict[str, Any]:
+def to_arrays(state: DeviceState) -> dict[str, Array]:
     """Return a copy of the state as named arrays, for a checkpoint."""
     return {"round": np.array(state.round), **{name: np.array(to_numpy(getattr(state, name))) for name in ARRAYS}}
 

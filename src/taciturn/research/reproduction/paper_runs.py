@@ -72,7 +72,7 @@ class ReproductionPlan:
     quick: bool
     stages: tuple[Stage, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the plan as it is written to plan.json."""
         return dataclasses.asdict(self)
 

@@ -68,7 +68,7 @@ def check_device(device: str, products: str | None) -> None:
     torch_backend.check_device(device)
 
 
-def _facts(dataset: Dataset, engine: StageEngine) -> dict[str, Any]:
+def _facts(dataset: Dataset, engine: StageEngine) -> dict[str, object]:
     return {
         "taciturn": VERSION,
         "device": engine.place,

@@ -58,7 +58,7 @@ class ReproductionFolder:
         with locked(self.path / LOCK, f"{self.path} is being worked on by another process"):
             yield
 
-    def begin(self, plan: Mapping[str, Any]) -> None:
+    def begin(self, plan: Mapping[str, object]) -> None:
         """Write the plan, or check that the folder has the same one."""
         text = to_json(plan) + "\n"
         if self.plan.is_file():
@@ -86,11 +86,11 @@ class ReproductionFolder:
             raise InputError(f"{self.summary} is not the summary of a reproduction")
         return found
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
+    def write_summary(self, summary: Mapping[str, object]) -> None:
         """Write the last file of a reproduction."""
         write_text(self.summary, to_json(summary) + "\n")
 
-    def end_stage(self, stage: str, traces: Mapping[str, Any]) -> None:
+    def end_stage(self, stage: str, traces: Mapping[str, Array]) -> None:
         """Write a stage's traces and remove its checkpoint."""
         write_arrays(self.traces(stage), traces)
         self.checkpoint(stage).unlink(missing_ok=True)
@@ -100,7 +100,7 @@ class ReproductionFolder:
         return read_arrays(self.traces(stage))
 
 
-def _difference(there: Mapping[str, Any], here: Mapping[str, Any], names: list[str]) -> str:
+def _difference(there: Mapping[str, object], here: Mapping[str, object], names: list[str]) -> str:
     """Describe the first difference between two plans."""
     name = names[0]
     if isinstance(here[name], (str, int, float, bool)):

@@ -96,7 +96,7 @@ class ComputedRound(NamedTuple):
         [], tuple[Any, Any]
     ]  # test error [R], nan where w is not finite, and mean |xi| [R], wherever they are
     check: Callable[[], None]  # that every noise so far was drawn as its event says; waits for a GPU
-    arrays: Callable[[], dict[str, Any]]  # the state from which the stage continues
+    arrays: Callable[[], dict[str, Array]]  # the state from which the stage continues
 
 
 class StageEngine(Protocol):

@@ -139,7 +139,7 @@ class Approach(NamedTuple):
             f"{_listed(self.ball)} in a ball"
         )
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the result for JSON."""
         return {"l": list(self.sharpness), "box": list(self.box), "l2-ball": list(self.ball)}
 
