@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from taciturn.secure_sum.epoch_messages import Directory
 from taciturn.secure_sum.masking import Integers, Words, centred, pair_key, pair_mask, self_mask, unpack
 from taciturn.secure_sum.shamir import join, lagrange_weights, read_elements
 from taciturn.secure_sum.slot import SlotRules
@@ -36,6 +37,9 @@ class Coalition:
     uploads: dict[tuple[int, bytes], tuple[SumQuestion, Words]] = field(default_factory=dict)
     receipts: dict[tuple[int, bytes], bytes] = field(default_factory=dict)
 
+    given: dict[tuple[int, int, int], int] = field(default_factory=dict)  # the colluders' own pair secrets
+    directories: dict[int, Directory] = field(default_factory=dict)
+
     def __post_init__(self) -> None:
         self.learn_colluders()
 
@@ -46,8 +50,12 @@ class Coalition:
     def learn_colluders(self) -> None:
         """Keep the colluders' shares and secrets of the current epoch."""
         epoch = self.made.now.epoch
+        self.directories[epoch] = self.made.now
         for colluder in self.colluders:
             keys = self.made.members[colluder].now.keys
+            for slot, secrets in enumerate(keys.secrets):
+                if secrets is not None:
+                    self.given[epoch, slot, colluder] = secrets.pair
             for slot, held in enumerate(keys.shares):
                 for dealer, share in (held or {}).items():
                     self.shares[epoch, slot, dealer, PAIR][colluder] = share.pair
@@ -115,17 +123,7 @@ class Coalition:
 
     def colluder_secret(self, question: SumQuestion, site: int) -> int | None:
         """Return a pair secret that is known because its owner colludes, or because enough shares are."""
-        return self._given.get((question.epoch, question.slot, site)) or self.secret(question, site, PAIR)
-
-    @property
-    def _given(self) -> dict[tuple[int, int, int], int]:
-        epoch = self.made.now.epoch
-        return {
-            (epoch, slot, site): secrets.pair
-            for site in self.colluders
-            for slot, secrets in enumerate(self.made.members[site].now.keys.secrets)
-            if secrets is not None
-        }
+        return self.given.get((question.epoch, question.slot, site)) or self.secret(question, site, PAIR)
 
     def opened(self, sites: tuple[int, ...], question: SumQuestion, context: bytes) -> Integers:
         """Return the sum over some honest sites; raise AssertionError if a mask is not known."""
@@ -142,7 +140,7 @@ class Coalition:
         return centred(total, self.study.parameters.width)
 
     def known_mask(self, question: SumQuestion, site: int, other: int, context: bytes) -> Words:
-        count, directory = self.study.parameters.dimension, self.made.now
+        count, directory = self.study.parameters.dimension, self.directories[question.epoch]
         for holder, peer in ((other, site), (site, other)):
             secret = self.colluder_secret(question, holder)
             if secret is not None:

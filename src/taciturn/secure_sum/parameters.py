@@ -114,8 +114,8 @@ def choose_format(records: int, unit: float, noise_multiplier: float, sites: int
     """Choose the width of a number such that an honest sum never wraps around.
 
     The rule is 2^(b - 1) > D (N + 12 z sqrt(P / h)), where D = unit 2^r is the length of one record in whole
-    numbers, N the declared records of all sites and z the noise multiplier. It takes b = 40 and the largest r <= 24 that
-    fits. If that r is below 14 it takes b = 48, then b = 56.
+    numbers, N the declared records of all sites and z the noise multiplier. It takes b = 40 and the largest r <= 24
+    that fits. If that r is below 14 it takes b = 48, then b = 56.
 
     Parameters
     ----------
