@@ -22,7 +22,7 @@ from taciturn.secure_sum.slot_messages import (
     receipt_statement,
 )
 from taciturn.secure_sum.sum_context import SumStudy
-from tests.secure_sum.helpers import W, Group, group, identity, study_of
+from tests.secure_sum.helpers import Group, W, group, identity, study_of
 
 PAIR, OWN = "pair", "own"
 

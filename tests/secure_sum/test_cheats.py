@@ -6,6 +6,7 @@ site: so the guard is needed, and the script is known to bite.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -270,7 +271,7 @@ def puppets(victim: EpochRules, signers: int) -> Integers:
     rules = {site: EpochRules(study, site, identity(signers + site - 2), everybody) for site in range(2, 6)}
     announced = {site: one.announce(0, 1) for site, one in ({1: victim} | rules).items()}
     directory = Directory.of([Announcement.from_bytes(data) for _, data in announced.values()])
-    state, deal = victim.deal(announced[1][0], directory.to_bytes())  # type: ignore[arg-type]
+    state, deal = victim.deal(announced[1][0], directory.to_bytes())
     dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
     boxes = make_deliveries(directory, {1: deal} | {site: data for site, (_, data) in dealt.items()})
     kept, held = victim.keep(state, boxes[1])
@@ -292,8 +293,6 @@ def puppets(victim: EpochRules, signers: int) -> Integers:
 
 
 def _sha(data: bytes) -> bytes:
-    import hashlib
-
     return hashlib.sha256(data).digest()
 
 
@@ -307,7 +306,7 @@ def test_the_servers_keys_in_place_of_the_sites_keys() -> None:
 
 def test_sites_that_the_server_invented() -> None:
     study = study_of(5, 1, 4)
-    with pytest.raises(SumRefused, match="verified the identities of sites 3, 4, 5.*at most 1 may be unverified"):
+    with pytest.raises(SumRefused, match=r"verified the identities of sites 3, 4, 5.*at most 1 may be unverified"):
         puppets(EpochRules(study, 1, identity(1), frozenset({2})), signers=2)
     assert np.array_equal(puppets(NoCohort(study, 1, identity(1), frozenset({2})), signers=2), Y[1])
 
@@ -418,7 +417,7 @@ def nameless_pair_mask(
 
 
 def test_a_colluder_that_copies_another_sites_public_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Colluders 1 and 2 announce the keys of 4 and 5. Without names in the masks, site 3 adds each mask and subtracts it.
+    # Colluders 1 and 2 announce the keys of 4 and 5. Without names in the masks, site 3 adds and subtracts the same.
     def copied() -> Integers:
         study, everybody = study_of(5, 2, 4), frozenset(range(1, 6))
         rules = {site: EpochRules(study, site, identity(site), everybody) for site in everybody}

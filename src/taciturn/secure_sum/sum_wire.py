@@ -162,5 +162,5 @@ def _is_list(value: Any, length: int | None = None) -> bool:
 
 
 @cache
-def _fields(kind: type[SumMessage]) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[str, Any]:
     return {name: hint for name, hint in get_type_hints(kind).items() if name != "KIND"}
