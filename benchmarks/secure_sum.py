@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from tests.secure_sum.helpers import Group, W, group, numbers_of, study_of
 
 from taciturn.secure_sum.slot_messages import MaskedUpload
-from tests.secure_sum.helpers import W, Group, group, numbers_of, study_of
 
 RESULTS = Path(__file__).parent / "results" / "secure_sum.json"
 DIMENSION, REPEATS = 8000, 3

@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from taciturn.secure_sum import masking
-from taciturn.secure_sum.epoch import EpochRules, make_deliveries, make_directory, make_roll
+from taciturn.secure_sum.epoch import BegunEpoch, EpochRules, KeptEpoch, make_deliveries, make_directory, make_roll
 from taciturn.secure_sum.epoch_messages import Announcement, Directory
 from taciturn.secure_sum.masking import Integers, Words, centred, derive, keystream, pair_secret, self_mask, unpack
 from taciturn.secure_sum.shamir import element_bytes, join, lagrange_weights, read_elements
@@ -333,6 +333,8 @@ def test_different_directories_for_different_sites() -> None:
 def test_a_cohort_that_does_not_hold_its_shares_under_one_directory_does_not_begin() -> None:
     made = group(study_of(5, 1, 4))
     keys = made.members[1].now.keys
+    with pytest.raises(SumRefused, match="this epoch has not begun"):
+        SlotState(KeptEpoch(keys.directory, keys.secrets, keys.shares))  # type: ignore[arg-type]
     other = group(study_of(5, 1, 4))
     theirs = [other.members[site].epochs._held(other.now) for site in range(1, 6)]
     with pytest.raises(SumRefused, match="site 1 has not signed that it holds its shares under this directory"):
@@ -433,7 +435,8 @@ def test_a_colluder_that_copies_another_sites_public_key(monkeypatch: pytest.Mon
         boxes = make_deliveries(directory, {site: data for site, (_, data) in dealt.items()})
         kept = {site: one.keep(dealt[site][0], boxes[site])[0] for site, one in rules.items()}
         question = SumQuestion(0, 0, 1, directory.sites, _sha(W))
-        step = SlotRules(study, 3, identity(3)).upload(SlotState(kept[3]), question.to_bytes(), W, lambda: Y[3])
+        begun = BegunEpoch(directory, kept[3].secrets, kept[3].shares)
+        step = SlotRules(study, 3, identity(3)).upload(SlotState(begun), question.to_bytes(), W, lambda: Y[3])
         words = unpack(MaskedUpload.from_bytes(step.reply).packed, 40)
         shares = [one.shares[0][3].own for one in kept.values()]  # type: ignore[index]  # U = R: everybody reveals
         own = join(lagrange_weights(list(kept)), shares)

@@ -17,7 +17,7 @@ from taciturn.secure_sum.sum_context import SumStudy
 from tests.secure_sum.helpers import group, numbers_of, play, study_of
 
 EPOCHS = int(os.environ.get("TACITURN_SUM_EPOCHS", "25"))
-SLOTS = 8  # of each epoch: 125 epochs are a thousand sums, and take about a minute
+SLOTS = 8  # of each epoch: 125 epochs are a thousand sums, and take half a minute
 
 
 class Case(NamedTuple):

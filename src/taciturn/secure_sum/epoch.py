@@ -75,6 +75,11 @@ class KeptEpoch:
 
 
 @dataclass(frozen=True)
+class BegunEpoch(KeptEpoch):
+    """A site's state after `begin`: the whole cohort holds its shares under this directory."""
+
+
+@dataclass(frozen=True)
 class EpochRules:
     """One site's rules of an epoch.
 
@@ -177,7 +182,7 @@ class EpochRules:
         shares = tuple({site: dealt[site][slot] for site in directory.sites} for slot in range(directory.slots))
         return KeptEpoch(directory, state.announced.secrets, shares), self._held(directory)
 
-    def begin(self, state: KeptEpoch, data: bytes) -> KeptEpoch:
+    def begin(self, state: KeptEpoch, data: bytes) -> BegunEpoch:
         """Check that the whole cohort holds its shares under the same directory; only then may slots begin.
 
         Raises
@@ -189,7 +194,7 @@ class EpochRules:
         if (roll.epoch, roll.sites) != (directory.epoch, directory.sites):
             raise SumRefused("this roll is not of the cohort of this epoch")
         self.check_roll(directory, signatures_of(roll.sites, roll.signatures))
-        return state
+        return BegunEpoch(directory, state.secrets, state.shares)
 
     def check_cohort(self, directory: Directory) -> None:
         """Raise unless the cohort is within the terms, large enough, and has at most c peers that nobody verified."""

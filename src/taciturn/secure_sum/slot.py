@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taciturn.errors import PrivacyViolation
-from taciturn.secure_sum.epoch import KeptEpoch, SlotSecrets
+from taciturn.secure_sum.epoch import BegunEpoch, SlotSecrets
 from taciturn.secure_sum.masking import Integers, masked, pack
 from taciturn.secure_sum.shamir import element_bytes
 from taciturn.secure_sum.slot_messages import (
@@ -80,12 +80,21 @@ class SlotState:
         The newest slot in which it uploaded.
     charged
         Its uploads in the whole study, in all epochs.
+
+    Raises
+    ------
+    SumRefused
+        If the epoch has not begun.
     """
 
-    keys: KeptEpoch
+    keys: BegunEpoch
     records: Mapping[int, SlotRecord] = field(default_factory=lambda: MappingProxyType({}))
     newest: int = NONE_BEGUN
     charged: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.keys, BegunEpoch):
+            raise SumRefused("this epoch has not begun: the cohort has not signed that it holds its shares")
 
 
 class SlotStep(NamedTuple):
@@ -101,7 +110,7 @@ class SlotStep(NamedTuple):
     ]  # slots whose secrets and shares must be deleted in the same transaction; `slot` keeps shares
 
 
-def next_epoch(state: SlotState, keys: KeptEpoch) -> SlotState:
+def next_epoch(state: SlotState, keys: BegunEpoch) -> SlotState:
     """Return the state of a site that begins a newer epoch. Nothing of the older one is answered any more.
 
     Raises
