@@ -41,7 +41,13 @@ def hkdf(secret: bytes, info: bytes, salt: bytes | None = None, length: int = KE
 
 
 def derive(secret: bytes, purpose: bytes, *parts: bytes) -> bytes:
-    """Return a key of 32 bytes for one purpose."""
+    """Return a key of 32 bytes for one purpose.
+
+    Examples
+    --------
+    >>> derive(b"secret", b"pair", b"context") == derive(b"secret", b"self", b"context")
+    False
+    """
     return hkdf(secret, framed(PROTOCOL, purpose, *parts))
 
 
@@ -67,7 +73,13 @@ def pair_key(secret: int) -> X25519PrivateKey:
 
 
 def pair_public(secret: int) -> bytes:
-    """Return the public half of `pair_key`, 32 bytes."""
+    """Return the public half of `pair_key`, 32 bytes.
+
+    Examples
+    --------
+    >>> pair_secret(pair_key(1), pair_public(2)) == pair_secret(pair_key(2), pair_public(1))
+    True
+    """
     return pair_key(secret).public_key().public_bytes_raw()
 
 
@@ -144,6 +156,14 @@ def masked(
         The public keys of the other sites of the roster.
     context : bytes
         The slot's context.
+
+    Examples
+    --------
+    >>> one = masked(np.array([5]), (1, 10), 1, {2: pair_public(2)}, b"context")
+    >>> two = masked(np.array([6]), (2, 20), 2, {1: pair_public(1)}, b"context")
+    >>> masks = self_mask(10, 1, b"context", 1) + self_mask(20, 2, b"context", 1)
+    >>> centred(one + two - masks, 40).tolist()
+    [11]
     """
     own, count = pair_key(secrets[0]), len(integers)
     total = integers.astype(np.int64).view(np.uint64) + self_mask(secrets[1], site, context, count)

@@ -111,7 +111,7 @@ def default_reserve(rounds: int) -> int:
 
 
 def choose_format(records: int, unit: float, noise_multiplier: float, sites: int, honest: int) -> NumberFormat:
-    """Choose the width of a number such that an honest sum never wraps around.
+    """Choose the width of a number such that an honest sum does not wrap around.
 
     The rule is 2^(b - 1) > D (N + 12 z sqrt(P / h)), where D = unit 2^r is the length of one record in whole
     numbers, N the declared records of all sites and z the noise multiplier. It takes b = 40 and the largest r <= 24

@@ -96,12 +96,24 @@ def lagrange_weights(points: Sequence[int], prime: int = PRIME) -> list[int]:
 
 
 def join(weights: Sequence[int], shares: Sequence[int], prime: int = PRIME) -> int:
-    """Return the secret, given the weights of the points and the shares at them."""
+    """Return the secret, given the weights of the points and the shares at them.
+
+    Examples
+    --------
+    >>> join(lagrange_weights([1, 2], prime=7), evaluate([3, 1], [1, 2], prime=7), prime=7)
+    3
+    """
     return sum(weight * share for weight, share in zip(weights, shares, strict=True)) % prime
 
 
 def element_bytes(value: int) -> bytes:
-    """Return a field element as 32 bytes, big-endian."""
+    """Return a field element as 32 bytes, big-endian.
+
+    Examples
+    --------
+    >>> element_bytes(258)[-2:]
+    b'\\x01\\x02'
+    """
     return value.to_bytes(ELEMENT_BYTES, "big")
 
 

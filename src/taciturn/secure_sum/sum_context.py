@@ -55,7 +55,13 @@ def digest_of(*parts: bytes) -> bytes:
 
 
 def numbers(values: Iterable[int]) -> bytes:
-    """Return whole numbers as bytes, eight for each."""
+    """Return whole numbers as bytes, eight for each.
+
+    Examples
+    --------
+    >>> numbers([1, 2]).hex()
+    '00000000000000010000000000000002'
+    """
     return b"".join(value.to_bytes(8, "big") for value in values)
 
 
