@@ -40,7 +40,8 @@ class RandomServer:
     """Plays a list of requests, and keeps everything that honest sites answer."""
 
     def __init__(self, rules: type[SlotRules]) -> None:
-        made = begun(rules)
+        kind: Any = rules
+        made = begun(kind)
         self.made = Group(made.study, {site: replace_member(made, site) for site in made.members}, made.directory)
         self.bad = Coalition(self.made, (COLLUDER,))
         self.signed: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[int, bytes]] = {}
