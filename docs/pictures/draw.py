@@ -158,6 +158,7 @@ LAYERS = (  # the import contracts in pyproject.toml, from the top down
     ("api", "sklearn"),
     ("audit", "dashboard", "export"),
     ("federation",),
+    ("secure_sum",),
     ("reporting", "training"),
     ("planning",),
     ("runs",),
@@ -176,7 +177,7 @@ def draw_layers() -> Figure:
     axes.set(xlim=(0, 72), ylim=(0, 54))
     axes.axis("off")
     for level, names in enumerate(LAYERS):
-        y, width = 50 - 4 * level, 52 / len(names)
+        y, width = 50 - 3.7 * level, 52 / len(names)
         for place, name in enumerate(names):
             colour = BLUE if name in LIFE else GREY
             left = 1 + place * width

@@ -11,7 +11,7 @@ TRUST = (AGENTS, SECURE_SUM, SERVER)
 PLURALS = {"agent": "agents", "party": "parties"}
 
 PAPER_HEADLINE = "No end-to-end guarantee: the total epsilon of this run is infinite."
-SIMULATED_SUM = "Taciturn simulates the secure sum; it does not include a protocol for it"
+SIMULATED_SUM = "Taciturn simulates the secure sum; it does not run a protocol for it"
 
 
 def noise_share(trust: str, agents: int, colluders: int) -> float:

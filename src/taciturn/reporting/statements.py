@@ -423,7 +423,7 @@ def _unprotected_sum(totals: PrivacyTotals) -> str:
         return "Against the server: it sees what every party sends without noise."
     line = (
         "Against anyone who sees what a single party sends, or learns what more parties know than stated above: one "
-        "share of the noise is not enough. A secure sum must prevent it, and Taciturn does not include a protocol for "
+        "share of the noise is not enough. A secure sum must prevent it, and Taciturn does not run a protocol for "
         "that."
     )
     if totals.colluders == 0:

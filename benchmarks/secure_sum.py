@@ -1,0 +1,99 @@
+"""What a secure sum costs: CPU of a site and of the server, and bytes, beside uploads of float64.
+
+    python -m benchmarks.secure_sum [SITES ...]
+
+All sites and the server run in one process, one after the other, and every message is bytes. `missing` a + b: a sites
+are gone before they upload, b more before they answer again. Writes benchmarks/results/secure_sum.json: CPU
+milliseconds of one site or of the server, the least of REPEATS slots; and bytes that one site sends in a round.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from tests.secure_sum.helpers import Group, W, group, numbers_of, study_of
+
+from taciturn.secure_sum.slot_messages import MaskedUpload
+
+RESULTS = Path(__file__).parent / "results" / "secure_sum.json"
+DIMENSION, REPEATS = 8000, 3
+CASES = {10: (1, 2, 1), 50: (2, 5, 2), 195: (9, 15, 5)}  # sites: colluders, missing at the upload, and afterwards
+T = TypeVar("T")
+
+
+def timed(call: Callable[[], T]) -> tuple[T, float]:
+    """What a call returns, and its CPU milliseconds."""
+    began = time.process_time()
+    found = call()
+    return found, 1e3 * (time.process_time() - began)
+
+
+def one_slot(made: Group, slot: int, gone: int, late: int) -> dict[str, float]:
+    """Run a slot; raise if the sum is not exact."""
+    sites, question = len(made.members), made.question(slot)
+    opening, y = made.opening(question), numbers_of(made, slot)
+    alive = tuple(range(1, sites - gone + 1))
+    able = alive[: len(alive) - late]
+    helping = able[: opening.threshold + 2]  # two more than needed
+    sent, masking = timed(lambda: {one: made.members[one].upload(question, y[one], W) for one in alive})
+    uploads: dict[int, MaskedUpload]
+    uploads, reading = timed(lambda: {one: opening.read_upload(one, data) for one, data in sent.items()})
+    signing = checking = 0.0
+    signatures: dict[int, bytes] = {}
+    up = len(sent[1])
+    if gone:
+        request, asking = timed(lambda: opening.alive_request(uploads))
+        signed, signing = timed(lambda: {one: made.members[one].agree(request) for one in helping})
+        signatures, checking = timed(
+            lambda: {one: opening.read_signature(one, alive, data) for one, data in signed.items()}
+        )
+        checking += asking
+        up += len(signed[1])
+    request, asking = timed(lambda: opening.share_request(uploads, signatures))
+    shares, revealing = timed(lambda: {one: made.members[one].reveal(request) for one in helping})
+    answers, last = timed(lambda: {one: opening.read_shares(one, data) for one, data in shares.items()})
+    opened, joining = timed(lambda: opening.open(uploads, answers))
+    if not np.array_equal(opened.total, sum(y[one] for one in alive)):
+        raise RuntimeError("the sum is not exact")
+    mean = up + len(shares[1]) * len(helping) / len(alive)  # not all sites are asked for shares
+    return {
+        "site_masks_ms": masking / len(alive),
+        "site_signatures_and_shares_ms": (signing + revealing) / len(helping),
+        "server_checks_ms": reading + checking + asking + last,
+        "server_opening_ms": joining,
+        "bytes_up_over_float64": mean / (8 * DIMENSION),
+        "bytes_up_over_float64_of_a_helper": (up + len(shares[1])) / (8 * DIMENSION),
+    }
+
+
+def measured(sites: int) -> dict[str, Any]:
+    """The costs of one size, with and without missing sites."""
+    colluders, gone, late = CASES[sites]
+    study = study_of(sites, colluders, sites - gone, DIMENSION)
+    made, ahead = timed(lambda: group(study, slots=2 * REPEATS))
+    found: dict[str, Any] = {"ahead_ms_a_slot_and_site": round(ahead / sites / (2 * REPEATS), 2)}
+    for place, (name, a, b) in enumerate((("all there", 0, 0), (f"missing {gone} + {late}", gone, late))):
+        slots = [one_slot(made, REPEATS * place + number, a, b) for number in range(REPEATS)]
+        found[name] = {key: round(min(slot[key] for slot in slots), 3) for key in slots[0]}
+        server = found[name]["server_checks_ms"] + found[name]["server_opening_ms"]
+        found[name]["server_over_site_masks"] = round(server / found[name]["site_masks_ms"], 1)
+    return found
+
+
+def main() -> None:
+    """All sizes, or those that are named."""
+    found: dict[str, Any] = {"dimension": DIMENSION}
+    for sites in map(int, sys.argv[1:] or CASES):
+        found[f"{sites} sites"] = measured(sites)
+        print(sites, json.dumps(found[f"{sites} sites"], indent=1), flush=True)
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+"""A site's rules while an epoch is prepared, and the server's collection of its messages.
+
+    announce → deal → keep → begin
+
+Every step takes the state and returns new state and bytes. The state is written to disk before the bytes leave. A step
+that is asked again with the same message returns the same bytes; with another message it refuses. So a site shares its
+secrets under one directory only, and signs that it holds shares under one directory only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from taciturn.secure_sum.epoch_messages import (
+    Announcement,
+    BoxDelivery,
+    Deal,
+    Directory,
+    HeldShares,
+    Roll,
+    box_binding,
+    box_statement,
+    held_statement,
+)
+from taciturn.secure_sum.masking import fingerprint, is_sound_public, pair_public
+from taciturn.secure_sum.parameters import SLOTS_LIMIT
+from taciturn.secure_sum.shamir import element_bytes, random_element, read_elements, split
+from taciturn.secure_sum.slot_messages import signatures_of
+from taciturn.secure_sum.sum_context import SIGNATURE_BYTES, Signer, SumStudy
+from taciturn.secure_sum.sum_wire import SumRefused, sites_shown
+
+SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)  # HPKE, RFC 9180, base mode: senders sign
+NEVER = -1  # the epoch number before the first
+
+
+@dataclass(frozen=True)
+class SlotSecrets:
+    """What a site knows about one slot: its own two secrets, or a share of another site's."""
+
+    pair: int = field(repr=False)  # a
+    own: int = field(repr=False)  # b, for the mask of its own
+
+
+@dataclass(frozen=True)
+class AnnouncedEpoch:
+    """A site's state after `announce`."""
+
+    announcement: Announcement
+    box_key: bytes = field(repr=False)  # X25519, private
+    secrets: tuple[SlotSecrets, ...] = field(repr=False)  # of each slot
+
+
+@dataclass(frozen=True)
+class DealtEpoch:
+    """A site's state after `deal`: the one directory that its secrets are shared under."""
+
+    announced: AnnouncedEpoch
+    directory: Directory = field(repr=False)
+    kept: tuple[SlotSecrets, ...] = field(repr=False)  # its own shares of its own secrets, of each slot
+    deal: bytes = field(repr=False)  # what left
+
+
+@dataclass(frozen=True)
+class KeptEpoch:
+    """A site's state after `keep`: all its shares. The private box key and other sites' boxes are no longer needed."""
+
+    directory: Directory = field(repr=False)
+    secrets: tuple[SlotSecrets | None, ...] = field(repr=False)  # of each slot; None when struck out
+    shares: tuple[Mapping[int, SlotSecrets] | None, ...] = field(repr=False)  # of each slot, by dealer
+
+
+@dataclass(frozen=True)
+class BegunEpoch(KeptEpoch):
+    """A site's state after `begin`: the whole cohort holds its shares under this directory."""
+
+
+@dataclass(frozen=True)
+class EpochRules:
+    """One site's rules of an epoch.
+
+    Attributes
+    ----------
+    study
+        The study.
+    site
+        The number of this site.
+    signer
+        Its private identity.
+    verified
+        The peers whose identities people of this site have compared with the peers themselves. Any other peer counts as
+        a colluder.
+    """
+
+    study: SumStudy
+    site: int
+    signer: Signer = field(repr=False)
+    verified: frozenset[int]
+
+    def announce(self, epoch: int, slots: int, last: int = NEVER) -> tuple[AnnouncedEpoch, bytes]:
+        """Make the keys of an epoch.
+
+        Parameters
+        ----------
+        epoch, slots : int
+            Number and length of the epoch.
+        last : int
+            The newest epoch that this site ever announced in this study.
+
+        Raises
+        ------
+        SumRefused
+            If the number is not above `last`, or the length is impossible.
+        """
+        if not (type(epoch) is int and last < epoch < 2**31):
+            raise SumRefused(f"epoch {epoch!r:.20} is not new: this site has announced epoch {last}")
+        if not (type(slots) is int and 1 <= slots <= SLOTS_LIMIT):
+            raise SumRefused(f"an epoch cannot have {slots!r:.20} slots: it has 1 to {SLOTS_LIMIT}")
+        box = X25519PrivateKey.generate()
+        secrets = tuple(SlotSecrets(random_element(), random_element()) for _ in range(slots))
+        keys = b"".join(pair_public(one.pair) + fingerprint(one.own) for one in secrets)
+        unsigned = Announcement(
+            self.site, epoch, slots, box.public_key().public_bytes_raw(), keys, bytes(SIGNATURE_BYTES)
+        )
+        signature = self.signer.sign(unsigned.statement(self.study))
+        announcement = Announcement(self.site, epoch, slots, unsigned.box, keys, signature)
+        return AnnouncedEpoch(announcement, box.private_bytes_raw(), secrets), announcement.to_bytes()
+
+    def deal(self, state: AnnouncedEpoch | DealtEpoch, data: bytes) -> tuple[DealtEpoch, bytes]:
+        """Check a directory, and share this site's secrets among its cohort.
+
+        Raises
+        ------
+        SumRefused
+            If the directory is invalid, or another one was accepted before.
+        """
+        directory = Directory.from_bytes(data)
+        if isinstance(state, DealtEpoch):
+            if state.directory.digest != directory.digest:
+                raise SumRefused("this site has shared its secrets under another directory of this epoch")
+            return state, state.deal
+        self.check_cohort(directory)
+        self.check_announcements(directory, state.announcement)
+        threshold = self.study.parameters.threshold(len(directory.sites))
+        pairs = [split(one.pair, threshold, directory.sites) for one in state.secrets]
+        owns = [split(one.own, threshold, directory.sites) for one in state.secrets]
+        boxes: list[bytes] = []
+        kept: tuple[SlotSecrets, ...] = ()
+        for place, receiver in enumerate(directory.sites):
+            shares = [(pair[place], own[place]) for pair, own in zip(pairs, owns, strict=True)]
+            if receiver == self.site:
+                kept = tuple(SlotSecrets(*both) for both in shares)
+            else:
+                plain = b"".join(element_bytes(value) for both in shares for value in both)
+                boxes.append(self._box(directory, receiver, plain))
+        others = tuple(site for site in directory.sites if site != self.site)
+        deal = Deal(self.site, directory.epoch, directory.slots, others, b"".join(boxes)).to_bytes()
+        return DealtEpoch(state, directory, kept, deal), deal
+
+    def keep(self, state: DealtEpoch | KeptEpoch, data: bytes) -> tuple[KeptEpoch, bytes]:
+        """Open the boxes for this site, and sign that it holds all its shares under its directory.
+
+        Raises
+        ------
+        SumRefused
+            If a box is missing, not signed by its sender, or does not open. The message names the sender.
+        """
+        if isinstance(state, KeptEpoch):
+            return state, self._held(state.directory)
+        delivery, directory = BoxDelivery.from_bytes(data), state.directory
+        others = tuple(site for site in directory.sites if site != self.site)
+        if (delivery.site, delivery.epoch, delivery.slots) != (self.site, directory.epoch, directory.slots):
+            raise SumRefused("these boxes are for another site or another epoch")
+        if delivery.senders != others:
+            raise SumRefused("these boxes are not those of all other sites of the cohort")
+        dealt = {sender: self._open(state, sender, delivery.box_from(sender)) for sender in others}
+        dealt[self.site] = list(state.kept)
+        shares = tuple({site: dealt[site][slot] for site in directory.sites} for slot in range(directory.slots))
+        return KeptEpoch(directory, state.announced.secrets, shares), self._held(directory)
+
+    def begin(self, state: KeptEpoch, data: bytes) -> BegunEpoch:
+        """Check that the whole cohort holds its shares under the same directory; only then may slots begin.
+
+        Raises
+        ------
+        SumRefused
+            If a site of the cohort has not signed.
+        """
+        roll, directory = Roll.from_bytes(data), state.directory
+        if (roll.epoch, roll.sites) != (directory.epoch, directory.sites):
+            raise SumRefused("this roll is not of the cohort of this epoch")
+        self.check_roll(directory, signatures_of(roll.sites, roll.signatures))
+        return BegunEpoch(directory, state.secrets, state.shares)
+
+    def check_cohort(self, directory: Directory) -> None:
+        """Raise unless the cohort is within the terms, large enough, and has at most c peers that nobody verified."""
+        parameters = self.study.parameters
+        if self.site not in directory.sites or directory.sites[-1] > parameters.sites:
+            raise SumRefused("this cohort lacks this site or has sites that are not in the terms")
+        if len(directory.sites) < parameters.quorum:
+            raise SumRefused(
+                f"a cohort of {len(directory.sites)} sites is too small: the quorum is {parameters.quorum}"
+            )
+        unknown = tuple(site for site in directory.sites if site != self.site and site not in self.verified)
+        if len(unknown) > parameters.colluders:
+            raise SumRefused(
+                f"nobody here has verified the identities of {sites_shown(unknown)}: they count as colluders, and at "
+                f"most {parameters.colluders} may be unverified"
+            )
+
+    def check_announcements(self, directory: Directory, own: Announcement) -> None:
+        """Raise unless every announcement is signed by its site, has sound keys, and this site's is its own."""
+        if directory.announcements[self.site] != own:
+            raise SumRefused("the directory has another announcement of this site than the one it made")
+        for site, announcement in directory.announcements.items():
+            if not self.study.verify(site, announcement.statement(self.study), announcement.signature):
+                raise SumRefused(f"the announcement of site {site} is not signed by the identity in the terms")
+            publics = [announcement.box, *map(announcement.pair_public, range(directory.slots))]
+            if not all(map(is_sound_public, publics)):
+                raise SumRefused(f"site {site} announced a key that is not canonical or is of small order")
+
+    def check_roll(self, directory: Directory, signatures: Mapping[int, bytes]) -> None:
+        """Raise unless every site of the cohort signed that it holds its shares under this directory."""
+        for site in directory.sites:
+            statement = held_statement(self.study, directory.epoch, directory.digest, site)
+            if not self.study.verify(site, statement, signatures[site]):
+                raise SumRefused(f"site {site} has not signed that it holds its shares under this directory")
+
+    def _box(self, directory: Directory, receiver: int, plain: bytes) -> bytes:
+        where = (self.study, directory.epoch, directory.digest, self.site, receiver)
+        public = X25519PublicKey.from_public_bytes(directory.announcements[receiver].box)
+        sealed = SUITE.encrypt(plain, public, box_binding(*where))
+        return sealed + self.signer.sign(box_statement(*where, sealed))
+
+    def _open(self, state: DealtEpoch, sender: int, box: bytes) -> list[SlotSecrets]:
+        directory = state.directory
+        where = (self.study, directory.epoch, directory.digest, sender, self.site)
+        sealed, signature = box[:-SIGNATURE_BYTES], box[-SIGNATURE_BYTES:]
+        if not self.study.verify(sender, box_statement(*where, sealed), signature):
+            raise SumRefused(f"the box of site {sender} is not signed by it for this site and this directory")
+        try:
+            private = X25519PrivateKey.from_private_bytes(state.announced.box_key)
+            values = read_elements(SUITE.decrypt(sealed, private, box_binding(*where)))
+        except (InvalidTag, ValueError) as error:  # InputError of read_elements is a ValueError
+            raise SumRefused(f"the box of site {sender} does not open or does not hold field elements") from error
+        return [SlotSecrets(*both) for both in zip(values[::2], values[1::2], strict=True)]
+
+    def _held(self, directory: Directory) -> bytes:
+        statement = held_statement(self.study, directory.epoch, directory.digest, self.site)
+        return HeldShares(self.site, directory.epoch, self.signer.sign(statement)).to_bytes()
+
+
+def make_directory(study: SumStudy, announcements: Mapping[int, bytes]) -> Directory:
+    """Return the directory of the sites that announced, at the server.
+
+    Parameters
+    ----------
+    study : SumStudy
+        The study.
+    announcements : mapping of int to bytes
+        What each site sent.
+
+    Raises
+    ------
+    SumRefused
+        If an announcement is invalid or not its site's, or fewer sites than the quorum announced.
+    """
+    found = []
+    for site, data in announcements.items():
+        one = Announcement.from_bytes(data)
+        if one.site != site or not study.verify(site, one.statement(study), one.signature):
+            raise SumRefused(f"the announcement of site {site} is not its own")
+        found.append(one)
+    if len(found) < study.parameters.quorum:
+        raise SumRefused(f"only {len(found)} sites announced keys: the quorum is {study.parameters.quorum}")
+    if len({(one.epoch, one.slots) for one in found}) > 1:
+        raise SumRefused("the announcements are of different epochs")
+    return Directory.of(found)
+
+
+def make_deliveries(directory: Directory, deals: Mapping[int, bytes]) -> dict[int, bytes]:
+    """Return, for every site of a cohort, the message with the boxes for it.
+
+    Raises
+    ------
+    SumRefused
+        If the deal of a site is missing or invalid.
+    """
+    parsed = {}
+    for site in directory.sites:
+        deal = Deal.from_bytes(deals.get(site, b""))
+        others = tuple(other for other in directory.sites if other != site)
+        if (deal.site, deal.epoch, deal.slots, deal.receivers) != (site, directory.epoch, directory.slots, others):
+            raise SumRefused(f"the boxes of site {site} are not for this cohort")
+        parsed[site] = deal
+    return {site: _delivery(directory, parsed, site) for site in directory.sites}
+
+
+def make_roll(study: SumStudy, directory: Directory, held: Iterable[bytes]) -> bytes:
+    """Return the message that begins an epoch.
+
+    Raises
+    ------
+    SumRefused
+        If a site of the cohort did not sign; the message names the sites.
+    """
+    found = {}
+    for one in map(HeldShares.from_bytes, held):
+        statement = held_statement(study, directory.epoch, directory.digest, one.site)
+        if not study.verify(one.site, statement, one.signature):
+            raise SumRefused(f"the signature of site {one.site} is not of this directory")
+        found[one.site] = one.signature
+    lacking = tuple(site for site in directory.sites if site not in found)
+    if lacking:
+        raise SumRefused(f"{sites_shown(lacking)} did not sign: begin another epoch without them")
+    return Roll(directory.epoch, directory.sites, b"".join(found[site] for site in directory.sites)).to_bytes()
+
+
+def _delivery(directory: Directory, deals: Mapping[int, Deal], site: int) -> bytes:
+    senders = tuple(other for other in directory.sites if other != site)
+    boxes = b"".join(deals[sender].box_for(site) for sender in senders)
+    return BoxDelivery(site, directory.epoch, directory.slots, senders, boxes).to_bytes()

@@ -1,0 +1,291 @@
+"""The server's side of a slot: it checks what arrives, asks for shares, and opens the sum.
+
+The server needs no secret of its own. What it checks here protects the sum against faulty sites; the privacy of sites
+does not rest on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from taciturn.errors import InputError, PeerLost
+from taciturn.secure_sum.epoch_messages import Directory
+from taciturn.secure_sum.masking import (
+    Integers,
+    Words,
+    centred,
+    fingerprint,
+    pair_key,
+    pair_mask,
+    pair_public,
+    self_mask,
+    unpack,
+)
+from taciturn.secure_sum.shamir import join, lagrange_weights, read_elements
+from taciturn.secure_sum.slot_messages import (
+    AliveRequest,
+    AliveSignature,
+    MaskedUpload,
+    RevealedShares,
+    ShareRequest,
+    SumQuestion,
+    alive_statement,
+    receipt_statement,
+)
+from taciturn.secure_sum.sum_context import SumStudy
+from taciturn.secure_sum.sum_wire import SumRefused, sites_shown
+
+SPARES_TRIED = 3  # helpers that may take the place of one with a wrong share
+
+
+class SlotLost(PeerLost):
+    """Too few sites uploaded or answered: the slot is not opened, and the next attempt is another slot."""
+
+
+class WrongShares(InputError):
+    """Shares that do not give what a site announced.
+
+    Attributes
+    ----------
+    dealers
+        The sites whose secrets do not fit. If there are at most c of them, they dealt wrong shares or a helper changed
+        the shares of exactly these. If there are more, a helper sent wrong shares.
+    """
+
+    def __init__(self, message: str, dealers: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.dealers = dealers
+
+
+@dataclass(frozen=True)
+class OpenedSum:
+    """The sum over the sites of a set.
+
+    Attributes
+    ----------
+    total
+        The sum of their whole numbers.
+    alive
+        U, the sites whose numbers are in it.
+    disputed
+        Helpers whose share was wrong, and the dealers of these shares. One of the two is at fault.
+    """
+
+    total: Integers = field(repr=False)
+    alive: tuple[int, ...]
+    disputed: Mapping[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class SlotOpening:
+    """One slot at the server.
+
+    Attributes
+    ----------
+    study
+        The study.
+    directory
+        The directory of the epoch.
+    question
+        What the roster was asked.
+
+    Raises
+    ------
+    SumRefused
+        If the question does not fit the directory.
+    """
+
+    study: SumStudy
+    directory: Directory = field(repr=False)
+    question: SumQuestion
+
+    def __post_init__(self) -> None:
+        directory, question = self.directory, self.question
+        known = set(question.roster) <= set(directory.sites) and question.slot < directory.slots
+        if question.epoch != directory.epoch or not known:
+            raise SumRefused("the question is not about a slot and sites of this directory")
+
+    @cached_property
+    def context(self) -> bytes:
+        """Chi, which all uploads and opinions of the slot are bound to."""
+        return self.question.context(self.study, self.directory.digest)
+
+    @property
+    def threshold(self) -> int:
+        """Tau of this cohort."""
+        return self.study.parameters.threshold(len(self.directory.sites))
+
+    def read_upload(self, site: int, data: bytes) -> MaskedUpload:
+        """Return a site's upload.
+
+        Raises
+        ------
+        SumRefused
+            If it is malformed, of another slot or length, or its receipt is not for this context.
+        """
+        parameters = self.study.parameters
+        size = parameters.dimension * parameters.width // 8
+        upload = MaskedUpload.from_bytes(data, size + 4096)
+        self._check_sender(upload, site)
+        if len(upload.packed) != size:
+            raise SumRefused(
+                f"the upload of site {site} has {len(upload.packed)} bytes of numbers; it must have {size}"
+            )
+        if not self.study.verify(site, receipt_statement(self.study, self.context, site), upload.receipt):
+            raise SumRefused(f"the receipt of site {site} is not for this context")
+        return upload
+
+    def alive_request(self, uploads: Mapping[int, MaskedUpload]) -> bytes:
+        """Return the message that asks sites to sign the set of those that uploaded.
+
+        Raises
+        ------
+        SlotLost
+            If fewer sites than the quorum uploaded.
+        """
+        alive = self._alive(uploads)
+        receipts = b"".join(uploads[site].receipt for site in alive)
+        return AliveRequest(self.question, alive, receipts).to_bytes()
+
+    def read_signature(self, site: int, alive: tuple[int, ...], data: bytes) -> bytes:
+        """Return a site's signature on a set, 64 bytes.
+
+        Raises
+        ------
+        SumRefused
+            If it is malformed or of another context or set.
+        """
+        answer = AliveSignature.from_bytes(data, 4096)
+        self._check_sender(answer, site)
+        if not self.study.verify(site, alive_statement(self.study, self.context, alive, site), answer.signature):
+            raise SumRefused(f"the signature of site {site} is not of this context and set")
+        return answer.signature
+
+    def share_request(self, uploads: Mapping[int, MaskedUpload], signatures: Mapping[int, bytes]) -> bytes:
+        """Return the message that asks for shares; with the signatures of tau sites if somebody is missing.
+
+        Raises
+        ------
+        SlotLost
+            If fewer sites than the quorum uploaded, or fewer than tau signed.
+        """
+        alive = self._alive(uploads)
+        signers: tuple[int, ...] = ()
+        if alive != self.question.roster:
+            signers = tuple(sorted(signatures)[: self.threshold])
+            if len(signers) < self.threshold:
+                raise SlotLost(
+                    f"{len(signers)} sites signed the set of slot {self.question.slot}; it takes {self.threshold}"
+                )
+        return ShareRequest(self.question, alive, signers, b"".join(signatures[one] for one in signers)).to_bytes()
+
+    def read_shares(self, site: int, data: bytes) -> list[int]:
+        """Return a site's shares, one for each site of the roster.
+
+        Raises
+        ------
+        SumRefused
+            If they are malformed, too few or too many, or not field elements.
+        """
+        answer = RevealedShares.from_bytes(data, 4096 + 32 * len(self.question.roster))
+        self._check_sender(answer, site)
+        try:
+            shares = read_elements(answer.shares)
+        except InputError as error:
+            raise SumRefused(f"the shares of site {site} are not field elements") from error
+        if len(shares) != len(self.question.roster):
+            raise SumRefused(f"site {site} sent {len(shares)} shares for a roster of {len(self.question.roster)}")
+        return shares
+
+    def open(self, uploads: Mapping[int, MaskedUpload], answers: Mapping[int, list[int]]) -> OpenedSum:
+        """Take the masks off and return the sum.
+
+        Parameters
+        ----------
+        uploads : mapping of int to MaskedUpload
+            The uploads of U, from `read_upload`.
+        answers : mapping of int to list of int
+            The shares of at least tau helpers, from `read_shares`. More helpers allow for a wrong share.
+
+        Raises
+        ------
+        SlotLost
+            If too few sites uploaded or answered.
+        WrongShares
+            If shares do not give what a site announced; it names the sites.
+        """
+        alive = self._alive(uploads)
+        if len(answers) < self.threshold:
+            raise SlotLost(f"{len(answers)} sites sent shares of slot {self.question.slot}; it takes {self.threshold}")
+        secrets, disputed = self._secrets(alive, answers)
+        width, count = self.study.parameters.width, self.study.parameters.dimension
+        total = np.zeros(count, np.uint64)
+        for site in alive:
+            total += unpack(uploads[site].packed, width)
+            total -= self_mask(secrets[site], site, self.context, count)
+        for site in self.question.roster:
+            if site not in alive:
+                total -= self._masks_for(secrets[site], site, alive)
+        return OpenedSum(centred(total, width), alive, disputed)
+
+    def _masks_for(self, secret: int, missing: int, alive: Sequence[int]) -> Words:
+        """Return what the sites of U added for their pairs with a missing site."""
+        private, count = pair_key(secret), self.study.parameters.dimension
+        total = np.zeros(count, np.uint64)
+        for site in alive:
+            public = self.directory.announcements[site].pair_public(self.question.slot)
+            total += pair_mask(private, public, (site, missing), self.context, count)
+        return total
+
+    def _alive(self, uploads: Mapping[int, MaskedUpload]) -> tuple[int, ...]:
+        alive, quorum = tuple(sorted(uploads)), self.study.parameters.quorum
+        if not set(alive) <= set(self.question.roster):
+            raise SumRefused("there are uploads of sites that are not on the roster")
+        if len(alive) < quorum:
+            raise SlotLost(f"{len(alive)} sites uploaded in slot {self.question.slot}; the quorum is {quorum}")
+        return alive
+
+    def _check_sender(self, answer: MaskedUpload | AliveSignature | RevealedShares, site: int) -> None:
+        if (answer.site, answer.epoch, answer.slot) != (site, self.question.epoch, self.question.slot):
+            raise SumRefused(f"an answer of site {site} names another site, epoch or slot")
+        if site not in self.directory.sites:
+            raise SumRefused(f"site {site} is not in the cohort")
+
+    def _secrets(
+        self, alive: Sequence[int], answers: Mapping[int, list[int]]
+    ) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
+        """Return the secret of every site of the roster, and the helpers whose shares were wrong."""
+        helpers, spares = sorted(answers)[: self.threshold], sorted(answers)[self.threshold :]
+        roster = self.question.roster
+        secrets = self._joined(helpers, answers, roster)
+        wrong = tuple(site for site in roster if not self._fits(site, secrets[site], site in alive))
+        if not wrong:
+            return secrets, {}
+        for spare in spares[:SPARES_TRIED]:
+            for helper in helpers:
+                others = [one for one in helpers if one != helper] + [spare]
+                found = self._joined(others, answers, wrong)
+                if all(self._fits(site, found[site], site in alive) for site in wrong):
+                    return secrets | found, {helper: wrong}
+        colluders = self.study.parameters.colluders
+        fault = (
+            f"{sites_shown(wrong)} dealt them wrongly, or a helper changed them"
+            if len(wrong) <= colluders
+            else f"more than {colluders} sites are affected, so a helper sent wrong shares"
+        )
+        raise WrongShares(f"the shares of {sites_shown(wrong)} do not give what was announced: {fault}", wrong)
+
+    def _joined(self, helpers: Sequence[int], answers: Mapping[int, list[int]], sites: Sequence[int]) -> dict[int, int]:
+        weights, place = lagrange_weights(helpers), {site: at for at, site in enumerate(self.question.roster)}
+        return {site: join(weights, [answers[helper][place[site]] for helper in helpers]) for site in sites}
+
+    def _fits(self, site: int, secret: int, is_alive: bool) -> bool:
+        """Return whether a secret is the one that a site announced."""
+        announcement, slot = self.directory.announcements[site], self.question.slot
+        if is_alive:
+            return fingerprint(secret) == announcement.fingerprint(slot)
+        return pair_public(secret) == announcement.pair_public(slot)

@@ -1,0 +1,336 @@
+"""Every message from the server or another site is hostile: sizes, types, repetition, replays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taciturn.errors import PrivacyViolation
+from taciturn.federation.messages import message_kind
+from taciturn.secure_sum.epoch import AnnouncedEpoch, EpochRules, make_deliveries, make_directory
+from taciturn.secure_sum.epoch_messages import Announcement, BoxDelivery, Deal, Directory, HeldShares, Roll
+from taciturn.secure_sum.opening import WrongShares
+from taciturn.secure_sum.shamir import PRIME, element_bytes
+from taciturn.secure_sum.slot import SlotRecord, SlotRules
+from taciturn.secure_sum.slot_messages import (
+    AliveRequest,
+    AliveSignature,
+    MaskedUpload,
+    RevealedShares,
+    ShareRequest,
+    SumQuestion,
+)
+from taciturn.secure_sum.sum_wire import MAGIC, SumMalformed, SumMessage, SumRefused
+from tests.secure_sum.helpers import W, group, identity, numbers_of, play, study_of
+
+QUESTION = SumQuestion(0, 1, 1, (1, 2, 3, 4), bytes(32))
+MESSAGES: list[SumMessage] = [
+    Announcement(1, 0, 2, bytes(32), bytes(128), bytes(64)),
+    Directory(0, 1, (1, 2), bytes(2 * (32 + 64 + 64))),
+    Deal(1, 0, 1, (2, 3), bytes(2 * 176)),
+    BoxDelivery(1, 0, 1, (2, 3), bytes(2 * 176)),
+    HeldShares(1, 0, bytes(64)),
+    Roll(0, (1, 2), bytes(128)),
+    QUESTION,
+    MaskedUpload(1, 0, 1, bytes(20), bytes(64)),
+    AliveRequest(QUESTION, (1, 2, 3), bytes(192)),
+    AliveSignature(1, 0, 1, bytes(64)),
+    ShareRequest(QUESTION, (1, 2, 3), (1, 2), bytes(128)),
+    RevealedShares(1, 0, 1, bytes(128)),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: one.KIND)
+def test_a_message_is_read_as_it_was_written_and_in_no_other_form(message: SumMessage) -> None:
+    kind, data = type(message), message.to_bytes()
+    assert kind.from_bytes(data) == message
+    assert message_kind(data) == message.KIND  # the federation's reader sees what it is
+    for wrong in (b"", data[:-1], data + b"\0", data[1:], MAGIC + b"\xff" * 4 + data[13:], bytearray(data), None):
+        with pytest.raises(SumMalformed):
+            kind.from_bytes(wrong)  # type: ignore[arg-type]
+    with pytest.raises(SumMalformed, match="the limit is"):
+        kind.from_bytes(data, len(data) - 1)
+    for other in MESSAGES:
+        if type(other) is not kind:
+            with pytest.raises(SumMalformed, match="not of the kind"):
+                type(other).from_bytes(data)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: one.KIND)
+@pytest.mark.parametrize("value", [True, 1.0, -1, 2**31, "1", None, [0], {}, float("nan"), [[1]], [1.0], [True, 2]])
+def test_a_field_of_another_type_is_refused(message: SumMessage, value: Any) -> None:
+    header, body = _parts(message.to_bytes())
+    for name in header:
+        if header[name] != value or type(header[name]) is not type(value):
+            with pytest.raises(SumMalformed):
+                type(message).from_bytes(_joined(header | {name: value}, body))
+    with pytest.raises(SumMalformed):
+        type(message).from_bytes(_joined(header | {"more": value}, body))
+
+
+@given(st.sampled_from(MESSAGES), st.data())
+def test_no_bytes_raise_anything_but_a_refusal(message: SumMessage, data: st.DataObject) -> None:
+    raw = bytearray(message.to_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        read = type(message).from_bytes(bytes(raw))
+    except SumMalformed:
+        return
+    assert read.to_bytes() == bytes(raw)
+
+
+def test_a_second_spelling_of_a_header_is_refused() -> None:
+    header, body = _parts(QUESTION.to_bytes())
+    text = json.dumps(header, separators=(",", ":"), sort_keys=True)
+    for other in (
+        text.replace(":1,", ": 1,", 1),
+        text[:-1] + ',"slot":1}',
+        text.replace("slot", "sl\\u006ft"),
+        "[" * 9999,
+    ):
+        with pytest.raises(SumMalformed):
+            SumQuestion.from_bytes(MAGIC + len(other).to_bytes(4, "big") + other.encode() + body)
+
+
+@pytest.mark.parametrize("roster", [(), (0, 1), (2, 1), (1, 1, 2), (1, 1001)])
+def test_sites_must_increase(roster: tuple[int, ...]) -> None:
+    with pytest.raises(SumMalformed, match="must increase"):
+        replace(QUESTION, roster=roster)
+    with pytest.raises(SumMalformed, match="must increase"):
+        AliveRequest(QUESTION, roster, bytes(64 * len(roster)))
+
+
+WRONG_QUESTIONS: list[tuple[Callable[[SumQuestion], SumQuestion], str]] = [
+    (lambda one: replace(one, epoch=3), "about epoch 3; epoch 0 has begun"),
+    (lambda one: replace(one, slot=2), "no slot 2: the epoch has 2"),
+    (lambda one: replace(one, round=0), "no round 0"),
+    (lambda one: replace(one, round=101), "no round 101: the study has 100"),
+    (lambda one: replace(one, roster=(1, 2, 3, 4, 9)), "not in the cohort"),
+    (lambda one: replace(one, roster=(1, 2, 3)), "a roster of 3 sites is too small: the quorum is 4"),
+    (lambda one: replace(one, roster=(2, 3, 4, 5)), "this site is not on the roster"),
+    (lambda one: replace(one, w=bytes(32)), "another model than the one that came with it"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), WRONG_QUESTIONS)
+def test_a_question_that_breaks_a_rule_is_refused_and_nothing_is_drawn(
+    change: Callable[[SumQuestion], SumQuestion], reason: str
+) -> None:
+    made = group(study_of(5, 1, 4))
+    member = made.members[1]
+
+    def draw() -> Any:
+        raise AssertionError("noise was drawn")
+
+    with pytest.raises(SumRefused, match=reason):
+        member.slots.upload(member.now, change(made.question(0)).to_bytes(), W, draw)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.zeros(4),
+        np.zeros(5, np.int64),
+        np.zeros((2, 2), np.int64),
+        np.full(4, np.nan),
+        [0, 0, 0, 0],
+        np.zeros(4, np.int32),
+    ],
+)
+def test_what_is_not_whole_numbers_is_not_sent(y: Any) -> None:
+    made = group(study_of(5, 1, 4))
+    with pytest.raises(SumRefused, match="whole numbers of 64 bits, 4 of them"):
+        made.members[1].upload(made.question(0), y)
+
+
+def test_opinions_that_break_a_rule_are_refused() -> None:
+    made = group(study_of(5, 1, 4), slots=3)
+    question, y = made.question(0), numbers_of(made)
+    opening = made.opening(question)
+    uploads = {site: opening.read_upload(site, made.members[site].upload(question, y[site])) for site in (1, 2, 3, 4)}
+    request = AliveRequest.from_bytes(opening.alive_request(uploads))
+    one, late = made.members[1], made.members[5]
+    with pytest.raises(SumRefused, match="nobody is missing"):
+        one.agree(AliveRequest(question, question.roster, bytes(5 * 64)).to_bytes())
+    with pytest.raises(SumRefused, match="not on the roster"):
+        one.agree(replace(request, question=made.question(0, (1, 2, 3, 4)), alive=(1, 2, 3, 5)).to_bytes())
+    swapped = request.receipts[64:128] + request.receipts[:64] + request.receipts[128:]
+    with pytest.raises(SumRefused, match="no receipt of site 1"):
+        one.agree(replace(request, receipts=swapped).to_bytes())
+    with pytest.raises(SumRefused, match="has not uploaded under this context"):  # its own upload is claimed
+        late.agree(replace(request, alive=(1, 2, 3, 5)).to_bytes())
+    with pytest.raises(SumRefused, match="has not uploaded under this context"):
+        late.reveal(ShareRequest(question, question.roster, (), b"").to_bytes())
+    signature = opening.read_signature(5, request.alive, late.agree(request.to_bytes()))
+    with pytest.raises(SumRefused, match="agreed to a set of this slot without an upload"):
+        late.upload(question, y[5])
+    with pytest.raises(SumRefused, match="the signature of site 1 is not of this context"):
+        one.reveal(ShareRequest(question, request.alive, (1,), signature).to_bytes())
+    with pytest.raises(SumRefused, match="1 sites have signed this set; it takes 4"):
+        one.reveal(ShareRequest(question, request.alive, (5,), signature).to_bytes())
+
+
+def test_signatures_of_sites_outside_the_cohort_do_not_count() -> None:
+    made = group(study_of(6, 1, 4), cohort=(1, 2, 3, 4, 5))
+    question, y = made.question(0), numbers_of(made)
+    opening = made.opening(question)
+    uploads = {site: opening.read_upload(site, made.members[site].upload(question, y[site])) for site in (1, 2, 3, 4)}
+    request = ShareRequest(question, (1, 2, 3, 4), (6,), bytes(64)).to_bytes()
+    assert len(uploads) == 4
+    with pytest.raises(SumRefused, match="signature of site 6 is not of this context and set, or not of the cohort"):
+        made.members[1].reveal(request)
+
+
+def test_a_record_is_extended_and_never_replaced() -> None:
+    rules = SlotRules(study_of(5, 1, 4), 1, identity(1))
+    before = SlotRecord(b"c", b"upload", (1, 2))
+    for after in (replace(before, context=b"d"), replace(before, upload=b"other"), replace(before, alive=(1, 3))):
+        with pytest.raises(PrivacyViolation, match="used twice"):
+            rules.check_change(before, after)
+    with pytest.raises(PrivacyViolation, match="used twice"):
+        rules.check_change(SlotRecord(b"c", alive=(1, 2)), before)
+
+
+def _announced() -> tuple[dict[int, EpochRules], dict[int, tuple[AnnouncedEpoch, bytes]]]:
+    study, everybody = study_of(5, 1, 4), frozenset(range(1, 6))
+    rules = {site: EpochRules(study, site, identity(site), everybody) for site in everybody}
+    return rules, {site: one.announce(0, 1) for site, one in rules.items()}
+
+
+def _announcement(site: int, state: AnnouncedEpoch, box: bytes, keys: bytes) -> Announcement:
+    unsigned = replace(state.announcement, box=box, keys=keys)
+    return replace(unsigned, signature=identity(site).sign(unsigned.statement(study_of(5, 1, 4))))
+
+
+def test_directories_that_break_a_rule_are_refused() -> None:
+    rules, announced = _announced()
+    parsed = {site: state.announcement for site, (state, _) in announced.items()}
+    zero = _announcement(5, announced[5][0], parsed[5].box, bytes(32) + parsed[5].keys[32:])
+    no_box = _announcement(5, announced[5][0], (1).to_bytes(32, "little"), parsed[5].keys)
+    again = rules[1].announce(0, 1)[0].announcement
+    cases = [
+        ({**parsed, 5: zero}, "site 5 announced a key that is not canonical or is of small order"),
+        ({**parsed, 5: no_box}, "site 5 announced a key that is not canonical"),
+        ({**parsed, 1: again}, "another announcement of this site than the one it made"),
+        ({**parsed, 2: replace(parsed[2], signature=parsed[3].signature)}, "announcement of site 2 is not signed"),
+        ({site: parsed[site] for site in (1, 2, 3)}, "a cohort of 3 sites is too small: the quorum is 4"),
+        ({site: parsed[site] for site in (2, 3, 4, 5)}, "this cohort lacks this site"),
+    ]
+    for directory, reason in cases:
+        with pytest.raises(SumRefused, match=reason):
+            rules[1].deal(announced[1][0], Directory.of(list(directory.values())).to_bytes())
+    with pytest.raises(SumRefused, match="epoch 0 is not new"):
+        rules[1].announce(0, 1, last=0)
+    with pytest.raises(SumRefused, match="cannot have 0 slots"):
+        rules[1].announce(1, 0)
+
+
+def test_boxes_that_break_a_rule_are_refused() -> None:
+    rules, announced = _announced()
+    directory = make_directory(rules[1].study, {site: data for site, (_, data) in announced.items()})
+    dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
+    boxes = make_deliveries(directory, {site: data for site, (_, data) in dealt.items()})
+    assert rules[1].deal(dealt[1][0], directory.to_bytes()) == dealt[1]  # the same directory gets the same bytes
+    mine = BoxDelivery.from_bytes(boxes[1])
+    first, second = mine.box_from(2), mine.box_from(3)
+    size = len(first)
+    with pytest.raises(SumRefused, match="for another site or another epoch"):
+        rules[1].keep(dealt[1][0], boxes[2])
+    with pytest.raises(SumRefused, match="not those of all other sites"):
+        rules[1].keep(dealt[1][0], replace(mine, senders=(2, 3, 4), boxes=mine.boxes[: 3 * size]).to_bytes())
+    with pytest.raises(SumRefused, match="box of site 2 is not signed by it"):
+        rules[1].keep(dealt[1][0], replace(mine, boxes=second + first + mine.boxes[2 * size :]).to_bytes())
+    for plain in (bytes(32) + PRIME.to_bytes(32, "big"), b"\xff" * 64):  # a colluder deals what is not in the field
+        box = rules[2]._box(directory, 1, plain)
+        with pytest.raises(SumRefused, match="box of site 2 does not open or does not hold field elements"):
+            rules[1].keep(dealt[1][0], replace(mine, boxes=box + mine.boxes[size:]).to_bytes())
+    kept, held = rules[1].keep(dealt[1][0], boxes[1])
+    assert rules[1].keep(kept, boxes[1]) == (kept, held)
+
+
+def test_a_dealer_of_wrong_shares_is_named_and_one_wrong_helper_is_left_out() -> None:
+    made = group(study_of(7, 1, 6), slots=2)
+    y, everybody = numbers_of(made), tuple(range(1, 8))
+    question = made.question(0)
+    opening = made.opening(question)
+    uploads = {site: opening.read_upload(site, made.members[site].upload(question, y[site])) for site in everybody}
+    request = opening.share_request(uploads, {})
+    answers = {site: opening.read_shares(site, made.members[site].reveal(request)) for site in everybody}
+    wrong = answers | {2: [value ^ 1 for value in answers[2]]}  # a helper that lies about every share
+    opened = opening.open(uploads, wrong)
+    assert np.array_equal(opened.total, sum(y.values())) and opened.disputed == {2: everybody}
+    few = {site: wrong[site] for site in (1, 2, 3, 4, 5)}
+    with pytest.raises(WrongShares, match="more than 1 sites are affected, so a helper sent wrong shares"):
+        opening.open(uploads, few)
+    dealer = {site: [*shares[:3], (shares[3] + 7) % PRIME, *shares[4:]] for site, shares in answers.items()}
+    with pytest.raises(WrongShares, match="shares of site 4 do not give what was announced: site 4 dealt") as error:
+        opening.open(uploads, {site: dealer[site] for site in (1, 2, 3, 4, 5)})
+    assert error.value.dealers == (4,)
+    assert not any(str(value) in str(error.value) for value in dealer[1])
+
+
+def test_what_sites_send_to_the_server_is_checked() -> None:
+    made = group(study_of(5, 1, 4))
+    question, y = made.question(0), numbers_of(made)
+    opening = made.opening(question)
+    data = made.members[1].upload(question, y[1])
+    upload = MaskedUpload.from_bytes(data)
+    cases = [
+        (2, data, "names another site"),
+        (1, replace(upload, slot=1).to_bytes(), "names another site, epoch or slot"),
+        (1, replace(upload, packed=upload.packed[:-5]).to_bytes(), "has 15 bytes of numbers; it must have 20"),
+        (1, replace(upload, receipt=bytes(64)).to_bytes(), "receipt of site 1 is not for this context"),
+    ]
+    for site, wrong, reason in cases:
+        with pytest.raises(SumRefused, match=reason):
+            opening.read_upload(site, wrong)
+    for shares, reason in (
+        (element_bytes(1) * 4, "sent 4 shares for a roster of 5"),
+        (b"\xff" * 160, "not field elements"),
+    ):
+        with pytest.raises(SumRefused, match=reason):
+            opening.read_shares(1, RevealedShares(1, 0, 0, shares).to_bytes())
+    with pytest.raises(SumRefused, match="signature of site 1 is not of this context and set"):
+        opening.read_signature(1, (1, 2, 3, 4), AliveSignature(1, 0, 0, bytes(64)).to_bytes())
+
+
+def test_reprs_and_messages_show_no_secret() -> None:
+    made = group(study_of(5, 1, 4))
+    member, y = made.members[1], numbers_of(made)
+    secret, held = member.now.keys.secrets[0], member.now.keys.shares[0]
+    assert secret is not None and held is not None
+    hidden = [
+        secret.pair,
+        secret.own,
+        *(share.pair for share in held.values()),
+        *(share.own for share in held.values()),
+    ]
+    play(made, made.question(0), y, (1, 2, 3, 4, 5), (1, 2, 3, 4, 5))
+    rules, announced = _announced()
+    hidden += [one for both in announced[1][0].secrets for one in (both.pair, both.own)]
+    text = repr((member.now, member.slots, member.epochs, secret, rules[1], announced[1][0]))
+    upload = MaskedUpload.from_bytes(member.departures[0])
+    text += repr((upload, RevealedShares.from_bytes(member.departures[-1])))
+    for value in hidden:
+        assert str(value) not in text and f"{value:x}" not in text
+        assert repr(element_bytes(value))[2:-1] not in text
+    assert repr(announced[1][0].box_key)[2:-1] not in text and repr(upload.packed)[2:-1] not in text
+
+
+def _parts(data: bytes) -> tuple[dict[str, Any], bytes]:
+    start = len(MAGIC) + 4
+    size = int.from_bytes(data[len(MAGIC) : start], "big")
+    return json.loads(data[start : start + size]), data[start + size :]
+
+
+def _joined(header: dict[str, Any], body: bytes) -> bytes:
+    text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
+    return MAGIC + len(text).to_bytes(4, "big") + text + body
