@@ -1,27 +1,26 @@
 """What a secure sum costs: CPU of a site and of the server, and bytes, beside uploads of float64.
 
-    python -m benchmarks.secure_sum [SITES ...]
+    taciturn bench secure-sum [--sites 10,50,195]
 
 All sites and the server run in one process, one after the other, and every message is bytes. `missing` a + b: a sites
 are gone before they upload, b more before they answer again. Writes benchmarks/results/secure_sum.json: CPU
 milliseconds of one site or of the server, the least of REPEATS slots; and bytes that one site sends in a round.
+Takes a minute.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from benchmarks.program import arguments, write_results
 from tests.secure_sum.helpers import Group, W, group, numbers_of, study_of
 
 from taciturn.secure_sum.slot_messages import MaskedUpload
 
-RESULTS = Path(__file__).parent / "results" / "secure_sum.json"
 DIMENSION, REPEATS = 8000, 3
 CASES = {10: (1, 2, 1), 50: (2, 5, 2), 195: (9, 15, 5)}  # sites: colluders, missing at the upload, and afterwards
 T = TypeVar("T")
@@ -88,11 +87,14 @@ def measured(sites: int) -> dict[str, Any]:
 
 def main() -> None:
     """All sizes, or those that are named."""
+    parser = arguments(__doc__, "secure_sum")
+    parser.add_argument("--sites", default=",".join(map(str, CASES)), help=f"some of {', '.join(map(str, CASES))}")
+    given = parser.parse_args()
     found: dict[str, Any] = {"dimension": DIMENSION}
-    for sites in map(int, sys.argv[1:] or CASES):
+    for sites in map(int, given.sites.split(",")):
         found[f"{sites} sites"] = measured(sites)
         print(sites, json.dumps(found[f"{sites} sites"], indent=1), flush=True)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_results(given.out, found)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,27 @@
 """Recipes for private models of tables that were tried beside the one that Taciturn uses, at equal privacy.
 
-    TACITURN_DATA=DIR python -m benchmarks.table_recipes [--splits 20] [--tables adult,heart]
+    TACITURN_DATA=DIR taciturn bench table-recipes [--splits 20] [--tables adult,heart]
 
 Every recipe is a plain reading in torch of `taciturn.algorithms.additive` with one change; "additive" is what Taciturn
 does. The noise is Gaussian, calibrated in closed form to ε = 1 and 3 with δ = 1e-6. Ten parties (heart: four) add it
 ten times. Recipes marked "oracle" choose something on the training records without paying for it, so that
-they show the most that a charged choice could reach. With one GPU it takes minutes, on a CPU an hour.
+they show the most that a charged choice could reach.
 
-Writes benchmarks/results/table_recipes.json and prints it as Markdown.
+Writes benchmarks/results/table_recipes.json and prints its lines.
+Takes minutes on a GPU and an hour on a CPU.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, stdev
 
 import numpy as np
 import torch
+from benchmarks.program import arguments, write_results
 from benchmarks.tables.splits import TABLES, TableSource
 from torch import Tensor
 
@@ -29,7 +29,6 @@ from taciturn.data.feature_maps.bins import KNOTS
 from taciturn.data.schema import Categorical
 from taciturn.types import Classes
 
-PLACE = Path(__file__).parent / "results" / "table_recipes.json"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DELTA, EPSILONS = 1e-6, (1.0, 3.0)
 GROUPS = 6  # levels of an ordered column in a pair
@@ -448,7 +447,7 @@ def splits(count: int, n: int) -> list[tuple[Tensor, Tensor]]:
 
 def main() -> None:
     """Train every recipe on every table, and write means and standard errors."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, "table_recipes")
     parser.add_argument("--splits", type=int, default=20, help="number of random splits")
     parser.add_argument("--tables", default=",".join(TABLES), help=f"some of {', '.join(TABLES)}")
     options = parser.parse_args()
@@ -467,11 +466,7 @@ def main() -> None:
                         print(json.dumps(entries[-1]), flush=True)
     about = {name: recipe.about for name, recipe in RECIPES.items()}
     head = {"what": "recipes for private models of tables at equal privacy", "delta": DELTA, "splits": options.splits}
-    head |= {"device": DEVICE, "recipes": about}
-    lines = ",\n".join("  " + json.dumps(line) for line in entries)
-    PLACE.write_text(
-        json.dumps(head, indent=1).removesuffix("\n}") + f',\n "points": [\n{lines}\n ]\n}}\n', encoding="utf-8"
-    )
+    write_results(options.out, head | {"device": DEVICE, "recipes": about, "points": entries})
 
 
 def entry(table: str, recipe: str, epsilon: float, parties: int, found: list[float]) -> dict[str, object]:
