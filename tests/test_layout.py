@@ -56,6 +56,7 @@ BORDERS = {  # modules whose functions may take or return a mapping with values 
     "runs/json_record.py": "the conversion of JSON to records",
     "runs/metrics_log.py": "JSON lines of a file",
     "runs/model.py": "rows of a table, whose columns the user names",
+    "secure_sum/sum_wire.py": "JSON headers of messages",
     "settings/frame_names.py": "keywords of Python users",
     "settings/resolve.py": "the conversion of given values to settings",
 }
