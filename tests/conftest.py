@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ from tests.cli import warm
 
 settings.register_profile("taciturn", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("taciturn")
+gc.disable()  # until all tests are collected: what imports make stays, and to search it for garbage takes seconds
 
 
 PLAIN = {
@@ -88,6 +90,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if any(item.get_closest_marker(name) for name in ("federation", "linux")):
                 item.add_marker(pytest.mark.skip(reason="needs Linux: it reads /proc or starts confined programs"))
+
+
+def pytest_collection_finish() -> None:
+    """Nothing of what was collected is garbage, so no search for garbage need look at it again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

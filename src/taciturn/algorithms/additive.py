@@ -253,8 +253,13 @@ class Additive(AveragingServer):
         return self.coordinates(server.statistics).coefficients(model)
 
     def coordinates(self, statistics: Array) -> Coordinates:
-        """Return the coordinates that the released statistics [J, 1, K] give."""
-        return coordinates(self._frequencies(statistics), self.blocks, len(statistics) > self._width)
+        """Return the coordinates that the released statistics [J, 1, K] give; the last ones are kept."""
+        frequencies = self._frequencies(statistics)
+        key, known = (frequencies.tobytes(), len(statistics)), self._kept.get("last")
+        if known is None or known[0] != key:
+            known = key, coordinates(frequencies, self.blocks, len(statistics) > self._width)
+            self._kept["last"] = known
+        return known[1]
 
     def curve_noise(
         self,
@@ -302,6 +307,10 @@ class Additive(AveragingServer):
     @cached_property
     def _width(self) -> int:
         return sum(block.width for block in self.blocks)
+
+    @cached_property
+    def _kept(self) -> dict[str, tuple[tuple[bytes, int], Coordinates]]:
+        return {}
 
     def _count_unit(self, statistics: Array) -> float:
         """Return what a record adds to the statistics of its levels, summed over the outputs."""

@@ -141,7 +141,8 @@ class HashChain:
         (count, last), lines = tip.head, []
         for group in groups:
             for following, row in zip(reversed(range(len(group))), group, strict=True):
-                lines.append(to_json({"line": count + 1, "previous": last, "more": following, **row}).encode())
+                own = {"line": count + 1, "previous": last, "more": following}
+                lines.append(to_json(own | dict(row.items())).encode())
                 count, last = count + 1, _hash(lines[-1])
         content = b"".join(line + b"\n" for line in lines)
         append_bytes(self.path, content, tip.size, tip.file_size)

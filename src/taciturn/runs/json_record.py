@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, ClassVar, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
@@ -102,8 +102,12 @@ class Record(Mapping[str, object]):
     def __len__(self) -> int:
         return sum(1 for _ in self._items())
 
+    def items(self) -> ItemsView[str, object]:
+        """Return the pairs of the JSON object; all are built at once, where Mapping looks every key up by itself."""
+        return dict(self._items()).items()
+
     def __or__(self, other: Mapping[str, object]) -> dict[str, object]:
-        return {**self, **other}
+        return {**dict(self._items()), **other}
 
 
 def _reason(error: Exception) -> str:

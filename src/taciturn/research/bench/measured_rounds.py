@@ -165,12 +165,12 @@ def read(size: int) -> Work:
     return lambda: list(pool.map(np.bitwise_or.reduce, parts))
 
 
-SQUARE = 1536  # rows and columns: large enough that the processor multiplies as fast as it can
+SQUARE, SMALL_SQUARE = 1536, 256  # rows and columns; with the first the processor multiplies as fast as it can
 
 
-def square_product() -> Work:
+def square_product(size: int) -> Work:
     """Multiply two square matrices: the speed at which this machine multiplies."""
-    a = np.random.default_rng(3).random((SQUARE, SQUARE), np.float32)
+    a = np.random.default_rng(3).random((size, size), np.float32)
     return lambda: a @ a
 
 
@@ -188,6 +188,7 @@ CHECKED = 2  # rounds
 def one_round(name: str, given: Input, options: Options) -> Report:
     """Time Taciturn's round, the same round in plain numpy, and their lower bounds."""
     agents, records, features, classes = given.shape
+    square = SMALL_SQUARE if options.small else SQUARE
     plain = [(np.asarray(shard.x, np.float64), np.asarray(shard.y, np.float64)) for shard in given.shards]
     candidates = {
         TACITURN: taciturn_rounds(given.shards),
@@ -195,10 +196,10 @@ def one_round(name: str, given: Input, options: Options) -> Report:
         **products(given.x, classes),
         **gradients(given.x, given.labels, classes),
         READ: read(stored_bytes(given.shards)),
-        MULTIPLY: square_product(),
+        MULTIPLY: square_product(square),
     }
     timings = time_interleaved(candidates, options)
-    timings[MULTIPLY] = timings[MULTIPLY].scaled(multiplications(given.shards) / SQUARE**3)
+    timings[MULTIPLY] = timings[MULTIPLY].scaled(multiplications(given.shards) / square**3)
     options.watch("comparing with the plain round")
     figures = _figures(timings) | {
         "difference_from_plain": difference(given, plain),
@@ -210,7 +211,7 @@ def one_round(name: str, given: Input, options: Options) -> Report:
         "held_bytes": stored_bytes(given.shards),
     }
     title = f"One objp round, {agents} agents, {records:,} records x {features} features, {classes} classes"
-    return Report(name, title, figures, timings, notes=_notes(given))
+    return Report(name, title, figures, timings, notes=_notes(given, square))
 
 
 def _figures(timings: dict[str, Timing]) -> dict[str, Any]:
@@ -232,11 +233,11 @@ def difference(given: Input, plain: list[Pair]) -> float:
     return float(np.abs(w - expected).max() / np.abs(expected).max())
 
 
-def _notes(given: Input) -> tuple[str, ...]:
+def _notes(given: Input, square: int) -> tuple[str, ...]:
     return (
         f"records: {given.what}",
         "float32, mode paper, epsilon 1, one run; gradient, norms of every record, noise, update and dual",
-        f"the best pace of multiplying is that of a product of two square matrices of {SQUARE} rows",
+        f"the best pace of multiplying is that of a product of two square matrices of {square} rows",
         "gradients alone have no agents, norms, noise or update: they bound a step that is not federated",
         *missing_packages("torch", "sklearn"),
     )

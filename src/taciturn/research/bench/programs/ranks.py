@@ -24,6 +24,7 @@ NAME = "ranks"
 TWO, ONE = "two ranks on two cores", "one process on one core"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 ROUNDS, EVERY, TURNS = 200, 20, 3  # rounds of a run, and between two looks at its clock
+SMALL_EVERY = 3
 
 
 def run(options: Options) -> Report:
@@ -36,7 +37,7 @@ def run(options: Options) -> Report:
             for who, launcher, bound in ((TWO, TORCHRUN, cores), (ONE, (), cores[:1])):
                 options.watch(f"turn {turn + 1} of {turns}: {who}")
                 _train(Path(name) / f"{who}-{turn}", data, launcher, bound, options)
-                taken[who] += _seconds(Path(name) / f"{who}-{turn}")
+                taken[who] += _seconds(Path(name) / f"{who}-{turn}", _every(options))
         difference = _difference(*(Path(name) / f"{who}-0" for who in (TWO, ONE)))
     timings = {who: Timing(min(found), median(found), len(found)) for who, found in taken.items()}
     figures = {
@@ -47,8 +48,8 @@ def run(options: Options) -> Report:
     }
     few = () if len(cores) == 2 else ("the processes could not be bound to a core each",)
     notes = (
-        f"seconds of a round of objp on {data}, float32, mode paper, ten agents, over {EVERY} rounds each, as rank 0 "
-        "wrote them; evaluating is not counted",
+        f"seconds of a round of objp on {data}, float32, mode paper, ten agents, over {_every(options)} rounds each, "
+        "as rank 0 wrote them; evaluating is not counted",
         "largest_relative_difference: of the two models after the last round, relative to the largest parameter",
         *few,
     )
@@ -66,14 +67,25 @@ def _data(options: Options) -> str:
     return "mnist" if not options.small and has_mnist(options.data_dir) else "mnist14"
 
 
+def _every(options: Options) -> int:
+    return SMALL_EVERY if options.small else EVERY
+
+
 def _rounds(options: Options) -> int:
-    return 2 * EVERY if options.small else ROUNDS
+    return 2 * SMALL_EVERY if options.small else ROUNDS
 
 
 def _train(out: Path, data: str, launcher: tuple[str, ...], cores: list[int], options: Options) -> None:
     where = ["--data-dir", options.data_dir] if options.data_dir else []
     method = ["--mode", "paper", "--algorithm", "objp", "--epsilon", "1", "--precision", "float32", "--no-averages"]
-    length = ["--rounds", str(_rounds(options)), "--evaluate-every", str(EVERY), "--checkpoint-seconds", "1000"]
+    length = [
+        "--rounds",
+        str(_rounds(options)),
+        "--evaluate-every",
+        str(_every(options)),
+        "--checkpoint-seconds",
+        "1000",
+    ]
     command = [sys.executable, *launcher, "-m", "taciturn", "run", "--data", data, *where, *method, *length]
     done = subprocess.run(
         [*command, "--out", str(out)],
@@ -87,10 +99,10 @@ def _train(out: Path, data: str, launcher: tuple[str, ...], cores: list[int], op
         raise InputError(f"{' '.join(command)} failed: {done.stderr[-500:]}")
 
 
-def _seconds(out: Path) -> list[float]:
+def _seconds(out: Path, every: int) -> list[float]:
     """Return the seconds of a round."""
     clock = [json.loads(line)["seconds"] for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [(after - before) / EVERY for before, after in pairwise(clock)]
+    return [(after - before) / every for before, after in pairwise(clock)]
 
 
 def _difference(found: Path, expected: Path) -> float:
