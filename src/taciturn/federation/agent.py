@@ -15,10 +15,23 @@ from taciturn.federation import SPEAKS, site_session
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import StudyLoader, find_objections
 from taciturn.federation.journal import DAILY_LINES, Experiment, Journal, timestamp
-from taciturn.federation.messages import Closed, CloseRequest, Invitation, Question, Ready, Refusal, Reply, RoundRequest
+from taciturn.federation.messages import (
+    Closed,
+    CloseRequest,
+    Invitation,
+    Question,
+    Ready,
+    Refusal,
+    Reply,
+    RoundRequest,
+    SumRequest,
+    SumRoundRequest,
+)
 from taciturn.federation.policy import Site, read_site
-from taciturn.federation.site_session import Refused, SiteSession
+from taciturn.federation.site_session import Refused
+from taciturn.federation.sum_session import SumSession
 from taciturn.federation.terms import read_terms
+from taciturn.federation.upload_session import UploadSession
 
 EXPERIMENT = re.compile(r"[0-9a-f]{32}")  # becomes the name of a folder
 REASON_LENGTH = 2000  # characters
@@ -52,7 +65,7 @@ class SiteAgent:
     speaks: range = SPEAKS  # supported message versions
     loader: StudyLoader = field(default_factory=StudyLoader)
     disk_error: str = ""  # at the last message: another attempt may succeed
-    _session: SiteSession | None = None
+    _session: UploadSession | SumSession | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _refusals_muted: bool = False  # whether the log says that refusals are only counted now
 
@@ -134,14 +147,19 @@ class SiteAgent:
             return self._record(Closed(message.experiment, site.name))
         if self._session is None or self._session.experiment.id != message.experiment:
             raise Refused("this study is not in session here; the coordinator must invite this site first")
-        if isinstance(message, RoundRequest):
-            if self._session.agreed_files != site_session.read_agreed_files(site):  # the site must decide again
-                terms, self._session = read_terms(site.study).digest, None
-                self._session = self._join(site, Invitation(message.experiment, terms))
+        if isinstance(message, CloseRequest):
+            self._session.close(message.w)
+            self._session = None
+            return self._record(Closed(message.experiment, site.name))
+        if self._session.agreed_files != site_session.read_agreed_files(site):  # the site must decide again
+            terms, self._session = read_terms(site.study).digest, None
+            self._session = self._join(site, Invitation(message.experiment, terms))
+        if isinstance(message, RoundRequest) and isinstance(self._session, UploadSession):
             return self._session.answer(message)
-        self._session.close(message.w)
-        self._session = None
-        return self._record(Closed(message.experiment, site.name))
+        if isinstance(message, SumRequest | SumRoundRequest) and isinstance(self._session, SumSession):
+            return self._session.answer(message)
+        trust = self._session.agreement.terms.settings.trust
+        raise Refused(f"this study has trust {trust}; the request belongs to another trust model")
 
     def _choose_version(self, message: Invitation) -> int:
         try:
@@ -149,7 +167,7 @@ class SiteAgent:
         except InputError as error:
             raise Refused(str(error)) from error
 
-    def _join(self, site: Site, message: Invitation) -> SiteSession:
+    def _join(self, site: Site, message: Invitation) -> UploadSession | SumSession:
         """Check the study against the site's own files and open a session; the message only names the study."""
         agreement = self.loader.agreement(site)
         ours, theirs = agreement.terms.digest, message.terms
@@ -169,7 +187,8 @@ class SiteAgent:
         if reasons := find_objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
         shard = self.loader.dataset(site).train[0]
-        return site_session.open_session(site, self.journal, message.experiment, agreement, shard, self.seed)
+        kind = UploadSession if agreement.sum_parameters is None else SumSession
+        return site_session.open_session(kind, site, self.journal, message.experiment, agreement, shard, self.seed)
 
     def _check_resumable(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:

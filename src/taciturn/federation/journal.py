@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -39,7 +39,28 @@ create table if not exists departures (
     round integer, sha256 text not null, bytes integer not null, fate text not null default 'pending');
 create index if not exists departed on departures (sha256);
 create table if not exists repeats (day text primary key, lines integer not null, more integer not null);
+create table if not exists sum_announcements (
+    experiment text not null references experiments(id), epoch integer not null, announcement blob not null,
+    box_key blob, primary key (experiment, epoch));
+create table if not exists sum_deals (
+    experiment text not null, epoch integer not null, directory blob not null, kept blob, deal blob,
+    primary key (experiment, epoch));
+create table if not exists sum_begun (
+    experiment text not null, epoch integer not null, primary key (experiment, epoch));
+create table if not exists sum_secrets (
+    experiment text not null, epoch integer not null, slot integer not null, secrets blob not null,
+    primary key (experiment, epoch, slot));
+create table if not exists sum_shares (
+    experiment text not null, epoch integer not null, slot integer not null, shares blob not null,
+    primary key (experiment, epoch, slot));
+create table if not exists sum_uploads (
+    experiment text not null, epoch integer not null, slot integer not null, round integer not null,
+    context blob not null, events text not null, upload blob, primary key (experiment, epoch, slot));
+create table if not exists sum_opinions (
+    experiment text not null, epoch integer not null, slot integer not null, context blob not null,
+    alive text not null, primary key (experiment, epoch, slot));
 """
+SECRETS_OF_SUMS = ("sum_secrets", "sum_shares")  # tables whose rows are deleted as soon as nobody needs them
 DAILY_LINES = 200  # departures a day that get their own line although the coordinator can cause any number of them
 FLUSH_SECONDS = 60.0  # between two writes of the count of departures without a line
 PENDING, LEFT, KEPT_BACK = "pending", "left", "kept back"
@@ -58,6 +79,33 @@ class Experiment(NamedTuple):
     broken: str | None = None  # when a privacy violation ended it here: no request in it is answered any more
 
 
+Place: TypeAlias = int | str
+"""Where an upload belongs: a round, or "epoch/slot" of a secure sum. Each has one upload."""
+
+
+class Charge(NamedTuple):
+    """What an upload of the journal costs.
+
+    Parameters
+    ----------
+    place : Place
+        Its round or slot.
+    entries : list of dict
+        Its ledger entries as JSON; each names the upload's hash.
+    """
+
+    place: Place
+    entries: list[dict[str, Any]]
+
+    @property
+    def upload(self) -> str:
+        """SHA-256 of the message that carries the upload."""
+        return str(self.entries[0]["upload"])
+
+    def __str__(self) -> str:
+        return f"round {self.place}" if isinstance(self.place, int) else f"slot {self.place}"
+
+
 class RoundRecord(NamedTuple):
     """A round that this site has answered."""
 
@@ -66,6 +114,11 @@ class RoundRecord(NamedTuple):
     w: str  # SHA-256
     events: list[dict[str, Any]]  # ledger entries
     upload: bytes | None  # None once the server has moved on from it
+
+    @property
+    def charge(self) -> Charge:
+        """What the round costs."""
+        return Charge(self.round, self.events)
 
 
 class Departure(NamedTuple):
@@ -192,6 +245,7 @@ class Journal:
         with self.exclusive():
             self._execute("update experiments set closed = ? where id = ? and closed is null", timestamp(), name)
             self._delete_states(name, "round >= 0")
+            self.strike_out_sums(name)
         self.database.truncate_log()
 
     def mark_broken(self, name: str) -> None:
@@ -209,6 +263,27 @@ class Journal:
         query = f"select round, base, w, events, upload from rounds where experiment = ? order by round {order}"
         for number, base, w, events, upload in self._execute(query, name).fetchall():
             yield RoundRecord(number, base, w, json.loads(events), upload)
+
+    def charges(self, name: str) -> Iterator[Charge]:
+        """Yield what each upload of this site in a study costs, in the order of the uploads."""
+        for record in self.rounds(name):
+            yield record.charge
+        query = "select epoch, slot, events from sum_uploads where experiment = ? order by epoch, slot"
+        for epoch, slot, events in self._execute(query, name).fetchall():
+            yield Charge(f"{epoch}/{slot}", json.loads(events))
+
+    def answered_rounds(self, name: str) -> list[int]:
+        """Return the round of each upload of this site in a study; a round may have several in a secure sum."""
+        return [entry["first"] for charge in self.charges(name) for entry in charge.entries[:1]]
+
+    def strike_out_sums(self, name: str) -> None:
+        """Delete all secrets of a study's secure sums, and the uploads they protect."""
+        with self.exclusive():
+            for table in SECRETS_OF_SUMS:
+                self._execute(f"delete from {table} where experiment = ?", name)
+            self._execute("update sum_announcements set box_key = null where experiment = ?", name)
+            self._execute("update sum_deals set kept = null, deal = null where experiment = ?", name)
+            self._execute("update sum_uploads set upload = null where experiment = ?", name)
 
     def agent_state(self, name: str, base: int, zero: Array) -> Agent | None:
         """Return the agent's state after round `base`, or None if it was never answered or is deleted.

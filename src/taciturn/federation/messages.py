@@ -41,6 +41,22 @@ class CloseRequest(NamedTuple):
     w: Array  # [J, 1, K]
 
 
+class SumRequest(NamedTuple):
+    """A step of the secure sum that needs no model; see `taciturn.secure_sum`."""
+
+    experiment: str
+    step: str  # one of `SUM_STEPS`, except "upload"
+    data: bytes  # the message of this step
+
+
+class SumRoundRequest(NamedTuple):
+    """The question of a round whose answers are summed: the slot, the roster, and what the gradient is taken at."""
+
+    experiment: str
+    data: bytes  # a `SumQuestion`
+    w: Array  # [J, 1, K]  the model; [2 J, 1, K] with an additive model's statistics below it
+
+
 class Ready(NamedTuple):
     """The site takes part. Invitation, Ready and Refusal never change, so that any two releases can read them."""
 
@@ -59,6 +75,16 @@ class Answer(NamedTuple):
     z: Array  # [J, 1, K]
 
 
+class SumAnswer(NamedTuple):
+    """The reply to a step of the secure sum. The masked upload of a round is the step "upload"."""
+
+    experiment: str
+    site: str
+    step: str  # one of `SUM_STEPS`
+    round: int  # of an upload, signature or shares; else 0
+    data: bytes  # the message of this step; empty for "begin"
+
+
 class Refusal(NamedTuple):
     """The site refuses a request; the reason contains only public facts and the site's policy."""
 
@@ -74,17 +100,32 @@ class Closed(NamedTuple):
     site: str
 
 
-Question: TypeAlias = Invitation | RoundRequest | CloseRequest
-Reply: TypeAlias = Ready | Answer | Refusal | Closed
+Question: TypeAlias = Invitation | RoundRequest | SumRequest | SumRoundRequest | CloseRequest
+Reply: TypeAlias = Ready | Answer | SumAnswer | Refusal | Closed
 
-QUESTIONS: dict[str, type[Any]] = {"invitation": Invitation, "round": RoundRequest, "close": CloseRequest}
-REPLIES: dict[str, type[Any]] = {"ready": Ready, "answer": Answer, "refusal": Refusal, "closed": Closed}
+QUESTIONS: dict[str, type[Any]] = {
+    "invitation": Invitation,
+    "round": RoundRequest,
+    "sum": SumRequest,
+    "sum round": SumRoundRequest,
+    "close": CloseRequest,
+}
+REPLIES: dict[str, type[Any]] = {
+    "ready": Ready,
+    "answer": Answer,
+    "sum answer": SumAnswer,
+    "refusal": Refusal,
+    "closed": Closed,
+}
 KINDS: dict[type[Any], str] = {kind: name for name, kind in (QUESTIONS | REPLIES).items()}
 
 MAGIC = b"TACITURN\x01"
 HEADER_LIMIT = 1 << 16  # bytes
 TEXT_LIMIT = 4096  # characters
 DTYPES = ("<f4", "<f8")
+ANNOUNCE, DEAL, KEEP, BEGIN, UPLOAD, AGREE, REVEAL = SUM_STEPS = (
+    "announce", "deal", "keep", "begin", "upload", "agree", "reveal",
+)  # fmt: skip
 
 
 class Malformed(InputError):
@@ -121,13 +162,13 @@ def choose_version(theirs: tuple[int, int], ours: range = SPEAKS) -> int:
     return version
 
 
-def message_limit(array_bytes: int = 0) -> int:
-    """Return the maximum size in bytes of a message whose array has `array_bytes` bytes."""
-    return HEADER_LIMIT + 1024 + array_bytes
+def message_limit(body_bytes: int = 0) -> int:
+    """Return the maximum size in bytes of a message whose array and data have `body_bytes` bytes."""
+    return HEADER_LIMIT + 1024 + body_bytes
 
 
 def encode(message: Question | Reply) -> bytes:
-    """Return a message as bytes: a magic number, a JSON header with its length, and the array if there is one.
+    """Return a message as bytes: a magic number, a JSON header with its length, then its array and its data, if any.
 
     The encoding is canonical: equal messages have equal bytes. Arrays are little-endian.
 
@@ -138,15 +179,17 @@ def encode(message: Question | Reply) -> bytes:
     True
     """
     header: dict[str, object] = {"kind": KINDS[type(message)], **message._asdict()}
-    body = b""
+    body, data = b"", b""
     for name, value in message._asdict().items():
         if isinstance(value, np.ndarray):  # at most one field is an array
             del header[name]
             little = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
             header["array"] = {"dtype": little.dtype.str, "shape": list(little.shape)}
             body = little.tobytes()
+        elif isinstance(value, bytes):  # at most one field has bytes
+            data, header[name] = value, len(value)
     text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
-    return MAGIC + len(text).to_bytes(4, "big") + text + body
+    return MAGIC + len(text).to_bytes(4, "big") + text + body + data
 
 
 def decode_question(data: bytes, limit: int) -> Question:
@@ -174,6 +217,13 @@ def decode_reply(data: bytes, limit: int) -> Reply:
     return message
 
 
+def upload_round(reply: Reply) -> int | None:
+    """Return the round of a reply that holds an upload, or None."""
+    if isinstance(reply, Answer) or (isinstance(reply, SumAnswer) and reply.step == UPLOAD):
+        return reply.round
+    return None
+
+
 def message_kind(data: bytes) -> str:
     """Return the kind that a message's header names, or "" if the header cannot be read."""
     start = len(MAGIC) + 4
@@ -189,9 +239,14 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def array_bytes(array: Array) -> bytes:
+    """Return an array's shape and values as bytes, for a digest."""
+    return repr(array.shape).encode() + np.ascontiguousarray(array).tobytes()
+
+
 def array_digest(array: Array) -> str:
     """Return the SHA-256 of an array's shape and values in hexadecimal."""
-    return digest(repr(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+    return digest(array_bytes(array))
 
 
 def _decode(data: Any, limit: int, kinds: Mapping[str, type[Any]]) -> Any:
@@ -208,8 +263,14 @@ def _decode(data: Any, limit: int, kinds: Mapping[str, type[Any]]) -> Any:
         kind = kinds[header.pop("kind")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Malformed("the header of a message cannot be read") from error
-    array = _decode_array(header.pop("array"), data[start + size :]) if "array" in header else None
-    if array is None and len(data) > start + size:
+    body = data[start + size :]
+    for name in _fields_of(kind, bytes):
+        if not _is_count(header.get(name)) or header[name] > len(body):
+            raise Malformed(f"{name} of a message of kind {KINDS[kind]} is missing or truncated")
+        end = len(body) - header[name]
+        body, header[name] = body[:end], body[end:]
+    array = _decode_array(header.pop("array"), body) if "array" in header else None
+    if array is None and body:
         raise Malformed("a message without an array has trailing bytes")
     return _build(kind, header, array)
 
@@ -238,6 +299,7 @@ def _is_version_range(value: Any) -> bool:
 
 _FIELD_CHECKS: dict[Any, Callable[[Any], bool]] = {  # by the field's annotation; any other field is the array
     int: _is_count,
+    bytes: lambda value: isinstance(value, bytes),
     str: lambda value: isinstance(value, str) and len(value) < TEXT_LIMIT,
     Mapping[str, int]: lambda value: isinstance(value, dict) and all(map(_is_count, value.values())),
     tuple[int, int]: _is_version_range,
@@ -259,3 +321,8 @@ def _build(kind: Any, header: dict[str, object], array: Array | None) -> Any:
 @cache
 def _field_types(kind: Any) -> dict[str, object]:
     return get_type_hints(kind)
+
+
+@cache
+def _fields_of(kind: Any, annotation: object) -> tuple[str, ...]:
+    return tuple(name for name, hint in _field_types(kind).items() if hint is annotation)

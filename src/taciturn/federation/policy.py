@@ -7,14 +7,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from taciturn.algorithms import ALGORITHMS
+from taciturn.core.storage import write_text
 from taciturn.federation.logs import check_audit
 from taciturn.federation.toml_sections import Key, check_sections, name_list, parse_toml, read_config_file, read_section
 from taciturn.privacy.mechanisms import MECHANISMS
 from taciturn.privacy.sensitivity import ADJACENCIES
+from taciturn.privacy.trust import AGENTS, SECURE_SUM
 from taciturn.settings.rules import integer, path, real, text
 
 ADVICE = "'taciturn federation site init' writes one"
+FEDERATED_TRUST = (AGENTS, SECURE_SUM)  # the trust models of a federation
 LAYOUT: dict[str, dict[str, Key]] = {
     "": {
         "protocol": Key(integer(1)),
@@ -22,6 +27,7 @@ LAYOUT: dict[str, dict[str, Key]] = {
         "kit": Key(path, "kit"),
         "identity": Key(path, "identity.key"),
         "study": Key(path, "federation.toml"),
+        "peers": Key(path, "peers.toml"),
     },
     "data": {
         "table": Key(path, ""),
@@ -38,6 +44,8 @@ LAYOUT: dict[str, dict[str, Key]] = {
         "mechanisms": Key(name_list(lambda: MECHANISMS), tuple(MECHANISMS)),
         "adjacency": Key(name_list(lambda: ADJACENCIES)),
         "algorithms": Key(name_list(lambda: ALGORITHMS)),
+        "trust": Key(name_list(lambda: FEDERATED_TRUST), FEDERATED_TRUST),
+        "colluders_min": Key(integer(1), 1),
         "rounds_max": Key(integer(1), 10_000),
         "open_studies_max": Key(integer(1), 1),
     },
@@ -56,6 +64,8 @@ class AcceptancePolicy:
     mechanisms: tuple[str, ...]
     adjacency: tuple[str, ...]
     algorithms: tuple[str, ...]
+    trust: tuple[str, ...]
+    colluders_min: int  # the fewest colluders that the noise of a secure sum must allow for
     rounds_max: int
     open_studies_max: int  # of the same terms, at one time
 
@@ -70,6 +80,7 @@ class Site:
     kit: Path  # the start-up kit
     identity: Path  # private key file that signs and decrypts this site's messages
     study: Path  # this site's own copy of federation.toml
+    peers: Path  # the identities that people of this site have compared with the other sites
     table: str
     published: str
     schema: str
@@ -105,7 +116,7 @@ def _parse_site(path: Path, folder: Path, content: bytes) -> Site:
     check_sections(path, document, tuple(name for name in LAYOUT if name))
     sections = {name: read_section(path, document, name, layout, name in OPTIONAL) for name, layout in LAYOUT.items()}
     top, data = sections[""], sections["data"]
-    files: dict[str, Any] = {name: folder / top[name] for name in ("kit", "identity", "study")}
+    files: dict[str, Any] = {name: folder / top[name] for name in ("kit", "identity", "study", "peers")}
     files |= {name: folder / place for name, place in sections["budget"].items()}
     data |= {name: str(folder / data[name]) if data[name] else "" for name in ("table", "schema")}
     return Site(
@@ -118,3 +129,31 @@ def _parse_site(path: Path, folder: Path, content: bytes) -> Site:
         **files,
         **data,
     )
+
+
+def read_peers(site: Site) -> dict[str, str]:
+    """Return the identities that people of a site have compared with the other sites themselves, by site.
+
+    Returns
+    -------
+    dict of str to str
+        Public identities as text; empty if nobody has verified a peer yet.
+
+    Raises
+    ------
+    InputError
+        If the file is not TOML, or has anything but one line for each peer.
+    """
+    if not site.peers.exists():
+        return {}
+    document = parse_toml(site.peers, site.peers.read_bytes())
+    for name, identity in document.items():
+        text(f"{site.peers}: the identity of {name}", identity)
+    return {name: str(identity) for name, identity in document.items()}
+
+
+def write_peer(site: Site, name: str, identity: str) -> None:
+    """Record that people of a site have compared a peer's identity with the peer itself."""
+    peers = read_peers(site) | {name: identity}
+    head = "# Identities that people here have compared with the other sites, written by 'site verify'.\n"
+    write_text(site.peers, head + tomli_w.dumps(peers))

@@ -9,7 +9,7 @@ import numpy as np
 from taciturn.errors import PrivacyViolation
 from taciturn.federation import messages as wire
 from taciturn.federation.journal import KEPT_BACK, LEFT, Journal
-from taciturn.federation.messages import Answer, Reply
+from taciturn.federation.messages import Answer, Reply, SumAnswer
 from taciturn.federation.policy import Site
 from taciturn.federation.site_session import study_folder
 from taciturn.runs.folder import RunFolder
@@ -78,13 +78,15 @@ class ReleaseGate:
     def _check_reply(self, site: Site, reply: Reply, sha256: str) -> None:
         if not self.journal.has_departure(sha256):
             raise PrivacyViolation("these bytes are not in the journal: they do not leave")
-        if not isinstance(reply, Answer):
+        if not isinstance(reply, Answer | SumAnswer):
             return
-        if not np.isfinite(reply.z).all():
+        if isinstance(reply, Answer) and not np.isfinite(reply.z).all():
             raise PrivacyViolation("this upload has values that are not finite: it does not leave")
         begun = self.journal.experiment(reply.experiment)
         if begun is None or begun.closed or begun.broken:
             raise PrivacyViolation("this upload belongs to no study that is open here")
+        if isinstance(reply, SumAnswer) and reply.step != wire.UPLOAD:
+            return
         if reply.experiment not in self._charged:
             ledger = RunFolder.open(study_folder(site, reply.experiment)).ledger
             self._charged = {reply.experiment: ChargedUploads(JsonlTail(ledger))}

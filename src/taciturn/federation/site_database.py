@@ -11,7 +11,7 @@ from pathlib import Path
 
 from taciturn.errors import InputError
 
-VERSION = 2
+VERSION = 3
 WAIT_SECONDS = 30.0  # for another writer to finish
 BRIEF_WAIT_SECONDS = 1.0  # for a write on which nothing depends
 

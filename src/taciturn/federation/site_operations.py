@@ -160,7 +160,7 @@ def _experiments(site: Site) -> dict[Experiment, int]:
     if not (site.state / "journal.sqlite").is_file():
         return {}
     with Journal.read(site.state) as journal:
-        return {begun: sum(1 for _ in journal.rounds(begun.id)) for begun in journal.experiments()}
+        return {begun: len(set(journal.answered_rounds(begun.id))) for begun in journal.experiments()}
 
 
 def _study_status(site: Site, begun: Experiment, rounds: int) -> StudyReport:
@@ -228,7 +228,7 @@ def close_study(path: Path, start: str) -> str:
         if begun.closed:
             raise InputError(f"the study {start} was closed on {begun.closed}")
         folder = study_folder(site, begun.id)
-        if journal.last_round(begun.id) is None and not folder.exists():
+        if not any(journal.charges(begun.id)) and not folder.exists():
             cancel_study(site, journal, begun)
         else:
             settle_study(site, journal, begun, RunFolder.open(folder))

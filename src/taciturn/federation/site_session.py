@@ -8,35 +8,31 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-import numpy as np
-
-from taciturn.algorithms import Step
-from taciturn.algorithms.steps import consensus_residual
-from taciturn.errors import CorruptFile, MissedRound, PrivacyViolation
-from taciturn.federation import messages as wire
+from taciturn.errors import PrivacyViolation
 from taciturn.federation.agreement import Agreement
-from taciturn.federation.journal import Experiment, Journal, RoundRecord
-from taciturn.federation.messages import Answer, RoundRequest
+from taciturn.federation.journal import Charge, Experiment, Journal
 from taciturn.federation.policy import Site
 from taciturn.federation.run_folder import create_study_folder, federated_study, finish_study_folder, record_round
+from taciturn.federation.study_ledger import StudyLedger
 from taciturn.objectives.clipping import LARGEST_PARAMETER, admissible
 from taciturn.planning.study import Study
 from taciturn.privacy.budget import BudgetLedger, ReservationLock
 from taciturn.privacy.budget_state import StudyReservation
 from taciturn.privacy.composition import cost_of, total_cost
-from taciturn.privacy.events import Event, event_of
-from taciturn.privacy.hash_chain import HashChain
+from taciturn.privacy.events import BatchEvent, Event
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder
-from taciturn.runs.ledger import release_entries
 from taciturn.runs.records import NonPrivateEntry
 from taciturn.training.finish import sign
 from taciturn.types import Array, Shard
+
+
+T = TypeVar("T", bound="SiteSession")
 
 
 class Refused(Exception):
@@ -44,100 +40,8 @@ class Refused(Exception):
 
 
 @dataclass
-class StudyLedger:
-    """The charges in the ledger of one study; the file is read again whenever another process has changed it.
-
-    Parameters
-    ----------
-    chain : HashChain
-        The study's ledger. `uploads`, `planned` and `drawn` are read from it.
-    """
-
-    chain: HashChain
-    uploads: dict[str, int] = field(default_factory=dict)  # SHA-256 of each charged upload -> its round
-    planned: Counter[Event] = field(default_factory=Counter)
-    drawn: Counter[Event] = field(default_factory=Counter)
-    _size: int = -1  # size of the file when this object last read or wrote it
-
-    @property
-    def rounds(self) -> set[int]:
-        """The rounds that are charged."""
-        return set(self.uploads.values())
-
-    def refresh(self) -> None:
-        """Read the ledger, unless it is unchanged since this process last read or wrote it."""
-        size = self.chain.path.stat().st_size if self.chain.path.exists() else 0
-        if size == self._size:
-            return
-        rows = self.chain.read()
-        released = [row for row in rows if row["kind"] == "release"]
-        self.uploads = {row["upload"]: row["first"] for row in released}
-        self.drawn = _count_events(released)
-        self.planned = _count_events(event for row in rows if row["kind"] == "plan" for event in row["events"])
-        self._size = size
-
-    def has_room(self, events: Counter[Event]) -> bool:
-        """Return whether the reserved plan covers these events in addition to those drawn so far."""
-        self.refresh()
-        return self.drawn + events <= self.planned
-
-    def charge(self, record: RoundRecord) -> None:
-        """Append a round's events to the ledger, unless they are there already.
-
-        If a line was written but its head was not (a full disk elsewhere), the line is not added again, and the upload
-        cannot leave before the head is written.
-
-        Raises
-        ------
-        PrivacyViolation
-            If the ledger has another upload for this round.
-        """
-        self.refresh()
-        upload = record.events[0]["upload"]
-        if upload in self.uploads:
-            self.chain.keep_head()
-            return
-        if record.round in self.rounds:
-            raise PrivacyViolation(f"the ledger has another upload for round {record.round} than the journal")
-        self._size = -1  # if the next line fails, the file must be read again
-        self.chain.append(record.events)
-        self.uploads[upload] = record.round
-        self.drawn += _count_events(record.events)
-        self._size = self.chain.path.stat().st_size
-
-    def check_not_overdrawn(self) -> None:
-        """Raise a `PrivacyViolation` if the study has drawn more than was reserved; the ledger contains all of it."""
-        self.refresh()
-        if not self.drawn <= self.planned:
-            raise PrivacyViolation("the study's ledger exceeds its reservation: nothing more leaves")
-
-    def reconcile(self, records: Iterable[RoundRecord]) -> None:
-        """Charge every round of the journal that the ledger does not have.
-
-        Raises
-        ------
-        CorruptFile
-            If the ledger has a round that the journal does not: an old journal was restored.
-        """
-        self.refresh()
-        known = list(records)
-        if lost := self.rounds - {record.round for record in known}:
-            raise CorruptFile(f"the ledger has round {min(lost)} and the journal does not: an old journal was restored")
-        for record in known:
-            if record.events[0]["upload"] not in self.uploads:
-                self.charge(record)
-
-
-def _count_events(rows: Iterable[dict[str, Any]]) -> Counter[Event]:
-    counts: Counter[Event] = Counter()
-    for row in rows:
-        counts[event_of(row)] += row["count"]
-    return counts
-
-
-@dataclass
 class SiteSession:
-    """One study that is ready to answer rounds; `open_session` creates it.
+    """One study that is ready to answer rounds; `open_session` creates a subclass of it.
 
     Parameters
     ----------
@@ -173,70 +77,14 @@ class SiteSession:
         if self.ledger.planned != self.agreement.plan.events:
             raise Refused("this study began with another plan than this version of Taciturn computes; it cannot go on")
 
-    def answer(self, message: RoundRequest) -> bytes:
-        """Answer a round: lines 14-23 of Algorithm 1; the same request gets the same bytes again.
-
-        No other thread or process writes to the journal between the check of the last round and the stored answer, and
-        the round is claimed before noise is drawn. Concurrent requests therefore never get two answers of one round.
-
-        Raises
-        ------
-        Refused
-            If the request does not follow from this site's answers so far.
-        PrivacyViolation
-            If the noise drawn differs from the plan.
-        """
-        t, w, name = message.round, wire.array_digest(message.w), self.experiment.id
-        base = message.bases.get(self.site.name)
-        if base is None:
-            raise Refused("the message names no base for this site")
-        with self.journal.exclusive():
-            last = self.journal.last_round(name)
-            answered = last if last is not None and t <= last.round else None
-            record, z = (answered, message.w) if answered else self._draw(message, base, w)
-        if answered:
-            return self._answer_again(answered, t, w, base)
-        self._charge(record)  # the noise is drawn, even if the upload never leaves
-        if record.upload is None:
-            raise Refused(f"round {t} gave values that are not finite; it is charged, and they stay here")
-        residual = float(consensus_residual(message.w, [z])[0])
-        size = message.w.nbytes * len(self.ledger.uploads)
-        record_round(self.folder, self.study, t, message.w, residual, (size, size), None)
-        return record.upload
-
-    def _draw(self, message: RoundRequest, base: int, w: str) -> tuple[RoundRecord, Array]:
-        """Claim and compute a new round, and store everything that may leave."""
-        t, name = message.round, self.experiment.id
-        agent = self.journal.agent_state(name, base, self.agreement.zero)
-        if agent is None or not base < t <= self.agreement.part.rounds:
-            raise Refused(f"round {t} from base {base} does not follow from this site's answers")
-        self._check_parameters(message.w)
-        if not self.ledger.has_room(self._round_cost):
-            raise Refused(f"round {t} would exceed the budget that is reserved for this study")
-        self._announce_noise()
-        self.journal.claim_round(name, t, base, w)
-        try:
-            step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
-        except MissedRound as missed:
-            raise Refused(f"this site cannot answer any more in this study: {missed}") from missed
-        self._check_events(step)
-        data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
-        counts = Counter((0, event) for event in step.events)
-        labels, upload = self.study.parts[0].batch.labels(), wire.digest(data)
-        drawn = release_entries(counts, labels, [self.site.name], first=t, last=t, upload=upload)
-        finite = bool(np.isfinite(step.upload.z).all())
-        record = RoundRecord(t, base, w, [entry.to_json() for entry in drawn], data if finite else None)
-        self.journal.write_round(name, record, step.agent)
-        return record, step.upload.z
-
     @property
     def _round_cost(self) -> Counter[Event]:
         plan = self.agreement.plan
-        return Counter({event: count // plan.rounds for event, count in plan.events.items()})
+        return Counter({event: count // plan.charges for event, count in plan.events.items()})
 
-    def _check_events(self, step: Step) -> None:
-        """Raise if the events of a step are not exactly those of the plan."""
-        drawn = Counter(event.runs[0] for event in step.events)
+    def _check_events(self, events: Sequence[BatchEvent]) -> None:
+        """Raise if the events of a round are not exactly those of the plan."""
+        drawn = Counter(event.runs[0] for event in events)
         if drawn != self._round_cost:
             raise PrivacyViolation(f"a round drew {dict(drawn)}; its plan has {dict(self._round_cost)}: nothing leaves")
 
@@ -268,20 +116,10 @@ class SiteSession:
             "The file journal.sqlite in the site's state folder is private and must not leave the site.",
         ]
 
-    def _answer_again(self, last: RoundRecord, t: int, w: str, base: int) -> bytes:
-        if t < last.round:
-            raise Refused(f"round {t} is stale; this site has answered round {last.round}")
-        if (w, base) != (last.w, last.base):
-            raise Refused(f"round {t} was answered for another w or base; a second answer would fork the study")
-        if last.upload is None:
-            raise Refused(f"round {t} is older than what the server has accepted")
-        self._charge(last)  # in case the ledger could not be written before
-        return self.journal.record_repeatable(self.experiment.id, "answer again", t, last.upload).data
-
-    def _charge(self, record: RoundRecord) -> None:
-        """Charge a round exactly once, even if others charge at the same time."""
+    def _charge(self, charge: Charge) -> None:
+        """Charge an upload exactly once, even if others charge at the same time."""
         with self.journal.exclusive():
-            self.ledger.charge(record)
+            self.ledger.charge(charge)
             self.ledger.check_not_overdrawn()
 
     def _announce_noise(self) -> None:
@@ -299,16 +137,17 @@ class SiteSession:
                 f"{LARGEST_PARAMETER:g}"
             )
 
-    def _noise(self, t: int) -> NoiseSource:
+    def _noise(self, number: int) -> NoiseSource:
+        """Return the randomness of one upload; a number is used once in a study."""
         if self.seed is None:
             return SYSTEM_NOISE
         index = self.agreement.terms.agents.index(self.site.name)
-        return SeededNoise((self.seed,), index, t, self.agreement.part.batch.streams)
+        return SeededNoise((self.seed,), index, number, self.agreement.part.batch.streams)
 
 
 def open_session(
-    site: Site, journal: Journal, name: str, agreement: Agreement, shard: Shard, seed: int | None
-) -> SiteSession:
+    kind: type[T], site: Site, journal: Journal, name: str, agreement: Agreement, shard: Shard, seed: int | None
+) -> T:
     """Begin or resume a study at a site: record it, reserve its whole plan, and create its folder.
 
     Steps that are done already are skipped. The journal comes first, so that a reservation without a journal entry
@@ -316,6 +155,8 @@ def open_session(
 
     Parameters
     ----------
+    kind : type
+        The session's class.
     site, journal
         The site and its open journal.
     name : str
@@ -348,12 +189,12 @@ def open_session(
             study_name = ledger_study_name(begun.study, name)
             budget = BudgetLedger.open(site.ledger)
             budget.reserve(study_name, agreement.plan.cost, adjacency, unit, non_private, begun.reservation)
-        if not place.exists() and journal.last_round(name) is None:
+        if not place.exists() and not any(journal.charges(name)):
             note = [NonPrivateEntry(agent=site.name, reason=non_private)] if non_private else []
             create_study_folder(place, study, begun.reservation, ledger=note)
     folder = RunFolder.open(place)
     folder.check_home_machine()
-    return SiteSession(site, journal, begun, agreement, shard, study, folder, seed, hold)
+    return kind(site, journal, begun, agreement, shard, study, folder, seed, hold)
 
 
 def non_private_reason(seed: int | None) -> str:
@@ -368,10 +209,10 @@ def non_private_reason(seed: int | None) -> str:
 
 
 def reconcile_ledger(journal: Journal, experiment: Experiment, folder: RunFolder) -> StudyLedger:
-    """Return a study's ledger after charging every round of the journal that it does not have."""
+    """Return a study's ledger after charging every upload of the journal that it does not have."""
     ledger = StudyLedger(folder.chain)
     with journal.exclusive():
-        ledger.reconcile(journal.rounds(experiment.id))
+        ledger.reconcile(journal.charges(experiment.id))
     return ledger
 
 
@@ -433,7 +274,7 @@ def open_studies(site: Site, journal: Journal, terms: str) -> list[Experiment]:
 
 def read_agreed_files(site: Site) -> tuple[bytes, ...]:
     """Return the content of the files that decide what this site takes part in."""
-    return tuple(path.read_bytes() for path in (site.path, site.study))
+    return tuple(path.read_bytes() if path.exists() else b"" for path in (site.path, site.study, site.peers))
 
 
 def study_folder(site: Site, name: str) -> Path:

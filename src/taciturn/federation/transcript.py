@@ -13,6 +13,9 @@ from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import ReleaseEntry
 
 
+UPLOAD_KINDS = ("answer", "sum upload")  # departures that hold something computed from records
+
+
 class TranscriptLine(NamedTuple):
     """One byte string that left, or that the release gate kept back."""
 
@@ -53,7 +56,7 @@ def read_transcript(site: Site) -> Transcript:
     with Journal.read(site.state) as journal:
         departures, repeats = journal.departures(), journal.repeats()
         experiments = {begun.id: begun for begun in journal.experiments()}
-        answered = {(name, record.round) for name in experiments for record in journal.rounds(name)}
+        answered = {(name, t) for name in experiments for t in journal.answered_rounds(name)}
     events, lost = _ledger_events(site, experiments)
     faults = [
         f"the study {name[:8]} has no folder, and so no ledger of its rounds"
@@ -63,7 +66,7 @@ def read_transcript(site: Site) -> Transcript:
     for departure in departures:
         entries = events.get((departure.experiment, departure.sha256), [])
         kept_back = departure.fate == KEPT_BACK
-        upload = departure.kind.startswith("answer") and not kept_back
+        upload = departure.kind.startswith(UPLOAD_KINDS) and not kept_back
         study = experiments[departure.experiment].study if departure.experiment in experiments else ""
         lines.append(TranscriptLine(departure, study, describe_events(entries), not upload or bool(entries), kept_back))
         name = f"the upload of round {departure.round} ({departure.sha256[:12]}…)"

@@ -28,7 +28,7 @@ from taciturn.federation.journal import KEPT_BACK, Journal
 from taciturn.federation.kits import HUB, check_address, read_kit
 from taciturn.federation.link import BrokenLink, Frame, Kind
 from taciturn.federation.logs import AuditLog, RateLimit, no_audit
-from taciturn.federation.messages import Answer, CloseRequest, Invitation, Refusal, Reply
+from taciturn.federation.messages import CloseRequest, Invitation, Refusal, Reply, upload_round
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.release import ReleaseGate
 from taciturn.federation.run_folder import store_model_signature
@@ -119,7 +119,7 @@ class Vault:
             self.audit("kept back", experiment=header.experiment.hex(), sha256=wire.digest(body))
             return None
         self.status.answer, self.status.study = time.time(), self.agent.active_study
-        self.status.rounds += isinstance(reply, Answer)
+        self.status.rounds += upload_round(reply) is not None
         self._audit_departure(reply, body)
         return seal.seal_answer(body, header, self.identity, terms.coordinator)
 
@@ -152,7 +152,8 @@ class Vault:
         if isinstance(reply, Refusal):
             self.audit("refusal", experiment=reply.experiment, reason=reply.reason[:AUDIT_REASON_LENGTH])
         facts: dict[str, object] = {"kind": wire.KINDS[type(reply)], "experiment": reply.experiment}
-        facts |= {"round": reply.round} if isinstance(reply, Answer) else {}
+        t = upload_round(reply)
+        facts |= {} if t is None else {"round": t}
         self.audit("departure", **facts, bytes=len(body), sha256=wire.digest(body))
 
     def _ask_agent(self, question: bytes) -> bytes:

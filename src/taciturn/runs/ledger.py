@@ -40,6 +40,7 @@ def release_entries(
     last: int,
     session: int = 1,
     upload: str | None = None,
+    slot: str | None = None,
 ) -> Iterator[ReleaseEntry]:
     """Yield one ledger entry for each run, agent and event.
 
@@ -57,6 +58,8 @@ def release_entries(
         Number of the process that worked on the run, from 1.
     upload
         SHA-256 of the message that carried the release, in a federation.
+    slot
+        "epoch/slot" of a secure sum, in a federation.
     """
     for r, run in enumerate(runs):
         counts: Counter[tuple[int, Event]] = Counter()
@@ -72,6 +75,7 @@ def release_entries(
                 last=last,
                 session=session,
                 upload=upload,
+                slot=slot,
             )
 
 

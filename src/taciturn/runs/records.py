@@ -229,6 +229,7 @@ class ReleaseEntry(Record):
     last: int | None = None
     session: int | None = None  # counts the processes that worked on the run
     upload: str | None = None  # SHA-256 of the message, in the ledger of a federation's site
+    slot: str | None = None  # "epoch/slot" of a secure sum, in a federation's ledgers
 
 
 @dataclass(frozen=True, kw_only=True)

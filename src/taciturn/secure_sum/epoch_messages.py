@@ -1,5 +1,6 @@
 """Messages of an epoch, in which keys for many slots are made ahead.
 
+server → site   EpochRequest   number and length of a new epoch
 site → server   Announcement   public keys of all slots, signed
 server → site   Directory      the announcements of the cohort
 site → server   Deal           a box of shares for every other site, each signed
@@ -22,6 +23,15 @@ from taciturn.secure_sum.sum_wire import SumMessage, is_increasing
 SLOT_BYTES = 2 * KEY_BYTES  # of an announcement: the pair's public key and the fingerprint
 SHARES_BYTES = 2 * ELEMENT_BYTES  # of a box, for each slot
 HPKE_BYTES = 48  # an encapsulated key of 32 bytes and a tag of 16
+
+
+@dataclass(frozen=True)
+class EpochRequest(SumMessage):
+    """The server asks for the keys of an epoch."""
+
+    KIND = "sum-epoch"
+    epoch: int
+    slots: int
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,108 @@
+"""The charges in the ledger of one study at a site."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from taciturn.errors import CorruptFile, PrivacyViolation
+from taciturn.federation.journal import Charge, Place
+from taciturn.privacy.events import Event, event_of
+from taciturn.privacy.hash_chain import HashChain
+
+
+@dataclass
+class StudyLedger:
+    """The charges in the ledger of one study; the file is read again whenever another process has changed it.
+
+    Parameters
+    ----------
+    chain : HashChain
+        The study's ledger. `uploads`, `planned` and `drawn` are read from it.
+    """
+
+    chain: HashChain
+    uploads: dict[str, Place] = field(default_factory=dict)  # SHA-256 of each charged upload -> its round or slot
+    rounds: set[int] = field(default_factory=set)  # that are charged
+    planned: Counter[Event] = field(default_factory=Counter)
+    drawn: Counter[Event] = field(default_factory=Counter)
+    _size: int = -1  # size of the file when this object last read or wrote it
+
+    @property
+    def places(self) -> set[Place]:
+        """The rounds or slots that are charged."""
+        return set(self.uploads.values())
+
+    def refresh(self) -> None:
+        """Read the ledger, unless it is unchanged since this process last read or wrote it."""
+        size = self.chain.path.stat().st_size if self.chain.path.exists() else 0
+        if size == self._size:
+            return
+        rows = self.chain.read()
+        released = [row for row in rows if row["kind"] == "release"]
+        self.uploads = {row["upload"]: row.get("slot") or row["first"] for row in released}
+        self.rounds = {row["first"] for row in released}
+        self.drawn = _count_events(released)
+        self.planned = _count_events(event for row in rows if row["kind"] == "plan" for event in row["events"])
+        self._size = size
+
+    def has_room(self, events: Counter[Event]) -> bool:
+        """Return whether the reserved plan covers these events in addition to those drawn so far."""
+        self.refresh()
+        return self.drawn + events <= self.planned
+
+    def charge(self, charge: Charge) -> None:
+        """Append the events of an upload to the ledger, unless they are there already.
+
+        If a line was written but its head was not (a full disk elsewhere), the line is not added again, and the upload
+        cannot leave before the head is written.
+
+        Raises
+        ------
+        PrivacyViolation
+            If the ledger has another upload for this round or slot.
+        """
+        self.refresh()
+        if charge.upload in self.uploads:
+            self.chain.keep_head()
+            return
+        if charge.place in self.places:
+            raise PrivacyViolation(f"the ledger has another upload for {charge} than the journal")
+        self._size = -1  # if the next line fails, the file must be read again
+        self.chain.append(charge.entries)
+        self.uploads[charge.upload] = charge.place
+        self.rounds |= {entry["first"] for entry in charge.entries}
+        self.drawn += _count_events(charge.entries)
+        self._size = self.chain.path.stat().st_size
+
+    def check_not_overdrawn(self) -> None:
+        """Raise a `PrivacyViolation` if the study has drawn more than was reserved; the ledger contains all of it."""
+        self.refresh()
+        if not self.drawn <= self.planned:
+            raise PrivacyViolation("the study's ledger exceeds its reservation: nothing more leaves")
+
+    def reconcile(self, charges: Iterable[Charge]) -> None:
+        """Charge every upload of the journal that the ledger does not have.
+
+        Raises
+        ------
+        CorruptFile
+            If the ledger has an upload that the journal does not: an old journal was restored.
+        """
+        self.refresh()
+        known = list(charges)
+        if lost := self.places - {charge.place for charge in known}:
+            first = Charge(min(lost, key=str), [])
+            raise CorruptFile(f"the ledger has {first} and the journal does not: an old journal was restored")
+        for charge in known:
+            if charge.upload not in self.uploads:
+                self.charge(charge)
+
+
+def _count_events(rows: Iterable[dict[str, Any]]) -> Counter[Event]:
+    counts: Counter[Event] = Counter()
+    for row in rows:
+        counts[event_of(row)] += row["count"]
+    return counts

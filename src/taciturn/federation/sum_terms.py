@@ -1,0 +1,62 @@
+"""What the secure sum of a study is, from its terms alone: parameters, parties, sizes of messages and noise keys."""
+
+from __future__ import annotations
+
+from taciturn.errors import InputError
+from taciturn.federation.agreement import Agreement
+from taciturn.federation.policy import Site, read_peers
+from taciturn.federation.terms import Terms
+from taciturn.secure_sum.parameters import SLOTS_LIMIT, SumParameters
+from taciturn.secure_sum.sum_context import SumStudy
+
+EPOCH_SLOTS = 50  # for which keys are made ahead
+SPARE_EPOCHS = 50  # epochs of a study beyond its uploads; each leaves rows in a site's journal
+
+
+def sum_study(agreement: Agreement, experiment: str) -> SumStudy:
+    """Return what every key and signature of a study's sums is bound to.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        The study.
+    experiment : str
+        Its random name, 32 hexadecimal digits.
+
+    Raises
+    ------
+    InputError
+        If the terms have no secure sum, or an identity is missing.
+    """
+    terms = agreement.terms
+    if agreement.sum_parameters is None:
+        raise InputError(f"{terms.path}: trust is {terms.settings.trust}; this study has no secure sum")
+    terms.check_complete()
+    identities = tuple(terms.identities[site] for site in terms.sites)
+    return SumStudy(bytes.fromhex(terms.digest), bytes.fromhex(experiment), agreement.sum_parameters, identities)
+
+
+def epoch_slots(parameters: SumParameters) -> int:
+    """Return the slots of an epoch."""
+    return min(EPOCH_SLOTS, parameters.charges)
+
+
+def noise_number(epoch: int, slot: int) -> int:
+    """Return the number under which the seeded noise of a slot is drawn; no two slots share one.
+
+    Examples
+    --------
+    >>> noise_number(0, 0), noise_number(1, 0)
+    (1, 1001)
+    """
+    return epoch * SLOTS_LIMIT + slot + 1
+
+
+def verified_sites(site: Site, terms: Terms) -> frozenset[int]:
+    """Return the numbers of the peers whose identity in the terms people of this site have compared with the peer."""
+    peers = read_peers(site)
+    return frozenset(
+        number
+        for number, name in enumerate(terms.sites, 1)
+        if name in terms.identities and peers.get(name) == str(terms.identities[name])
+    )
