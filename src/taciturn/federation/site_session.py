@@ -232,7 +232,7 @@ class SiteSession:
     @property
     def _round_cost(self) -> Counter[Event]:
         plan = self.agreement.plan
-        return Counter({event: count // plan.rounds for event, count in plan.events.items()})
+        return Counter({event: count // plan.charges for event, count in plan.events.items()})
 
     def _check_events(self, step: Step) -> None:
         """Raise if the events of a step are not exactly those of the plan."""
