@@ -20,9 +20,24 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.algorithms.base import ALGORITHMS, Agent, AlgorithmConfig, AlgorithmSpec, AveragingServer, S, Step, Upload
+from taciturn.algorithms.base import (
+    ALGORITHMS,
+    Agent,
+    AlgorithmConfig,
+    AlgorithmSpec,
+    AveragingServer,
+    S,
+    Upload,
+)
 from taciturn.algorithms.curve_noise import DRAWS, WIDEST, CurveNoise, redrawn, walk_variance, walked
-from taciturn.algorithms.noisy_gradient import CertifiedGradient, HardenedGradient, NoisyGradient
+from taciturn.algorithms.gradient_at_model import GradientAtModel
+from taciturn.algorithms.noisy_gradient import (
+    CertifiedGradient,
+    HardenedGradient,
+    NoisyGradient,
+    ReleasedGradient,
+    SummedGradient,
+)
 from taciturn.algorithms.schedules import MomentumStep, Schedule
 from taciturn.algorithms.server import FullState, Received, Server
 from taciturn.core.arrays import double, empty_beside, in_precision_of, release_memory, row_blocks
@@ -177,7 +192,7 @@ _RECODED: WeakKeyDictionary[Shard, tuple[bytes, Shard]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
-class Additive(AveragingServer):
+class Additive(GradientAtModel, AveragingServer):
     """Counts, then w⁺ = w + beta (w - w_before) - (eta/P) sum_p (f'_p(w) + xi_p) in the counts' coordinates.
 
     The server keeps the noisy frequencies as its statistics, and sends them in the first round after the counts. Agents
@@ -204,7 +219,15 @@ class Additive(AveragingServer):
             return server, in_precision_of(server.statistics, self.rho(t))
         return server, self._mean(server.z, server, t)
 
-    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
+    def gradient_point(self, t: int, w: Array) -> Array:
+        """Return zeros while counting and in the round in which w is the statistics; then w."""
+        return np.zeros_like(w) if t <= self.counting + 1 else w
+
+    def shared_state(self, t: int, agent: Agent) -> Array | None:
+        """Return the statistics in the rounds after the one in which they were sent as w."""
+        return agent.lam if t > self.counting + 1 else None
+
+    def local_gradient(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> ReleasedGradient:
         """Release counts, or a gradient in the counts' coordinates.
 
         Raises
@@ -212,21 +235,26 @@ class Additive(AveragingServer):
         MissedRound
             If the agent missed the round in which the statistics were sent.
         """
-        eta = self.eta(t)
+        at = self.gradient_point(t, w)
         if t <= self.counting:
             level = self.clip / math.sqrt(w.shape[-1])
             counting = replace(self.problem, loss=_Counting(value_of_each=level))
-            noisy, event, size = self.release(0, counting, np.zeros_like(w), shard.unweighted, noise)
-            return Step(Agent(agent.z, agent.lam), Upload(noisy), (event,), size, eta)
-        if t == self.counting + 1:
-            w, statistics = np.zeros_like(w), w
-        else:
-            statistics = agent.lam
+            return self.release(0, counting, at, shard.unweighted, noise)
+        statistics = self._statistics(t, w, agent)
         if not statistics.any():
             raise MissedRound(f"round {self.counting + 1} was missed here, in which the columns' counts were sent")
-        noisy, event, size = self.release(0, self.problem, w, self._recoded(shard, statistics), noise)
-        z = self.problem.feasible.project(w - eta * noisy)
-        return Step(Agent(z, statistics), Upload(z), (event,), size, eta)
+        return self.release(0, self.problem, at, self._recoded(shard, statistics), noise)
+
+    def local_step(self, t: int, w: Array, agent: Agent, noisy: Array) -> tuple[Agent, Upload]:
+        """Send the counts, or z = w - eta (g + xi)."""
+        if t <= self.counting:
+            return agent, Upload(noisy)
+        z = self.problem.feasible.project(self.gradient_point(t, w) - self.eta(t) * noisy)
+        return Agent(z, self._statistics(t, w, agent)), Upload(z)
+
+    def _statistics(self, t: int, w: Array, agent: Agent) -> Array:
+        """Return the statistics, which are sent once as w, and then kept in place of a dual."""
+        return w if t == self.counting + 1 else agent.lam
 
     def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
         """Add up the counts, or take a step with momentum from the mean of the uploads."""
@@ -300,7 +328,7 @@ class Additive(AveragingServer):
     @property
     def _deviation(self) -> float:
         """The standard deviation of an agent's noise in one release."""
-        if not isinstance(self.release, CertifiedGradient | HardenedGradient):
+        if not isinstance(self.release, CertifiedGradient | HardenedGradient | SummedGradient):
             raise TypeError("the noise of this release depends on the records")
         return float(self.release.mechanism.deviation[0])
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from taciturn.algorithms.noisy_gradient import NoisyGradient
+from taciturn.algorithms.noisy_gradient import NoisyGradient, ReleasedGradient
 from taciturn.algorithms.privacy_costs import PrivacyCost, per_update_cost
 from taciturn.algorithms.schedules import LinearisedStep, Schedule, StepKind
 from taciturn.algorithms.server import Received, Server
@@ -154,6 +154,47 @@ class Algorithm(Protocol):
 
     def coefficients(self, model: Array, server: Server) -> Array:
         """Return the method's parameters as those of the features, which are evaluated and stored, [J, R, K]."""
+        ...
+
+
+class SummableAlgorithm(Algorithm, Protocol):
+    """A method that a server can run on sums of noisy gradients, without seeing what a single agent sends.
+
+    Agents take the gradient of round t at a common point, and `local_step` is linear in that gradient and in the
+    agent's state, with the same factors at every agent. So the mean over agents of z and lambda follows the same step
+    with the mean gradient. The server keeps one agent, the mean of all, and takes its `local_step`; agents need no
+    state. `agent_step` is `local_step` after `local_gradient`. docs/explanation/trust.md has the proof.
+    """
+
+    @property
+    def problem(self) -> Problem:
+        """The learning problem."""
+        ...
+
+    @property
+    def eta(self) -> Schedule:
+        """The proximity of every round."""
+        ...
+
+    @property
+    def release(self) -> NoisyGradient:
+        """How an agent computes its noisy gradient; a `SummedGradient` where only sums are opened."""
+        ...
+
+    def gradient_point(self, t: int, w: Array) -> Array:
+        """Return the parameters at which agents take the gradient of round t, [J, R, K]; w is what was sent."""
+        ...
+
+    def shared_state(self, t: int, agent: Agent) -> Array | None:
+        """Return what agents need besides w for the gradient of round t, from the mean agent's state; it is public."""
+        ...
+
+    def local_gradient(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> ReleasedGradient:
+        """Return what an agent releases in round t; of its state only `lam` is read, and only as `shared_state`."""
+        ...
+
+    def local_step(self, t: int, w: Array, agent: Agent, noisy: Array) -> tuple[Agent, Upload]:
+        """Return an agent's new state and its upload, given its noisy gradient [J, R, K]."""
         ...
 
 

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taciturn.algorithms.base import ALGORITHMS, Agent, AlgorithmConfig, AlgorithmSpec, AveragingServer, Step, Upload
+from taciturn.algorithms.base import (
+    ALGORITHMS,
+    Agent,
+    AlgorithmConfig,
+    AlgorithmSpec,
+    AveragingServer,
+    Step,
+    Upload,
+)
+from taciturn.algorithms.gradient_at_model import GradientAtModel
 from taciturn.algorithms.noisy_gradient import NoisyGradient
 from taciturn.algorithms.privacy_costs import PublicParameters
 from taciturn.algorithms.schedules import GradientStep, Schedule
@@ -23,7 +32,7 @@ from taciturn.types import Array, Shard
 
 
 @dataclass(frozen=True, eq=False)
-class DpGd(AveragingServer):
+class DpGd(GradientAtModel, AveragingServer):
     """w⁺ = w - (eta/P) sum_p (f'_p(w) + xi_p): an agent's next step does not depend on its state."""
 
     problem: Problem
@@ -32,12 +41,10 @@ class DpGd(AveragingServer):
     release: NoisyGradient
     closing: bool = False
 
-    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
+    def local_step(self, t: int, w: Array, agent: Agent, noisy: Array) -> tuple[Agent, Upload]:
         """Compute z = Proj_W(w - eta (g + xi))."""
-        eta = self.eta(t)
-        noisy, event, size = self.release(0, self.problem, w, shard, noise)
-        z = self.problem.feasible.project(w - eta * noisy)
-        return Step(Agent(z, agent.lam), Upload(z), (event,), size, eta)
+        z = self.problem.feasible.project(w - self.eta(t) * noisy)
+        return Agent(z, agent.lam), Upload(z)
 
 
 DPGD = AlgorithmSpec(

@@ -6,7 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taciturn.algorithms.base import ALGORITHMS, AdmmServer, Agent, AlgorithmConfig, AlgorithmSpec, Step, Upload
+from taciturn.algorithms.base import (
+    ALGORITHMS,
+    AdmmServer,
+    Agent,
+    AlgorithmConfig,
+    AlgorithmSpec,
+    Step,
+    Upload,
+)
+from taciturn.algorithms.gradient_at_model import GradientAtModel
 from taciturn.algorithms.noisy_gradient import NoisyGradient
 from taciturn.algorithms.schedules import NoiseFreeStep, Schedule
 from taciturn.algorithms.steps import dual_step, linearised_step
@@ -97,7 +106,7 @@ ALGORITHMS.register("objpm")(replace(OBJP, summary=OBJPM_SUMMARY, local_updates=
 
 
 @dataclass(frozen=True, eq=False)
-class IadmmAtW(AdmmServer):
+class IadmmAtW(GradientAtModel, AdmmServer):
     """Inexact ADMM with gradients at w: z and lambda are linear in them, with the same factors at every agent."""
 
     problem: Problem
@@ -106,13 +115,11 @@ class IadmmAtW(AdmmServer):
     release: NoisyGradient
     closing: bool = False
 
-    def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
-        """Run lines 15-23 with E = 1 and f'_p(w) instead of f'_p(z)."""
-        rho, eta = self.rho(t), self.eta(t)
-        noisy, event, size = self.release(0, self.problem, w, shard, noise)
-        z = linearised_step(self.problem.feasible, rho, eta, w, agent.lam, agent.z, noisy)
-        lam = dual_step(agent.lam, rho, w, z)
-        return Step(Agent(z, lam), Upload(z), (event,), size, eta)
+    def local_step(self, t: int, w: Array, agent: Agent, noisy: Array) -> tuple[Agent, Upload]:
+        """Run lines 19-23 with E = 1 and f'_p(w) instead of f'_p(z)."""
+        rho = self.rho(t)
+        z = linearised_step(self.problem.feasible, rho, self.eta(t), w, agent.lam, agent.z, noisy)
+        return Agent(z, dual_step(agent.lam, rho, w, z)), Upload(z)
 
 
 OBJW = AlgorithmSpec(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taciturn.core.arrays import in_precision_of, namespace, to_numpy
 from taciturn.errors import InputError
@@ -25,7 +27,7 @@ class ReleasedGradient(NamedTuple):
     Parameters
     ----------
     gradient : Array, [J, R, K]
-        f'_p(z) + xi.
+        f'_p(z) + xi; from a `SummedGradient`, an agent's summand in int64.
     event : BatchEvent
         The privacy event.
     magnitude : Array, [R]
@@ -95,19 +97,29 @@ class HardenedGradient:
         With scales in the gradient's unit.
     records_max : int
         The most records of one agent; public.
+    max_bits : int
+        The most bits of a residual's fraction; planning gives fewer where agents' sums are added.
     """
 
     clipping: GradientClipping
     mechanism: Calibrated
     records_max: int
+    max_bits: int = MAX_BITS
 
     def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> ReleasedGradient:
         """Return the integer sum with its noise, in the gradient's unit, rounded to the run's precision last."""
-        bits = self.bits(problem)
-        unit = problem.records * GRID * 2.0**bits
-        xi = noise.integers(update, f"discrete-{self.mechanism.kind}", self.mechanism.scale * unit, z)
-        noisy = ((self.sum(problem, z, shard, bits) + xi) / unit).astype(z.dtype)
+        noisy = (self.integers(update, problem, z, shard, noise) / self.unit(problem)).astype(z.dtype)
         return ReleasedGradient(noisy + problem.shrinkage(z), self.mechanism.event, self.mechanism.magnitude)
+
+    def integers(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> NDArray[np.int64]:
+        """Return the sum over the shard's records with its discrete noise, in whole numbers and exact, [J, R, K]."""
+        scale = self.mechanism.scale * self.unit(problem)
+        xi = noise.integers(update, f"discrete-{self.mechanism.kind}", scale, z)
+        return self.sum(problem, z, shard, self.bits(problem)).astype(np.int64) + xi
+
+    def unit(self, problem: Problem) -> float:
+        """Return how many integers one unit of the gradient is: I GRID 2^bits."""
+        return problem.records * GRID * 2.0 ** self.bits(problem)
 
     def sum(self, problem: Problem, z: Array, shard: Shard, bits: int) -> Array:
         """Return sum_i x_i r_i^T on the integer grids, exactly, [J, R, K].
@@ -139,7 +151,7 @@ class HardenedGradient:
         """
         scales = self.mechanism.scale[self.mechanism.scale > 0.0]
         clip, most = float(self.clipping.l2.max()), float(scales.max(initial=0.0))
-        bits = fraction_bits(self.records_max, clip, problem.records, most)
+        bits = min(self.max_bits, fraction_bits(self.records_max, clip, problem.records, most))
         scales = scales * problem.records * GRID  # in units of 2^-bits
         if bits < MIN_BITS or float(scales.min(initial=1.0)) * 2.0**bits < 1.0:
             raise InputError(
@@ -147,6 +159,74 @@ class HardenedGradient:
                 f"a residual's fraction has {bits} bits, and needs {MIN_BITS} to {MAX_BITS}"
             )
         return bits
+
+
+@dataclass(frozen=True, eq=False)
+class SummedGradient:
+    """Hardened gradients whose integers are added over the agents before anyone sees them.
+
+    An agent's noise is a share: the sum has enough of it, a single agent's integers do not. They must not be used, or
+    shown, before they are added up.
+
+    Parameters
+    ----------
+    hardened : HardenedGradient
+        The release of one agent, with its share of the noise.
+    """
+
+    hardened: HardenedGradient
+
+    @property
+    def mechanism(self) -> Calibrated:
+        """The noise of one agent."""
+        return self.hardened.mechanism
+
+    def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> ReleasedGradient:
+        """Return an agent's summand: whole numbers (int64) without the regulariser, which `mean` adds once."""
+        integers: Any = self.hardened.integers(update, problem, z, shard, noise)  # no Array: they are not floats yet
+        return ReleasedGradient(integers, self.mechanism.event, self.mechanism.magnitude)
+
+    def mean(self, total: NDArray[np.int64], problem: Problem, z: Array, agents: int, weight: float) -> Array:
+        """Return the mean noisy gradient of all agents from the opened sum, rounded to the precision of z last.
+
+        Parameters
+        ----------
+        total : array of int64, [J, R, K]
+            The sum over the agents that answered.
+        problem : Problem
+            The learning problem.
+        z : Array, [J, R, K]
+            Where the gradients were taken.
+        agents : int
+            P, the number of all agents.
+        weight : float
+            By how much the sum stands for more agents than answered; see `sum_weight`.
+
+        Returns
+        -------
+        Array, [J, R, K]
+        """
+        mean = (total * (weight / agents)) / self.hardened.unit(problem)
+        noisy: Array = mean.astype(z.dtype) + problem.shrinkage(z)
+        return noisy
+
+
+def sum_weight(sizes: Sequence[int], answered: Collection[int]) -> float:
+    """Return the declared records of all agents over those of the agents in a sum; exactly 1 if all are in it.
+
+    Parameters
+    ----------
+    sizes : sequence of int, [P]
+        The declared records of every agent; public.
+    answered : collection of int
+        The agents in the sum.
+
+    Examples
+    --------
+    >>> sum_weight([100, 200, 300], [0, 1, 2]), sum_weight([100, 200, 300], [0, 1])
+    (1.0, 2.0)
+    """
+    return sum(sizes) / sum(sizes[p] for p in answered)
 
 
 def fraction_bits(records_max: int, clip: float, total_records: int, scale: float) -> int:

@@ -8,9 +8,29 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from taciturn.algorithms.noisy_gradient import MAX_BITS, fraction_bits
+from taciturn.errors import InputError
 from taciturn.privacy.events import Discrete, Event, Noise
 from taciturn.privacy.sensitivity import Sensitivity
+from taciturn.secure_sum.parameters import NumberFormat, choose_format
 from taciturn.types import GRID
+
+
+class SummedAgents(NamedTuple):
+    """The public numbers of a secure sum that determine its integers.
+
+    Parameters
+    ----------
+    sites : int
+        P, the number of agents.
+    honest : int
+        h = P - c - d, the honest agents whose noise is in every sum.
+    records : int
+        The declared records of all agents together.
+    """
+
+    sites: int
+    honest: int
+    records: int
 
 
 class IntegerGrid(NamedTuple):
@@ -28,6 +48,8 @@ class IntegerGrid(NamedTuple):
         J K; twice that for replace-one.
     max_bits : int
         The most bits of a residual's fraction.
+    summed : SummedAgents, optional
+        If the integers of several agents are added: their sum has fewer bits than float64 or int64.
     """
 
     total_records: int
@@ -35,10 +57,35 @@ class IntegerGrid(NamedTuple):
     clip: float
     coordinates: int
     max_bits: int = MAX_BITS
+    summed: SummedAgents | None = None
 
     def bits(self, scale: float) -> int:
-        """Return the bits of a residual's fraction if the noise has this scale in the gradient's unit."""
-        return min(self.max_bits, fraction_bits(self.records_max, self.clip, self.total_records, scale))
+        """Return the bits of a residual's fraction if the noise has this scale in the gradient's unit.
+
+        The result may be too small, because calibration tries scales of any size; planning refuses it.
+        """
+        bits = min(self.max_bits, fraction_bits(self.records_max, self.clip, self.total_records, scale))
+        if self.summed is None:
+            return bits
+        try:
+            return min(bits, self.number_format(scale).residual_bits)
+        except InputError:  # no width has room for so much noise
+            return min(bits, 0)
+
+    def number_format(self, scale: float) -> NumberFormat:
+        """Return the width and the residuals' bits of a secure sum whose h shares have this scale together.
+
+        Raises
+        ------
+        InputError
+            If the sum has no room in any width.
+        TypeError
+            If the integers are not those of a secure sum.
+        """
+        if self.summed is None:
+            raise TypeError("only the integers of a secure sum are sent in a number format")
+        sites, honest, records = self.summed
+        return choose_format(records, self.clip * GRID, scale * self.total_records / self.clip, sites, honest)
 
     def sigma(self, scale: float) -> float:
         """Return the scale in units of the integers."""

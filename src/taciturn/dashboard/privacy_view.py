@@ -160,7 +160,7 @@ def read_meter(plan: PlanEntry, charged: Counter[Event], waiting: int, delta: fl
     delta : float
         The delta at which epsilon is stated.
     """
-    per_round = max(1, round(sum(planned.count for planned in plan.events) / plan.rounds))
+    per_round = max(1, round(sum(planned.count for planned in plan.events) / plan.charges))
     spent = charged + _next_events(plan, charged, waiting * per_round)
     following = _next_events(plan, spent, per_round)
     now, planned = _bound(frozenset(spent.items()), delta), plan.planned_epsilon

@@ -74,6 +74,12 @@ class Facts(NamedTuple):
         return self.records_max if isinstance(self.records_max, int) else max(self.records_max.values())
 
     @property
+    def records_of_all(self) -> int:
+        """The most training records that all agents may have together."""
+        most = self.records_max
+        return self.agents * most if isinstance(most, int) else sum(most.values())
+
+    @property
     def bound(self) -> float:
         """The largest norm of a record: sqrt(J), because features are within [-1, 1]; 1 after a feature map."""
         return math.sqrt(self.features) if self.features_by == NONE else 1.0

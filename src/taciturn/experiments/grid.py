@@ -198,7 +198,9 @@ DEFAULT_METHODS = {"agents": ("objp", "dpgd"), "secure-sum": ("objw", "dpgd"), "
 DEFAULT_BUDGETS, DEFAULT_SEEDS = (0.5, 1.0, 3.0, 8.0), 3
 NEEDS_ALL_RECORDS = "it needs all records in one place, which only a trusted server has"
 NEEDS_LOCAL_NOISE = "noise on the sum is not proven to be enough for the state it keeps at the agents"
-TRUST_SPECIFIC = {"colluders": "secure-sum"}  # settings that apply to one trust model
+TRUST_SPECIFIC = dict.fromkeys(
+    ("colluders", "missing", "reserve"), "secure-sum"
+)  # settings that apply to one trust model
 MANUAL_PRIVACY = ("mechanism", "clip", "clip_l1", "noise_multiplier", "record_bound")
 
 

@@ -289,7 +289,7 @@ def describe_terms(terms: Terms) -> TermsReport:
     """
     agreement = derive_agreement(terms)
     facts, plan, s = agreement.facts, agreement.plan, agreement.study_plan.settings
-    draws = plan.events.total() // plan.rounds
+    draws = plan.events.total() // plan.charges
     parties = {"coordinator": terms.identity, **{site: terms.identities.get(site) for site in terms.sites}}
     missing = terms.missing_identities
     return {

@@ -410,7 +410,7 @@ class Coordinator:
         """Charge each site that is asked with the maximum cost of a round; its own ledger has the actual cost."""
         plan, agents = self.agreement.plan, self.agreement.terms.agents
         event = BatchEvent((plan.event,))
-        count = plan.events[plan.event] // plan.rounds
+        count = plan.events[plan.event] // plan.charges
         new = Counter({(agents.index(site), event): count for site in sites if (site, t) not in self.charged})
         self.chain.append(release_entries(new, self.study.parts[0].batch.labels(), agents, first=t, last=t))
         self.charged |= {(site, t) for site in sites}

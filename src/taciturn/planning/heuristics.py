@@ -64,6 +64,8 @@ class PlanRequest(NamedTuple):
         The largest dimensionless step, if it is not that of gradient steps.
     noise_share : float
         The fraction of the noise that one agent adds (`privacy.trust`).
+    reserve : int
+        Uploads beyond the rounds that the budget pays for.
     """
 
     total_epsilon: float
@@ -78,6 +80,7 @@ class PlanRequest(NamedTuple):
     sampling: float = 1.0
     max_step: float | None = None
     noise_share: float = 1.0
+    reserve: int = 0
 
 
 class Hyperparameters(NamedTuple):
@@ -245,12 +248,13 @@ def release_noise(facts: Facts, request: PlanRequest) -> float:
         root = math.sqrt(rounds * request.updates)
         return NOISE_STD[request.mechanism] * request.noise_multiplier * l2 / (request.sampling * root)
     if request.sampling < 1.0:
-        scale = _sampled_scale(request.total_epsilon, request.delta, request.sampling, rounds)
+        scale = _sampled_scale(request.total_epsilon, request.delta, request.sampling, rounds + request.reserve)
         return scale / (request.sampling * math.sqrt(rounds))
     kind = "discrete-laplace" if request.hardened and request.mechanism == "laplace" else request.mechanism
     sensitivity = gradient_sensitivity(wide_l1(facts), 1.0, 1, request.adjacency, facts.max_records)  # C = 1, I = 1
     scale = _release_scale(kind, sensitivity, request.total_epsilon, request.delta)
-    return NOISE_STD[request.mechanism] * scale / math.sqrt(CALIBRATED_RELEASES)
+    reserved = math.sqrt(1.0 + request.reserve / rounds)  # the budget pays for more uploads than there are rounds
+    return reserved * NOISE_STD[request.mechanism] * scale / math.sqrt(CALIBRATED_RELEASES)
 
 
 @lru_cache(maxsize=256)

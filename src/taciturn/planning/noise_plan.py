@@ -11,13 +11,20 @@ import numpy as np
 
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.algorithms.hidden_updates import check_eta, largest_eta
-from taciturn.algorithms.noisy_gradient import CertifiedGradient, HardenedGradient, NoisyGradient
-from taciturn.algorithms.privacy_costs import L2_MECHANISMS, IntegerGrid, PublicParameters, gradient_event
+from taciturn.algorithms.noisy_gradient import (
+    MAX_BITS,
+    CertifiedGradient,
+    HardenedGradient,
+    NoisyGradient,
+    SummedGradient,
+)
+from taciturn.algorithms.privacy_costs import L2_MECHANISMS, PublicParameters, gradient_event
 from taciturn.algorithms.schedules import Schedule
 from taciturn.data import Facts
 from taciturn.errors import InputError
 from taciturn.objectives import Problem
 from taciturn.objectives.clipping import MOST_SINGLE, Clipping, GradientClipping, RecordScaling, rounding_slack
+from taciturn.planning.integer_sums import check_integers, check_participation, integer_grid
 from taciturn.planning.step_sizes import StepSizes
 from taciturn.planning.study import Batch, local_updates, sampling_rate
 from taciturn.privacy.accountants import EpsilonBound, tightest
@@ -29,7 +36,7 @@ from taciturn.privacy.sensitivity import ADJACENCIES, gradient_sensitivity
 from taciturn.privacy.trust import noise_share
 from taciturn.runs.records import EventCount, PlanEntry, RunLabel
 from taciturn.settings import Settings
-from taciturn.types import GRID, ColumnBlock
+from taciturn.types import ColumnBlock
 
 PLANNED_BY_ROUND = ("hidden", "uploads", "objectives")  # noise whose events may differ between rounds
 MAX_PLANNED_ROUNDS = 100_000  # of such methods
@@ -53,6 +60,8 @@ class RunPlan:
         The rounds that the budget allows, at most those requested.
     bound : EpsilonBound
         The total cost of all events.
+    reserve : int
+        Uploads beyond the rounds that `events` and `bound` cover too.
     """
 
     total_epsilon: float
@@ -62,6 +71,12 @@ class RunPlan:
     events: Counter[Event]
     rounds: int
     bound: EpsilonBound
+    reserve: int = 0
+
+    @property
+    def charges(self) -> int:
+        """T + reserve: the uploads of an agent that `events` pays for."""
+        return self.rounds + self.reserve
 
     @property
     def cost(self) -> StudyCost:
@@ -92,6 +107,7 @@ class RunPlan:
             planned_epsilon=self.bound.epsilon,
             accountant=self.bound.accountant,
             rounds=self.rounds,
+            reserve=self.reserve or None,
             events=tuple(EventCount(event=event, count=count) for event, count in self.events.items()),
         )
 
@@ -163,9 +179,9 @@ def calibrate_noise(settings: Settings, facts: Facts, problem: Problem, batch: B
     clipping = _clipping(settings, facts, spec, batch)
     publics = [_public(settings, facts, problem, batch, steps, clipping, run) for run in range(batch.size)]
     plans = _plans(settings, spec, batch, publics)
-    share = noise_share(settings.trust, facts.agents, settings.colluders)
+    share = noise_share(settings.trust, facts.agents, settings.colluders, settings.missing)
     events = tuple(_gradient_event(plan, publics[0]) for plan in plans)
-    release = _release(settings, facts, problem, clipping, Calibrated(settings.mechanism, events, share))
+    release = _release(settings, facts, problem, clipping, Calibrated(settings.mechanism, events, share), publics[0])
     noise = OutputNoise(L2_MECHANISMS[settings.mechanism], np.array([plan.multiplier for plan in plans]), share)
     return NoisePlan(release, clipping, noise, publics[0], plans, facts.blocks)
 
@@ -189,8 +205,7 @@ def _public(
     clip_l2 = gradient_bound(settings, problem, spec)
     grid = None
     if hardened and isinstance(clipping, GradientClipping):
-        coordinates = facts.features * facts.outputs * units
-        grid = IntegerGrid(facts.total_records, facts.largest, float(clipping.l2.max()), coordinates)
+        grid = integer_grid(settings, facts)
     return PublicParameters(
         f"discrete-{settings.mechanism}" if hardened else settings.mechanism,
         gradient_sensitivity(clip_l1, clip_l2, facts.total_records, settings.adjacency, facts.max_records),
@@ -228,24 +243,27 @@ def _plans(
 
 def _plan(settings: Settings, spec: AlgorithmSpec, epsilon: float, public: PublicParameters) -> RunPlan:
     rounds = affordable = spec.rounds or int(settings.rounds)
+    reserve = settings.reserve
     if math.isinf(epsilon):
         draws = sum(spec.privacy_cost(public, 1.0, 1).values())
         events: Counter[Event] = Counter({NON_PRIVATE: rounds * draws})
         return RunPlan(epsilon, settings.delta, 0.0, NON_PRIVATE, events, rounds, tightest(events, settings.delta))
     if settings.noise_multiplier == "auto":
-        multiplier = calibrate(lambda m: spec.privacy_cost(public, m, rounds), epsilon, settings.delta)
+        multiplier = calibrate(lambda m: spec.privacy_cost(public, m, rounds + reserve), epsilon, settings.delta)
     else:
         multiplier = float(settings.noise_multiplier)
-        affordable = affordable_rounds(partial(spec.privacy_cost, public, multiplier), epsilon, settings.delta, rounds)
-        if affordable == 0:
-            cost = tightest(spec.privacy_cost(public, multiplier, 1), settings.delta).epsilon
+        cost_of_first = partial(spec.privacy_cost, public, multiplier)
+        affordable = affordable_rounds(cost_of_first, epsilon, settings.delta, rounds + reserve) - reserve
+        if affordable < 1:
+            cost = tightest(cost_of_first(1 + reserve), settings.delta).epsilon
+            one = f"one round with a reserve of {reserve} costs" if reserve else "one round costs"
             raise InputError(
                 f"the budget is exhausted before the first round: with noise-multiplier {settings.noise_multiplier:g} "
-                f"one round costs epsilon {cost:.4g}, and total-epsilon is {epsilon:g}"
+                f"{one} epsilon {cost:.4g}, and total-epsilon is {epsilon:g}"
             )
-    events = spec.privacy_cost(public, multiplier, affordable)
+    events = spec.privacy_cost(public, multiplier, affordable + reserve)
     bound = tightest(events, settings.delta)
-    return RunPlan(epsilon, settings.delta, multiplier, next(iter(events)), events, affordable, bound)
+    return RunPlan(epsilon, settings.delta, multiplier, next(iter(events)), events, affordable, bound, reserve)
 
 
 def _clipping(settings: Settings, facts: Facts, spec: AlgorithmSpec, batch: Batch) -> Clipping:
@@ -257,17 +275,28 @@ def _clipping(settings: Settings, facts: Facts, spec: AlgorithmSpec, batch: Batc
 
 
 def _release(
-    settings: Settings, facts: Facts, problem: Problem, clipping: Clipping, mechanism: Calibrated
+    settings: Settings,
+    facts: Facts,
+    problem: Problem,
+    clipping: Clipping,
+    mechanism: Calibrated,
+    public: PublicParameters,
 ) -> NoisyGradient:
     if settings.noise != "hardened":
         return CertifiedGradient(clipping, mechanism)
     if not isinstance(clipping, GradientClipping):
         raise TypeError("hardened noise is for clipped gradients")
-    release = HardenedGradient(clipping, mechanism, facts.largest)
-    unit = problem.records * GRID * 2.0 ** release.bits(problem)  # raises if the numbers do not fit its integers
-    if any(isinstance(event, Discrete) and event.sigma != event.scale * unit for event in mechanism.events):
+    grid, discrete = public.grid, [event for event in mechanism.events if isinstance(event, Discrete)]
+    bits = min((grid.bits(event.scale) for event in discrete if grid), default=MAX_BITS)
+    release = HardenedGradient(clipping, mechanism, facts.largest, bits)
+    unit = release.unit(problem)  # raises if the numbers do not fit its integers
+    if any(event.sigma != event.scale * unit for event in discrete):
         raise RuntimeError("the plan and the release use different integer grids")
-    return release
+    if not settings.integer_sums:
+        return release
+    for event in discrete:
+        check_integers(integer_grid(settings, facts), event, mechanism.share)
+    return SummedGradient(release)
 
 
 def _gradient_event(plan: RunPlan, public: PublicParameters) -> Event:
@@ -292,6 +321,8 @@ def check_guarantee(settings: Settings, facts: Facts, problem: Problem, name: st
         The algorithm.
     """
     spec = ALGORITHMS[name]
+    if settings.integer_sums:
+        check_participation(facts.agents, settings.colluders, settings.missing)
     if spec.noisy and settings.mechanism not in spec.mechanisms:
         known, given = ", ".join(spec.mechanisms), settings.mechanism
         raise InputError(f"{name} needs mechanism {known}; its guarantee is not proven for {given} noise")

@@ -214,7 +214,8 @@ def plan_request(settings: Settings, facts: Facts, algorithm: str, epsilon: floa
         None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
         sampling_rate(settings, algorithm) if spec.noise_on == "samples" else 1.0,
         rule.max_step,
-        noise_share(settings.trust, facts.agents, settings.colluders),
+        noise_share(settings.trust, facts.agents, settings.colluders, settings.missing),
+        settings.reserve,
     )
 
 
@@ -279,8 +280,7 @@ def facts_for(facts: Facts, algorithm: str) -> Facts:
     """Return the facts as a method sees them: a curator is one agent with all records."""
     if not ALGORITHMS[algorithm].central:
         return facts
-    most = facts.records_max
-    return facts._replace(agents=1, records_max=facts.agents * most if isinstance(most, int) else sum(most.values()))
+    return facts._replace(agents=1, records_max=facts.records_of_all)
 
 
 def _proposals(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> tuple[Hyperparameters, ...]:

@@ -14,11 +14,11 @@ PAPER_HEADLINE = "No end-to-end guarantee: the total epsilon of this run is infi
 SIMULATED_SUM = "Taciturn simulates the secure sum; it does not run a protocol for it"
 
 
-def noise_share(trust: str, agents: int, colluders: int) -> float:
+def noise_share(trust: str, agents: int, colluders: int, missing: int = 0) -> float:
     """Return the standard deviation of one agent's noise, relative to the noise sigma that is charged.
 
     With trust `agents` every agent adds all of the noise. With `secure-sum` it adds a share such that the shares of
-    the P - c agents that do not collude with the server add up to sigma: a colluder knows its own share. With
+    P - c - d agents add up to sigma: a colluder knows its own share, and a missing agent's is not in the sum. With
     `server` the server draws one N(0, sigma^2) for the sum; a simulation adds P shares of sigma / sqrt(P), which have
     the same distribution.
 
@@ -30,25 +30,29 @@ def noise_share(trust: str, agents: int, colluders: int) -> float:
         P, the number of agents.
     colluders : int
         c, how many agents may tell the server what they know; only `secure-sum` uses it.
+    missing : int, default 0
+        d, how many agents may be missing from a sum; only `secure-sum` uses it.
 
     Raises
     ------
     InputError
-        If all agents may collude: no noise would be left.
+        If all agents may collude or be missing: no noise would be left.
 
     Examples
     --------
-    >>> noise_share("agents", 4, 0), noise_share("secure-sum", 5, 1), noise_share("server", 4, 0)
+    >>> noise_share("agents", 4, 0), noise_share("secure-sum", 7, 1, 2), noise_share("server", 4, 0)
     (1.0, 0.5, 0.5)
     """
     if trust == AGENTS:
         return 1.0
-    if trust == SECURE_SUM and colluders >= agents:
+    honest = agents - colluders - missing if trust == SECURE_SUM else agents
+    if honest < 1:
+        given = f"--colluders is {colluders}" + (f" and --missing is {missing}" if missing else "")
         raise InputError(
-            f"--colluders is {colluders}, but there {'is' if agents == 1 else 'are'} {agents} "
-            f"agent{'s' * (agents > 1)}; it must be smaller, because the noise comes from the other agents"
+            f"{given}, but there {'is' if agents == 1 else 'are'} {agents} agent{'s' * (agents > 1)}; "
+            f"{'together they' if missing else 'it'} must be smaller, because the noise comes from the other agents"
         )
-    return 1.0 / math.sqrt(agents - (colluders if trust == SECURE_SUM else 0))
+    return 1.0 / math.sqrt(honest)
 
 
 def trust_sentence(trust: str, colluders: int) -> str:

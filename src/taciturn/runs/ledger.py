@@ -203,6 +203,8 @@ class RunLedger(Sequence[LedgerEntry]):
             central=study.central,
             trust=study.trust_model,
             colluders=study.colluders or 0,
+            missing=study.missing or 0,
+            sum_protocol=bool(study.sum_protocol),
             delta=study.delta,
             total_epsilon=max((run.spent_epsilon for run in runs), default=0.0),
             planned_epsilon=max((plan.planned_epsilon for plan in plans.values()), default=math.inf),

@@ -151,6 +151,8 @@ class StudyHeader(Record):
     record_bound: float | str | None = None
     trust: str | None = None
     colluders: int | None = None
+    missing: int | None = None
+    sum_protocol: bool | None = None  # True: a protocol opened the sums; else a simulation adds them
     algorithm: tuple[str, ...] | None = None
     local_updates: int | str | None = None
     rounds: int | str | None = None
@@ -212,7 +214,13 @@ class PlanEntry(RunLabel):
     planned_epsilon: float  # of all planned events; at most the budget
     accountant: str
     rounds: int
+    reserve: int | None = None  # uploads beyond the rounds that are planned too; None: none
     events: tuple[EventCount, ...]
+
+    @property
+    def charges(self) -> int:
+        """The uploads of an agent that are planned: those of all rounds, and the reserve."""
+        return self.rounds + (self.reserve or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,6 +335,8 @@ class PrivacyTotals(Record):
     central: tuple[str, ...]  # algorithms with a trusted curator
     trust: str
     colluders: int
+    missing: int = 0
+    sum_protocol: bool = False  # whether a protocol opened the sums; else a simulation adds them
     delta: float
     total_epsilon: float  # the largest of all runs
     planned_epsilon: float

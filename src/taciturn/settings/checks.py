@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FIRST_SEED = 1
 SIMULATE = "--seed N makes the run a simulation without protection"
 COLLUDERS = 1  # the default: then no other agent learns more than the server does
+FOR_SUMS = {"colluders": COLLUDERS, "missing": 0, "reserve": 0}  # settings of --trust secure-sum, with their defaults
 BACKENDS = ("auto", "compiled", "numpy", "torch")
 MODES = ("certified", "paper")
 BY_MODE: Mapping[str, Mapping[str, object]] = {
@@ -32,7 +33,7 @@ BY_MODE: Mapping[str, Mapping[str, object]] = {
 """Defaults that depend on the mode."""
 
 CERTIFIED_ONLY = {"total_epsilon", "mechanism", "adjacency", "clip", "clip_l1", "noise_multiplier", "trust"}
-CERTIFIED_ONLY |= {"colluders", "total_records", "records_max", "ledger"}
+CERTIFIED_ONLY |= {"colluders", "missing", "reserve", "total_records", "records_max", "ledger"}
 
 
 def choose_noise(settings: Settings) -> Settings:
@@ -191,8 +192,9 @@ def _check_hardened(settings: Settings) -> None:
 def _check_trust(settings: Settings) -> None:
     """Refuse what noise on the sum does not protect; docs/explanation/trust.md explains why."""
     trust = settings.trust
-    if settings.colluders != COLLUDERS and trust != SECURE_SUM:
-        raise InputError(f"colluders is {settings.colluders}, but trust is {trust}: it belongs to --trust secure-sum")
+    for name, default in FOR_SUMS.items():
+        if (given := getattr(settings, name)) != default and trust != SECURE_SUM:
+            raise InputError(f"{name} is {given}, but trust is {trust}: it belongs to --trust secure-sum")
     if trust == AGENTS:
         return
     for name in settings.algorithm:
@@ -219,10 +221,14 @@ def _check_sum(settings: Settings) -> None:
             f"mechanism is {settings.mechanism}, but trust {trust} needs gaussian: only Gaussian shares sum to noise "
             "of the same kind"
         )
-    if settings.noise == HARDENED:
+    if settings.noise == HARDENED and trust != SECURE_SUM:
         raise InputError(
-            f"trust is {trust}, but noise is hardened, which needs --trust agents: shares of discrete Gaussian noise "
-            f"do not add up to an exactly discrete Gaussian; {SIMULATE}"
+            f"trust is {trust}, but noise is hardened, which needs --trust agents or secure-sum: the server's noise is "
+            f"simulated by shares at the agents; {SIMULATE}"
+        )
+    if settings.integer_sums and max(settings.total_epsilon) == math.inf:
+        raise InputError(
+            "total-epsilon is inf, but a secure sum with hardened noise needs a finite budget; " + SIMULATE
         )
     if trust == SECURE_SUM and settings.server == "full":
         raise InputError("server is full, but with trust secure-sum the server receives only sums: use sums")

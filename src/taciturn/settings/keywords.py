@@ -69,6 +69,8 @@ class SettingKeywords(TypedDict, total=False):
     noise_multiplier: float | Literal["auto"]
     trust: str
     colluders: int
+    missing: int
+    reserve: int
     total_records: int | Literal["auto"]
     records_max: int | str | Mapping[str, int]
     ledger: str | Path

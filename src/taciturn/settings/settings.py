@@ -26,7 +26,7 @@ from taciturn.privacy.mechanisms import MECHANISMS
 from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.noise import SOURCES as NOISE_SOURCES
 from taciturn.privacy.sensitivity import ADJACENCIES
-from taciturn.privacy.trust import TRUST
+from taciturn.privacy.trust import SECURE_SUM, TRUST
 from taciturn.settings.checks import BACKENDS, COLLUDERS, MODES, check_device
 from taciturn.settings.rules import (
     Rule,
@@ -176,6 +176,10 @@ class Settings:
         server
     colluders : int
         secure-sum: number of agents that may collude with the server; the others' noise is sufficient
+    missing : int
+        secure-sum: number of agents that may be missing from a sum; the noise of those left is sufficient
+    reserve : int
+        secure-sum: uploads beyond the rounds that the budget pays for, in place of those that are lost
     total_records : int | str
         certified: public total number of records, used to normalise; auto: that of a published data set
     records_max : int | Mapping[str, int] | str
@@ -267,6 +271,8 @@ class Settings:
     noise_multiplier: float | str = _privacy("auto", optional(real(0.0)))
     trust: str = _privacy("agents", one_of("trust", lambda: TRUST))
     colluders: int = _privacy(COLLUDERS, integer(0))
+    missing: int = _privacy(0, integer(0))
+    reserve: int = _privacy(0, integer(0))
     total_records: int | str = _privacy("auto", optional(integer(1)))
     records_max: int | Mapping[str, int] | str = _privacy("auto", optional(counts))
     ledger: str = _privacy("", path)
@@ -292,6 +298,11 @@ class Settings:
     def private(self) -> bool:
         """Whether the records are private: a table in certified mode."""
         return self.mode == "certified" and not source_for(self.data).published
+
+    @property
+    def integer_sums(self) -> bool:
+        """Whether agents send integers that are added up before anyone sees them: a secure sum with hardened noise."""
+        return self.trust == SECURE_SUM and self.noise == HARDENED
 
     @property
     def display_name(self) -> str:

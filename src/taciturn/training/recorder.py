@@ -63,7 +63,7 @@ def check_covered(
         by_agent[p] += count
     if len(by_agent) < senders:
         raise PrivacyViolation(f"{batch.algorithm} sent something in round {t} without an event: {STOPPED}")
-    planned = max(math.ceil(sum(plan.events.values()) / plan.rounds) for plan in plans)
+    planned = max(math.ceil(sum(plan.events.values()) / plan.charges) for plan in plans)
     draws = max(by_agent.values(), default=0)
     if draws > planned:
         raise PrivacyViolation(

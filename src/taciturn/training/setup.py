@@ -289,6 +289,7 @@ def study_header(study: Study) -> StudyHeader:
         record_bound=s.record_bound,
         trust=s.trust,
         colluders=s.colluders if s.trust == SECURE_SUM else None,
+        missing=s.missing if s.trust == SECURE_SUM else None,
         algorithm=s.algorithm,
         local_updates=s.local_updates,
         rounds=s.rounds,
