@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -13,14 +14,18 @@ from taciturn.algorithms import Algorithm
 from taciturn.data import DataOptions, Facts, check_facts, limit_records, load, load_unmapped, read_schema
 from taciturn.federation import PROTOCOL
 from taciturn.federation.messages import message_limit
-from taciturn.federation.policy import Site
+from taciturn.federation.policy import Site, read_peers
 from taciturn.federation.terms import Terms, read_terms, schema_hash
+from taciturn.planning.integer_sums import sum_parameters
 from taciturn.planning.noise_plan import RunPlan
 from taciturn.planning.plan import StudyPlan, plan_from_facts
 from taciturn.planning.study import StudyPart
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.composition import ZERO_COST, StudyCost
+from taciturn.privacy.trust import SECURE_SUM
 from taciturn.reporting.statements import NEIGHBOURS
+from taciturn.secure_sum.epoch_messages import box_size
+from taciturn.secure_sum.parameters import SumParameters, epoch_slots
 from taciturn.types import Array, Dataset, Target
 
 
@@ -70,10 +75,22 @@ class Agreement:
         """Parameters before the first round, [J, 1, K]."""
         return np.zeros((self.facts.features, 1, self.facts.outputs), dtype=self.terms.settings.precision)
 
-    @property
+    @cached_property
+    def sum_parameters(self) -> SumParameters | None:
+        """What the parties of a secure sum agree on; None if every site adds the whole noise itself."""
+        settings = self.study_plan.settings
+        return sum_parameters(settings, self.facts, self.plan) if settings.trust == SECURE_SUM else None
+
+    @cached_property
     def message_limit(self) -> int:
         """The maximum size in bytes of a message of this study."""
-        return message_limit(self.zero.nbytes)
+        parameters = self.sum_parameters
+        if parameters is None:
+            return message_limit(self.zero.nbytes)
+        keys = parameters.sites * box_size(epoch_slots(parameters))  # the boxes for one site; a directory is smaller
+        upload = parameters.dimension * parameters.width // 8
+        largest = max(2 * self.zero.nbytes, upload, keys)
+        return message_limit(largest + message_limit())  # a message of the sum has a header of its own
 
 
 def derive_agreement(terms: Terms, published: Dataset | None = None) -> Agreement:
@@ -201,9 +218,41 @@ def find_objections(site: Site, agreement: Agreement, reserved: bool = False) ->
     ):
         if value not in accepted:
             reasons.append(f"{name} is {value}, but this site accepts {', '.join(accepted)}")
+    reasons += _sum_objections(site, agreement)
     if plan.rounds > accepts.rounds_max:
         reasons.append(f"the study has {plan.rounds} rounds, but this site accepts at most {accepts.rounds_max}")
     return reasons + _budget_objections(site, facts.unit, s.adjacency, ZERO_COST if reserved else plan.cost)
+
+
+def _sum_objections(site: Site, agreement: Agreement) -> list[str]:
+    """Return what speaks against a study's trust model: who must be trusted, and whom nobody here has verified."""
+    terms, parameters, accepts = agreement.terms, agreement.sum_parameters, site.accepts
+    trust = agreement.study_plan.settings.trust
+    if trust not in accepts.trust:
+        return [f"trust is {trust}, but this site accepts {', '.join(accepts.trust)}"]
+    if parameters is None:
+        return []
+    reasons = []
+    if parameters.colluders < accepts.colluders_min:
+        reasons.append(
+            f"the noise allows for {parameters.colluders} colluding sites, but this site wants at least "
+            f"{accepts.colluders_min}"
+        )
+    peers = {name for name in terms.sites if name != site.name}
+    unknown = sorted(peers - verified_peers(site, terms))
+    if len(unknown) > parameters.colluders:
+        reasons.append(
+            f"nobody at this site has verified the identities of {', '.join(unknown)}: they count as colluders, and at "
+            f"most {parameters.colluders} may be unverified ('taciturn federation site verify')"
+        )
+    return reasons
+
+
+def verified_peers(site: Site, terms: Terms) -> frozenset[str]:
+    """Return the peers whose identity in the terms people of this site have compared with the peer itself."""
+    peers = read_peers(site)
+    known = {name: str(identity) for name, identity in terms.identities.items()}
+    return frozenset(name for name, identity in known.items() if peers.get(name) == identity)
 
 
 def _declaration_mismatches(site: Site, terms: Terms) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -24,15 +24,13 @@ class Exchange(Protocol):
     def connected(self) -> Mapping[str, float]:
         """Return the connected sites, and since when."""
 
-    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        """Send a question, and return the answers that arrive in time; a site that disconnects is not waited for.
+    def request(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+        """Send questions, and return the answers that arrive in time; a site that disconnects is not waited for.
 
         Parameters
         ----------
-        data : bytes
-            The encoded question.
-        sites : sequence of str
-            The receivers.
+        questions : mapping of str to bytes
+            The encoded question of each site.
         seconds : float
             Time limit for each answer.
         """
@@ -101,15 +99,15 @@ class SealedExchange:
         self._receive(0.0)
         return self._connected
 
-    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        """Send a question to each site, and return the answers that arrive in time."""
+    def request(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+        """Send each site its question, and return the answers that arrive in time."""
         self._answers.clear()
-        for site in sites:
+        for site, data in questions.items():
             self._send(data, site, seconds, self.versions.get(site, HANDSHAKE), invitation=False)
-        while deadlines := [self._pending[site].deadline for site in sites if site in self._pending]:
+        while deadlines := [self._pending[site].deadline for site in questions if site in self._pending]:
             self._receive(min(deadlines) - time.monotonic())
             self._expire()
-        return {site: self._answers[site] for site in sites if site in self._answers}
+        return {site: self._answers[site] for site in questions if site in self._answers}
 
     def invite(self, data: bytes, site: str, seconds: float) -> None:
         """Send an invitation without waiting for the reply."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from taciturn.errors import InputError
-from taciturn.federation.agreement import Agreement
-from taciturn.federation.policy import Site, read_peers
+from taciturn.federation.agreement import Agreement, verified_peers
+from taciturn.federation.policy import Site
 from taciturn.federation.terms import Terms
-from taciturn.secure_sum.parameters import SLOTS_LIMIT, SumParameters
+from taciturn.secure_sum.parameters import SLOTS_LIMIT
 from taciturn.secure_sum.sum_context import SumStudy
 
-EPOCH_SLOTS = 50  # for which keys are made ahead
 SPARE_EPOCHS = 50  # epochs of a study beyond its uploads; each leaves rows in a site's journal
 
 
@@ -36,11 +35,6 @@ def sum_study(agreement: Agreement, experiment: str) -> SumStudy:
     return SumStudy(bytes.fromhex(terms.digest), bytes.fromhex(experiment), agreement.sum_parameters, identities)
 
 
-def epoch_slots(parameters: SumParameters) -> int:
-    """Return the slots of an epoch."""
-    return min(EPOCH_SLOTS, parameters.charges)
-
-
 def noise_number(epoch: int, slot: int) -> int:
     """Return the number under which the seeded noise of a slot is drawn; no two slots share one.
 
@@ -53,10 +47,6 @@ def noise_number(epoch: int, slot: int) -> int:
 
 
 def verified_sites(site: Site, terms: Terms) -> frozenset[int]:
-    """Return the numbers of the peers whose identity in the terms people of this site have compared with the peer."""
-    peers = read_peers(site)
-    return frozenset(
-        number
-        for number, name in enumerate(terms.sites, 1)
-        if name in terms.identities and peers.get(name) == str(terms.identities[name])
-    )
+    """Return the numbers of the peers that people of this site have verified; see `verified_peers`."""
+    names = verified_peers(site, terms)
+    return frozenset(number for number, name in enumerate(terms.sites, 1) if name in names)

@@ -27,6 +27,8 @@ from taciturn.federation.toml_sections import (
     read_section,
     string_list,
 )
+from taciturn.privacy.trust import AGENTS, SECURE_SUM
+from taciturn.secure_sum.parameters import default_reserve
 from taciturn.settings import Settings, resolve
 from taciturn.settings.resolve import parse
 from taciturn.settings.rules import integer, path, real, text
@@ -35,8 +37,10 @@ from taciturn.types import Dataset, Shard
 STUDY_KEYS = (  # settings that a study may fix; the others are planned from public facts
     "loss", "regulariser", "beta", "set", "set_size", "algorithm", "rounds", "local_updates", "rho", "eta", "eta_scale",
     "total_epsilon", "delta", "mechanism", "adjacency", "clip", "clip_l1", "noise_multiplier", "intercept", "features",
-    "precision",
+    "precision", "trust", "colluders", "missing", "reserve",
 )  # fmt: skip
+SUM_FROM_SITES = 5  # from this number of sites on, a study has a secure sum unless its terms say otherwise
+PLANNED_RESERVE = 6  # of a secure sum whose rounds are planned
 OWN_KEYS = ("schema", "schema_sha256", "data", "total_records")
 SECTIONS = ("server", "sites", "study", "running", "coordinator", "identities", "revoked")
 SITE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
@@ -180,7 +184,7 @@ def read_terms(file: Path) -> Terms:
     server = read_section(file, document, "server", {"host": Key(text), "port": Key(integer(1, 65535), 8002)})
     sites = _read_sites(file, document)
     running_layout = {
-        "quorum": Key(integer(1, len(sites)), len(sites) // 2 + 1),
+        "quorum": Key(integer(1, len(sites)), None),
         "answer_seconds": Key(real(0.0), 30.0),
         "ready_seconds": Key(real(0.0), 60.0),
         "test": Key(path, ""),
@@ -190,6 +194,7 @@ def read_terms(file: Path) -> Terms:
     if running["test"]:
         running["test"] = str(file.parent / running["test"])
     study, declared = _read_study(file, document, sites)
+    running["quorum"] = _quorum(file, running["quorum"], len(sites), study["settings"])
     parties = _read_identities(file, document, sites)
     terms = Terms(path=file, name=top["name"], sites=sites, **server, **running, **study, **parties)
     if declared and declared != terms.schema_sha256:
@@ -197,6 +202,28 @@ def read_terms(file: Path) -> Terms:
             f"{file} declares schema_sha256 {declared[:12]}…, but {terms.schema} has {terms.schema_sha256[:12]}…"
         )
     return terms
+
+
+def default_trust(sites: int) -> str:
+    """Return the trust model of a study whose terms name none: a secure sum from five sites on.
+
+    Examples
+    --------
+    >>> default_trust(4), default_trust(5)
+    ('agents', 'secure-sum')
+    """
+    return SECURE_SUM if sites >= SUM_FROM_SITES else AGENTS
+
+
+def default_missing(sites: int) -> int:
+    """Return how many sites may be missing from a secure sum, unless the terms say otherwise: a tenth, at least one.
+
+    Examples
+    --------
+    >>> default_missing(4), default_missing(5), default_missing(50)
+    (0, 1, 5)
+    """
+    return max(sites // 10, 1 if sites >= SUM_FROM_SITES else 0)
 
 
 def schema_hash(schema: Schema) -> str:
@@ -244,6 +271,29 @@ def _check_name(file: Path, what: str, name: str) -> None:
         )
 
 
+def _quorum(file: Path, given: int | None, sites: int, settings: Settings) -> int:
+    """Return how many sites must answer; in a secure sum this decides the noise, so `missing` in the study fixes it."""
+    if settings.trust != SECURE_SUM:
+        return given or sites // 2 + 1
+    quorum = sites - settings.missing
+    if given not in (None, quorum):
+        raise InputError(
+            f"{file}: [running] quorum is {given}, but the noise of this secure sum is for at least {quorum} of {sites} "
+            f"sites; remove it, or set missing = {sites - int(given or 0)} in [study], which every site must accept"
+        )
+    return quorum
+
+
+def _sum_defaults(sites: int, study: Mapping[str, object]) -> dict[str, object]:
+    """Return the keys of a secure sum that a study leaves out."""
+    if study.get("trust", default_trust(sites)) != SECURE_SUM:
+        return {}
+    rounds = study.get("rounds", "auto")
+    reserve = default_reserve(rounds) if isinstance(rounds, int) else PLANNED_RESERVE
+    method = {} if "schema" in study else {"algorithm": "dpgd"}  # a table has its own default
+    return {"trust": SECURE_SUM, "missing": default_missing(sites), "reserve": reserve, **method}
+
+
 def _check_algorithm(file: Path, name: str) -> None:
     """Raise if sites cannot run the algorithm: its noise has no exact form, or it uploads more than z."""
     if not ALGORITHMS[name].federated:
@@ -267,8 +317,9 @@ def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, 
     if data and not SOURCES[data].published:
         raise InputError(f"{file}: [study] data is {data}; only a published data set has public sizes, so give schema")
     schema = None if data else file.parent / text("[study] schema", section["schema"])
-    given = {key: value for key, value in section.items() if key in STUDY_KEYS}
-    fixed = {"mode": "certified", "noise": "hardened", "averages": False, "server": "full", "records_max": dict(sites)}
+    given = _sum_defaults(len(sites), section) | {key: value for key, value in section.items() if key in STUDY_KEYS}
+    server = "auto" if given.get("trust") == SECURE_SUM else "full"
+    fixed = {"mode": "certified", "noise": "hardened", "averages": False, "server": server, "records_max": dict(sites)}
     source = {"data": data} if data else {"data": "sites.csv", "schema": str(schema)}
     if "total_records" not in section:
         raise InputError(f"{file}: [study] needs total_records, a round number of records that the parties agree on")

@@ -15,6 +15,7 @@ from taciturn.errors import InputError, shown
 WIDTHS = (40, 48, 56)  # bits of a number in an upload
 SITES_LIMIT = 1000
 SLOTS_LIMIT = 1000  # of one epoch
+EPOCH_SLOTS = 50  # for which keys are made ahead
 DIMENSION_LIMIT = 2**27
 NOISE_TAIL = 12.0  # standard deviations; the modulus has room for them
 RESIDUAL_BITS = (14, 24)  # the coarsest and the finest grid of residuals
@@ -108,6 +109,11 @@ def default_reserve(rounds: int) -> int:
     (6, 3)
     """
     return max(3, -(-rounds // 50))
+
+
+def epoch_slots(parameters: SumParameters) -> int:
+    """Return for how many slots keys are made ahead: 50, or all uploads that the plan pays for."""
+    return min(EPOCH_SLOTS, parameters.charges)
 
 
 def choose_format(records: int, unit: float, noise_multiplier: float, sites: int, honest: int) -> NumberFormat:
