@@ -18,7 +18,7 @@ def test_a_model_rests_when_it_hardly_moves_and_the_agents_agree_on_it() -> None
 
     def rests(before: float, residual: float) -> bool:
         figure = np.zeros(1)
-        made = Round(1, state, w, np.array([residual]), figure, figure, figure, Counter())
+        made = Round(1, state, w, np.array([residual]), figure, figure, figure, Counter(), 1)
         return _converged(made, np.full_like(w, before), agents=2, tolerance=0.01)
 
     assert rests(before=10.05, residual=0.3)

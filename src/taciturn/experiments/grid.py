@@ -263,7 +263,8 @@ def frontier_grid(config: Mapping[str, object], given: Mapping[str, object]) -> 
 def restore_frontier_grid(request: GridRequest) -> Grid:
     """Return the frontier grid that `Grid.request` described."""
     over = {name: values[0] if name in TRUST_SPECIFIC else values for name, values in request["over"].items()}
-    return frontier_grid({}, request["settings"] | over)
+    shared = {name: value for name, value in request["settings"].items() if name not in TRUST_SPECIFIC}  # of defaults
+    return frontier_grid({}, shared | over)
 
 
 def compatible_methods(algorithms: Sequence[str], trust: str) -> list[str]:

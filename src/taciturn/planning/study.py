@@ -198,6 +198,19 @@ class Study(NamedTuple):
     partition_key: int | None = None
 
     @property
+    def declared_sizes(self) -> tuple[int, ...]:
+        """The most records that each agent may have, as declared, in the order of the agents.
+
+        Raises
+        ------
+        TypeError
+            If the study is in mode paper, which declares nothing.
+        """
+        if self.facts is None:
+            raise TypeError("a study in mode paper has no public facts")
+        return tuple(self.facts.most(agent) for agent in self.dataset.agents)
+
+    @property
     def private_metrics(self) -> tuple[str, ...]:
         """The metrics without noise, which in certified mode only the owner of the records may see."""
         if self.facts is None or not self.dataset.train:  # a coordinator computes nothing from records

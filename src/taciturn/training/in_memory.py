@@ -12,11 +12,11 @@ from taciturn.planning.study import Study
 from taciturn.privacy.events import BatchEvent
 from taciturn.runs.ledger import RunLedger, release_entries
 from taciturn.training.central import charge_all_agents, dataset_for
-from taciturn.training.loop import check_finite, on_backend, training_rounds
+from taciturn.training.loop import check_finite, first_state, numbers_to_check, on_backend, training_rounds
 from taciturn.training.process_group import SINGLE_PROCESS
 from taciturn.training.recorder import check_covered
 from taciturn.training.setup import plan_entries, study_header
-from taciturn.training.simulate import Round, start
+from taciturn.training.simulate import Round
 from taciturn.types import Array
 
 
@@ -48,13 +48,13 @@ def train_in_memory(study: Study, tolerance: float = 0.0) -> TrainedModel:
     """
     (part,) = study.parts
     dataset, may_stop = dataset_for(study, part), math.isinf(part.batch.budgets[0])
-    state = start(dataset.train, part.batch.size, study.settings.server, averages=False)
+    state = first_state(study, part, dataset.train, averages=False)
     events: Counter[tuple[int, BatchEvent]] = Counter()
     w, rounds = np.full((), np.inf), 0
     with on_backend(study, SINGLE_PROCESS) as placed, np.errstate(over="ignore", invalid="ignore"):
         for done in training_rounds(placed, part, dataset_for(placed, part).train, part.rounds, state):
-            check_covered(part.batch, part.plans, done.t, done.events, len(done.state.agents))
-            check_finite(done.residual, part, done.t)
+            check_covered(part.batch, part.plans, done.t, done.events, done.senders)
+            check_finite(numbers_to_check(done), part, done.t)
             events += charge_all_agents(study, part, done).events
             converged = may_stop and _converged(done, w, len(dataset.agents), tolerance)
             w, rounds = done.w, done.t
@@ -67,5 +67,5 @@ def train_in_memory(study: Study, tolerance: float = 0.0) -> TrainedModel:
 def _converged(done: Round, before: Array, agents: int, tolerance: float) -> bool:
     """Return whether the model hardly changed, and the agents agree on it."""
     size = tolerance * float(np.abs(done.w).max())
-    apart = float(done.residual[0]) / math.sqrt(agents * done.w.size)
+    apart = 0.0 if done.residual is None else float(done.residual[0]) / math.sqrt(agents * done.w.size)
     return float(np.abs(done.w - before).max()) <= size and apart <= size

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from taciturn.algorithms.base import SummableAlgorithm
 from taciturn.core.arrays import to_numpy
 from taciturn.core.storage import flushed_size, read_arrays
 from taciturn.errors import BudgetExhausted, CorruptFile, TrainingDiverged
@@ -26,6 +27,7 @@ from taciturn.training.central import bytes_sent, charge_all_agents, dataset_for
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup, Requests
 from taciturn.training.recorder import Recorder
 from taciturn.training.simulate import Round, SimulationState, simulate, start
+from taciturn.training.simulate_sums import simulate_sums, start_sums
 from taciturn.training.torch_backend import matmul_precision, on_device
 from taciturn.types import Array, Shard
 
@@ -137,8 +139,7 @@ def _train_part(
     fresh = settings.noise == "hardened"  # such noise cannot be drawn again: it is charged before it is seen
     every = min(FLUSH_SECONDS, settings.checkpoint_seconds) if fresh else settings.checkpoint_seconds
     recorder = Recorder(folder, batch, dataset.agents, every, fresh, group, part.plans)
-    state = start(own.train, batch.size, settings.server, settings.averages, len(own.agents))
-    state = recorder.restore(state)
+    state = recorder.restore(first_state(study, part, own.train, settings.averages, len(own.agents)))
     rounds = recorder.begin(state.round, part.rounds, limited=any(np.isfinite(batch.budgets)))
     logger.info("%s: %d runs, rounds %d to %d", batch.algorithm, batch.size, state.round + 1, rounds)
     if rounds < 1 and state.round == 0:
@@ -155,7 +156,7 @@ def _train_part(
     )
     for done in _timed(recorder, training_rounds(study, part, own.train, rounds, state, group)):
         recorder.charge(charge_all_agents(study, part, done), group.alarm_raised())
-        _check_numbers(recorder, done.residual, part, done.t)
+        _check_numbers(recorder, numbers_to_check(done), part, done.t)
         requests, last = group.requests(), done.t == rounds
         stopping = requests.stop and not last
         # a fresh run is stopped only at an evaluated round, because the stop may turn out to be its end
@@ -200,7 +201,20 @@ def training_rounds(
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> Iterator[Round]:
     """Yield the rounds of one batch on these records, with the noise that the settings name."""
-    return simulate(part.algorithm, shards, noise_source(study, part), rounds, state, group=group)
+    noise = noise_source(study, part)
+    if study.settings.integer_sums:
+        summable = cast(SummableAlgorithm, part.algorithm)  # the settings allow no other
+        return simulate_sums(summable, shards, noise, rounds, state, sizes=study.declared_sizes)
+    return simulate(part.algorithm, shards, noise, rounds, state, group=group)
+
+
+def first_state(
+    study: Study, part: StudyPart, shards: Sequence[Shard], averages: bool, agents: int | None = None
+) -> SimulationState:
+    """Return the state of a batch before round 1; `agents` is P, if some agents are in other processes."""
+    if study.settings.integer_sums:
+        return start_sums(shards, part.batch.size, averages)
+    return start(shards, part.batch.size, study.settings.server, averages, agents)
 
 
 def noise_source(study: Study, part: StudyPart) -> Callable[[int, int], NoiseSource]:
@@ -233,11 +247,17 @@ def _timed(recorder: Recorder, rounds: Iterator[Round]) -> Iterator[Round]:
         with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` finds overflows
             done = next(rounds, None)
             if done is not None:  # waits for a GPU
-                done = done._replace(residual=to_numpy(done.residual), rho=to_numpy(done.rho), eta=to_numpy(done.eta))
+                residual = None if done.residual is None else to_numpy(done.residual)
+                done = done._replace(residual=residual, rho=to_numpy(done.rho), eta=to_numpy(done.eta))
         recorder.seconds += time.perf_counter() - began
         if done is None:
             return
         yield done
+
+
+def numbers_to_check(done: Round) -> Array:
+    """Return the numbers of a round that must be finite: the residual, or the model where no upload is seen."""
+    return to_numpy(done.w) if done.residual is None else done.residual
 
 
 def check_finite(values: Array, part: StudyPart, t: int) -> None:
@@ -260,7 +280,7 @@ def _rows(
             round=done.t,
             test_error=error[r],
             train_objective=objective[r],
-            consensus_residual=done.residual[r],
+            consensus_residual=None if done.residual is None else done.residual[r],
             noise=done.noise[r],
             rho=done.rho[r],
             eta=done.eta[r],

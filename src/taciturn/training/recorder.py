@@ -205,8 +205,8 @@ class Recorder:
         self.schedule()
         if not (self.fresh and limited):
             return rounds
-        charged = sum(last - first + 1 for first, last, _ in spans)
-        return rounds - (charged - done)  # rounds that were charged after the checkpoint are lost
+        lost = sum(last - first + 1 for first, last, _ in spans) - done  # charged after the checkpoint
+        return rounds - max(0, lost - min((plan.reserve for plan in self.plans), default=0))
 
     def _charged_spans(self) -> set[tuple[int, int, int]]:
         """Return first round, last round and session of the batch's lines in the ledger."""
@@ -268,8 +268,7 @@ class Recorder:
     def _check_covered(self, done: Round) -> None:
         """Raise if the round is not covered, after writing what was drawn and why the run stopped."""
         try:
-            senders = len(done.state.agents)
-            self.group.run_on_all(lambda: check_covered(self.batch, self.plans, done.t, done.events, senders))
+            self.group.run_on_all(lambda: check_covered(self.batch, self.plans, done.t, done.events, done.senders))
         except PrivacyViolation as violation:
             self.write_ledger(ViolationEntry(algorithm=self.batch.algorithm, round=done.t, reason=str(violation)))
             raise

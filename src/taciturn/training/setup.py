@@ -100,6 +100,8 @@ def _checked_for(study: Study, group: ProcessGroup) -> Study:
         return study
     if study.settings.server == "full":
         raise InputError("--server is full, but ranks exchange sums only; use --server sums, or one process")
+    if study.settings.integer_sums:
+        raise InputError("trust is secure-sum with hardened noise, which is simulated in one process; use one process")
     central = [part.batch.algorithm for part in study.parts if is_central(part)]
     if central:
         raise InputError(f"{', '.join(central)}: a central reference has all records in one place; use one process")

@@ -37,11 +37,12 @@ class Round(NamedTuple):
     t: int
     state: SimulationState
     w: Array  # [J, R, K]  the model of this round, in parameters of the features
-    residual: Array  # [R]  ||A w - z||, the consensus residual
+    residual: Array | None  # [R]  ||A w - z||, the consensus residual; None: no one sees the uploads of single agents
     noise: Array  # [R]  mean |xi| over agents, updates and parameters
     rho: Array  # [R]
     eta: Array  # [R]  of the first agent
     events: Counter[tuple[int, BatchEvent]]  # how often each agent of this process drew noise
+    senders: int  # how many agents of this process sent something
 
 
 def start(
@@ -125,6 +126,7 @@ def simulate(
             algorithm.rho(t)[:, 0],
             next(iter(steps.values())).eta[:, 0],
             Counter((p, event) for p, step in steps.items() for event in step.events),
+            len(steps),
         )
 
 
@@ -141,6 +143,11 @@ def _steps(
     def step(p: int) -> Step:
         return algorithm.agent_step(t, w, *held[p], noise(p, t))
 
-    rows = sum(len(held[p][1].x) + DRAW_COST for p in active) / max(1, len(active))
-    large = namespace(w) is np and rows * w.size >= MIN_WORK_FOR_THREADS
+    large = namespace(w) is np and step_work(w, [held[p][1] for p in active]) >= MIN_WORK_FOR_THREADS
     return parallel_map(step, active) if large else map(step, active)
+
+
+def step_work(w: Array, shards: Sequence[Shard]) -> float:
+    """Return the multiplications of one agent's gradient and noise, on average over the agents."""
+    rows = sum(len(shard.x) + DRAW_COST for shard in shards) / max(1, len(shards))
+    return rows * w.size
