@@ -36,6 +36,7 @@ from taciturn.federation.messages import (
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.site_session import study_folder
 from taciturn.federation.terms import Terms, read_terms
+from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import ReleaseEntry
@@ -155,8 +156,8 @@ class Federation:
     def journal(self, site: str) -> Any:
         return Journal.read(self.site(site).state)
 
-    def coordinator(self) -> Coordinator:
-        return open_study(self.terms, self.root / "run")
+    def coordinator(self) -> UploadCoordinator:
+        return uploading(open_study(self.terms, self.root / "run"))
 
     @contextmanager
     def agent(self, site: str, seed: int | None = SEED) -> Iterator[SiteAgent]:
@@ -249,7 +250,7 @@ class Local:
         return {site: float(self.since[site]) for site in self.agents}
 
     def invite(self, data: bytes, site: str, seconds: float) -> None:
-        self._replies[site] = self.request(data, [site], seconds).get(site)
+        self._replies[site] = self.request({site: data}, seconds).get(site)
 
     def invitation_replies(self) -> Mapping[str, bytes | None]:
         found, self._replies = self._replies, {}
@@ -261,11 +262,13 @@ class Local:
     def wait(self, seconds: float) -> bool:
         return False
 
-    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        message = wire.decode_question(data, LIMIT)
-        self.asked.append((message, tuple(sites)))
+    def request(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+        for data in dict.fromkeys(questions.values()):
+            receivers = tuple(site for site, sent in questions.items() if sent == data)
+            self.asked.append((wire.decode_question(data, LIMIT), receivers))
         replies = {}
-        for site in sites:
+        for site, data in questions.items():
+            message = wire.decode_question(data, LIMIT)
             lost = self.fault(site, message)
             if lost == "question":
                 continue
@@ -281,6 +284,12 @@ def keep_open(site: str, message: Question) -> str:
     return "question" if isinstance(message, CloseRequest) else ""
 
 
+def uploading(coordinator: Coordinator) -> UploadCoordinator:
+    """Return the coordinator of a study in which every site adds the whole noise."""
+    assert isinstance(coordinator, UploadCoordinator)
+    return coordinator
+
+
 def conducted(coordinator: Coordinator, exchange: Local, tries: int = 100) -> str:
     """Run a study until it is finished, and return the last outcome."""
     found = ""
@@ -291,14 +300,14 @@ def conducted(coordinator: Coordinator, exchange: Local, tries: int = 100) -> st
     return found
 
 
-def check_like_replay(federation: Federation, coordinator: Coordinator) -> None:
+def check_like_replay(federation: Federation, coordinator: UploadCoordinator) -> None:
     """Check that model and duals equal the same study in one process bit for bit."""
     once = replay(federation.agreement, federation.shards(), SEED, participation(coordinator.folder))
     assert coordinator.state.w.tobytes() == once.w.tobytes()
     assert coordinator.state.server.lam.tobytes() == once.lam.tobytes()
 
 
-def check_duals(federation: Federation, coordinator: Coordinator) -> None:
+def check_duals(federation: Federation, coordinator: UploadCoordinator) -> None:
     """Check that both copies of every dual are equal bit for bit; a method with statistics has no duals."""
     if coordinator.state.server.statistics is not None:
         return
@@ -318,7 +327,7 @@ def check_covered(federation: Federation, exchange: Local, experiment: str) -> N
         assert {(site, t) for t, _ in charged} <= set(expected)
 
 
-def site_duals(federation: Federation, coordinator: Coordinator) -> Array:
+def site_duals(federation: Federation, coordinator: UploadCoordinator) -> Array:
     """Return the sites' copies of their duals after the rounds that the server accepted, [P, J, 1, K]."""
     zero, kept = federation.agreement.zero, []
     for site, base in zip(federation.terms.agents, coordinator.state.bases, strict=True):

@@ -20,7 +20,6 @@ from taciturn.federation.coordinator import (
     FINISHED,
     STOPPED,
     WAITING,
-    Coordinator,
     round_milliseconds,
     site_events_path,
 )
@@ -28,6 +27,7 @@ from taciturn.federation.local_cluster import participation, replay
 from taciturn.federation.messages import CloseRequest, Invitation, Question, RoundRequest
 from taciturn.federation.run_folder import participation_totals
 from taciturn.federation.server_state import journal_w
+from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.reporting.report import write_report
 from taciturn.reporting.statements import DOUBTS, guarantee, headline
 from taciturn.runs.folder import read_lines
@@ -52,7 +52,7 @@ class Crash(BaseException):
     """Simulates the death of the process."""
 
 
-def check(federation: Federation, study: Coordinator, exchange: Local) -> None:
+def check(federation: Federation, study: UploadCoordinator, exchange: Local) -> None:
     check_like_replay(federation, study)
     check_duals(federation, study)
     check_covered(federation, exchange, study.experiment)
@@ -357,7 +357,7 @@ def test_a_folder_with_something_else_in_it_is_not_touched(federation: Federatio
     assert (federation.root / "run" / file).read_text() == "dear"
 
 
-def stopping(study: Coordinator, rounds: int) -> Callable[[], bool]:
+def stopping(study: UploadCoordinator, rounds: int) -> Callable[[], bool]:
     return lambda: study.state.round == rounds
 
 

@@ -17,15 +17,16 @@ from taciturn.errors import CorruptFile, InputError, TrainingDiverged
 from taciturn.federation import messages as wire
 from taciturn.federation import server_state, validation
 from taciturn.federation.agent import SiteAgent
-from taciturn.federation.coordinator import FINISHED, MAX_BAD_ANSWERS, Coordinator, site_events_path
+from taciturn.federation.coordinator import FINISHED, MAX_BAD_ANSWERS, site_events_path
 from taciturn.federation.coordinator_process import open_study
 from taciturn.federation.messages import Answer, Question, RoundRequest
+from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.federation.validation import Iterate, Reach, Rejected, check_reach, compute_reach, gradient_norm_bound
 from taciturn.objectives.clipping import LARGEST_PARAMETER
 from taciturn.privacy.noise import SYSTEM_NOISE
 from taciturn.runs.folder import read_lines
 from taciturn.types import Array, Shard
-from tests.federation.helpers import LIMIT, SITES, Federation, Local, conducted, keep_open, make_federation
+from tests.federation.helpers import LIMIT, SITES, Federation, Local, conducted, keep_open, make_federation, uploading
 
 METHODS: list[dict[str, Any]] = [
     {"algorithm": "dpgd"},
@@ -234,11 +235,11 @@ def test_an_upload_of_an_unknown_method_is_bounded_like_any_w() -> None:
 # ---- going on without a site
 
 
-def without(federation: Federation, *sites: str) -> Coordinator:
-    return open_study(federation.terms, federation.root / "run", sites)
+def without(federation: Federation, *sites: str) -> UploadCoordinator:
+    return uploading(open_study(federation.terms, federation.root / "run", sites))
 
 
-def stop_after(study: Coordinator, rounds: int) -> Any:
+def stop_after(study: UploadCoordinator, rounds: int) -> Any:
     def fault(site: str, message: Question) -> str:
         if isinstance(message, RoundRequest) and message.round > rounds:
             return "question"

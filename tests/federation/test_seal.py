@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from taciturn.errors import InputError
 from taciturn.federation import SPEAKS, seal
 from taciturn.federation import messages as wire
-from taciturn.federation.coordinator import FINISHED, WAITING, Coordinator, site_events_path
+from taciturn.federation.coordinator import FINISHED, WAITING, site_events_path
 from taciturn.federation.identity import Identity, PublicIdentity
 from taciturn.federation.messages import CloseRequest, Invitation, Ready, choose_version
 from taciturn.federation.seal import (
@@ -39,6 +39,7 @@ from taciturn.federation.seal import (
     verify_evidence,
 )
 from taciturn.federation.terms import SITE_NAME
+from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.federation.validation import Rejected, read_ready
 from tests.federation.helpers import EXPERIMENT, SITES, Federation, Local, check_like_replay, make_federation
 
@@ -435,10 +436,10 @@ class Sealed(Local):
     def set_version(self, site: str, version: int) -> None:
         self.versions[site] = version
 
-    def request(self, data: bytes, sites: Sequence[str], seconds: float) -> Mapping[str, bytes]:
-        first = isinstance(wire.decode_question(data, 10**6), Invitation)
+    def request(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
         replies = {}
-        for site in sites:
+        for site, data in questions.items():
+            first = isinstance(wire.decode_question(data, 10**6), Invitation)
             version = HANDSHAKE if first else self.versions[site]
             header = Header(version, QUESTION, self.terms, bytes.fromhex(self.experiment), site)
             sent = seal_question(data, header, self.parties["center"], self.parties[site].public)
@@ -459,7 +460,9 @@ def federation(tmp_path: Path) -> Federation:
     return make_federation(tmp_path / "tiny")
 
 
-def conducted(federation: Federation, center: range, sites: Mapping[str, range]) -> tuple[str, Coordinator, Sealed]:
+def conducted(
+    federation: Federation, center: range, sites: Mapping[str, range]
+) -> tuple[str, UploadCoordinator, Sealed]:
     """Run a study among parties that support these versions."""
     parties = {name: Identity.create(federation.root / f"{name}.identity") for name in ("center", *SITES)}
     coordinator = federation.coordinator()
@@ -514,4 +517,4 @@ def test_the_version_is_the_highest_that_both_speak() -> None:
 def test_a_site_chooses_among_what_was_offered(version: int) -> None:
     data = wire.encode(Ready(EXPERIMENT, "north", "", version))
     with pytest.raises(Rejected, match="1 to 2 were offered"):
-        read_ready(data, "north", EXPERIMENT, np.zeros((1, 1, 1)), range(1, 3))
+        read_ready(data, "north", EXPERIMENT, 10**6, range(1, 3))

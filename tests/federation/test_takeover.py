@@ -370,7 +370,7 @@ def test_an_engine_that_never_stops_talking_does_not_stop_the_clock(party: Party
         with contextlib.suppress(BrokenLink):
             while "north" not in exchange.connected():
                 pass
-            answers.append(exchange.request(b"a question", ["north"], 0.2))
+            answers.append(exchange.request({"north": b"a question"}, 0.2))
 
     asking = threading.Thread(target=ask)
     asking.start()

@@ -12,10 +12,11 @@ import pytest
 
 from taciturn.federation import messages as wire
 from taciturn.federation.agent import SiteAgent
-from taciturn.federation.coordinator import FINISHED, MAX_BAD_ANSWERS, WAITING, Coordinator, site_events_path
+from taciturn.federation.coordinator import FINISHED, MAX_BAD_ANSWERS, WAITING, site_events_path
 from taciturn.federation.local_cluster import participation
 from taciturn.federation.messages import Answer, Closed, Invitation, Question, Ready, Refusal, Reply, RoundRequest
 from taciturn.federation.run_folder import participation_totals
+from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.federation.validation import REASON_LIMIT, Rejected, read_answer, read_closed, read_ready
 from taciturn.runs.folder import read_lines
 from tests.federation.helpers import (
@@ -86,14 +87,14 @@ def test_one_number_that_is_none_is_enough(value: float) -> None:
 
 def test_other_answers_are_read_as_strictly() -> None:
     ready, done = Ready(EXPERIMENT, "west", "", 1), Closed(EXPERIMENT, "west")
-    assert read_ready(wire.encode(ready), "west", EXPERIMENT, ZERO) == ready
-    assert read_closed(wire.encode(done), "west", EXPERIMENT, ZERO) == done
+    assert read_ready(wire.encode(ready), "west", EXPERIMENT, LIMIT) == ready
+    assert read_closed(wire.encode(done), "west", EXPERIMENT, LIMIT) == done
     for read, wrong in ((read_ready, done), (read_ready, GOOD), (read_closed, ready), (read_closed, GOOD)):
         with pytest.raises(Rejected, match="it is not an answer to"):
-            read(wire.encode(wrong), "west", EXPERIMENT, ZERO)
+            read(wire.encode(wrong), "west", EXPERIMENT, LIMIT)
         for site, study in (("north", EXPERIMENT), ("west", "other")):
             with pytest.raises(Rejected):
-                read(wire.encode(ready if read is read_ready else done), site, study, ZERO)
+                read(wire.encode(ready if read is read_ready else done), site, study, LIMIT)
 
 
 def test_the_words_of_a_rejection_are_fit_for_a_terminal() -> None:
@@ -162,7 +163,7 @@ def test_a_site_is_forgiven_when_the_sites_are_gathered_anew(
     federation: Federation, agents: dict[str, SiteAgent]
 ) -> None:
     exchange = Local(agents, keep_open, forging(lambda answer: b"", lambda t: t == 1))
-    study = Coordinator(federation.agreement, federation.coordinator().study, federation.run, EXPERIMENT)
+    study = UploadCoordinator(federation.agreement, federation.coordinator().study, federation.run, EXPERIMENT)
     study.bad_answers["west"] = MAX_BAD_ANSWERS - 1  # as another gathering left it
     assert study.run(exchange) == FINISHED
     assert asked(exchange) == [SITES] * 4

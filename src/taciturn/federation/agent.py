@@ -187,8 +187,10 @@ class SiteAgent:
         if reasons := find_objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
         shard = self.loader.dataset(site).train[0]
-        kind = UploadSession if agreement.sum_parameters is None else SumSession
-        return site_session.open_session(kind, site, self.journal, message.experiment, agreement, shard, self.seed)
+        given = (site, self.journal, message.experiment, agreement, shard, self.seed)
+        if agreement.sum_parameters is None:
+            return site_session.open_session(UploadSession, *given)
+        return site_session.open_session(SumSession, *given)
 
     def _check_resumable(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:

@@ -1,36 +1,28 @@
-"""The coordinator of a study: rounds with the sites that answer, from a checkpoint, over any message exchange."""
+"""The coordinator of a study: which sites take part, when a round is possible, and the end of the study.
+
+What a round is depends on the trust model: see `upload_coordinator` and `sum_coordinator`.
+"""
 
 from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from taciturn.algorithms import Upload
-from taciturn.algorithms.server import FullState, Received
-from taciturn.algorithms.steps import consensus_residual
-from taciturn.errors import CorruptFile, InputError, TrainingDiverged
-from taciturn.federation import SPEAKS, server_state, validation
+from taciturn.errors import InputError
+from taciturn.federation import SPEAKS, validation
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
 from taciturn.federation.exchange import Exchange
-from taciturn.federation.messages import Answer, CloseRequest, Invitation, Refusal, RoundRequest
-from taciturn.federation.run_folder import (
-    RoundLine,
-    finish_study_folder,
-    participation_totals,
-    read_rounds,
-    record_round,
-)
-from taciturn.federation.server_state import ServerState
-from taciturn.federation.validation import Iterate, Reach, Rejected, printable
-from taciturn.objectives.clipping import admissible
+from taciturn.federation.journal import Place
+from taciturn.federation.messages import CloseRequest, Invitation, Refusal
+from taciturn.federation.run_folder import finish_study_folder, participation_totals
+from taciturn.federation.validation import Rejected, printable
 from taciturn.planning.study import Study
 from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.hash_chain import HashChain
@@ -46,6 +38,14 @@ BACKOFF_SECONDS, LONGEST_BACKOFF = 15.0, 600.0  # for a site that was too slow o
 CLOSING_EVENTS = ("ready", "closed", "refused", "left out")  # show whether a site waits for the end of a study
 
 
+class StudyProgress(NamedTuple):
+    """How far a study is."""
+
+    round: int  # rounds done
+    w: Array  # [J, 1, K]  the model so far, in parameters of the features
+    sent: tuple[int, int]  # bytes of messages from the sites and to the sites
+
+
 class Backoff(NamedTuple):
     """A site that is skipped until some time, or until it connects again."""
 
@@ -55,8 +55,8 @@ class Backoff(NamedTuple):
 
 
 @dataclass
-class Coordinator:
-    """A study at the coordinator.
+class Coordinator(ABC):
+    """A study at the coordinator: invitations, waiting, and the end, over any message exchange.
 
     Parameters
     ----------
@@ -78,9 +78,8 @@ class Coordinator:
     experiment: str
     excluded: tuple[str, ...] = ()
     speaks: range = SPEAKS
-    state: ServerState = field(init=False)
     chain: HashChain = field(init=False)
-    charged: set[tuple[str, int]] = field(init=False)  # site and round
+    charged: set[tuple[str, Place]] = field(init=False)  # site, and round or slot
     non_private_sites: set[str] = field(init=False)
     bad_answers: Counter[str] = field(default_factory=Counter)  # in a row
     failures: Counter[str] = field(default_factory=Counter)
@@ -90,42 +89,38 @@ class Coordinator:
     _reported_waiting: tuple[str, ...] | None = None  # the ready sites when the last lack of a quorum was logged
 
     def __post_init__(self) -> None:
-        self.state = self._restore()
         self.chain = self.folder.chain
         ledger = self.chain.read()
-        self.charged = {(e["agent"], e["first"]) for e in ledger if e["kind"] == "release"}
+        self.charged = {(e["agent"], e.get("slot") or e["first"]) for e in ledger if e["kind"] == "release"}
         self.non_private_sites = {e["agent"] for e in ledger if e["kind"] == "non_private"}
 
-    def _restore(self) -> ServerState:
-        """Return the last checkpoint without the excluded sites, and check that the study can continue from it."""
-        initial = server_state.initial_state(self.agreement.zero, self.agreement.terms.agents)
-        state = server_state.restore_state(self.folder, self._checkpoint_name, initial)
-        if any(site in self.excluded for site in state.sites):
-            state = state.restricted_to([site for site in state.sites if site not in self.excluded])
-            if state.round:
-                algorithm = self.agreement.algorithm
-                model = algorithm.model(state.round, state.w, state.server)
-                state = state._replace(w=algorithm.coefficients(model, state.server))
-        if _is_usable(state.server, state.w):
-            return state
-        invalid = state.invalid_sites
-        if invalid and len(state.sites) - len(invalid) >= self.agreement.terms.quorum:
-            advice = f"repeat the command with {' '.join(f'--without {site}' for site in invalid)}"
-        else:
-            advice = "begin the study again with another --out"
-        raise CorruptFile(
-            f"{self.folder.path} contains values from {', '.join(invalid) or 'its sites'} that no honest site sends, "
-            f"and the study cannot continue from them: {advice}"
-        )
+    @property
+    @abstractmethod
+    def progress(self) -> StudyProgress:
+        """Rounds done, the model so far, and the bytes that were sent."""
 
     @property
+    @abstractmethod
     def agents(self) -> tuple[str, ...]:
         """The sites with which the study continues, in order."""
-        return self.state.sites
 
     @property
-    def _checkpoint_name(self) -> str:
-        return self.agreement.part.batch.algorithm
+    @abstractmethod
+    def quorum(self) -> int:
+        """The number of sites that must be ready for the next step."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no round is left."""
+        return self.progress.round == self.agreement.part.rounds
+
+    @abstractmethod
+    def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:
+        """Run one round with the ready sites, and return the sites for the next one."""
+
+    @abstractmethod
+    def _measured(self) -> dict[str, Array]:
+        """Return what tells the noise in the curves of an additive model; nothing for other models."""
 
     @property
     def expected_sites(self) -> list[str]:
@@ -149,14 +144,6 @@ class Coordinator:
     def refusals(self) -> dict[str, str]:
         """The sites that do not take part, with their reasons."""
         return {site: backoff.refusal for site, backoff in self.backoffs.items() if backoff.refusal}
-
-    @property
-    def quorum(self) -> int:
-        """The number of sites that must answer the next round."""
-        if self.folder.finished:
-            return 1
-        everyone = self.agreement.algorithm.requires_all(self.state.round + 1)
-        return len(self.agents) if everyone else self.agreement.terms.quorum
 
     def run(self, exchange: Exchange, stop: Callable[[], bool] = lambda: False) -> str:
         """Run rounds until the study ends, no event is possible any more, or `stop()` is true.
@@ -198,7 +185,7 @@ class Coordinator:
                 self._check_quorum_possible()
                 continue
             self._reported_waiting = None
-            if self.state.round == self.agreement.part.rounds:
+            if self.is_complete:
                 self._close(exchange, ready)
                 return FINISHED
             ready = self._run_round(exchange, ready)
@@ -232,7 +219,7 @@ class Coordinator:
         present = {site for site in ready if site in connected and connected[site] == self.invited_at[site]}
         for site in ready:
             if site not in present:
-                self.log_event("missing", site=site, round=self.state.round + 1)
+                self.log_event("missing", site=site, round=self.progress.round + 1)
         present |= self._read_invitation_replies(exchange)
         invitation = Invitation(self.experiment, self.agreement.terms.digest, (self.speaks[0], self.speaks[-1]))
         for site in self._invitable(connected):
@@ -256,10 +243,10 @@ class Coordinator:
         for site, data in exchange.invitation_replies().items():
             self.invited.discard(site)
             if data is None:
-                self._record_missing(site, self.state.round)
+                self._record_missing(site, self.progress.round)
                 continue
             try:
-                reply = validation.read_ready(data, site, self.experiment, self.agreement.zero, self.speaks)
+                reply = validation.read_ready(data, site, self.experiment, self.agreement.message_limit, self.speaks)
             except Rejected as error:
                 self.log_event("rejected", site=site, reason=str(error))
                 self._back_off(site)
@@ -287,144 +274,43 @@ class Coordinator:
         self.backoffs[site] = Backoff(self.invited_at[site], math.inf, reason)
         return reason
 
+    def _record_rejection(self, site: str, t: int, reason: str) -> bool:
+        """Record an invalid answer, and return whether the site continues: not after `MAX_BAD_ANSWERS` in a row."""
+        self.bad_answers[site] += 1
+        self.log_event("rejected", site=site, round=t, reason=reason)
+        if self.bad_answers[site] < MAX_BAD_ANSWERS:
+            return True
+        self._back_off(site)
+        return False
+
     def _back_off(self, site: str) -> None:
         """Skip a site, longer each time, so that a slow site does not delay every round."""
         self.failures[site] += 1
         seconds = min(LONGEST_BACKOFF, BACKOFF_SECONDS * 2.0 ** min(self.failures[site] - 1, 64))
         self.backoffs[site] = Backoff(self.invited_at[site], time.monotonic() + seconds)
 
-    def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:
-        """Run one round with the ready sites, and return the sites for the next one."""
-        state, algorithm, agents = self.state, self.agreement.algorithm, self.agents
-        t, began = state.round + 1, time.perf_counter()
-        server, w = algorithm.server_send(t, state.server)
-        w = server_state.journal_w(self.folder, t, w)
-        self._charge(ready, t)
-        data = wire.encode(RoundRequest(self.experiment, t, dict(zip(agents, state.bases, strict=True)), w))
-        replies = exchange.request(data, ready, self.agreement.terms.answer_seconds)
-        reaches = {site: self._reach(site, t, w) for site in ready}
-        uploads, continuing, rejected = self._read_answers(replies, reaches, t)
-        server, model = self._aggregate(t, w, server, uploads, continuing, rejected)
-        if len(uploads) < self.quorum:
-            return continuing  # the same round is repeated with the same w
-        by_agent = {agents.index(site): Upload(answer.z) for site, answer in uploads.items()}  # in the agents' order
-        up, down = sum(map(len, replies.values())), len(data) * len(ready)
-        sent = state.sent[0] + up, state.sent[1] + down
-        residual = float(consensus_residual(model, [upload.z for upload in by_agent.values()])[0])
-        coefficients = algorithm.coefficients(model, server)
-        record_round(self.folder, self.study, t, coefficients, residual, sent, self.study.dataset.test)
-        missing = [site for site in agents if site not in uploads]
-        line = RoundLine(t, self.agreement.part.rounds, list(uploads), missing, rejected, up, down)
-        self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
-        append_lines(server_state.line_files(self.folder)[1], [line._asdict()])
-        self.state = ServerState(
-            round=t,
-            server=server,
-            bases=tuple(t if p in by_agent else base for p, base in enumerate(state.bases)),
-            w=coefficients,
-            sent=sent,
-            sites=agents,
-            last=tuple(
-                self._next_iterate(reaches[site], uploads[site]) if site in uploads else before
-                for site, before in zip(agents, state.last, strict=True)
-            ),
-        )
-        server_state.save_state(self.folder, self._checkpoint_name, self.state)
-        return continuing
-
-    def _reach(self, site: str, t: int, w: Array) -> Reach:
-        p = self.agents.index(site)
-        return validation.compute_reach(self.agreement.algorithm, t, w, self.state.server.lam[p], self.state.last[p])
-
-    def _next_iterate(self, expected: Reach, answer: Answer) -> Iterate:
-        """Return the iterate from which a site continues: its upload, unless that is the mean of several."""
-        return Iterate(answer.z, 0.0) if self.agreement.algorithm.iterates_sent == 1 else expected.after
-
-    def _aggregate(
-        self,
-        t: int,
-        w: Array,
-        server: FullState,
-        uploads: dict[str, Answer],
-        continuing: list[str],
-        rejected: dict[str, str],
-    ) -> tuple[FullState, Array]:
-        """Return the new state and model, before anything is saved; uploads that would break them are removed."""
-        algorithm = self.agreement.algorithm
-        while uploads:
-            by_agent = {self.agents.index(site): Upload(answer.z) for site, answer in uploads.items()}
-            with np.errstate(over="ignore", invalid="ignore"):
-                new = algorithm.server_receive(t, w, server, Received.of(by_agent))
-                model = algorithm.model(t, w, new)
-            if _is_usable(new, model):
-                return new, model
-            worst = max(uploads, key=lambda site: float(np.abs(uploads[site].z).max()))
-            del uploads[worst]
-            continuing.remove(worst)
-            self._back_off(worst)
-            rejected[worst] = "the model would exceed the largest admissible values with it"
-            self.log_event("rejected", site=worst, round=t, reason=rejected[worst])
-            if not uploads:
-                raise TrainingDiverged(
-                    f"the model of round {t} exceeds the largest admissible values, whichever sites are removed: the "
-                    "steps are too long, or too many sites send invalid values; choose a smaller eta and another --out"
-                )
-        return server, w
-
-    def _read_answers(
-        self, replies: Mapping[str, bytes], reaches: Mapping[str, Reach], t: int
-    ) -> tuple[dict[str, Answer], list[str], dict[str, str]]:
-        """Return the valid uploads, the sites for the next round, and why the other answers do not count.
-
-        A site with an invalid answer stays in the study until it has sent `MAX_BAD_ANSWERS` in a row.
-        """
-        uploads: dict[str, Answer] = {}
-        continuing: list[str] = []
-        rejected: dict[str, str] = {}
-        for site, expected in reaches.items():
-            if site not in replies:
-                self._record_missing(site, t)
-                continue
-            try:
-                reply = validation.read_answer(replies[site], site, self.experiment, t, self.agreement.zero)
-                if isinstance(reply, Answer):
-                    validation.check_reach(reply.z, expected)
-            except Rejected as error:
-                rejected[site] = str(error)
-                self.bad_answers[site] += 1
-                self.log_event("rejected", site=site, round=t, reason=str(error))
-                if self.bad_answers[site] < MAX_BAD_ANSWERS:
-                    continuing.append(site)
-                else:
-                    self._back_off(site)
-                continue
-            if isinstance(reply, Refusal):
-                rejected[site] = self._record_refusal(site, reply, round=t)
-                continue
-            self.bad_answers[site] = 0
-            uploads[site] = reply
-            continuing.append(site)
-        return uploads, continuing, rejected
-
-    def _charge(self, sites: Sequence[str], t: int) -> None:
+    def _charge(self, sites: Sequence[str], t: int, slot: str | None = None) -> None:
         """Charge each site that is asked with the maximum cost of a round; its own ledger has the actual cost."""
         plan, agents = self.agreement.plan, self.agreement.terms.agents
         event = BatchEvent((plan.event,))
         count = plan.events[plan.event] // plan.charges
-        new = Counter({(agents.index(site), event): count for site in sites if (site, t) not in self.charged})
-        self.chain.append(release_entries(new, self.study.parts[0].batch.labels(), agents, first=t, last=t))
-        self.charged |= {(site, t) for site in sites}
+        place: Place = slot or t
+        new = Counter({(agents.index(site), event): count for site in sites if (site, place) not in self.charged})
+        labels = self.study.parts[0].batch.labels()
+        self.chain.append(release_entries(new, labels, agents, first=t, last=t, slot=slot))
+        self.charged |= {(site, place) for site in sites}
 
     def _close(self, exchange: Exchange, ready: Sequence[str]) -> None:
         """Finish the run folder and send the model to the sites."""
         if not self.folder.finished:
             title = self.agreement.terms.name
-            finish_study_folder(self.study, self.folder, self.state.w, title, self._report_lines(), self._measured())
-        message = wire.encode(CloseRequest(self.experiment, self.state.round, self.state.w))
-        replies = exchange.request(message, ready, self.agreement.terms.ready_seconds)  # sites write their reports now
+            finish_study_folder(self.study, self.folder, self.progress.w, title, self._report_lines(), self._measured())
+        message = wire.encode(CloseRequest(self.experiment, self.progress.round, self.progress.w))
+        questions = dict.fromkeys(ready, message)
+        replies = exchange.request(questions, self.agreement.terms.ready_seconds)  # sites write their reports now
         for site in ready:
             try:
-                reply = validation.read_closed(replies[site], site, self.experiment, self.agreement.zero)
+                reply = validation.read_closed(replies[site], site, self.experiment, self.agreement.message_limit)
             except (KeyError, Rejected):
                 self.log_event("not closed", site=site)
                 continue
@@ -432,14 +318,6 @@ class Coordinator:
                 self.log_event("not closed", site=site, reason=printable(reply.reason))
             else:
                 self.log_event("closed", site=site)
-
-    def _measured(self) -> dict[str, Array]:
-        """Return what tells the noise in the curves of an additive model; nothing for other models."""
-        statistics = self.state.server.statistics
-        if statistics is None:
-            return {}
-        answered = np.array([len(line.answered) for line in read_rounds(self.folder)])
-        return {"server_statistics": statistics, "round": np.array(self.state.round), "answered": answered}
 
     def _report_lines(self) -> list[str]:
         totals, agents = participation_totals(self.folder), self.agreement.terms.agents
@@ -467,11 +345,6 @@ class Coordinator:
             The site, the round, the reason, ..., as JSON.
         """
         append_lines(site_events_path(self.folder), [{"time": round(time.time(), 3), "event": event, **fields}])
-
-
-def _is_usable(server: FullState, model: Array) -> bool:
-    """Return whether the study can continue from these values: sites refuse a w that is not admissible."""
-    return admissible(model) and admissible(server.z) and bool(np.isfinite(server.lam).all())
 
 
 def site_events_path(folder: RunFolder) -> Path:

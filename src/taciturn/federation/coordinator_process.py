@@ -25,7 +25,9 @@ from taciturn.federation.logs import AuditLog, no_audit
 from taciturn.federation.run_folder import create_study_folder, federated_study
 from taciturn.federation.seal import OVERHEAD
 from taciturn.federation.status import STATUS_FILE, CoordinatorStatus, publish_status
+from taciturn.federation.sum_coordinator import SumCoordinator
 from taciturn.federation.terms import Terms
+from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import JsonlTail
 from taciturn.types import Shard
@@ -73,11 +75,12 @@ def open_study(terms: Terms, path: Path, without: Sequence[str] = ()) -> Coordin
     before = begun.get("without", [])
     new = [site for site in dict.fromkeys(without) if site not in before]
     _check_exclusions(terms, folder, [*before, *new], bool(new))
-    coordinator = Coordinator(agreement, study, folder, begun["experiment"], (*before, *new))
+    kind = UploadCoordinator if agreement.sum_parameters is None else SumCoordinator
+    coordinator = kind(agreement, study, folder, begun["experiment"], (*before, *new))
     if new:
         write_text(folder.path / STUDY_FILE, to_json(begun | {"without": coordinator.excluded}) + "\n")
         for site in new:
-            coordinator.log_event("left out", site=site, round=coordinator.state.round)
+            coordinator.log_event("left out", site=site, round=coordinator.progress.round)
     return coordinator
 
 
@@ -176,7 +179,7 @@ class CoordinatorProcess:
             try:
                 return self._supervise_hub()
             finally:
-                done, dropped = self.coordinator.state.round, self.status.dropped
+                done, dropped = self.coordinator.progress.round, self.status.dropped
                 self.audit("stop", study=self.terms.name, round=done, dropped=dropped)
 
     def _supervise_hub(self) -> str:
@@ -202,9 +205,9 @@ class CoordinatorProcess:
     def _update_status(self) -> None:
         coordinator, status = self.coordinator, self.status
         status.study, status.quorum = self.terms.name, self.terms.quorum
-        status.round, status.rounds = coordinator.state.round, coordinator.agreement.part.rounds
+        status.round, status.rounds = coordinator.progress.round, coordinator.agreement.part.rounds
         status.wanted = len(coordinator.agents)
-        status.bytes_up, status.bytes_down = coordinator.state.sent
+        status.bytes_up, status.bytes_down = coordinator.progress.sent
 
     def _run_rounds(self, running: EngineProcess) -> str:
         experiment, limit = self.coordinator.experiment, self.coordinator.agreement.message_limit

@@ -260,11 +260,11 @@ def _decode(data: Any, limit: int, kinds: Mapping[str, type[Any]]) -> Any:
         raise Malformed("the header of a message is truncated or too long")
     try:
         header = json.loads(data[start : start + size])
-        kind = kinds[header.pop("kind")]
+        kind: Any = kinds[header.pop("kind")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Malformed("the header of a message cannot be read") from error
     body = data[start + size :]
-    for name in _fields_of(kind, bytes):
+    for name in _data_fields(kind):
         if not _is_count(header.get(name)) or header[name] > len(body):
             raise Malformed(f"{name} of a message of kind {KINDS[kind]} is missing or truncated")
         end = len(body) - header[name]
@@ -323,6 +323,5 @@ def _field_types(kind: Any) -> dict[str, object]:
     return get_type_hints(kind)
 
 
-@cache
-def _fields_of(kind: Any, annotation: object) -> tuple[str, ...]:
-    return tuple(name for name, hint in _field_types(kind).items() if hint is annotation)
+def _data_fields(kind: Any) -> tuple[str, ...]:
+    return tuple(name for name, hint in _field_types(kind).items() if hint is bytes)

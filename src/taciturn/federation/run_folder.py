@@ -42,6 +42,7 @@ class RoundLine(NamedTuple):
     rejected: dict[str, str]  # site -> reason
     bytes_up: int
     bytes_down: int
+    slot: str = ""  # "epoch/slot" whose sum was opened, in a secure sum
 
 
 class ParticipationTotals(NamedTuple):

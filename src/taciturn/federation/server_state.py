@@ -124,12 +124,23 @@ def restore_state(folder: RunFolder, name: str, initial: ServerState) -> ServerS
             sites=sites,
             last=tuple(Iterate(z, float(error)) for z, error in zip(*iterates, strict=True)),
         )
+    truncate_lines(folder, sizes)
+    return state
+
+
+def truncate_lines(folder: RunFolder, sizes: tuple[int, int]) -> None:
+    """Truncate the line files to their length at a checkpoint.
+
+    Raises
+    ------
+    CorruptFile
+        If a line file is shorter.
+    """
     for path, size in zip(line_files(folder), sizes, strict=True):
         make_file(path)
         if path.stat().st_size < size:
             raise CorruptFile(f"{path} is shorter than its checkpoint says: the run folder was modified")
         os.truncate(path, size)
-    return state
 
 
 def journal_w(folder: RunFolder, t: int, w: Array) -> Array:

@@ -31,7 +31,6 @@ from taciturn.runs.records import NonPrivateEntry
 from taciturn.training.finish import sign
 from taciturn.types import Array, Shard
 
-
 T = TypeVar("T", bound="SiteSession")
 
 

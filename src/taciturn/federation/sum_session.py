@@ -205,7 +205,9 @@ class SumSession(SiteSession):
         """Return the model in a question, and the public state below it."""
         zero = self.agreement.zero
         if len(sent) not in (len(zero), 2 * len(zero)):
-            raise Refused(f"a question must have {len(zero)} rows, or {2 * len(zero)} with statistics; it has {len(sent)}")
+            raise Refused(
+                f"a question must have {len(zero)} rows, or {2 * len(zero)} with statistics; it has {len(sent)}"
+            )
         parts = [sent[start : start + len(zero)] for start in range(0, len(sent), len(zero))]
         for part in parts:
             self._check_parameters(part)

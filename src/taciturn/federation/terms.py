@@ -278,8 +278,9 @@ def _quorum(file: Path, given: int | None, sites: int, settings: Settings) -> in
     quorum = sites - settings.missing
     if given not in (None, quorum):
         raise InputError(
-            f"{file}: [running] quorum is {given}, but the noise of this secure sum is for at least {quorum} of {sites} "
-            f"sites; remove it, or set missing = {sites - int(given or 0)} in [study], which every site must accept"
+            f"{file}: [running] quorum is {given}, but the noise of this secure sum is for sums of at least {quorum} "
+            f"of {sites} sites; remove it, or set missing = {sites - int(given or 0)} in [study], which every site "
+            "must accept"
         )
     return quorum
 

@@ -12,7 +12,6 @@ from taciturn.privacy.budget import BudgetLedger
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import ReleaseEntry
 
-
 UPLOAD_KINDS = ("answer", "sum upload")  # departures that hold something computed from records
 
 

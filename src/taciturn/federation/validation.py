@@ -16,7 +16,7 @@ from taciturn.algorithms.noisy_gradient import HardenedGradient, ReleasedGradien
 from taciturn.errors import InputError
 from taciturn.federation import SPEAKS
 from taciturn.federation import messages as wire
-from taciturn.federation.messages import Answer, Closed, Ready, Refusal, Reply
+from taciturn.federation.messages import Answer, Closed, Ready, Refusal, Reply, SumAnswer
 from taciturn.objectives import Problem
 from taciturn.objectives.clipping import admissible
 from taciturn.objectives.regularizers import L1
@@ -33,7 +33,7 @@ class Rejected(InputError):
     """A reply that the coordinator does not use."""
 
 
-def read_reply(data: bytes, site: str, experiment: str, zero: Array) -> Reply:
+def read_reply(data: bytes, site: str, experiment: str, limit: int) -> Reply:
     """Decode a reply and check its sender and study.
 
     Parameters
@@ -42,8 +42,8 @@ def read_reply(data: bytes, site: str, experiment: str, zero: Array) -> Reply:
         The reply, authenticated as coming from `site`.
     site, experiment : str
         The sender and the study that the reply must name.
-    zero : ndarray of shape [J, 1, K]
-        Parameters of the study, for the maximum size.
+    limit : int
+        Maximum length in bytes.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def read_reply(data: bytes, site: str, experiment: str, zero: Array) -> Reply:
     if not data:
         raise Rejected("the reply is empty: something at the site held the answer back")
     try:
-        reply = wire.decode_reply(data, wire.message_limit(zero.nbytes))
+        reply = wire.decode_reply(data, limit)
     except wire.Malformed as error:
         raise Rejected(str(error)) from error
     if reply.site != site:
@@ -71,7 +71,7 @@ def read_answer(data: bytes, site: str, experiment: str, t: int, zero: Array) ->
     Rejected
         As in `read_reply`, or if the upload is for another round, or its shape, precision or values are invalid.
     """
-    reply = read_reply(data, site, experiment, zero)
+    reply = read_reply(data, site, experiment, wire.message_limit(zero.nbytes))
     if isinstance(reply, Refusal):
         return reply
     if not isinstance(reply, Answer):
@@ -87,9 +87,9 @@ def read_answer(data: bytes, site: str, experiment: str, t: int, zero: Array) ->
     return reply
 
 
-def read_ready(data: bytes, site: str, experiment: str, zero: Array, speaks: range = SPEAKS) -> Ready | Refusal:
+def read_ready(data: bytes, site: str, experiment: str, limit: int, speaks: range = SPEAKS) -> Ready | Refusal:
     """Return the reply to an invitation that offered the message versions `speaks`; see `read_reply` for errors."""
-    reply = read_reply(data, site, experiment, zero)
+    reply = read_reply(data, site, experiment, limit)
     if not isinstance(reply, (Ready, Refusal)):
         raise Rejected("it is not an answer to an invitation")
     if isinstance(reply, Ready) and reply.version not in speaks:
@@ -97,11 +97,21 @@ def read_ready(data: bytes, site: str, experiment: str, zero: Array, speaks: ran
     return reply
 
 
-def read_closed(data: bytes, site: str, experiment: str, zero: Array) -> Closed | Refusal:
+def read_closed(data: bytes, site: str, experiment: str, limit: int) -> Closed | Refusal:
     """Return the reply to the end of a study; see `read_reply` for errors."""
-    reply = read_reply(data, site, experiment, zero)
+    reply = read_reply(data, site, experiment, limit)
     if not isinstance(reply, (Closed, Refusal)):
         raise Rejected("it is not an answer to the end of a study")
+    return reply
+
+
+def read_sum_answer(data: bytes, site: str, experiment: str, step: str, limit: int) -> SumAnswer | Refusal:
+    """Return the reply to a step of a secure sum, or the site's refusal; see `read_reply` for errors."""
+    reply = read_reply(data, site, experiment, limit)
+    if isinstance(reply, Refusal):
+        return reply
+    if not isinstance(reply, SumAnswer) or reply.step != step:
+        raise Rejected(f"it is not an answer to the step {step} of a secure sum")
     return reply
 
 

@@ -1,0 +1,353 @@
+"""Rounds of a secure sum: the coordinator sees masked uploads, and opens nothing but their sum.
+
+A round is one slot of the protocol in `taciturn.secure_sum`: masked uploads of a roster, a signature of each site on
+who uploaded if somebody is missing, and shares of the masks. A slot that cannot be opened is lost. The next attempt is
+another slot, with new noise and a new charge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+import numpy as np
+
+from taciturn.algorithms.base import SummableAlgorithm
+from taciturn.algorithms.noisy_gradient import SummedGradient
+from taciturn.algorithms.server import Received
+from taciturn.errors import BudgetExhausted, TrainingDiverged
+from taciturn.federation import messages as wire
+from taciturn.federation import server_state, validation
+from taciturn.federation.coordinator import Coordinator, StudyProgress
+from taciturn.federation.exchange import Exchange
+from taciturn.federation.messages import Refusal, SumRequest, SumRoundRequest
+from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
+from taciturn.federation.sum_state import Attempt, EpochFile, SumFiles, SumState
+from taciturn.federation.sum_terms import sum_study
+from taciturn.federation.validation import Rejected
+from taciturn.objectives.clipping import admissible
+from taciturn.runs.folder import append_lines
+from taciturn.secure_sum.epoch import make_deliveries, make_directory, make_roll
+from taciturn.secure_sum.epoch_messages import Directory, EpochRequest
+from taciturn.secure_sum.opening import OpenedSum, SlotLost, SlotOpening, WrongShares
+from taciturn.secure_sum.parameters import NOISE_TAIL, epoch_slots
+from taciturn.secure_sum.slot_messages import MaskedUpload, SumQuestion
+from taciturn.secure_sum.sum_context import SumStudy
+from taciturn.secure_sum.sum_wire import SumRefused
+from taciturn.training.simulate_sums import MEAN, mean_gradient
+from taciturn.types import Array
+
+SPARE_HELPERS = 2  # sites that are asked for shares beyond the threshold
+EPOCH_TRIES = 3  # attempts at an epoch before the sites are looked at again
+
+V = TypeVar("V")
+
+
+@dataclass
+class SumCoordinator(Coordinator):
+    """A study with a secure sum; see `Coordinator` for its fields."""
+
+    state: SumState = field(init=False)
+    sums: SumStudy = field(init=False)
+    files: SumFiles = field(init=False)
+    epoch: EpochFile = field(init=False)
+    pending: Attempt | None = field(init=False)  # asked, and neither opened nor lost
+    collected: dict[int, MaskedUpload] = field(default_factory=dict)  # its uploads, once their set is decided
+    begun: set[str] = field(default_factory=set)  # sites that know that the epoch has begun
+    _gone: set[str] = field(default_factory=set)  # sites that this round has lost
+    _rejected: dict[str, str] = field(default_factory=dict)  # in this round: site -> reason
+    _traffic: tuple[int, int] = (0, 0)  # bytes of this round from the sites and to the sites
+
+    def __post_init__(self) -> None:
+        self.sums = sum_study(self.agreement, self.experiment)
+        self.files = SumFiles(self.folder, self.agreement.part.batch.algorithm)
+        self.state, self.epoch = self.files.restore(self.agreement.zero), self.files.read_epoch()
+        self.pending = self.files.read_attempt(self.state.round + 1, self.epoch)
+        if self.pending is not None:
+            self.collected = self.files.read_uploads(self.pending.question)
+        super().__post_init__()
+
+    @property
+    def progress(self) -> StudyProgress:
+        """Rounds done, the model so far, and the bytes that were sent."""
+        return StudyProgress(self.state.round, self.state.w, self.state.sent)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The sites with which the study continues, in order."""
+        return tuple(site for site in self.agreement.terms.agents if site not in self.excluded)
+
+    @property
+    def quorum(self) -> int:
+        """The fewest sites of a sum; 1 after the end, when sites are only told about it."""
+        return 1 if self.is_complete else self.sums.parameters.quorum
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no round is left, or no upload that the plan pays for.
+
+        Raises
+        ------
+        BudgetExhausted
+            If all uploads were lost before the first round was finished.
+        """
+        if self.folder.finished or super().is_complete:
+            return True
+        if self.attempts < self.sums.parameters.charges or self.pending is not None:
+            return False
+        if self.state.round == 0:
+            raise BudgetExhausted(
+                f"{self.attempts} slots were lost before the first sum was opened, and the plan pays for no more; the "
+                "sites must agree on a new study"
+            )
+        return True
+
+    @property
+    def attempts(self) -> int:
+        """How many slots sites were asked to upload in."""
+        return len({slot for _, slot in self.charged})
+
+    def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:
+        """Run one slot with the ready sites, and return the sites for the next one."""
+        began = time.perf_counter()
+        self._gone, self._rejected, self._traffic = set(), {}, (0, 0)
+        t = self.state.round + 1
+        directory = self._join_epoch(exchange, ready, t)
+        roster = [] if directory is None else self._present(ready, directory.sites)
+        if directory is None or len(roster) < self.quorum:
+            return [site for site in ready if site not in self._gone]
+        attempt = self.pending = self.pending or self._new_attempt(t, roster, directory)
+        try:
+            opened = self._open(exchange, attempt, directory, ready)
+            self._check_plausible(opened)
+        except (SlotLost, WrongShares) as error:
+            self.log_event("slot lost", round=t, slot=attempt.slot, reason=str(error))
+            self.files.write_attempt(attempt, lost=True)
+        else:
+            self._advance(attempt, opened)
+            self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
+        self.pending, self.collected = None, {}
+        return [site for site in ready if site not in self._gone]
+
+    def _join_epoch(self, exchange: Exchange, ready: Sequence[str], t: int) -> Directory | None:
+        """Return the directory of an epoch in which the ready sites can upload, or None if too few are left."""
+        directory = self.epoch.directory
+        if self.pending is None and (directory is None or not self._has_room(directory, ready)):
+            directory = None
+            for _ in range(EPOCH_TRIES):
+                present = [site for site in ready if site not in self._gone]
+                if directory is None and len(present) >= self.quorum:
+                    directory = self._begin_epoch(exchange, present, t)
+        if directory is None:
+            return None
+        untold = [site for site in self._present(ready, directory.sites) if site not in self.begun]
+        told = self._ask(exchange, dict.fromkeys(untold, self.epoch.roll), wire.BEGIN, t, _unread)
+        self.begun |= {site for site in untold if self._number(site) in told}
+        return directory
+
+    def _has_room(self, directory: Directory, ready: Sequence[str]) -> bool:
+        """Return whether an epoch has an unused slot, and all ready sites are in its cohort."""
+        return self._next_slot(directory) < directory.slots and len(self._present(ready, directory.sites)) == len(ready)
+
+    def _begin_epoch(self, exchange: Exchange, sites: Sequence[str], t: int) -> Directory | None:
+        """Make the keys of a new epoch with these sites, or return None if one of them is lost on the way."""
+        number = self.epoch.number + 1
+        self.epoch, self.begun = EpochFile(number, None, b""), set()
+        self.files.write_epoch(self.epoch)  # a number is used once, whatever happens next
+        request = EpochRequest(number, epoch_slots(self.sums.parameters)).to_bytes()
+        try:
+            announced = self._ask(exchange, dict.fromkeys(sites, request), wire.ANNOUNCE, t, _unread)
+            directory = make_directory(self.sums, announced)
+            cohort = self._present(sites, directory.sites)
+            dealt = self._ask(exchange, dict.fromkeys(cohort, directory.to_bytes()), wire.DEAL, t, _unread)
+            boxes = make_deliveries(directory, dealt)
+            held = self._ask(exchange, {site: boxes[self._number(site)] for site in cohort}, wire.KEEP, t, _unread)
+            roll = make_roll(self.sums, directory, held.values())
+        except SumRefused as error:
+            self.log_event("epoch lost", round=t, epoch=number, reason=str(error))
+            return None
+        self.epoch = EpochFile(number, directory, roll)
+        self.files.write_epoch(self.epoch)
+        self.log_event("epoch", round=t, epoch=number, sites=cohort)
+        return directory
+
+    def _new_attempt(self, t: int, roster: Sequence[str], directory: Directory) -> Attempt:
+        """Choose a slot for round t; the question is on disk and charged before any site is asked."""
+        algorithm = self._algorithm
+        _, w = algorithm.server_send(t, self.state.server)
+        shared = algorithm.shared_state(t, self.state.agent)
+        sent = w if shared is None else np.concatenate([w, np.asarray(shared, w.dtype)])
+        digest = hashlib.sha256(wire.array_bytes(sent)).digest()
+        numbers = tuple(sorted(map(self._number, roster)))
+        attempt = Attempt(SumQuestion(directory.epoch, self._next_slot(directory), t, numbers, digest), sent)
+        self.files.write_attempt(attempt)
+        self._charge(roster, t, attempt.slot)
+        return attempt
+
+    def _open(self, exchange: Exchange, attempt: Attempt, directory: Directory, ready: Sequence[str]) -> OpenedSum:
+        """Ask for uploads, for signatures if somebody is missing, and for shares; return the opened sum."""
+        t, opening = attempt.question.round, SlotOpening(self.sums, directory, attempt.question)
+        uploads = self.collected or self._collect(exchange, opening, attempt, ready)
+        alive, signatures = tuple(sorted(uploads)), {}
+        if alive != attempt.question.roster:
+            questions = dict.fromkeys(self._present(ready, alive), opening.alive_request(uploads))
+            signatures = self._ask(
+                exchange, questions, wire.AGREE, t, lambda site, data: opening.read_signature(site, alive, data)
+            )
+        request = opening.share_request(uploads, signatures)
+        answers: dict[int, list[int]] = {}
+        helpers = self._helpers(attempt.question, self._present(ready, alive))
+        most = opening.threshold + SPARE_HELPERS
+        for some in (helpers[:most], helpers[most:]):
+            if len(answers) < opening.threshold:
+                answers |= self._ask(exchange, dict.fromkeys(some, request), wire.REVEAL, t, opening.read_shares)
+        return opening.open(uploads, answers)
+
+    def _collect(
+        self, exchange: Exchange, opening: SlotOpening, attempt: Attempt, ready: Sequence[str]
+    ) -> dict[int, MaskedUpload]:
+        """Ask the roster for masked uploads, and store those that arrive: their set is then decided."""
+        question = attempt.question
+        request = wire.encode(SumRoundRequest(self.experiment, question.to_bytes(), attempt.sent))
+        questions = dict.fromkeys(self._present(ready, question.roster), request)
+        uploads = self._exchange(exchange, questions, wire.UPLOAD, question.round, opening.read_upload)
+        if len(uploads) >= self.sums.parameters.quorum:
+            self.files.write_uploads(question, uploads)
+            self.collected = uploads
+        return uploads
+
+    def _check_plausible(self, opened: OpenedSum) -> None:
+        """Raise `SlotLost` if honest sites cannot have this sum: garbage is spread over all numbers of its width."""
+        release, algorithm, sizes = self._release.hardened, self._algorithm, self._sizes
+        unit = release.unit(algorithm.problem)
+        records = sum(sizes[site - 1] for site in opened.alive) / algorithm.problem.records
+        noise = NOISE_TAIL * float(release.mechanism.scale.max()) * math.sqrt(len(opened.alive))
+        most = unit * (records * float(release.clipping.l2.max()) + noise)
+        largest = float(np.abs(opened.total).max())
+        if largest > most:
+            raise SlotLost(
+                f"a number of the opened sum is {largest:.3g}; honest sites cannot exceed {most:.3g}, so a site sent "
+                "invalid values"
+            )
+
+    def _advance(self, attempt: Attempt, opened: OpenedSum) -> None:
+        """Take the step of the mean agent with the opened sum, and store the round."""
+        algorithm, state, t = self._algorithm, self.state, attempt.question.round
+        server, w = algorithm.server_send(t, state.server)
+        answered = [site - 1 for site in opened.alive]
+        total = opened.total.reshape(w.shape)
+        noisy = mean_gradient(algorithm, t, w, total, self._sizes, answered)
+        agent, upload = algorithm.local_step(t, w, state.agent, noisy)
+        server = algorithm.server_receive(t, w, server, Received.of({MEAN: upload}))
+        model = algorithm.model(t, w, server)
+        if not admissible(model):
+            raise TrainingDiverged(
+                f"the model of round {t} exceeds the largest admissible values: the steps are too long, or a site "
+                "sends invalid values; choose a smaller eta and another --out"
+            )
+        coefficients = algorithm.coefficients(model, server)
+        up, down = self._traffic
+        sent = state.sent[0] + up, state.sent[1] + down
+        record_round(self.folder, self.study, t, coefficients, math.nan, sent, self.study.dataset.test)
+        names = self.agreement.terms.agents
+        there = [names[p] for p in answered]
+        missing = [site for site in self.agents if site not in there]
+        line = RoundLine(t, self.agreement.part.rounds, there, missing, self._rejected, up, down, attempt.slot)
+        append_lines(server_state.line_files(self.folder)[1], [line._asdict()])
+        self.state = SumState(t, server, agent, coefficients, sent)
+        self.files.save(self.state)
+
+    def _ask(
+        self, exchange: Exchange, messages: Mapping[str, bytes], step: str, t: int, read: Callable[[int, bytes], V]
+    ) -> dict[int, V]:
+        """Ask sites for a step of the protocol; see `_exchange`."""
+        questions = {site: wire.encode(SumRequest(self.experiment, step, data)) for site, data in messages.items()}
+        return self._exchange(exchange, questions, step, t, read)
+
+    def _exchange(
+        self, exchange: Exchange, questions: Mapping[str, bytes], step: str, t: int, read: Callable[[int, bytes], V]
+    ) -> dict[int, V]:
+        """Return what `read` makes of each site's valid reply, by the site's number; other sites are recorded."""
+        if not questions:
+            return {}
+        replies = exchange.request(questions, self.agreement.terms.answer_seconds)
+        up, down = self._traffic
+        self._traffic = up + sum(map(len, replies.values())), down + sum(map(len, questions.values()))
+        found: dict[int, V] = {}
+        for site in questions:
+            if site not in replies:
+                self._record_missing(site, t)
+                self._gone.add(site)
+                continue
+            try:
+                reply = validation.read_sum_answer(
+                    replies[site], site, self.experiment, step, self.agreement.message_limit
+                )
+                if isinstance(reply, Refusal):
+                    self._rejected[site] = self._record_refusal(site, reply, round=t)
+                    self._gone.add(site)
+                    continue
+                found[self._number(site)] = read(self._number(site), reply.data)
+                self.bad_answers[site] = 0
+            except (Rejected, SumRefused) as error:
+                self._rejected[site] = str(error)
+                if not self._record_rejection(site, t, str(error)):
+                    self._gone.add(site)
+        return found
+
+    def _present(self, ready: Sequence[str], numbers: Sequence[int]) -> list[str]:
+        """Return the ready sites with these numbers that this round has not lost."""
+        return [site for site in ready if site not in self._gone and self._number(site) in numbers]
+
+    def _helpers(self, question: SumQuestion, sites: list[str]) -> list[str]:
+        """Return the sites to ask for shares, in another order in each slot, so that they share the work."""
+        turn = question.slot % max(1, len(sites))
+        return sites[turn:] + sites[:turn]
+
+    def _next_slot(self, directory: Directory) -> int:
+        """Return the first slot of an epoch that no site was asked to upload in."""
+        places = (str(slot).split("/") for _, slot in self.charged)
+        return 1 + max((int(slot) for epoch, slot in places if int(epoch) == directory.epoch), default=-1)
+
+    def _number(self, site: str) -> int:
+        """Return the number of a site in the protocol, from 1."""
+        return self.agreement.terms.agents.index(site) + 1
+
+    @property
+    def _algorithm(self) -> SummableAlgorithm:
+        return cast(SummableAlgorithm, self.agreement.algorithm)
+
+    @property
+    def _release(self) -> SummedGradient:
+        return cast(SummedGradient, self._algorithm.release)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        """The declared records of every site."""
+        return tuple(self.agreement.terms.sites.values())
+
+    def _measured(self) -> dict[str, Array]:
+        """Return what tells the noise in the curves of an additive model; nothing for other models."""
+        statistics = self.state.server.statistics
+        if statistics is None:
+            return {}
+        answered = np.array([len(line.answered) for line in read_rounds(self.folder)])
+        return {"server_statistics": statistics, "round": np.array(self.state.round), "answered": answered}
+
+    def _report_lines(self) -> list[str]:
+        parameters, lost = self.sums.parameters, self.attempts - self.state.round
+        return [
+            *super()._report_lines(),
+            f"The coordinator saw no upload of a single site: it opened sums of at least {parameters.quorum} of "
+            f"{parameters.sites} sites. Of {self.attempts} slots that sites were asked to upload in, {lost} were not "
+            "opened; they are charged all the same.",
+        ]
+
+
+def _unread(site: int, data: bytes) -> bytes:
+    """Return a message that the next step of the protocol reads."""
+    return data

@@ -1,0 +1,169 @@
+"""The coordinator's state of a study with a secure sum, on disk.
+
+Everything that was asked is on disk before it is asked: the question of a slot, and the set of uploads before shares of
+it are requested. So a coordinator that crashes asks the same again, gets the same bytes, and loses no slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from taciturn.algorithms import Agent
+from taciturn.algorithms.server import FullState, new_server
+from taciturn.core.storage import flushed_size, read_arrays, write_arrays
+from taciturn.federation.server_state import line_files, truncate_lines
+from taciturn.runs.folder import RunFolder
+from taciturn.secure_sum.epoch_messages import Directory
+from taciturn.secure_sum.slot_messages import MaskedUpload, SumQuestion
+from taciturn.types import Array
+
+EPOCH_FILE, QUESTION_FILE, UPLOADS_FILE = "sum-epoch.npz", "sum-question.npz", "sum-uploads.npz"
+
+
+class SumState(NamedTuple):
+    """The coordinator's state after some rounds. It runs one agent, the mean of all."""
+
+    round: int
+    server: FullState  # of one agent
+    agent: Agent
+    w: Array  # [J, 1, K]  the model so far, in parameters of the features
+    sent: tuple[int, int]  # bytes of messages from the sites and to the sites
+
+
+class EpochFile(NamedTuple):
+    """The newest epoch at the coordinator."""
+
+    number: int
+    directory: Directory | None  # None until it has begun
+    roll: bytes  # the signatures of the whole cohort
+
+
+class Attempt(NamedTuple):
+    """One attempt at a round: what its roster is asked in a slot."""
+
+    question: SumQuestion
+    sent: Array  # [J, 1, K] or [2 J, 1, K]
+
+    @property
+    def slot(self) -> str:
+        """The slot as ledgers name it."""
+        return f"{self.question.epoch}/{self.question.slot}"
+
+
+@dataclass(frozen=True)
+class SumFiles:
+    """The files of a study with a secure sum in the coordinator's run folder.
+
+    Attributes
+    ----------
+    folder
+        The run folder.
+    name
+        Name of the checkpoint: the algorithm.
+    """
+
+    folder: RunFolder
+    name: str
+
+    def save(self, state: SumState) -> None:
+        """Write a checkpoint that also records the length of the line files next to it."""
+        arrays = {
+            "round": np.array(state.round),
+            "server_z": state.server.z,
+            "server_lam": state.server.lam,
+            "agent_z": state.agent.z,
+            "agent_lam": state.agent.lam,
+            "w": state.w,
+            "sent": np.array(state.sent),
+            "place": np.array([flushed_size(path) for path in line_files(self.folder)]),
+        }
+        if state.server.statistics is not None:
+            arrays["server_statistics"] = state.server.statistics
+        write_arrays(self.folder.checkpoints / f"{self.name}.npz", arrays)
+
+    def restore(self, zero: Array) -> SumState:
+        """Return the last checkpoint, or the state before the first round, with the line files as they were then.
+
+        Raises
+        ------
+        CorruptFile
+            If a line file is shorter than the checkpoint says.
+        """
+        file = self.folder.checkpoints / f"{self.name}.npz"
+        if not file.exists():
+            truncate_lines(self.folder, (0, 0))
+            server = new_server("full", zero, 1)
+            if not isinstance(server, FullState):
+                raise TypeError("the mean agent has a server of its own")
+            return SumState(0, server, Agent(zero, zero), zero, (0, 0))
+        arrays = read_arrays(file)
+        truncate_lines(self.folder, (int(arrays["place"][0]), int(arrays["place"][1])))
+        return SumState(
+            int(arrays["round"]),
+            FullState(arrays["server_z"], arrays["server_lam"], arrays.get("server_statistics")),
+            Agent(arrays["agent_z"], arrays["agent_lam"]),
+            arrays["w"],
+            (int(arrays["sent"][0]), int(arrays["sent"][1])),
+        )
+
+    def write_epoch(self, epoch: EpochFile) -> None:
+        """Store the number of an epoch before it is announced, and its directory before it begins."""
+        directory = b"" if epoch.directory is None else epoch.directory.to_bytes()
+        arrays = {"number": np.array(epoch.number), "directory": _bytes(directory), "roll": _bytes(epoch.roll)}
+        write_arrays(self.folder.checkpoints / EPOCH_FILE, arrays)
+
+    def read_epoch(self) -> EpochFile:
+        """Return the newest epoch; its number is -1 before the first."""
+        file = self.folder.checkpoints / EPOCH_FILE
+        if not file.exists():
+            return EpochFile(-1, None, b"")
+        arrays = read_arrays(file)
+        directory = arrays["directory"].tobytes()
+        return EpochFile(
+            int(arrays["number"]), Directory.from_bytes(directory) if directory else None, arrays["roll"].tobytes()
+        )
+
+    def write_attempt(self, attempt: Attempt, lost: bool = False) -> None:
+        """Store a question before any site is asked, and that its slot is lost before another one is tried."""
+        arrays = {"question": _bytes(attempt.question.to_bytes()), "sent": attempt.sent, "lost": np.array(lost)}
+        write_arrays(self.folder.checkpoints / QUESTION_FILE, arrays)
+
+    def read_attempt(self, t: int, epoch: EpochFile) -> Attempt | None:
+        """Return the attempt at round t that a crash has interrupted, if it may still be opened in this epoch."""
+        file = self.folder.checkpoints / QUESTION_FILE
+        if not file.exists():
+            return None
+        arrays = read_arrays(file)
+        question = SumQuestion.from_bytes(arrays["question"].tobytes())
+        current = epoch.directory is not None and (question.round, question.epoch) == (t, epoch.number)
+        return Attempt(question, arrays["sent"]) if current and not arrays["lost"] else None
+
+    def write_uploads(self, question: SumQuestion, uploads: Mapping[int, MaskedUpload]) -> None:
+        """Store the uploads of a slot, and so the set that sites are asked to open, before they are asked."""
+        arrays = {
+            "slot": np.array([question.epoch, question.slot]),
+            "sites": np.array(sorted(uploads)),
+            "packed": np.stack([_bytes(uploads[site].packed) for site in sorted(uploads)]),
+            "receipts": np.stack([_bytes(uploads[site].receipt) for site in sorted(uploads)]),
+        }
+        write_arrays(self.folder.checkpoints / UPLOADS_FILE, arrays)
+
+    def read_uploads(self, question: SumQuestion) -> dict[int, MaskedUpload]:
+        """Return the stored uploads of a slot; none if its set has not been decided yet."""
+        file = self.folder.checkpoints / UPLOADS_FILE
+        if not file.exists():
+            return {}
+        arrays = read_arrays(file)
+        place = question.epoch, question.slot
+        if tuple(map(int, arrays["slot"])) != place:
+            return {}
+        rows = zip(map(int, arrays["sites"]), arrays["packed"], arrays["receipts"], strict=True)
+        return {site: MaskedUpload(site, *place, packed.tobytes(), receipt.tobytes()) for site, packed, receipt in rows}
+
+
+def _bytes(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.frombuffer(data, np.uint8)

@@ -1,0 +1,202 @@
+"""Rounds in which every site uploads its own noisy iterate, from a checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from taciturn.algorithms import Upload
+from taciturn.algorithms.server import FullState, Received
+from taciturn.algorithms.steps import consensus_residual
+from taciturn.errors import CorruptFile, TrainingDiverged
+from taciturn.federation import messages as wire
+from taciturn.federation import server_state, validation
+from taciturn.federation.coordinator import Coordinator, StudyProgress
+from taciturn.federation.exchange import Exchange
+from taciturn.federation.messages import Answer, Refusal, RoundRequest
+from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
+from taciturn.federation.server_state import ServerState
+from taciturn.federation.validation import Iterate, Reach, Rejected
+from taciturn.objectives.clipping import admissible
+from taciturn.runs.folder import append_lines
+from taciturn.types import Array
+
+
+@dataclass
+class UploadCoordinator(Coordinator):
+    """A study with noise at every site; see `Coordinator` for its fields."""
+
+    state: ServerState = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = self._restore()
+        super().__post_init__()
+
+    @property
+    def progress(self) -> StudyProgress:
+        """Rounds done, the model so far, and the bytes that were sent."""
+        return StudyProgress(self.state.round, self.state.w, self.state.sent)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The sites with which the study continues, in order."""
+        return self.state.sites
+
+    @property
+    def _checkpoint_name(self) -> str:
+        return self.agreement.part.batch.algorithm
+
+    @property
+    def quorum(self) -> int:
+        """The number of sites that must answer the next round."""
+        if self.folder.finished:
+            return 1
+        everyone = self.agreement.algorithm.requires_all(self.state.round + 1)
+        return len(self.agents) if everyone else self.agreement.terms.quorum
+
+    def _restore(self) -> ServerState:
+        """Return the last checkpoint without the excluded sites, and check that the study can continue from it."""
+        initial = server_state.initial_state(self.agreement.zero, self.agreement.terms.agents)
+        state = server_state.restore_state(self.folder, self._checkpoint_name, initial)
+        if any(site in self.excluded for site in state.sites):
+            state = state.restricted_to([site for site in state.sites if site not in self.excluded])
+            if state.round:
+                algorithm = self.agreement.algorithm
+                model = algorithm.model(state.round, state.w, state.server)
+                state = state._replace(w=algorithm.coefficients(model, state.server))
+        if _is_usable(state.server, state.w):
+            return state
+        invalid = state.invalid_sites
+        if invalid and len(state.sites) - len(invalid) >= self.agreement.terms.quorum:
+            advice = f"repeat the command with {' '.join(f'--without {site}' for site in invalid)}"
+        else:
+            advice = "begin the study again with another --out"
+        raise CorruptFile(
+            f"{self.folder.path} contains values from {', '.join(invalid) or 'its sites'} that no honest site sends, "
+            f"and the study cannot continue from them: {advice}"
+        )
+
+    def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:
+        """Run one round with the ready sites, and return the sites for the next one."""
+        state, algorithm, agents = self.state, self.agreement.algorithm, self.agents
+        t, began = state.round + 1, time.perf_counter()
+        server, w = algorithm.server_send(t, state.server)
+        w = server_state.journal_w(self.folder, t, w)
+        self._charge(ready, t)
+        data = wire.encode(RoundRequest(self.experiment, t, dict(zip(agents, state.bases, strict=True)), w))
+        replies = exchange.request(dict.fromkeys(ready, data), self.agreement.terms.answer_seconds)
+        reaches = {site: self._reach(site, t, w) for site in ready}
+        uploads, continuing, rejected = self._read_answers(replies, reaches, t)
+        server, model = self._aggregate(t, w, server, uploads, continuing, rejected)
+        if len(uploads) < self.quorum:
+            return continuing  # the same round is repeated with the same w
+        by_agent = {agents.index(site): Upload(answer.z) for site, answer in uploads.items()}  # in the agents' order
+        up, down = sum(map(len, replies.values())), len(data) * len(ready)
+        sent = state.sent[0] + up, state.sent[1] + down
+        residual = float(consensus_residual(model, [upload.z for upload in by_agent.values()])[0])
+        coefficients = algorithm.coefficients(model, server)
+        record_round(self.folder, self.study, t, coefficients, residual, sent, self.study.dataset.test)
+        missing = [site for site in agents if site not in uploads]
+        line = RoundLine(t, self.agreement.part.rounds, list(uploads), missing, rejected, up, down)
+        self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
+        append_lines(server_state.line_files(self.folder)[1], [line._asdict()])
+        self.state = ServerState(
+            round=t,
+            server=server,
+            bases=tuple(t if p in by_agent else base for p, base in enumerate(state.bases)),
+            w=coefficients,
+            sent=sent,
+            sites=agents,
+            last=tuple(
+                self._next_iterate(reaches[site], uploads[site]) if site in uploads else before
+                for site, before in zip(agents, state.last, strict=True)
+            ),
+        )
+        server_state.save_state(self.folder, self._checkpoint_name, self.state)
+        return continuing
+
+    def _reach(self, site: str, t: int, w: Array) -> Reach:
+        p = self.agents.index(site)
+        return validation.compute_reach(self.agreement.algorithm, t, w, self.state.server.lam[p], self.state.last[p])
+
+    def _next_iterate(self, expected: Reach, answer: Answer) -> Iterate:
+        """Return the iterate from which a site continues: its upload, unless that is the mean of several."""
+        return Iterate(answer.z, 0.0) if self.agreement.algorithm.iterates_sent == 1 else expected.after
+
+    def _aggregate(
+        self,
+        t: int,
+        w: Array,
+        server: FullState,
+        uploads: dict[str, Answer],
+        continuing: list[str],
+        rejected: dict[str, str],
+    ) -> tuple[FullState, Array]:
+        """Return the new state and model, before anything is saved; uploads that would break them are removed."""
+        algorithm = self.agreement.algorithm
+        while uploads:
+            by_agent = {self.agents.index(site): Upload(answer.z) for site, answer in uploads.items()}
+            with np.errstate(over="ignore", invalid="ignore"):
+                new = algorithm.server_receive(t, w, server, Received.of(by_agent))
+                model = algorithm.model(t, w, new)
+            if _is_usable(new, model):
+                return new, model
+            worst = max(uploads, key=lambda site: float(np.abs(uploads[site].z).max()))
+            del uploads[worst]
+            continuing.remove(worst)
+            self._back_off(worst)
+            rejected[worst] = "the model would exceed the largest admissible values with it"
+            self.log_event("rejected", site=worst, round=t, reason=rejected[worst])
+            if not uploads:
+                raise TrainingDiverged(
+                    f"the model of round {t} exceeds the largest admissible values, whichever sites are removed: the "
+                    "steps are too long, or too many sites send invalid values; choose a smaller eta and another --out"
+                )
+        return server, w
+
+    def _read_answers(
+        self, replies: Mapping[str, bytes], reaches: Mapping[str, Reach], t: int
+    ) -> tuple[dict[str, Answer], list[str], dict[str, str]]:
+        """Return the valid uploads, the sites for the next round, and why the other answers do not count.
+
+        A site with an invalid answer stays in the study until it has sent `MAX_BAD_ANSWERS` in a row.
+        """
+        uploads: dict[str, Answer] = {}
+        continuing: list[str] = []
+        rejected: dict[str, str] = {}
+        for site, expected in reaches.items():
+            if site not in replies:
+                self._record_missing(site, t)
+                continue
+            try:
+                reply = validation.read_answer(replies[site], site, self.experiment, t, self.agreement.zero)
+                if isinstance(reply, Answer):
+                    validation.check_reach(reply.z, expected)
+            except Rejected as error:
+                rejected[site] = str(error)
+                if self._record_rejection(site, t, rejected[site]):
+                    continuing.append(site)
+                continue
+            if isinstance(reply, Refusal):
+                rejected[site] = self._record_refusal(site, reply, round=t)
+                continue
+            self.bad_answers[site] = 0
+            uploads[site] = reply
+            continuing.append(site)
+        return uploads, continuing, rejected
+
+    def _measured(self) -> dict[str, Array]:
+        """Return what tells the noise in the curves of an additive model; nothing for other models."""
+        statistics = self.state.server.statistics
+        if statistics is None:
+            return {}
+        answered = np.array([len(line.answered) for line in read_rounds(self.folder)])
+        return {"server_statistics": statistics, "round": np.array(self.state.round), "answered": answered}
+
+
+def _is_usable(server: FullState, model: Array) -> bool:
+    """Return whether the study can continue from these values: sites refuse a w that is not admissible."""
+    return admissible(model) and admissible(server.z) and bool(np.isfinite(server.lam).all())
