@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from taciturn.federation import messages as wire
-from taciturn.federation import site_session
+from taciturn.federation import site_session, upload_session
 from taciturn.federation.agent import INTERNAL_ERROR
 from taciturn.federation.journal import Journal
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Question, Ready
@@ -47,7 +47,7 @@ BOUNDARIES: dict[str, tuple[Any, str]] = {
     "journal.close": (Journal, "close"),
     "ledger": (HashChain, "append"),
     "head": (HashChain, "_write_heads"),
-    "record_round": (site_session, "record_round"),
+    "record_round": (upload_session, "record_round"),
     "finish_study_folder": (site_session, "finish_study_folder"),
     "settle": (BudgetLedger, "settle"),
 }

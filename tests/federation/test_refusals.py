@@ -259,8 +259,8 @@ def test_a_name_that_is_no_unicode_is_answered_by_a_refusal(federation: Federati
 
 def test_a_refusal_can_always_be_read(federation: Federation) -> None:
     sites = {f"a-site-with-a-rather-long-name-{n:04}": 20 for n in range(150)}
-    write_terms(federation.root, {"sites": sites})
-    write_terms(federation.root / "north", {"sites": merged(sites, {})})
+    write_terms(federation.root, {"sites": sites, "study": {"trust": "agents"}})
+    write_terms(federation.root / "north", {"sites": merged(sites, {}), "study": {"trust": "agents"}})
     federation.change("north", {"site": "east"})
     assert "there is no site east" in reason(federation)
 

@@ -59,7 +59,12 @@ pytestmark = pytest.mark.federation
 
 HONEST, EVIL = ("north", "west"), ("south", "east", "mars")
 SITES = dict.fromkeys((*HONEST, *EVIL), 20)
-STUDY = {"rounds": 20_000, "noise_multiplier": None, "total_epsilon": 3.0}  # more rounds than will be played
+STUDY = {
+    "trust": "agents",
+    "rounds": 20_000,
+    "noise_multiplier": None,
+    "total_epsilon": 3.0,
+}  # more rounds than will be played
 RUNNING = {"quorum": 2, "answer_seconds": 2, "ready_seconds": 20}
 MEMORY = 300 << 20
 SECRET = "a-password-in-the-environment"

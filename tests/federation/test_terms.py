@@ -13,7 +13,7 @@ from taciturn.errors import InputError
 from taciturn.federation.agreement import derive_agreement
 from taciturn.federation.drafts import draft_terms, insert_identity
 from taciturn.federation.identity import Identity
-from taciturn.federation.terms import STUDY_KEYS, read_terms, schema_hash
+from taciturn.federation.terms import STUDY_KEYS, Terms, read_terms, schema_hash
 from tests.federation.helpers import SCHEMA, SITES, TERMS, merged, write_terms, write_toml
 
 
@@ -45,8 +45,44 @@ def test_terms_are_read(tmp_path: Path) -> None:
 def test_more_than_half_of_the_sites_are_the_quorum_unless_said(tmp_path: Path) -> None:
     for count, quorum in ((1, 1), (2, 2), (3, 2), (4, 3), (5, 3)):
         sites = {f"s{n}": 5 for n in range(count)}
-        path = write_toml(tmp_path / "f.toml", TERMS | {"sites": sites, "running": {}})
+        path = write_toml(
+            tmp_path / "f.toml", merged(TERMS, {"study": {"trust": "agents"}}) | {"sites": sites, "running": {}}
+        )
         assert read_terms(path).quorum == quorum
+
+
+def sums(folder: Path, count: int, **study: Any) -> Terms:
+    """Return the terms of a study among this many sites that names no method and no trust model."""
+    sites = dict.fromkeys(SITES) | {f"s{n:02}": 20 for n in range(count)}
+    changes = {"sites": sites, "running": {"quorum": None}, "study": {"algorithm": None, **study}}
+    return read_terms(write_terms(folder, changes))
+
+
+def test_a_secure_sum_is_the_default_from_five_sites_on(tmp_path: Path) -> None:
+    assert sums(tmp_path, 4).settings.trust == "agents"
+    for count, missing in ((5, 1), (10, 1), (30, 3)):
+        terms = sums(tmp_path, count, total_records=20 * count, features="bins")
+        s = terms.settings
+        assert (s.trust, s.colluders, s.missing, s.reserve) == ("secure-sum", 1, missing, 3)
+        assert terms.quorum == count - missing and s.algorithm == ("additive",)
+    terms = sums(tmp_path, 5, data="mnist14", schema=None, total_records=60_000, features="none")
+    assert terms.settings.algorithm == ("dpgd",)
+
+
+def test_the_quorum_of_a_secure_sum_is_what_its_noise_is_for(tmp_path: Path) -> None:
+    sites = dict.fromkeys(SITES) | {f"s{n}": 20 for n in range(6)}
+    changes = {"sites": sites, "study": {"algorithm": "dpgd", "missing": 2}}
+    assert read_terms(write_terms(tmp_path, changes | {"running": {"quorum": 4}})).quorum == 4
+    said = sentence(write_terms(tmp_path, changes | {"running": {"quorum": 3}}))
+    assert "quorum is 3, but the noise of this secure sum is for sums of at least 4 of 6 sites" in said
+    assert "set missing = 3 in [study]" in said
+
+
+@pytest.mark.parametrize("name", ["objp", "objpm", "objt"])
+def test_methods_with_local_state_have_no_secure_sum(tmp_path: Path, name: str) -> None:
+    sites = dict.fromkeys(SITES) | {f"s{n}": 20 for n in range(5)}
+    said = sentence(write_terms(tmp_path, {"sites": sites, "study": {"algorithm": name}}))
+    assert f"not proven to be enough for {name}" in said and 'trust = "agents"' in said
 
 
 @pytest.mark.parametrize(
@@ -88,7 +124,7 @@ def test_more_than_half_of_the_sites_are_the_quorum_unless_said(tmp_path: Path) 
         ({"study": {"epsilon": 1.0}}, "no key in [study] 'epsilon' (did you mean 'total_epsilon'?)"),
         ({"study": {"mode": "paper"}}, "no key in [study] 'mode'"),
         ({"study": {"noise": "seeded"}}, "no key in [study] 'noise'"),
-        ({"study": {"trust": "server"}}, "no key in [study] 'trust'"),
+        ({"study": {"trust": "server"}}, "[study] trust is 'server'; a coordinator is not trusted"),
         ({"study": {"records_max": 5}}, "no key in [study] 'records_max'"),
         ({"study": {"total_records": None}}, "[study] needs total_records"),
         ({"study": {"total_records": 0}}, "[study] total_records is 0"),
@@ -148,10 +184,11 @@ SHARED: dict[str, Any] = {
     "mechanism": "laplace", "adjacency": "replace-one", "clip": 0.5, "clip_l1": 0.5, "noise_multiplier": 21.0,
     "intercept": False, "features": "fourier", "precision": "float32", "total_records": 61,
 }  # fmt: skip
+SHARED_SUM: dict[str, Any] = {"trust": "agents", "colluders": 2, "missing": 2, "reserve": 4}
 
 
 def test_the_digest_changes_with_every_shared_setting(tmp_path: Path) -> None:
-    assert set(SHARED) == {*STUDY_KEYS, "total_records"}
+    assert {*SHARED, *SHARED_SUM} == {*STUDY_KEYS, "total_records"}
     found = {digest(tmp_path, study={key: value}) for key, value in SHARED.items()}
     found |= {
         digest(tmp_path, name="other"),
@@ -160,6 +197,11 @@ def test_the_digest_changes_with_every_shared_setting(tmp_path: Path) -> None:
     }
     found |= {digest(tmp_path, sites={"east": 20}), digest(tmp_path)}
     assert len(found) == len(SHARED) + 5
+
+
+def test_the_digest_changes_with_every_setting_of_a_secure_sum(tmp_path: Path) -> None:
+    found = {sums(tmp_path, 8, algorithm="dpgd", **{key: value}).digest for key, value in SHARED_SUM.items()}
+    assert len(found | {sums(tmp_path, 8, algorithm="dpgd").digest}) == len(SHARED_SUM) + 1
 
 
 def test_the_digest_changes_with_the_order_of_the_sites(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from taciturn.data import SOURCES, DataOptions, Facts, Schema, declared_facts, l
 from taciturn.data.feature_mapping import mapped_names, mapped_rows, schema_shape
 from taciturn.data.feature_maps import InputShape
 from taciturn.data.schema import dump_schema
-from taciturn.errors import InputError, unknown_name
+from taciturn.errors import InputError, shown, unknown_name
 from taciturn.federation import PROTOCOL
 from taciturn.federation.identity import PublicIdentity
 from taciturn.federation.toml_sections import (
@@ -295,12 +295,27 @@ def _sum_defaults(sites: int, study: Mapping[str, object]) -> dict[str, object]:
     return {"trust": SECURE_SUM, "missing": default_missing(sites), "reserve": reserve, **method}
 
 
-def _check_algorithm(file: Path, name: str) -> None:
-    """Raise if sites cannot run the algorithm: its noise has no exact form, or it uploads more than z."""
+def _check_trust(file: Path, trust: object) -> None:
+    """Raise if sites would have to trust the coordinator."""
+    if trust not in (AGENTS, SECURE_SUM):
+        raise InputError(
+            f"{file}: [study] trust is {shown(trust)}; a coordinator is not trusted with what a single site sends, so "
+            f"choose {AGENTS} or {SECURE_SUM}"
+        )
+
+
+def _check_algorithm(file: Path, name: str, trust: object) -> None:
+    """Raise if sites cannot run the algorithm: it has no exact noise, uploads more than z, or cannot be summed."""
     if not ALGORITHMS[name].federated:
         known = ", ".join(other for other in ALGORITHMS if ALGORITHMS[other].federated)
         raise InputError(
             f"{file}: [study] algorithm is {name}, which has no exact noise or sends more than z; choose one of {known}"
+        )
+    if trust == SECURE_SUM and not ALGORITHMS[name].allows_aggregate_noise:
+        summed = ", ".join(n for n in ALGORITHMS if ALGORITHMS[n].federated and ALGORITHMS[n].allows_aggregate_noise)
+        raise InputError(
+            f"{file}: [study] trust is {SECURE_SUM}, but noise on the sum is not proven to be enough for {name}: a "
+            f'site\'s state carries records from round to round; choose one of {summed}, or trust = "{AGENTS}"'
         )
 
 
@@ -318,6 +333,8 @@ def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, 
     if data and not SOURCES[data].published:
         raise InputError(f"{file}: [study] data is {data}; only a published data set has public sizes, so give schema")
     schema = None if data else file.parent / text("[study] schema", section["schema"])
+    if "trust" in section:
+        _check_trust(file, section["trust"])
     given = _sum_defaults(len(sites), section) | {key: value for key, value in section.items() if key in STUDY_KEYS}
     server = "auto" if given.get("trust") == SECURE_SUM else "full"
     fixed = {"mode": "certified", "noise": "hardened", "averages": False, "server": server, "records_max": dict(sites)}
@@ -326,7 +343,7 @@ def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, 
         raise InputError(f"{file}: [study] needs total_records, a round number of records that the parties agree on")
     total = integer(1)("[study] total_records", section["total_records"])
     for name in parse({"algorithm": given.get("algorithm", ())})["algorithm"]:
-        _check_algorithm(file, name)
+        _check_algorithm(file, name, given.get("trust", AGENTS))
     settings = resolve(fixed | source | {"agents": len(sites), "total_records": total, "rounds": "auto"} | given)
     for key in ("algorithm", "total_epsilon"):
         if len(getattr(settings, key)) != 1:
