@@ -29,8 +29,9 @@ from benchmarks.program import enter_namespace
 from taciturn.core.storage import read_arrays
 from taciturn.federation.agreement import derive_agreement, load_site_dataset
 from taciturn.federation.coordinator import round_milliseconds
-from taciturn.federation.local_cluster import LocalFederation, participation, replay
+from taciturn.federation.local_cluster import LocalFederation, replay
 from taciturn.federation.policy import read_site
+from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.terms import read_terms
 from taciturn.runs.folder import RunFolder, read_lines
 
@@ -143,7 +144,7 @@ class Watched(LocalFederation):
             return super().matches_simulation()
         agreement, folder = derive_agreement(read_terms(self.terms)), RunFolder.open(self.run)
         shards = [load_site_dataset(read_site(self.site(name)), agreement).train[0] for name in self.sites]
-        replayed = replay(agreement, shards, self.seed or 0, participation(folder))
+        replayed = replay(agreement, shards, self.seed or 0, read_rounds(folder))
         kept = read_arrays(folder.checkpoints / f"{agreement.part.batch.algorithm}.npz")
         return np.array_equal(replayed.w, kept["w"]) and np.array_equal(replayed.lam, kept["server_lam"])
 

@@ -21,7 +21,7 @@ from taciturn.federation.agreement import Agreement, derive_agreement, load_site
 from taciturn.federation.coordinator import FINISHED, Coordinator
 from taciturn.federation.coordinator_process import open_study
 from taciturn.federation.journal import Journal
-from taciturn.federation.local_cluster import participation, replay
+from taciturn.federation.local_cluster import replay
 from taciturn.federation.messages import (
     Answer,
     Closed,
@@ -34,7 +34,9 @@ from taciturn.federation.messages import (
     RoundRequest,
 )
 from taciturn.federation.policy import Site, read_site
+from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.site_session import study_folder
+from taciturn.federation.sum_coordinator import SumCoordinator
 from taciturn.federation.terms import Terms, read_terms
 from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.privacy.budget import BudgetLedger
@@ -300,9 +302,14 @@ def conducted(coordinator: Coordinator, exchange: Local, tries: int = 100) -> st
     return found
 
 
-def check_like_replay(federation: Federation, coordinator: UploadCoordinator) -> None:
+def participation(folder: RunFolder) -> list[list[str]]:
+    """Return the sites that answered in each round of a study."""
+    return [line.answered for line in read_rounds(folder)]
+
+
+def check_like_replay(federation: Federation, coordinator: UploadCoordinator | SumCoordinator) -> None:
     """Check that model and duals equal the same study in one process bit for bit."""
-    once = replay(federation.agreement, federation.shards(), SEED, participation(coordinator.folder))
+    once = replay(federation.agreement, federation.shards(), SEED, read_rounds(coordinator.folder))
     assert coordinator.state.w.tobytes() == once.w.tobytes()
     assert coordinator.state.server.lam.tobytes() == once.lam.tobytes()
 

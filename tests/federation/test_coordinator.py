@@ -23,9 +23,9 @@ from taciturn.federation.coordinator import (
     round_milliseconds,
     site_events_path,
 )
-from taciturn.federation.local_cluster import participation, replay
+from taciturn.federation.local_cluster import replay
 from taciturn.federation.messages import CloseRequest, Invitation, Question, RoundRequest
-from taciturn.federation.run_folder import participation_totals
+from taciturn.federation.run_folder import RoundLine, participation_totals
 from taciturn.federation.server_state import journal_w
 from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.reporting.report import write_report
@@ -43,6 +43,7 @@ from tests.federation.helpers import (
     conducted,
     keep_open,
     make_federation,
+    participation,
     write_table,
     write_terms,
 )
@@ -321,10 +322,10 @@ def test_one_site_that_misses_every_other_round_hardly_costs_accuracy(tmp_path: 
     shards, rounds = federation.shards(), federation.agreement.part.rounds
     problem = federation.agreement.study_plan.problem
     partial = [list(SITES) if t % 2 else ["north", "south"] for t in range(1, rounds + 1)]
-    worth = [
-        float(problem.total(replay(federation.agreement, shards, SEED, answered).w, shards)[0])
-        for answered in ([list(SITES)] * rounds, partial)
-    ]
+    worth = []
+    for participants in ([list(SITES)] * rounds, partial):
+        lines = [RoundLine(t, rounds, answered, [], {}, 0, 0) for t, answered in enumerate(participants, 1)]
+        worth.append(float(problem.total(replay(federation.agreement, shards, SEED, lines).w, shards)[0]))
     nothing = float(problem.total(federation.agreement.zero, shards)[0])
     assert rounds == 100 and max(worth) < 0.9 * nothing  # something was learned
     assert abs(worth[1] - worth[0]) <= 0.05 * worth[0]

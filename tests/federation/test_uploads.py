@@ -13,7 +13,6 @@ import pytest
 from taciturn.federation import messages as wire
 from taciturn.federation.agent import SiteAgent
 from taciturn.federation.coordinator import FINISHED, MAX_BAD_ANSWERS, WAITING, site_events_path
-from taciturn.federation.local_cluster import participation
 from taciturn.federation.messages import Answer, Closed, Invitation, Question, Ready, Refusal, Reply, RoundRequest
 from taciturn.federation.run_folder import participation_totals
 from taciturn.federation.upload_coordinator import UploadCoordinator
@@ -30,6 +29,7 @@ from tests.federation.helpers import (
     check_like_replay,
     keep_open,
     make_federation,
+    participation,
 )
 
 ZERO = np.zeros((3, 1, 2))

@@ -12,11 +12,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tomli_w
 
+from taciturn.algorithms.base import SummableAlgorithm
+from taciturn.algorithms.server import FullState
 from taciturn.core.storage import make_folder, read_arrays, write_text
 from taciturn.data import load
 from taciturn.errors import PeerLost
@@ -28,12 +30,14 @@ from taciturn.federation.journal import Journal
 from taciturn.federation.kits import provision
 from taciturn.federation.messages import array_digest
 from taciturn.federation.policy import read_site
-from taciturn.federation.run_folder import read_rounds
+from taciturn.federation.run_folder import RoundLine, read_rounds
 from taciturn.federation.site_session import study_folder
+from taciturn.federation.sum_terms import noise_number
 from taciturn.federation.terms import Terms, read_terms
 from taciturn.privacy.noise import SeededNoise
 from taciturn.runs.folder import RunFolder, read_lines
 from taciturn.training.simulate import simulate, start
+from taciturn.training.simulate_sums import simulate_sums, start_sums
 from taciturn.types import Array, Shard
 
 
@@ -41,10 +45,10 @@ class ReplayResult(NamedTuple):
     """The result of a replay after the last round."""
 
     w: Array  # [J, 1, K]  the model
-    lam: Array  # [P, J, 1, K]  the duals
+    lam: Array  # [P, J, 1, K]  the duals; of the mean agent alone after secure sums, [1, J, 1, K]
 
 
-def replay(agreement: Agreement, shards: Sequence[Shard], seed: int, answered: Sequence[Sequence[str]]) -> ReplayResult:
+def replay(agreement: Agreement, shards: Sequence[Shard], seed: int, rounds: Sequence[RoundLine]) -> ReplayResult:
     """Simulate a study in one process, with seeded noise and the recorded participation.
 
     Parameters
@@ -55,25 +59,27 @@ def replay(agreement: Agreement, shards: Sequence[Shard], seed: int, answered: S
         The sites' records, in the order of the agents.
     seed : int
         The seed of every site's noise.
-    answered : sequence of sequences of str
-        The sites that answered in each round.
+    rounds : sequence of RoundLine
+        What the coordinator recorded: the sites that answered in each round, and the slot of a secure sum.
     """
-    agents, batch = agreement.terms.agents, agreement.part.batch
-    rounds = simulate(
-        agreement.algorithm,
-        shards,
-        lambda p, t: SeededNoise((seed,), p, t, batch.streams),
-        len(answered),
-        start(shards, 1, averages=False),
-        lambda t: [agents.index(site) for site in answered[t - 1]],
-    )
-    *_, last = rounds
-    return ReplayResult(last.w, last.state.server.lam)
+    agents, batch, last = agreement.terms.agents, agreement.part.batch, len(rounds)
 
+    def noise(p: int, t: int) -> SeededNoise:
+        slot = rounds[t - 1].slot
+        return SeededNoise((seed,), p, noise_number(*map(int, slot.split("/"))) if slot else t, batch.streams)
 
-def participation(folder: RunFolder) -> list[list[str]]:
-    """Return the sites that answered in each round of a federated run."""
-    return [line.answered for line in read_rounds(folder)]
+    def answering(t: int) -> list[int]:
+        return [agents.index(site) for site in rounds[t - 1].answered]
+
+    if agreement.sum_parameters is None:
+        begin = start(shards, 1, averages=False)
+        *_, end = simulate(agreement.algorithm, shards, noise, last, begin, answering)
+    else:
+        algorithm, sizes = cast(SummableAlgorithm, agreement.algorithm), tuple(agreement.terms.sites.values())
+        *_, end = simulate_sums(algorithm, shards, noise, last, start_sums(shards, 1), answering, sizes)
+    if not isinstance(end.state.server, FullState):
+        raise TypeError("a study's server knows the state of every agent")
+    return ReplayResult(end.w, end.state.server.lam)
 
 
 @dataclass
@@ -200,7 +206,7 @@ class LocalFederation:
         terms, folder = read_terms(self.terms), RunFolder.open(self.run)
         agreement = derive_agreement(terms)
         shards = load(terms.data_options()).train
-        result = replay(agreement, shards, self.seed or 0, participation(folder))
+        result = replay(agreement, shards, self.seed or 0, read_rounds(folder))
         state = read_arrays(folder.checkpoints / f"{agreement.part.batch.algorithm}.npz")
         return np.array_equal(result.w, state["w"]) and np.array_equal(result.lam, state["server_lam"])
 
