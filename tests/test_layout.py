@@ -40,7 +40,7 @@ BORDERS = {  # modules whose functions may take or return a mapping with values 
     "federation/confinement/barriers.py": "keywords of a call",
     "federation/journal.py": "JSON in a data base",
     "federation/nvflare/cell.py": "NVFlare has no types",
-    "federation/site_session.py": "lines of a hash chain",
+    "federation/study_ledger.py": "lines of a hash chain",
     "federation/status.py": "JSON from another process",
     "federation/terms.py": "a TOML file",
     "federation/toml_sections.py": "a TOML file",
@@ -78,7 +78,7 @@ def test_no_two_public_classes_share_a_name() -> None:
 
 
 def test_the_core_stays_small_enough_to_read() -> None:
-    assert len([path for path in CORE if path.name != "__init__.py"]) <= 252
+    assert len([path for path in CORE if path.name != "__init__.py"]) <= 262
 
 
 def test_untyped_mappings_cross_functions_only_at_borders() -> None:

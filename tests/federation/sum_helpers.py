@@ -22,6 +22,7 @@ SUM_STUDY: dict[str, Any] = {
     "algorithm": "dpgd", "trust": "secure-sum", "total_records": 60, "total_epsilon": 3.0, "noise_multiplier": None,
     "missing": 1, "reserve": 3,
 }  # fmt: skip
+SUM_ACCEPT: dict[str, Any] = {"algorithms": ["dpgd", "objw", "additive"], "study_epsilon_max": 10.0}
 UPLOAD = "upload"
 
 
@@ -50,7 +51,7 @@ def make_sums(
     """Create sites with tables, ledgers and identities, in which everybody has verified all peers."""
     root.mkdir(parents=True, exist_ok=True)
     identities = {name: Identity.create(root / f"{name}.identity") for name in names}
-    parties = {
+    parties: dict[str, Any] = {
         "coordinator": {"identity": str(Identity.create(root / "coordinator.identity").public)},
         "identities": {name: str(identity.public) for name, identity in identities.items()},
         "sites": dict.fromkeys(("north", "south", "west")) | dict.fromkeys(names, 20),
@@ -67,9 +68,7 @@ def make_sums(
         shutil.move(root / f"{site}.identity", home / "identity.key")
         write_table(home / "table.csv", number, rows)
         BudgetLedger.create(home / "patients.ledger", site, 10.0, 1e-6)
-        found.change(
-            site, {"accept": {"algorithms": ["dpgd", "objw", "additive"], "study_epsilon_max": 10.0} | (accept or {})}
-        )
+        found.change(site, {"accept": merged(SUM_ACCEPT, accept or {})})
         for peer in names:
             if peer != site:
                 write_peer(found.site(site), peer, parties["identities"][peer])

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from taciturn.federation.coordinator import FINISHED
-from taciturn.federation.messages import Question
 from tests.federation.helpers import Local, conducted, participation
-from tests.federation.sum_helpers import SUM_SITES, check_charges, check_sums, make_sums, step_of
+from tests.federation.sum_helpers import SUM_SITES, check_charges, check_sums, make_sums
 
 
 def test_a_study_equals_its_simulation(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ INEXACT = [name for name in ALGORITHMS if ALGORITHMS[name].noisy and not ALGORIT
     [
         (TABLE, "hardened", "auto"),
         (TABLE | {"seeds": 1}, "hardened", "auto"),
+        (TABLE | {"trust": "secure-sum", "algorithm": "dpgd", "features": "none"}, "hardened", "auto"),
         (TABLE | {"mechanism": "laplace"}, "hardened", "auto"),
         (TABLE | {"total_epsilon": "0.5,1"}, "hardened", "auto"),
         (TABLE | {"seed": 1}, "seeded", 1),
@@ -70,7 +71,6 @@ def test_methods_without_exact_noise_are_for_simulations(name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"trust": "secure-sum"}, "trust is secure-sum, but noise is hardened"),
         ({"trust": "server"}, "trust is server, but noise is hardened"),
         ({"total_epsilon": "1,inf"}, "total-epsilon has inf beside a budget"),
         ({"backend": "torch"}, "backend is torch, but hardened noise"),

@@ -26,7 +26,7 @@ from taciturn.federation.coordinator import Coordinator, StudyProgress
 from taciturn.federation.exchange import Exchange
 from taciturn.federation.messages import Refusal, SumRequest, SumRoundRequest
 from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
-from taciturn.federation.sum_state import Attempt, EpochFile, SumFiles, SumState
+from taciturn.federation.sum_state import EpochFile, SlotAttempt, SumFiles, SumState
 from taciturn.federation.sum_terms import sum_study
 from taciturn.federation.validation import Rejected
 from taciturn.objectives.clipping import admissible
@@ -55,7 +55,7 @@ class SumCoordinator(Coordinator):
     sums: SumStudy = field(init=False)
     files: SumFiles = field(init=False)
     epoch: EpochFile = field(init=False)
-    pending: Attempt | None = field(init=False)  # asked, and neither opened nor lost
+    pending: SlotAttempt | None = field(init=False)  # asked, and neither opened nor lost
     collected: dict[int, MaskedUpload] = field(default_factory=dict)  # its uploads, once their set is decided
     begun: set[str] = field(default_factory=set)  # sites that know that the epoch has begun
     _gone: set[str] = field(default_factory=set)  # sites that this round has lost
@@ -175,7 +175,7 @@ class SumCoordinator(Coordinator):
         self.log_event("epoch", round=t, epoch=number, sites=cohort)
         return directory
 
-    def _new_attempt(self, t: int, roster: Sequence[str], directory: Directory) -> Attempt:
+    def _new_attempt(self, t: int, roster: Sequence[str], directory: Directory) -> SlotAttempt:
         """Choose a slot for round t; the question is on disk and charged before any site is asked."""
         algorithm = self._algorithm
         _, w = algorithm.server_send(t, self.state.server)
@@ -183,12 +183,12 @@ class SumCoordinator(Coordinator):
         sent = w if shared is None else np.concatenate([w, np.asarray(shared, w.dtype)])
         digest = hashlib.sha256(wire.array_bytes(sent)).digest()
         numbers = tuple(sorted(map(self._number, roster)))
-        attempt = Attempt(SumQuestion(directory.epoch, self._next_slot(directory), t, numbers, digest), sent)
+        attempt = SlotAttempt(SumQuestion(directory.epoch, self._next_slot(directory), t, numbers, digest), sent)
         self.files.write_attempt(attempt)
         self._charge(roster, t, attempt.slot)
         return attempt
 
-    def _open(self, exchange: Exchange, attempt: Attempt, directory: Directory, ready: Sequence[str]) -> OpenedSum:
+    def _open(self, exchange: Exchange, attempt: SlotAttempt, directory: Directory, ready: Sequence[str]) -> OpenedSum:
         """Ask for uploads, for signatures if somebody is missing, and for shares; return the opened sum."""
         t, opening = attempt.question.round, SlotOpening(self.sums, directory, attempt.question)
         uploads = self.collected or self._collect(exchange, opening, attempt, ready)
@@ -208,7 +208,7 @@ class SumCoordinator(Coordinator):
         return opening.open(uploads, answers)
 
     def _collect(
-        self, exchange: Exchange, opening: SlotOpening, attempt: Attempt, ready: Sequence[str]
+        self, exchange: Exchange, opening: SlotOpening, attempt: SlotAttempt, ready: Sequence[str]
     ) -> dict[int, MaskedUpload]:
         """Ask the roster for masked uploads, and store those that arrive: their set is then decided."""
         question = attempt.question
@@ -234,7 +234,7 @@ class SumCoordinator(Coordinator):
                 "invalid values"
             )
 
-    def _advance(self, attempt: Attempt, opened: OpenedSum) -> None:
+    def _advance(self, attempt: SlotAttempt, opened: OpenedSum) -> None:
         """Take the step of the mean agent with the opened sum, and store the round."""
         algorithm, state, t = self._algorithm, self.state, attempt.question.round
         server, w = algorithm.server_send(t, state.server)

@@ -42,7 +42,7 @@ class EpochFile(NamedTuple):
     roll: bytes  # the signatures of the whole cohort
 
 
-class Attempt(NamedTuple):
+class SlotAttempt(NamedTuple):
     """One attempt at a round: what its roster is asked in a slot."""
 
     question: SumQuestion
@@ -127,12 +127,12 @@ class SumFiles:
             int(arrays["number"]), Directory.from_bytes(directory) if directory else None, arrays["roll"].tobytes()
         )
 
-    def write_attempt(self, attempt: Attempt, lost: bool = False) -> None:
+    def write_attempt(self, attempt: SlotAttempt, lost: bool = False) -> None:
         """Store a question before any site is asked, and that its slot is lost before another one is tried."""
         arrays = {"question": _bytes(attempt.question.to_bytes()), "sent": attempt.sent, "lost": np.array(lost)}
         write_arrays(self.folder.checkpoints / QUESTION_FILE, arrays)
 
-    def read_attempt(self, t: int, epoch: EpochFile) -> Attempt | None:
+    def read_attempt(self, t: int, epoch: EpochFile) -> SlotAttempt | None:
         """Return the attempt at round t that a crash has interrupted, if it may still be opened in this epoch."""
         file = self.folder.checkpoints / QUESTION_FILE
         if not file.exists():
@@ -140,7 +140,7 @@ class SumFiles:
         arrays = read_arrays(file)
         question = SumQuestion.from_bytes(arrays["question"].tobytes())
         current = epoch.directory is not None and (question.round, question.epoch) == (t, epoch.number)
-        return Attempt(question, arrays["sent"]) if current and not arrays["lost"] else None
+        return SlotAttempt(question, arrays["sent"]) if current and not arrays["lost"] else None
 
     def write_uploads(self, question: SumQuestion, uploads: Mapping[int, MaskedUpload]) -> None:
         """Store the uploads of a slot, and so the set that sites are asked to open, before they are asked."""

@@ -23,7 +23,7 @@ from taciturn.types import Array, Shard
 MEAN = 0  # the server's one agent, the mean of all
 
 
-class OpenedSum(NamedTuple):
+class SimulatedSum(NamedTuple):
     """What is known of one round's secure sum after it was opened; nothing else of an agent is kept."""
 
     total: NDArray[np.int64]  # [J, R, K]
@@ -120,7 +120,7 @@ def open_sum(
     mean: Agent,
     shards: Mapping[int, Shard],
     noise: Callable[[int, int], NoiseSource],
-) -> OpenedSum:
+) -> SimulatedSum:
     """Return the sum of the integers of these agents in round t; `mean` is the server's agent."""
     shared = algorithm.shared_state(t, mean)
     zero = np.zeros_like(w)
@@ -137,7 +137,7 @@ def open_sum(
         total += cast("NDArray[np.int64]", released.gradient)
         events[p, released.event] += 1
         sizes.append(released.magnitude)
-    return OpenedSum(total, tuple(shards), events, to_numpy(np.mean(sizes, axis=0)))
+    return SimulatedSum(total, tuple(shards), events, to_numpy(np.mean(sizes, axis=0)))
 
 
 def mean_gradient(
