@@ -37,6 +37,7 @@ def site() -> None:
     Examples:
       taciturn federation site identity north > north.id
       taciturn federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
+      taciturn federation site verify north/site.toml south "3f2a 9c01 77de 0b4c 5521 8e90 a6d3 14f8"
       taciturn federation site check north/site.toml
       taciturn federation site start north/site.toml
       taciturn federation site status north/site.toml
@@ -51,7 +52,8 @@ def site() -> None:
 def identity(folder: Path, as_json: bool) -> None:
     """Create this site's identity, or show the existing one, for the coordinator to add to the terms.
 
-    The private key stays in FOLDER. Send the line to the coordinator, and compare the fingerprint by telephone.
+    The private key stays in FOLDER. Send the line to the coordinator, and compare the fingerprint by telephone: with
+    the coordinator, and in a study with a secure sum with every other site, which types it into 'site verify'.
 
     \b
     Examples:
@@ -118,6 +120,48 @@ def check(site: Path, as_json: bool) -> None:
 
 @site.command()
 @SITE
+@click.argument("peer", default="")
+@click.argument("fingerprint", default="")
+@JSON
+def verify(site: Path, peer: str, fingerprint: str, as_json: bool) -> None:
+    """Record that another site's identity in the terms is its own, or list who is verified and who is not.
+
+    Call PEER on a number that you know, not one from the terms, and ask for the FINGERPRINT that 'taciturn federation
+    site identity' shows there. In a secure sum a site whose identity is false could read what you send together with
+    the coordinator. A site that you have not verified therefore counts as a colluder, and with more of them than the
+    study allows for, your site refuses it. Without PEER nothing is recorded.
+
+    \b
+    Examples:
+      taciturn federation site verify north/site.toml
+      taciturn federation site verify north/site.toml south "3f2a 9c01 77de 0b4c 5521 8e90 a6d3 14f8"
+    """
+    from taciturn.federation.policy import read_site
+    from taciturn.federation.site_operations import describe_peers, list_peers, verify_peer
+    from taciturn.federation.terms import read_terms
+
+    if peer and not fingerprint:
+        raise InputError(f"give the fingerprint that {peer} reads out: 32 digits, in quotation marks")
+    if peer:
+        found = verify_peer(site, peer, fingerprint)
+    else:
+        own = read_site(site)
+        found = list_peers(own, read_terms(own.study))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (name, "yes" if one["verified"] else "NO", one["fingerprint"] or "no identity in the terms yet")
+        for name, one in found["peers"].items()
+    ]
+    print_table(("site", "verified", "fingerprint in the terms"), rows, left=3, wrap=True)
+    say(f"peers: {describe_peers(found)}")
+    if not found["enough"]:
+        say(f"{found['site']} refuses the study {found['study']} until more of them are verified")
+
+
+@site.command()
+@SITE
 @click.option("--seeded", default=None, metavar="SEED", help="noise from this seed, for tests: IT PROTECTS NO ONE")
 @LOG
 @AUDIT
@@ -165,7 +209,7 @@ def status(site: Path, as_json: bool) -> None:
     Examples:
       taciturn federation site status north/site.toml
     """
-    from taciturn.federation.site_operations import site_status
+    from taciturn.federation.site_operations import describe_peers, site_status
 
     found = site_status(site)
     if as_json:
@@ -176,6 +220,8 @@ def status(site: Path, as_json: bool) -> None:
         f"reserved, {format_epsilon(found['budget_left'])} left at delta {found['delta']:g} ({found['ledger']})"
     )
     say(_describe_agent(found))
+    if found["peers"] is not None and found["peers"]["needed"]:
+        say(f"peers of the study {found['peers']['study']}: {describe_peers(found['peers'])}")
     rows = [
         (
             study["study"] + (f" ({study['non_private']})" if study["non_private"] else ""),
@@ -183,12 +229,13 @@ def status(site: Path, as_json: bool) -> None:
             study["begun"][:10],
             (study["closed"] or ("BROKEN" if study["broken"] else "open"))[:10],
             str(study["rounds"]),
+            str(study["uploads"]),
             format_epsilon(study["spent_epsilon"]),
             format_epsilon(study["planned_epsilon"]),
         )
         for study in found["studies"]
     ]
-    print_table(("study", "experiment", "begun", "ended", "rounds", "ε spent", "of"), rows, left=4)
+    print_table(("study", "experiment", "begun", "ended", "rounds", "uploads", "ε spent", "of"), rows, left=4)
     for study in found["studies"]:
         say(f"{study['experiment'][:8]}  {study['folder']}")
         if study["model"]:

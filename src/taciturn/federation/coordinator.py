@@ -46,6 +46,15 @@ class StudyProgress(NamedTuple):
     sent: tuple[int, int]  # bytes of messages from the sites and to the sites
 
 
+class SlotTotals(NamedTuple):
+    """The slots of a study with a secure sum, each of which is one attempt at a round."""
+
+    epoch: int  # the newest; -1 before the first
+    asked: int  # slots that sites were asked to upload in
+    lost: int  # of those, slots that were never opened
+    planned: int  # T + reserve, the uploads of a site that the plan pays for
+
+
 class Backoff(NamedTuple):
     """A site that is skipped until some time, or until it connects again."""
 
@@ -108,6 +117,11 @@ class Coordinator(ABC):
     @abstractmethod
     def quorum(self) -> int:
         """The number of sites that must be ready for the next step."""
+
+    @property
+    def slots(self) -> SlotTotals | None:
+        """The slots so far; None without a secure sum."""
+        return None
 
     @property
     def is_complete(self) -> bool:
@@ -340,7 +354,8 @@ class Coordinator(ABC):
         Parameters
         ----------
         event : str
-            ready, missing, refused, rejected, round, waiting, left out, closed or not closed.
+            ready, missing, refused, rejected, round, epoch, epoch lost, slot lost, waiting, left out, closed or not
+            closed.
         fields
             The site, the round, the reason, ..., as JSON.
         """

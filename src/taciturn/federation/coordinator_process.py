@@ -26,6 +26,7 @@ from taciturn.federation.run_folder import create_study_folder, federated_study
 from taciturn.federation.seal import OVERHEAD
 from taciturn.federation.status import STATUS_FILE, CoordinatorStatus, publish_status
 from taciturn.federation.sum_coordinator import SumCoordinator
+from taciturn.federation.sum_terms import describe_parameters
 from taciturn.federation.terms import Terms
 from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.runs.folder import RunFolder
@@ -124,6 +125,9 @@ class StudyLine(TypedDict, total=False):
     of: int
     answered: list[str]
     missing: list[str]
+    slot: str
+    epoch: int
+    sites: list[str]
     bytes_up: int
     bytes_down: int
 
@@ -207,6 +211,8 @@ class CoordinatorProcess:
         status.study, status.quorum = self.terms.name, self.terms.quorum
         status.round, status.rounds = coordinator.progress.round, coordinator.agreement.part.rounds
         status.wanted = len(coordinator.agents)
+        if (slots := coordinator.slots) is not None:
+            status.epoch, status.slots, status.slots_lost, status.slots_planned = slots
         status.bytes_up, status.bytes_down = coordinator.progress.sent
 
     def _run_rounds(self, running: EngineProcess) -> str:
@@ -303,6 +309,8 @@ def run_coordinator(
     coordinator = open_study(terms, out.resolve(), without)
     if coordinator.excluded:
         say(f"left out of this study: {', '.join(coordinator.excluded)}")
+    if coordinator.agreement.sum_parameters is not None:
+        say(describe_parameters(coordinator.agreement.sum_parameters))
     if coordinator.folder.finished and not coordinator.unclosed_sites:
         return coordinator.folder, FINISHED
 
