@@ -286,13 +286,15 @@ def transcript(site: Path, as_json: bool) -> None:
             (
                 str(d.number),
                 d.time[5:16].replace("T", " "),
-                f"{d.kind}, kept back" if kept_back else d.kind,
+                f"{what}, kept back" if kept_back else what,
                 "–" if d.round is None else str(d.round),
                 format_bytes(d.bytes),
                 d.sha256[:10],
                 event,
             )
-            for d, kept_back, event in ((line.departure, line.kept_back, line.event) for line in found.lines)
+            for d, what, kept_back, event in (
+                (line.departure, line.what, line.kept_back, line.event) for line in found.lines
+            )
         ]
         print_table(("", "time", "what", "round", "bytes", "sha-256", "event"), rows, left=3)
         sent = [line.departure.bytes for line in found.lines if not line.kept_back]

@@ -178,7 +178,7 @@ class CoordinatorProcess:
         shield()
         self._skip_old_lines()
         with self.folder.locked(), publish_status(self.status, self.folder.checkpoints / STATUS_FILE):
-            self._update_status()
+            update_status(self.status, self.coordinator)
             self.audit("start", study=self.terms.name, experiment=self.coordinator.experiment)
             try:
                 return self._supervise_hub()
@@ -203,17 +203,8 @@ class CoordinatorProcess:
                 self.status.listening = None
                 self.status.sites.clear()
                 self._show_new_lines()
-                self._update_status()
+                update_status(self.status, self.coordinator)
                 running.stop()
-
-    def _update_status(self) -> None:
-        coordinator, status = self.coordinator, self.status
-        status.study, status.quorum = self.terms.name, self.terms.quorum
-        status.round, status.rounds = coordinator.progress.round, coordinator.agreement.part.rounds
-        status.wanted = len(coordinator.agents)
-        if (slots := coordinator.slots) is not None:
-            status.epoch, status.slots, status.slots_lost, status.slots_planned = slots
-        status.bytes_up, status.bytes_down = coordinator.progress.sent
 
     def _run_rounds(self, running: EngineProcess) -> str:
         experiment, limit = self.coordinator.experiment, self.coordinator.agreement.message_limit
@@ -229,7 +220,7 @@ class CoordinatorProcess:
 
         def stop() -> bool:
             self._show_new_lines()
-            self._update_status()
+            update_status(self.status, self.coordinator)
             if time.monotonic() - exchange.heard > SILENCE_SECONDS:
                 raise BrokenLink(f"no heartbeat for {SILENCE_SECONDS:g} s")
             if self.certificates is not None and self.certificates() != self.engine.peers:
@@ -256,6 +247,16 @@ class CoordinatorProcess:
                 elif line["event"] != "round":
                     facts = {name: value for name, value in line.items() if name not in ("event", "time")}
                     self.audit(line["event"], **facts)
+
+
+def update_status(status: CoordinatorStatus, coordinator: Coordinator) -> None:
+    """Record how far a study is in the status of its command."""
+    terms = coordinator.agreement.terms
+    status.study, status.quorum, status.wanted = terms.name, terms.quorum, len(coordinator.agents)
+    status.round, status.rounds = coordinator.progress.round, coordinator.agreement.part.rounds
+    status.bytes_up, status.bytes_down = coordinator.progress.sent
+    if (slots := coordinator.slots) is not None:
+        status.epoch, status.slots, status.slots_lost, status.slots_planned = slots
 
 
 def run_coordinator(

@@ -20,7 +20,6 @@ from taciturn.federation.terms import (
     PLANNED_RESERVE,
     SUM_FROM_SITES,
     Terms,
-    default_missing,
     default_trust,
     read_terms,
     schema_hash,
@@ -28,6 +27,7 @@ from taciturn.federation.terms import (
 from taciturn.planning.integer_sums import check_participation
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.trust import AGENTS, SECURE_SUM
+from taciturn.secure_sum.parameters import default_missing
 from taciturn.settings.checks import COLLUDERS
 
 LEDGER_FILE, IDENTITY_FILE, TERMS_FILE = "records.ledger", "identity.key", "federation.toml"

@@ -151,6 +151,13 @@ def list_peers(site: Site, terms: Terms) -> PeersReport:
     }
 
 
+def read_peers_report(site: Site) -> PeersReport | None:
+    """Return `list_peers` of the site's own copy of the terms, or None if that or the list of peers is not valid."""
+    with suppress(TaciturnError):
+        return list_peers(site, read_terms(site.study))
+    return None
+
+
 def describe_peers(found: PeersReport) -> str:
     """Return in words who is verified and who is not, and what that means."""
     if not found["needed"]:
@@ -256,16 +263,9 @@ def site_status(path: Path) -> SiteReport:
         "epsilon_used": budget.epsilon_used,
         "epsilon_next": budget.epsilon_next,
         "budget_left": max(0.0, budget.total_epsilon - budget.epsilon_used),
-        "peers": _peers_of_status(site),
+        "peers": read_peers_report(site),
         "studies": [_study_status(site, begun, rounds) for begun, rounds in _experiments(site).items()],
     }
-
-
-def _peers_of_status(site: Site) -> PeersReport | None:
-    """Return the peers; the status of a site must not depend on files that its agent reads anew for every message."""
-    with suppress(TaciturnError):
-        return list_peers(site, read_terms(site.study))
-    return None
 
 
 def _experiments(site: Site) -> dict[Experiment, list[int]]:
