@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from html import unescape
+from pathlib import Path
 
 import pytest
 
 from taciturn.dashboard.monitoring import CoordinatorMonitor, SiteMonitor
 from taciturn.dashboard.privacy_view import ledger_reply, privacy_reply
+from taciturn.errors import InputError
 from taciturn.federation import messages as wire
-from taciturn.federation.coordinator import FINISHED
-from taciturn.federation.coordinator_process import StudyLine, update_status
+from taciturn.federation.coordinator import FINISHED, STOPPED
+from taciturn.federation.coordinator_process import StudyLine, open_study, update_status
 from taciturn.federation.journal import LEFT, Journal
 from taciturn.federation.messages import Question, SumAnswer
 from taciturn.federation.site_operations import site_status
@@ -138,8 +140,8 @@ def test_the_page_of_a_site_shows_slots_and_peers(ended: Ended) -> None:
     federation, _, _ = ended
     page = SiteMonitor(federation.file("s1")).report().page
     facts = dict(page.facts)
-    assert facts["peers of the secure sum"] == "all 4 verified"
-    assert facts["newest slot of the secure sum"].endswith("; 7 charged in its study")
+    assert facts["peers"] == "all 4 verified"
+    assert facts["newest slot"].endswith("; 7 charged in its study")
     assert all(row.good for row in page.rows)
     assert "masked upload" in {row.cells[1] for row in page.rows}
 
@@ -181,3 +183,19 @@ def test_the_operator_is_told_what_was_lost(ended: Ended) -> None:
     assert any("5 sites made keys for the next sums (epoch 0)" in line for line in said)
     (lost,) = [line for line in said if "was not opened" in line]
     assert "the round is asked again in another slot" in lost
+
+
+def test_a_site_that_is_left_out_stays_in_earlier_sums_and_the_report_says_so(tmp_path: Path) -> None:
+    federation = make_sums(tmp_path)
+    with federation.agents() as agents:
+        study = federation.summing()
+        assert study.run(Local(agents), stop=lambda: study.progress.round == 2) == STOPPED
+        with pytest.raises(InputError, match="there are 3 sites, but quorum is 4; the noise of this secure sum is for"):
+            open_study(federation.terms, tmp_path / "run", ("s4", "s5"))
+        again = open_study(federation.terms, tmp_path / "run", ("s5",))
+        assert conducted(again, Local(agents)) == FINISHED
+    note = again.folder.read_summary().federation
+    assert note is not None
+    lines = " ".join(note.lines)
+    assert "Left out by the coordinator: s5; sums that were opened before still contain what they sent" in lines
+    assert "s4 4, s5 2" in lines

@@ -243,7 +243,7 @@ def run(
 
     The same command continues a study that was stopped (Ctrl-C) or killed, from its last round; no budget is spent
     twice. For a finished study it shows the result. An excluded site is not asked again, and what it sent no longer
-    counts.
+    counts, except in sums that a secure sum has opened already.
 
     \b
     Examples:

@@ -227,9 +227,9 @@ class SiteMonitor:
             "sent again, not listed": f"{records.repeats:,} times",
         }
         if records.newest_slot:
-            facts["newest slot of the secure sum"] = f"{records.newest_slot}; {records.slots:,} charged in its study"
+            facts["newest slot"] = f"{records.newest_slot}; {records.slots:,} charged in its study"
         if records.peers:
-            facts["peers of the secure sum"] = records.peers
+            facts["peers"] = records.peers
         meter = BudgetBar(
             share=budget["used"] / budget["total"] if budget["total"] else 1.0,
             text=f"ε {format_epsilon(budget['used'])} of {format_epsilon(budget['total'])} used or reserved",

@@ -137,6 +137,11 @@ class Coordinator(ABC):
         """Return what tells the noise in the curves of an additive model; nothing for other models."""
 
     @property
+    def _fate_of_excluded(self) -> str:
+        """What became of the uploads of sites that were left out, in words."""
+        return "their uploads are no longer part of the model"
+
+    @property
     def expected_sites(self) -> list[str]:
         """The sites to wait for: those that have not refused; after the end of the study, those not closed yet."""
         sites = self.unclosed_sites if self.folder.finished else self.agents
@@ -337,8 +342,8 @@ class Coordinator(ABC):
         totals, agents = participation_totals(self.folder), self.agreement.terms.agents
         answered = ", ".join(f"{site} {totals.answered.get(site, 0)}" for site in agents)
         excluded = [
-            f"Left out by the coordinator: {', '.join(self.excluded)}; their uploads are no longer part of the model, "
-            "and the budget they spent stays spent."
+            f"Left out by the coordinator: {', '.join(self.excluded)}; {self._fate_of_excluded}, and the budget they "
+            "spent stays spent."
         ]
         return [
             f"Rounds answered, of {totals.rounds}: {answered}; answers rejected: {totals.rejected}.",

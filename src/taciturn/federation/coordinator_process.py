@@ -29,6 +29,7 @@ from taciturn.federation.sum_coordinator import SumCoordinator
 from taciturn.federation.sum_terms import describe_parameters
 from taciturn.federation.terms import Terms
 from taciturn.federation.upload_coordinator import UploadCoordinator
+from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import JsonlTail
 from taciturn.types import Shard
@@ -95,10 +96,13 @@ def _check_exclusions(terms: Terms, folder: RunFolder, sites: Sequence[str], new
         raise InputError(f"{folder.path} is in use by another process; stop it first")
     left = len(terms.sites) - len(sites)
     if left < terms.quorum:
-        raise InputError(
-            f"without {', '.join(sites)} there are {left} sites, but quorum is {terms.quorum}; lower it in [running] "
-            f"of {terms.path}, or leave fewer sites out"
+        summed = terms.settings.trust == SECURE_SUM
+        choices = (
+            "the noise of this secure sum is for no fewer, so leave fewer sites out or agree on a new study"
+            if summed
+            else f"lower it in [running] of {terms.path}, or leave fewer sites out"
         )
+        raise InputError(f"without {', '.join(sites)} there are {left} sites, but quorum is {terms.quorum}; {choices}")
 
 
 def _load_test_table(terms: Terms) -> Shard | None:

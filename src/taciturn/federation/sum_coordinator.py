@@ -93,6 +93,10 @@ class SumCoordinator(Coordinator):
         return 1 if self.is_complete else self.sums.parameters.quorum
 
     @property
+    def _fate_of_excluded(self) -> str:
+        return "sums that were opened before still contain what they sent"
+
+    @property
     def is_complete(self) -> bool:
         """Whether no round is left, or no upload that the plan pays for.
 
