@@ -15,12 +15,12 @@ from taciturn.runs.records import ReleaseEntry
 UPLOAD_KINDS = ("answer", "sum upload")  # departures that hold something computed from records
 SUM_WORDS = {  # the steps of a secure sum (docs/explanation/secure-sum.md), by their kind in the journal
     "sum announce": "keys of an epoch",
-    "sum deal": "sealed shares of its keys",
+    "sum deal": "sealed key shares",
     "sum keep": "receipt of shares",
     "sum begin": "start of an epoch",
     "sum upload": "masked upload",
     "sum upload again": "masked upload again",
-    "sum agree": "signature on who uploaded",
+    "sum agree": "signed list of uploads",
     "sum reveal": "shares of masks",
 }
 
