@@ -44,7 +44,7 @@ SUM_KEYS = """\
 trust = "secure-sum"     # sites mask what they send: only sums can be read, so each adds only a share of the noise
 colluders = {colluders}            # sites that may tell the coordinator what they know; the others add enough noise
 missing = {missing}              # sites that may be missing from a sum; if more are, that sum is lost
-# reserve = {reserve}            # uploads beyond the rounds, in place of lost sums; left out: a fiftieth of the rounds"""
+# reserve = {reserve}            # uploads beyond the rounds, in place of lost sums; by default 1/50 of the rounds"""
 AGENTS_KEYS = """\
 trust = "agents"         # every site adds all of the noise itself
 """
