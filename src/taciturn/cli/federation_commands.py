@@ -28,9 +28,11 @@ TERMS = click.argument("terms", type=PATH)
 def federation() -> None:
     """Train together over a network: one coordinator, and an agent at every site.
 
-    Only noisy parameters leave a site, encrypted for the coordinator, and each site decides which studies it joins. The
-    program that carries the messages is confined and not trusted (docs/howto/deployment.md). The page
-    docs/howto/federate-four-sites.md shows every step.
+    Only numbers with noise leave a site, encrypted for the coordinator, and each site decides which studies it joins.
+    With five sites or more they are masked as well, so that nobody can read what a single site sent
+    (docs/howto/federate-five-sites.md). The program that carries the messages is confined and not trusted
+    (docs/howto/deployment.md). The page docs/howto/federate-four-sites.md shows every step. The commands below are the
+    coordinator's; 'taciturn federation site' has those of a site.
 
     \b
     Examples:
@@ -218,6 +220,7 @@ def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> 
         return
     for name, path in kits.items():
         say(f"{name:14} {path}")
+    say(f"send each site its kit, like a password, with {terms}; {out / 'server'} and {out / 'authority'} stay here")
 
 
 @federation.command()

@@ -33,6 +33,8 @@ AUDIT = click.option(
 def site() -> None:
     """Manage a site: its records, its budget, its agent, and what it has sent.
 
+    SITE is the path of the site's own file site.toml; without it, site.toml in the current folder is meant.
+
     \b
     Examples:
       taciturn federation site identity north > north.id
@@ -85,22 +87,35 @@ def identity(folder: Path, as_json: bool) -> None:
 def init(folder: Path, kit: Path, terms: Path, table: str, total_epsilon: str, delta: str, ledger: str) -> None:
     """Draft site.toml in the site's FOLDER, and create the ledger of its records.
 
+    site.toml is the site's policy: which records, which budget, and what a study may ask for. Only this file decides,
+    so read it before the agent starts. The total epsilon of the ledger cannot be raised later.
+
     \b
     Examples:
       taciturn federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
     """
     from taciturn.federation.drafts import write_site_draft
+    from taciturn.federation.policy import read_site
+    from taciturn.federation.site_operations import read_peers_report
 
     budget = real(0.0)("total-epsilon", total_epsilon), real(0.0, 1.0)("delta", delta)
     path = write_site_draft(folder, kit, terms, table, budget, ledger)
     say(f"{path}: review it, then run 'taciturn federation site check {path}'")
+    if (found := read_peers_report(read_site(path))) is not None and not found["enough"]:
+        say(
+            f"the study has a secure sum: before that, verify the other sites: 'taciturn federation site verify {path}'"
+        )
 
 
 @site.command()
 @SITE
 @JSON
 def check(site: Path, as_json: bool) -> None:
-    """Check files, schema, records, budget, identity and kit before anything is released.
+    """Check files, schema, records, budget, peers, identity and kit before anything is released.
+
+    If the site would not take part in the study, the command ends with all reasons for it. Compare the hash that it
+    shows with the coordinator by telephone. In a study with a secure sum it also says which other sites nobody here has
+    verified yet: they count as colluders ('taciturn federation site verify').
 
     \b
     Examples:
@@ -158,6 +173,8 @@ def verify(site: Path, peer: str, fingerprint: str, as_json: bool) -> None:
     say(f"peers: {describe_peers(found)}")
     if not found["enough"]:
         say(f"{found['site']} refuses the study {found['study']} until more of them are verified")
+    if found["needed"] and not all(one["verified"] for one in found["peers"].values()):
+        say(f"call each of them, and type what it reads out: taciturn federation site verify {site} NAME 'DIGITS'")
 
 
 @site.command()
