@@ -18,9 +18,10 @@ import math
 import shutil
 from typing import Any, NamedTuple
 
-from benchmarks.program import RUNS, arguments, spread, write_results
+from benchmarks.program import RUNS, arguments, rounded, spread, write_results
 
 import taciturn
+from taciturn.reporting.intervals import interval
 from taciturn.runs.folder import RunFolder
 from taciturn.secure_sum.parameters import default_reserve
 
@@ -68,7 +69,8 @@ def measure(data: str) -> list[dict[str, Any]]:
         errors = [100.0 * entry.test_error for run in runs for entry in run.runs if entry.test_error is not None]
         settings = runs[0].folder.read_config()
         honest = agents - cell.colluders - cell.missing
-        mean = spread(errors)
+        mean: dict[str, Any] = {**spread(errors)}
+        known = interval(errors)  # of 95 %, over splits and noise
         found.append(
             cell._asdict()
             | {name: settings[name] for name in ("delta", "rounds", "reserve", "clip", "algorithm", "features")}
@@ -76,7 +78,7 @@ def measure(data: str) -> list[dict[str, Any]]:
                 "noise_over_a_trusted_server": round(math.sqrt(agents / honest), 3),
                 "noise_at_every_agent_over_a_trusted_server": round(math.sqrt(agents), 3),
                 "spent_epsilon": max(run.summary.privacy.total_epsilon for run in runs),
-                "test_error_percent": {name: round(value, 3) for name, value in mean.items()},
+                "test_error_percent": rounded(mean | {"interval": [known.low, known.high]}, 4),
                 "runs": len(errors),
                 "met": None if cell.at_most is None else mean["mean"] <= cell.at_most,
             }
