@@ -24,7 +24,7 @@ from taciturn.reporting.statements import guarantee, headline
 from taciturn.runs.folder import RunFolder
 from tests.cli.helpers import taciturn, taciturn_json
 from tests.federation.helpers import Local, conducted
-from tests.federation.sum_helpers import SUM_SITES, UPLOAD, SumFederation, make_sums, step_of
+from tests.federation.sum_helpers import SUM_SITES, SumFederation, make_sums, step_of
 
 Ended = tuple[SumFederation, SumCoordinator, Local]
 
@@ -36,7 +36,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     uploads: dict[str, int] = dict.fromkeys(SUM_SITES, 0)
 
     def fault(site: str, message: Question) -> str:
-        if step_of(message) != UPLOAD:
+        if step_of(message) != wire.UPLOAD:
             return ""
         uploads[site] += 1
         return "answer" if (site, uploads[site]) in (("s5", 2), ("s4", 3), ("s5", 3)) else ""
@@ -113,7 +113,7 @@ def test_the_transcript_has_every_byte_string_of_the_protocol(ended: Ended) -> N
         assert [line.departure.sha256 for line in lines] == [wire.digest(data) for data in exchange.left[site]]
         replies = [wire.decode_reply(data, 1 << 22) for data in exchange.left[site]]
         for line, reply in zip(lines, replies, strict=True):
-            upload = isinstance(reply, SumAnswer) and reply.step == UPLOAD
+            upload = isinstance(reply, SumAnswer) and reply.step == wire.UPLOAD
             assert line.event.startswith("1 x discrete-gaussian in slot ") == upload and (line.event != "–") == upload
     shown = taciturn("federation", "site", "transcript", federation.file("s1")).stdout
     assert "masked upload" in shown and "shares of masks" in shown and "sum " not in shown
