@@ -124,9 +124,10 @@ def test_the_transcript_has_every_byte_string_of_the_protocol(ended: Ended) -> N
 def test_status_and_ledger_count_uploads(ended: Ended) -> None:
     federation, study, _ = ended
     (found,) = site_status(federation.file("s1"))["studies"]
-    assert (found["rounds"], found["uploads"]) == (6, 7)
+    assert (found["rounds"], found["uploads"], found["slot"]) == (6, 7, "0/6")
     shown = taciturn("federation", "site", "status", federation.file("s1")).stdout
     assert "peers of the study tiny: all 4 verified" in shown
+    assert "newest slot 0/6; uploads whose round was asked again: 1" in shown
     folder = site_folder(ended, "s1").path
     assert "s1: charged in 7 slots of a secure sum, for 6 rounds; 1 of them" in taciturn("ledger", folder).stdout
     assert taciturn_json("ledger", folder)["slots"] == {"s1": {"slots": 7, "rounds": 6}}
