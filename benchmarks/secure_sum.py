@@ -19,7 +19,6 @@ import numpy as np
 from benchmarks.program import arguments, write_results
 from tests.secure_sum.helpers import Group, W, group, numbers_of, study_of
 
-
 DIMENSION, REPEATS = 8000, 3
 CASES = {10: (1, 2, 1), 50: (2, 5, 2), 195: (9, 15, 5)}  # sites: colluders, missing at the upload, and afterwards
 T = TypeVar("T")
