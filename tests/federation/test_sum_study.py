@@ -188,7 +188,7 @@ def test_a_study_without_any_sum_is_an_error_that_names_the_way_out(tmp_path: Pa
     with federation.agents() as agents:
         exchange, study = Local(agents), federation.summing()
         never_after(1)(exchange, study)
-        with pytest.raises(BudgetExhausted, match="7 slots were lost before the first sum.*agree on a new study"):
+        with pytest.raises(BudgetExhausted, match=r"7 slots were lost before the first sum.*agree on a new study"):
             conducted(study, exchange)
     check_charges(federation, study, exchange)
 

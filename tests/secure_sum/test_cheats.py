@@ -26,6 +26,7 @@ from taciturn.secure_sum.sum_context import SumStudy
 from taciturn.secure_sum.sum_wire import SumRefused
 from tests.secure_sum.coalition import OWN, PAIR, Coalition, coalition
 from tests.secure_sum.helpers import (
+    Group,
     W,
     begin_epoch,
     deliveries_of,
@@ -187,6 +188,7 @@ def mixed_contexts(rules: type[SlotRules]) -> Integers:
 def two_epochs(rules: type[SlotRules]) -> Integers:
     """12: the same records in two epochs, without site 1 in the second."""
     bad = coalition(rules, 6, 4, (6,))
+    assert isinstance(bad.made, Group)
     first = bad.made.question(0)
     bad.upload((1, 2, 3, 4, 5), first, Y)
     context = bad.context(1, first)
