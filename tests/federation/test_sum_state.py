@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +21,12 @@ from taciturn.federation.messages import CloseRequest, Question
 from taciturn.federation.sum_journal import SumJournal
 from taciturn.federation.sum_session import SumSession
 from taciturn.secure_sum import parameters
-from taciturn.secure_sum.epoch import SlotSecrets
+from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch, KeptEpoch, SlotSecrets
 from taciturn.secure_sum.shamir import element_bytes
 from taciturn.secure_sum.slot_messages import ShareRequest
 from tests.federation.helpers import SEED, Local
 from tests.federation.sum_adversary import NOTHING, Crew, SiteRefused, coalition_of, crew
-from tests.federation.sum_helpers import SUM_SITES, Losses, losing, make_sums, step_of
+from tests.federation.sum_helpers import SUM_LIMIT, SUM_SITES, Losses, losing, make_sums, step_of
 
 SIX = (1, 2, 3, 4, 5, 6)
 
@@ -152,50 +154,46 @@ def files_of(root: Path) -> bytes:
     return b"\0".join(path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file())
 
 
+@dataclass
 class Watching(Local):
-    """Looks for struck out secrets in the files of a site after each of its answers."""
+    """Looks for struck out secrets in the files of the first site after each of its answers."""
 
-    home: Path
-    site = "s1"
+    home: Path = Path()
+    known: dict[bytes, tuple[int, int, str]] = field(default_factory=dict)  # element or key -> epoch, slot, whose
+    looked: int = 0
 
-    def __init__(self, agents: dict[str, SiteAgent], home: Path) -> None:
-        super().__init__(agents)
-        self.home = home
-        self.known: dict[bytes, tuple[int, int, str]] = {}  # element or key -> epoch, slot, whose
-        self.looked = 0
-
-    def request(self, questions: dict[str, bytes], seconds: float) -> dict[str, bytes]:  # type: ignore[override]
-        replies = dict(super().request(questions, seconds))
-        session = self.agents[self.site]._session
-        if isinstance(session, SumSession) and self.site in questions:
+    def request(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+        replies = super().request(questions, seconds)
+        session = self.agents["s1"]._session
+        if isinstance(session, SumSession) and "s1" in questions:
             self.learn(session)
-            self.look(session, wire.decode_question(questions[self.site], 1 << 22))
+            self.look(session, wire.decode_question(questions["s1"], SUM_LIMIT))
         return replies
 
     def learn(self, session: SumSession) -> None:
         """Remember every secret that the site holds."""
-        for kept in (session.prepared, session.state.keys if session.state else None):
-            if kept is None:
-                continue
-            announced = getattr(kept, "announced", kept)
-            epoch = kept.directory.epoch if hasattr(kept, "directory") else announced.announcement.epoch
-            if getattr(announced, "box_key", b""):
-                self.known[announced.box_key] = epoch, -1, "box"
+        prepared = session.prepared
+        if isinstance(prepared, AnnouncedEpoch | DealtEpoch):
+            announced = prepared if isinstance(prepared, AnnouncedEpoch) else prepared.announced
+            epoch = announced.announcement.epoch
+            self.known[announced.box_key] = epoch, -1, "box"
             for slot, own in enumerate(announced.secrets):
-                self.known |= dict.fromkeys(elements(own) if own else [], (epoch, slot, "own"))
-            for slot, held in enumerate(getattr(kept, "shares", ())):
+                self.known |= dict.fromkeys(elements(own), (epoch, slot, "own"))
+        for kept in (prepared, session.state.keys if session.state else None):
+            for slot, held in enumerate(kept.shares if isinstance(kept, KeptEpoch) else ()):
                 for share in (held or {}).values():
-                    self.known |= dict.fromkeys(elements(share), (epoch, slot, "share"))
+                    assert isinstance(kept, KeptEpoch)
+                    self.known |= dict.fromkeys(elements(share), (kept.directory.epoch, slot, "share"))
 
     def look(self, session: SumSession, message: Question) -> None:
         """Check that what the rules have struck out is in no file, and that what is needed is in one."""
-        content, state, prepared = files_of(self.home), session.state, session.prepared
+        content, state = files_of(self.home), session.state
         there = {place for secret, place in self.known.items() if secret in content}
         begun = state.keys.directory.epoch if state else -1
         newest = state.newest if state else -1
         for epoch, slot, whose in there:
             if whose == "box":
-                assert (prepared is not None and hasattr(prepared, "announced")) or epoch > begun
+                assert isinstance(session.prepared, AnnouncedEpoch | DealtEpoch)
             elif epoch == begun:
                 assert slot > newest if whose == "own" else slot >= newest
             else:
@@ -212,7 +210,7 @@ def test_what_is_struck_out_is_in_no_file_while_the_agent_is_at_work(
     monkeypatch.setattr(parameters, "EPOCH_SLOTS", 3)
     federation = make_sums(tmp_path, rows=4)
     with federation.agents() as agents:
-        exchange, study = Watching(agents, tmp_path / "s1"), federation.summing()
+        exchange, study = Watching(agents, home=tmp_path / "s1"), federation.summing()
         losses: Losses = {
             ("s2", wire.UPLOAD, 2): "question",
             ("s4", wire.UPLOAD, 2): "answer",
