@@ -258,16 +258,21 @@ class SumCoordinator(Coordinator):
         return self.masked
 
     def _check_plausible(self, opened: OpenedSum) -> None:
-        """Raise `SlotLost` if honest sites cannot have this sum: garbage is spread over all numbers of its width."""
+        """Raise `SlotLost` if honest sites cannot have this sum.
+
+        Its length is at most the records' clipped lengths and the noise. Garbage is spread over all numbers of the
+        width, so it is longer: in few dimensions with a probability, in many always.
+        """
         release, algorithm, sizes = self._release.hardened, self._algorithm, self._sizes
         unit = release.unit(algorithm.problem)
         records = sum(sizes[site - 1] for site in opened.alive) / algorithm.problem.records
-        noise = NOISE_TAIL * float(release.mechanism.scale.max()) * math.sqrt(len(opened.alive))
+        spread = float(release.mechanism.scale.max()) * math.sqrt(len(opened.alive))
+        noise = spread * (math.sqrt(opened.total.size) + NOISE_TAIL)
         most = unit * (records * float(release.clipping.l2.max()) + noise)
-        largest = float(np.abs(opened.total).max())
-        if largest > most:
+        length = float(np.linalg.norm(opened.total.astype(np.float64)))
+        if length > most:
             raise SlotLost(
-                f"a number of the opened sum is {largest:.3g}; honest sites cannot exceed {most:.3g}, so a site sent "
+                f"the length of the opened sum is {length:.3g}; honest sites cannot exceed {most:.3g}, so a site sent "
                 "invalid values"
             )
 
