@@ -14,8 +14,11 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.messages import Question, Refusal, Reply, SumAnswer, SumRequest, SumRoundRequest
 from taciturn.federation.policy import write_peer
 from taciturn.federation.sum_coordinator import SumCoordinator
+from taciturn.federation.sum_session import SumSession
 from taciturn.federation.transcript import read_transcript
 from taciturn.privacy.budget import BudgetLedger
+from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch, KeptEpoch, SlotSecrets
+from taciturn.secure_sum.shamir import element_bytes
 from taciturn.secure_sum.slot_messages import (
     AliveRequest,
     AliveSignature,
@@ -173,3 +176,34 @@ def _decoded(data: bytes) -> Reply:
 def _slot(kind: type[MaskedUpload | AliveSignature | RevealedShares], data: bytes) -> tuple[int, int]:
     message = kind.from_bytes(data)
     return message.epoch, message.slot
+
+
+Secrets = dict[bytes, tuple[int, int, str]]
+"""Bytes of a secret -> its epoch, its slot (-1 for a key of boxes), and whose it is: "own", "share" or "box"."""
+
+
+def secrets_of(session: SumSession) -> Secrets:
+    """Return every secret that a site holds now."""
+    found: Secrets = {}
+    prepared = session.prepared
+    if isinstance(prepared, AnnouncedEpoch | DealtEpoch):
+        announced = prepared if isinstance(prepared, AnnouncedEpoch) else prepared.announced
+        epoch = announced.announcement.epoch
+        found[announced.box_key] = epoch, -1, "box"
+        for slot, own in enumerate(announced.secrets):
+            found |= dict.fromkeys(_elements(own), (epoch, slot, "own"))
+    for kept in (prepared, session.state.keys if session.state else None):
+        if isinstance(kept, KeptEpoch):
+            for slot, held in enumerate(kept.shares):
+                for share in (held or {}).values():
+                    found |= dict.fromkeys(_elements(share), (kept.directory.epoch, slot, "share"))
+    return found
+
+
+def _elements(secrets: SlotSecrets) -> list[bytes]:
+    return [element_bytes(value) for value in (secrets.pair, secrets.own)]
+
+
+def files_of(root: Path) -> bytes:
+    """Return everything in a folder: a site's journal, its log, its free pages, ledgers and reports."""
+    return b"\0".join(path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file())

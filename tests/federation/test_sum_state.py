@@ -21,12 +21,21 @@ from taciturn.federation.messages import CloseRequest, Question
 from taciturn.federation.sum_journal import SumJournal
 from taciturn.federation.sum_session import SumSession
 from taciturn.secure_sum import parameters
-from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch, KeptEpoch, SlotSecrets
-from taciturn.secure_sum.shamir import element_bytes
+from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch
 from taciturn.secure_sum.slot_messages import ShareRequest
 from tests.federation.helpers import SEED, Local
 from tests.federation.sum_adversary import NOTHING, Crew, SiteRefused, coalition_of, crew
-from tests.federation.sum_helpers import SUM_LIMIT, SUM_SITES, Losses, losing, make_sums, step_of
+from tests.federation.sum_helpers import (
+    SUM_LIMIT,
+    SUM_SITES,
+    Losses,
+    Secrets,
+    files_of,
+    losing,
+    make_sums,
+    secrets_of,
+    step_of,
+)
 
 SIX = (1, 2, 3, 4, 5, 6)
 
@@ -145,45 +154,21 @@ def test_a_second_agent_on_a_journal_or_on_a_copy_of_it(tmp_path: Path) -> None:
             made.agents["s1"] = first
 
 
-def elements(secrets: SlotSecrets) -> list[bytes]:
-    return [element_bytes(value) for value in (secrets.pair, secrets.own)]
-
-
-def files_of(root: Path) -> bytes:
-    """Return everything in a site's folder: the journal, its log, its free pages, ledgers and reports."""
-    return b"\0".join(path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file())
-
-
 @dataclass
 class Watching(Local):
     """Looks for struck out secrets in the files of the first site after each of its answers."""
 
     home: Path = Path()
-    known: dict[bytes, tuple[int, int, str]] = field(default_factory=dict)  # element or key -> epoch, slot, whose
+    known: Secrets = field(default_factory=dict)
     looked: int = 0
 
     def request(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
         replies = super().request(questions, seconds)
         session = self.agents["s1"]._session
         if isinstance(session, SumSession) and "s1" in questions:
-            self.learn(session)
+            self.known |= secrets_of(session)
             self.look(session, wire.decode_question(questions["s1"], SUM_LIMIT))
         return replies
-
-    def learn(self, session: SumSession) -> None:
-        """Remember every secret that the site holds."""
-        prepared = session.prepared
-        if isinstance(prepared, AnnouncedEpoch | DealtEpoch):
-            announced = prepared if isinstance(prepared, AnnouncedEpoch) else prepared.announced
-            epoch = announced.announcement.epoch
-            self.known[announced.box_key] = epoch, -1, "box"
-            for slot, own in enumerate(announced.secrets):
-                self.known |= dict.fromkeys(elements(own), (epoch, slot, "own"))
-        for kept in (prepared, session.state.keys if session.state else None):
-            for slot, held in enumerate(kept.shares if isinstance(kept, KeptEpoch) else ()):
-                for share in (held or {}).values():
-                    assert isinstance(kept, KeptEpoch)
-                    self.known |= dict.fromkeys(elements(share), (kept.directory.epoch, slot, "share"))
 
     def look(self, session: SumSession, message: Question) -> None:
         """Check that what the rules have struck out is in no file, and that what is needed is in one."""
