@@ -155,11 +155,11 @@ def check_charges(federation: SumFederation, study: SumCoordinator, exchange: Lo
     limit = study.sums.parameters.charges
     assert len({slot for _, slot in expected}) == study.attempts <= limit
     for site in exchange.left:
-        charged = federation.released(site, study.experiment)
+        answers = [reply for reply in map(_decoded, exchange.left[site]) if isinstance(reply, SumAnswer)]
+        charged = federation.released(site, study.experiment) if answers else []
         slots = [str(row["slot"]) for row in charged]
         assert len(set(slots)) == len(slots) <= limit
         assert {(site, slot) for slot in slots} <= expected
-        answers = [reply for reply in map(_decoded, exchange.left[site]) if isinstance(reply, SumAnswer)]
         uploads = {wire.digest(wire.encode(reply)) for reply in answers if reply.step == wire.UPLOAD}
         assert uploads <= {row["upload"] for row in charged}
         assert len(uploads) == len({_slot(MaskedUpload, data) for data in replies_of(exchange, site, wire.UPLOAD)})
