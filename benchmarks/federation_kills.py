@@ -142,7 +142,7 @@ class Accidents(Watched):
         place.unlink()
         return full
 
-    def charges(self, site: str) -> Counter[int]:
+    def charge_counts(self, site: str) -> Counter[int]:
         """How often each round is in a site's ledger."""
         state = read_site(self.site(site)).state
         with Journal.read(state) as journal:
@@ -183,7 +183,7 @@ def play(accidents: Sequence[Accident], seed: int | None, root: Path) -> dict[st
         rows[-1]["commands_given_again"] = federation.go_on(ROUNDS)
         for row, later in zip(rows, [*(row["when"] for row in rows[1:]), time.time()], strict=True):
             row["longest_gap_seconds"] = federation.gaps(row.pop("when"), later)
-        charges = {site: federation.charges(site) for site in SITES}
+        charges = {site: federation.charge_counts(site) for site in SITES}
         return {
             "accidents": rows,
             "noise": "fresh" if seed is None else "seeded",

@@ -116,6 +116,9 @@ class FederationDisplay:
                 self.say(f"{site} did not answer{place}: continuing without it")
             case "refused" | "rejected" as event:
                 self.say(f"{site} {event}{place}: {line['reason']}")
+            case "slot lost" | "epoch lost" as event:
+                what = "the sum" if event == "slot lost" else "making keys"
+                self.say(f"{what} failed{place} and is tried again: {line['reason']}")
             case "left out":
                 self.say(f"{site} is left out of this study")
             case "waiting":

@@ -276,6 +276,12 @@ class Journal:
         for epoch, slot, events in self._execute(query, name).fetchall():
             yield Charge(f"{epoch}/{slot}", json.loads(events))
 
+    def newest_slot(self, name: str) -> str:
+        """Return the slot of this site's last upload to a secure sum, as "epoch/slot", or ""."""
+        query = "select epoch, slot from sum_uploads where experiment = ? order by epoch desc, slot desc limit 1"
+        row = self._execute(query, name).fetchone()
+        return f"{row[0]}/{row[1]}" if row else ""
+
     def answered_rounds(self, name: str) -> list[int]:
         """Return the round of each upload of this site in a study; a round may have several in a secure sum."""
         return [entry["first"] for charge in self.charges(name) for entry in charge.entries[:1]]
