@@ -245,7 +245,7 @@ class LocalFederation:
             experiments = journal.experiments()
         folders = [study_folder(read_site(self.site(name)), begun.id) for begun in experiments]
         entries = [entry for folder in folders for entry in RunFolder.open(folder).read_ledger().releases]
-        return list(dict.fromkeys(entry.slot or entry.first for entry in entries))
+        return list(dict.fromkeys(place for entry in entries if (place := entry.slot or entry.first)))
 
     def stop(self) -> None:
         """End every process."""
