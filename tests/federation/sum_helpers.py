@@ -59,8 +59,9 @@ def make_sums(
     accept: Mapping[str, Any] | None = None,
     names: tuple[str, ...] = SUM_SITES,
     rows: int = 12,
+    only: tuple[str, ...] = (),
 ) -> SumFederation:
-    """Create sites with tables, ledgers and identities, in which everybody has verified all peers."""
+    """Create sites with tables, ledgers and identities, or only some of them; everybody has verified all peers."""
     root.mkdir(parents=True, exist_ok=True)
     identities = {name: Identity.create(root / f"{name}.identity") for name in names}
     parties: dict[str, Any] = {
@@ -72,7 +73,7 @@ def make_sums(
     }
     write_terms(root, merged(parties, changes or {}))
     found = SumFederation(root)
-    for number, site in enumerate(names):
+    for number, site in enumerate(only or names):
         home = root / site
         home.mkdir()
         for name in ("federation.toml", "schema.toml"):
