@@ -65,6 +65,8 @@ def test_a_study_equals_its_simulation(tmp_path: Path) -> None:
     study, exchange = played(federation)
     assert participation(study.folder) == [list(SUM_SITES)] * 4
     assert slots_asked(exchange) == ["0/0", "0/1", "0/2", "0/3"]
+    boxes = [receivers for message, receivers in exchange.asked if step_of(message) == wire.KEEP]
+    assert boxes == [(site,) for site in SUM_SITES]  # each site gets a question of its own
     for site in SUM_SITES:
         assert charged_slots(federation, site, study.experiment) == slots_asked(exchange)
         assert replies_of(exchange, site, wire.AGREE) == []  # nobody is missing, so nothing is signed
