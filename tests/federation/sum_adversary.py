@@ -176,10 +176,15 @@ NOTHING: Any = dict.fromkeys(range(1, 20))  # agents sum what their records say
 
 @contextmanager
 def crew(
-    root: Path, names: tuple[str, ...] = ("s1", "s2", "s3", "s4", "s5", "s6"), missing: int = 2, begun: bool = True
+    root: Path,
+    names: tuple[str, ...] = ("s1", "s2", "s3", "s4", "s5", "s6"),
+    missing: int = 2,
+    begun: bool = True,
+    rounds: int | None = None,
 ) -> Iterator[Crew]:
     """Yield agents of sites that have begun epoch 0; with six sites, q = tau = 4."""
-    federation = make_sums(root, {"study": {"missing": missing}}, names=names, rows=4)
+    study = {"missing": missing} | ({"rounds": rounds} if rounds else {})
+    federation = make_sums(root, {"study": study}, {"rounds_max": 1000}, names, 4)
     with ExitStack() as stack:
         made = Crew(federation, {site: stack.enter_context(federation.agent(site)) for site in names})
         if begun:

@@ -12,7 +12,8 @@ from taciturn.federation import messages as wire
 from taciturn.federation.coordinator_process import open_study
 from taciturn.federation.identity import Identity
 from taciturn.federation.messages import Question, Refusal, Reply, SumAnswer, SumRequest, SumRoundRequest
-from taciturn.federation.policy import write_peer
+from taciturn.federation.policy import read_site, write_peer
+from taciturn.federation.release import ReleaseGate
 from taciturn.federation.sum_coordinator import SumCoordinator
 from taciturn.federation.sum_session import SumSession
 from taciturn.federation.transcript import read_transcript
@@ -103,6 +104,21 @@ def asked_in(message: Question) -> SumQuestion | None:
         kind = AliveRequest if message.step == wire.AGREE else ShareRequest
         return kind.from_bytes(message.data).question
     return None
+
+
+@dataclass
+class Gated(Local):
+    """Checks every reply as a vault does before it leaves: it is in the journal, and an upload in the ledger."""
+
+    def request(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+        replies: dict[str, bytes] = {}
+        for site, data in questions.items():
+            count = len(self.left.get(site, []))
+            replies |= super().request({site: data}, seconds)
+            for reply in self.left.get(site, [])[count:]:
+                agent = self.agents[site]
+                ReleaseGate(agent.journal).check(read_site(agent.path), reply)
+        return replies
 
 
 Losses = dict[tuple[str, str, int], str]

@@ -26,7 +26,7 @@ from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.hash_chain import HashChain
 from taciturn.secure_sum import parameters
 from tests.federation.helpers import Local
-from tests.federation.sum_helpers import SumFederation, check_charges, check_sums, make_sums, refusals, step_of
+from tests.federation.sum_helpers import Gated, SumFederation, check_charges, check_sums, make_sums, refusals, step_of
 
 
 class Crash(BaseException):
@@ -34,7 +34,7 @@ class Crash(BaseException):
 
 
 @dataclass
-class Mortal(Local):
+class Mortal(Gated):
     """Sites that die with `Crash` while they answer: they are started again, and connect again."""
 
     federation: SumFederation | None = None

@@ -18,6 +18,7 @@ from taciturn.secure_sum import parameters
 from tests.federation.helpers import Local, conducted, participation
 from tests.federation.sum_helpers import (
     SUM_SITES,
+    Gated,
     Losses,
     SumFederation,
     charged_slots,
@@ -42,7 +43,7 @@ def seven_sites(root: Path) -> SumFederation:
 def played(federation: SumFederation, losses: Losses | None = None) -> tuple[SumCoordinator, Local]:
     """Run a study in which messages are lost, and check what holds of every study."""
     with federation.agents() as agents:
-        exchange, study = Local(agents), federation.summing()
+        exchange, study = Gated(agents), federation.summing()
         exchange.fault = losing(exchange, losses or {})
         assert conducted(study, exchange) == FINISHED
     check_sums(federation, study)

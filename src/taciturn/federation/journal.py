@@ -294,11 +294,11 @@ class Journal:
         with self.exclusive():
             for table in EPOCH_TABLES:
                 self._execute(f"delete from {table} where experiment = ? and {which}", name, epoch)
-            for values in (
-                "sum_announcements set announcement = null, box_key = null",
-                "sum_uploads set upload = null",
+            for what in (
+                "update sum_announcements set announcement = null, box_key = null where announcement is not null",
+                "update sum_uploads set upload = null where upload is not null",
             ):
-                self._execute(f"update {values} where experiment = ? and {which}", name, epoch)
+                self._execute(f"{what} and experiment = ? and {which}", name, epoch)
 
     def agent_state(self, name: str, base: int, zero: Array) -> Agent | None:
         """Return the agent's state after round `base`, or None if it was never answered or is deleted.

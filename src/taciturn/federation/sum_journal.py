@@ -139,7 +139,7 @@ class SumJournal:
         self._run(f"delete from sum_secrets {where} <= ?", epoch, slot)
         for table in ("sum_shares", "sum_opinions"):
             self._run(f"delete from {table} {where} < ?", epoch, slot)
-        self._run(f"update sum_uploads set upload = null {where} < ?", epoch, slot)
+        self._run(f"update sum_uploads set upload = null {where} < ? and upload is not null", epoch, slot)
 
     def write_opinion(self, state: SlotState, step: SlotStep) -> None:
         """Store the only set that this site agrees to in a slot."""
