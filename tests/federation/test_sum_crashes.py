@@ -214,7 +214,7 @@ def losing_uploads_of(exchange: Local, site: str) -> Any:
     return fault
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(4))
 def test_random_faults_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Messages are lost, and coordinator and sites die at random places, until the study has ended."""
     rng = random.Random(number)

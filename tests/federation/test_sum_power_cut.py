@@ -45,7 +45,7 @@ from tests.federation.test_power_cut import quicker
 
 pytestmark = pytest.mark.linux
 SITES = ("s1", "s2", "s3", "s4")
-CUTS, FAILURES = 40, 24  # that are tried, unless all are asked for
+CUTS, FAILURES = 24, 16  # that are tried, unless all are asked for
 Left = dict[str, list[bytes]]  # what left every site
 __all__ = ["quicker"]  # a fixture
 
