@@ -72,7 +72,7 @@ def test_a_dry_run_adds_up_what_all_runs_would_show(tmp_path: Path) -> None:
     expected = tightest(Counter({event: 4 * 3}), 1e-6).epsilon
     assert foreseen["all_runs_epsilon"] == pytest.approx(expected, rel=1e-9)
     shown = taciturn("run", "--dry-run", cwd=tmp_path).stdout
-    assert "784 features by map scattering" in shown and "nothing was trained, written or spent" in shown
+    assert "512 features by map scattering" in shown and "nothing was trained, written or spent" in shown
     paper = taciturn("run", *PAPER, "--epsilon", "1,inf", "--dry-run", cwd=tmp_path).stdout
     assert "No end-to-end guarantee" in paper
     assert not list(tmp_path.iterdir())

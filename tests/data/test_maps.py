@@ -18,10 +18,20 @@ from numpy.typing import NDArray
 from taciturn.data import DataOptions, describe, load, load_unmapped
 from taciturn.data.feature_mapping import mapped_names, mapped_rows
 from taciturn.data.feature_maps import MAPS, NONE, InputShape, build_map, check_map, width_of
-from taciturn.data.feature_maps.exact_arithmetic import normalize_rows, whole_weights
+from taciturn.data.feature_maps.exact_arithmetic import FINE, normalize_rows, whole_weights
 from taciturn.data.feature_maps.images import gaussian, grid, strokes
 from taciturn.data.feature_maps.pixels import Pixels
-from taciturn.data.feature_maps.scattering import DIRECTIONS, LEVELS, PLACES, Scattering
+from taciturn.data.feature_maps.scattering import (
+    COARSE,
+    DIRECTIONS,
+    FLOOR,
+    LEVELS,
+    PLACES,
+    WHOLE,
+    WIDTH,
+    Scattering,
+    whitening,
+)
 from taciturn.errors import InputError
 
 SIDE = 14
@@ -106,6 +116,8 @@ def test_no_partial_sum_can_be_rounded(side: int) -> None:
         assert (weights == np.rint(weights)).all()
         assert 2**22 < largest * np.abs(weights.astype(np.float64)).sum(axis=0).max() < 2**24
     assert PLACES**2 * (2**24) ** 2 <= 2**53  # lengths of channels, in float64
+    assert (phi.whitening == np.rint(phi.whitening)).all() and np.abs(phi.whitening).max() < 2**15
+    assert 2 * FINE * np.abs(phi.whitening).sum(axis=0).max() < 2**53  # no channel is longer than 1, nor is its mean
 
 
 def modulus(
@@ -159,6 +171,31 @@ def test_scattering_is_what_its_definition_says() -> None:
             found = channels[number] / np.linalg.norm(channels[number])
             assert np.abs(found - expected).max() < 0.02, (number, direction)
     assert (np.linalg.norm(channels, axis=(1, 2)) < 1.0).all()
+
+
+@pytest.mark.parametrize("side", [8, 14])
+def test_the_features_of_drawn_strokes_have_about_the_same_variance_and_no_correlation(side: int) -> None:
+    """Compare the whitening with its definition, in floating point and by another decomposition."""
+    phi = build_map("scattering", InputShape(side * side, (side, side)))
+    assert isinstance(phi, Scattering)
+    deviations, found = phi.deviations(strokes(side)), phi.steps(strokes(side))
+    width = found.shape[1]
+    assert width == min(WIDTH, deviations.shape[1]) == phi.whitening.shape[1]
+    lengths = np.linalg.svd(deviations, compute_uv=False)[:width]
+    shares = lengths**2 / (lengths**2).sum()
+    expected = (WHOLE * COARSE) ** 2 * lengths**2 / (shares + FLOOR)
+    moments = found.T @ found
+    assert np.abs(moments - np.diag(expected)).max() < 0.01 * expected.max()
+    strong = shares > FLOOR
+    np.testing.assert_allclose(np.diag(moments)[strong], expected[strong], rtol=0.01)
+    assert np.abs(found).max() < 2**15  # so that steps can be kept in 16 bits
+
+
+def test_whitening_does_not_depend_on_the_signs_that_a_decomposition_chooses() -> None:
+    steps = np.rint(np.random.default_rng(3).normal(0.0, 100.0, (50, 6)))
+    found = whitening(steps - np.rint(steps.mean(axis=0)), 4)
+    assert found.shape == (6, 4)
+    assert (found[np.abs(found).argmax(axis=0), np.arange(4)] > 0.0).all()
 
 
 def test_pixels_and_fourier_are_what_their_definitions_say() -> None:

@@ -19,7 +19,7 @@ from taciturn.data.feature_maps.bins import KNOTS, PAIR_KNOTS, Bins
 from taciturn.data.feature_maps.exact_arithmetic import FINE, normalize_rows
 from taciturn.data.feature_maps.fourier import STEPS, Fourier
 from taciturn.data.feature_maps.pixels import Pixels
-from taciturn.data.feature_maps.scattering import DIRECTIONS, FAINT, LEVELS, PLACES, Blur, Scattering, Wavelets
+from taciturn.data.feature_maps.scattering import COARSE, DIRECTIONS, FAINT, LEVELS, PLACES, Blur, Scattering, Wavelets
 from taciturn.data.schema import Categorical, Numeric, Schema
 from taciturn.data.table_cells import MISSING, whole_number
 from taciturn.errors import InputError
@@ -331,7 +331,10 @@ def _scattering(graph: GraphBuilder, x: str, phi: Scattering) -> str:
         for larger in range(size + 1, len(phi.first)):
             second = _wavelets(graph, u, phi.second[size, larger])
             parts.append(_blur(graph, second, phi.blurs[larger], DIRECTIONS**2))
-    return _unit_length(graph, graph.add("Sub", graph.add("Concat", *parts, axis=1), phi.centre))
+    deviations = _steps(graph, graph.add("Sub", graph.add("Concat", *parts, axis=1), phi.centre))
+    weights = graph.add("Cast", phi.whitening.astype(np.int16), to=DOUBLE)
+    whitened = graph.add("Mul", graph.add("MatMul", deviations, weights), np.float64(COARSE))
+    return _unit_steps(graph, graph.add("Round", whitened))
 
 
 def _wavelets(graph: GraphBuilder, u: str, wavelets: Wavelets) -> str:
@@ -360,7 +363,14 @@ def _integer_product(graph: GraphBuilder, u: str, weights: Any) -> str:
 
 
 def _unit_length(graph: GraphBuilder, x: str) -> str:
-    steps = graph.add("Round", graph.add("Mul", x, np.float64(FINE)))
+    return _unit_steps(graph, _steps(graph, x))
+
+
+def _steps(graph: GraphBuilder, x: str) -> str:
+    return graph.add("Round", graph.add("Mul", x, np.float64(FINE)))
+
+
+def _unit_steps(graph: GraphBuilder, steps: str) -> str:
     return graph.add("Div", steps, graph.add("Max", _length(graph, steps), np.float64(1.0)))
 
 
