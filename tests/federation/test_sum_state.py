@@ -14,7 +14,7 @@ import pytest
 
 from taciturn.errors import InputError
 from taciturn.federation import messages as wire
-from taciturn.federation.agent import INTERNAL_ERROR, SiteAgent
+from taciturn.federation.agent import INTERNAL_ERROR, STUDY_BROKEN, SiteAgent
 from taciturn.federation.coordinator import FINISHED
 from taciturn.federation.journal import Journal
 from taciturn.federation.messages import CloseRequest, Question
@@ -154,6 +154,31 @@ def test_a_second_agent_on_a_journal_or_on_a_copy_of_it(tmp_path: Path) -> None:
             made.agents["s1"] = first
 
 
+def test_a_session_that_another_one_has_overtaken_answers_nothing(tmp_path: Path) -> None:
+    """Two sessions on one journal cannot be, for the journal and the reservation are locked; the journal is careful."""
+    for overtaken in ("slot", "epoch", "upload"):
+        with crew(tmp_path / overtaken) as made:
+            bad, question, session = coalition_of(made, 6), made.question(0), made.members[1].session
+            old = session.state
+            bad.upload((1, 2, 3, 4, 5), question, NOTHING)
+            old = old if overtaken == "upload" else session.state
+            if overtaken == "slot":
+                made.members[1].upload(made.question(1), NOTHING, b"")
+            elif overtaken == "epoch":
+                made.begin_epoch(1)
+            session.state = old  # what a second process would still believe
+            if overtaken == "upload":
+                with pytest.raises(SiteRefused, match=INTERNAL_ERROR):
+                    bad.upload((1,), question, NOTHING)
+            else:
+                with pytest.raises(SiteRefused, match=STUDY_BROKEN):
+                    bad.reveal((1,), question, question.roster)
+                with made.federation.journal("s1") as journal:  # the end of the study here, and of its secrets
+                    for table in ("sum_secrets", "sum_shares", "sum_deals", "sum_opinions"):
+                        query = f"select count(*) from {table}"
+                        assert journal.database.connection.execute(query).fetchone() == (0,)
+
+
 @dataclass
 class Watching(Local):
     """Looks for struck out secrets in the files of the first site after each of its answers."""
@@ -166,6 +191,7 @@ class Watching(Local):
         replies = super().request(questions, seconds)
         session = self.agents["s1"]._session
         if isinstance(session, SumSession) and "s1" in questions:
+            assert (session.sums.prepared(), session.sums.state()) == (session.prepared, session.state)
             self.known |= secrets_of(session)
             self.look(session, wire.decode_question(questions["s1"], SUM_LIMIT))
         return replies

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from taciturn.core.storage import read_count, state_folder, write_count
-from taciturn.errors import CorruptFile
+from taciturn.errors import CorruptFile, PrivacyViolation
 from taciturn.federation.journal import Charge, Experiment, Journal
 from taciturn.secure_sum.epoch import (
     NEVER,
@@ -142,9 +142,18 @@ class SumJournal:
         self._run(f"update sum_uploads set upload = null {where} < ? and upload is not null", epoch, slot)
 
     def write_opinion(self, state: SlotState, step: SlotStep) -> None:
-        """Store the only set that this site agrees to in a slot."""
+        """Store the only set that this site agrees to in a slot.
+
+        Raises
+        ------
+        PrivacyViolation
+            If a newer slot or epoch is in the journal than in the state: another process has answered.
+        """
+        epoch, slot = state.keys.directory.epoch, step.slot
+        if epoch != self._begun() or slot < self._newest_slot(epoch):
+            raise PrivacyViolation(f"slot {epoch}/{slot} has ended in the journal, and would be answered once more")
         self._count_step()
-        values = (state.keys.directory.epoch, step.slot, step.record.context, json.dumps(step.record.alive))
+        values = (epoch, slot, step.record.context, json.dumps(step.record.alive))
         self._run("insert into sum_opinions values (?, ?, ?, ?, ?)", *values)
 
     def prepared(self) -> PreparedEpoch | None:
@@ -173,14 +182,17 @@ class SumJournal:
         directory = Directory.from_bytes(blob)
         secrets = dict(self._secret_rows(epoch))
         own = tuple(secrets.get(slot) for slot in range(directory.slots))
-        (newest,) = self._one("select max(slot) from sum_uploads where experiment = ? and epoch = ?", epoch)
         (charged,) = self._one("select count(*) from sum_uploads where experiment = ?")
         return SlotState(
             BegunEpoch(directory, own, self._shares(directory)),
             self._records(epoch),
-            NONE_BEGUN if newest is None else int(newest),
+            self._newest_slot(epoch),
             int(charged),
         )
+
+    def _newest_slot(self, epoch: int) -> int:
+        (newest,) = self._one("select max(slot) from sum_uploads where experiment = ? and epoch = ?", epoch)
+        return NONE_BEGUN if newest is None else int(newest)
 
     def _records(self, epoch: int) -> Mapping[int, SlotRecord]:
         """Return what was said in each slot that has not ended."""
