@@ -21,7 +21,7 @@ from taciturn.planning.noise_plan import RunPlan
 from taciturn.planning.plan import StudyPlan, plan_from_facts
 from taciturn.planning.study import StudyPart
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.composition import ZERO_COST, StudyCost
+from taciturn.privacy.composition import ZERO_COST
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.reporting.statements import NEIGHBOURS
 from taciturn.secure_sum.epoch_messages import box_size
@@ -203,7 +203,7 @@ def find_objections(site: Site, agreement: Agreement, reserved: bool = False) ->
     list of str
         Sentences that contain only public facts, so that the coordinator may see them.
     """
-    terms, facts, plan, accepts = agreement.terms, agreement.facts, agreement.plan, site.accepts
+    terms, plan, accepts = agreement.terms, agreement.plan, site.accepts
     s = agreement.study_plan.settings
     reasons = _declaration_mismatches(site, terms)
     epsilon = plan.total_epsilon
@@ -221,7 +221,7 @@ def find_objections(site: Site, agreement: Agreement, reserved: bool = False) ->
     reasons += _sum_objections(site, agreement)
     if plan.rounds > accepts.rounds_max:
         reasons.append(f"the study has {plan.rounds} rounds, but this site accepts at most {accepts.rounds_max}")
-    return reasons + _budget_objections(site, facts.unit, s.adjacency, ZERO_COST if reserved else plan.cost)
+    return reasons + _budget_objections(site, agreement, reserved)
 
 
 def _sum_objections(site: Site, agreement: Agreement) -> list[str]:
@@ -276,16 +276,17 @@ def _declaration_mismatches(site: Site, terms: Terms) -> list[str]:
     return reasons
 
 
-def _budget_objections(site: Site, unit: str, adjacency: str, cost: StudyCost) -> list[str]:
-    """Return whether the ledger is for another adjacency or unit, or has no room for the cost."""
-    ledger = BudgetLedger.open(site.ledger)
+def _budget_objections(site: Site, agreement: Agreement, reserved: bool) -> list[str]:
+    """Return whether the ledger is for another adjacency or unit, or has no room for a study that is not reserved."""
+    ledger, study = BudgetLedger.open(site.ledger), agreement.study_plan
     state = ledger.state()
     reasons = [
         f"{name} is {value}, but this site's ledger counts {getattr(state, name)}"
-        for name, value in (("unit", unit), ("adjacency", adjacency))
+        for name, value in (("unit", study.facts.unit), ("adjacency", study.settings.adjacency))
         if value != getattr(state, name)
     ]
-    if not state.fits(cost):
+    costs = (ZERO_COST, ZERO_COST) if reserved else (study.cost, study.held_out_cost)
+    if not state.fits(*costs, agreement.terms.split):
         reasons.append("this site's budget for these records is exhausted: the remainder does not cover the study")
     return reasons
 

@@ -12,7 +12,17 @@ from typing import Any
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.storage import text_hash, to_json
-from taciturn.data import SOURCES, DataOptions, Facts, Schema, declared_facts, load_unmapped, read_schema, schema_facts
+from taciturn.data import (
+    SOURCES,
+    DataOptions,
+    Facts,
+    Schema,
+    declared_facts,
+    load_unmapped,
+    read_schema,
+    record_split,
+    schema_facts,
+)
 from taciturn.data.feature_mapping import mapped_names, mapped_rows, schema_shape
 from taciturn.data.feature_maps import InputShape
 from taciturn.data.schema import dump_schema
@@ -88,6 +98,11 @@ class Terms:
         parties = [str(self.identity or ""), sites, list(self.revoked)]
         parts = (PROTOCOL, self.name, list(self.sites.items()), self.schema_sha256, self.data, shared, parties)
         return text_hash(to_json(parts))
+
+    @cached_property
+    def split(self) -> str:
+        """The rule by which the sites' records train or are held out; empty if all of them train."""
+        return record_split(self.settings.data_options())
 
     @property
     def coordinator(self) -> PublicIdentity:
