@@ -124,6 +124,7 @@ def estimate_quality(sums: NoisySums, target: Target) -> PrivateQuality:
 
     Examples
     --------
+    >>> from taciturn.types import Classes
     >>> layout = MeasureLayout(2, probabilities=False)
     >>> values = np.zeros(layout.size)
     >>> values[:2] = 90.0, 10.0
@@ -340,7 +341,8 @@ def _regression(sums: NoisySums, target: Range) -> PrivateRegression:
     records = Estimate(value=n, noise=sigma)
     if n < max(1.0, LEAST_RECORDS * sigma):
         return PrivateRegression(records=records, rmse=None)
-    square, size, label, label_square = (float(parts[name][0]) / n for name in (SQUARES, SIZES, LABELS, LABEL_SQUARES))
+    names = (SQUARES, SIZES, LABELS, LABEL_SQUARES)
+    square, size, label, label_square = (float(parts[name][0]) / n for name in names)
     square, size, variance = max(0.0, square), max(0.0, size), label_square - label**2
     square_noise, moment_noise = sigma * math.hypot(1.0, square) / n, sums.noise_of(LABELS) / n
     spread = moment_noise * math.hypot(1.0, 2.0 * label)
@@ -360,13 +362,11 @@ def _regression(sums: NoisySums, target: Range) -> PrivateRegression:
 
 
 def _root(unit: float, square: float, noise: float, sampling: float | None) -> Estimate:
-    """Return the root of a mean square; next to 0, where the delta method fails, its error is that at one error."""
-    root = math.sqrt(max(square, noise))
-    return Estimate(
-        value=unit * math.sqrt(square),
-        noise=unit * noise / (2.0 * root) if root else 0.0,
-        sampling=None if sampling is None else unit * sampling / (2.0 * root) if root else 0.0,
-    )
+    """Return the root of a mean square. Two of its errors reach as far as two errors of the square do, next to 0 too."""
+    root = math.sqrt(square)
+    reach = max(math.sqrt(square + 2.0 * noise) - root, root - math.sqrt(max(0.0, square - 2.0 * noise)))
+    spread = None if sampling is None else sampling / (2.0 * root) if root else 0.0
+    return Estimate(value=unit * root, noise=unit * reach / 2.0, sampling=None if spread is None else unit * spread)
 
 
 def _r2(square: float, square_noise: float, variance: float, spread: float) -> Estimate:
