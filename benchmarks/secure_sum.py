@@ -19,8 +19,6 @@ import numpy as np
 from benchmarks.program import arguments, write_results
 from tests.secure_sum.helpers import Group, W, group, numbers_of, study_of
 
-from taciturn.secure_sum.slot_messages import MaskedUpload
-
 DIMENSION, REPEATS = 8000, 3
 CASES = {10: (1, 2, 1), 50: (2, 5, 2), 195: (9, 15, 5)}  # sites: colluders, missing at the upload, and afterwards
 T = TypeVar("T")
@@ -41,23 +39,22 @@ def one_slot(made: Group, slot: int, gone: int, late: int) -> dict[str, float]:
     able = alive[: len(alive) - late]
     helping = able[: opening.threshold + 2]  # two more than needed
     sent, masking = timed(lambda: {one: made.members[one].upload(question, y[one], W) for one in alive})
-    uploads: dict[int, MaskedUpload]
-    uploads, reading = timed(lambda: {one: opening.read_upload(one, data) for one, data in sent.items()})
+    masked, reading = timed(lambda: opening.add({one: opening.read_upload(one, data) for one, data in sent.items()}))
     signing = checking = 0.0
     signatures: dict[int, bytes] = {}
     up = len(sent[1])
     if gone:
-        request, asking = timed(lambda: opening.alive_request(uploads))
+        request, asking = timed(lambda: opening.alive_request(masked))
         signed, signing = timed(lambda: {one: made.members[one].agree(request) for one in helping})
         signatures, checking = timed(
             lambda: {one: opening.read_signature(one, alive, data) for one, data in signed.items()}
         )
         checking += asking
         up += len(signed[1])
-    request, asking = timed(lambda: opening.share_request(uploads, signatures))
+    request, asking = timed(lambda: opening.share_request(alive, signatures))
     shares, revealing = timed(lambda: {one: made.members[one].reveal(request) for one in helping})
     answers, last = timed(lambda: {one: opening.read_shares(one, data) for one, data in shares.items()})
-    opened, joining = timed(lambda: opening.open(uploads, answers))
+    opened, joining = timed(lambda: opening.open(masked, answers))
     if not np.array_equal(opened.total, sum(y[one] for one in alive)):
         raise RuntimeError("the sum is not exact")
     mean = up + len(shares[1]) * len(helping) / len(alive)  # not all sites are asked for shares

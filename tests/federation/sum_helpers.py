@@ -11,11 +11,20 @@ from typing import Any
 from taciturn.federation import messages as wire
 from taciturn.federation.coordinator_process import open_study
 from taciturn.federation.identity import Identity
-from taciturn.federation.messages import Question, SumRequest, SumRoundRequest
+from taciturn.federation.messages import Question, Refusal, Reply, SumAnswer, SumRequest, SumRoundRequest
 from taciturn.federation.policy import write_peer
 from taciturn.federation.sum_coordinator import SumCoordinator
+from taciturn.federation.transcript import read_transcript
 from taciturn.privacy.budget import BudgetLedger
-from tests.federation.helpers import Federation, Local, check_like_replay, merged, write_table, write_terms
+from taciturn.secure_sum.slot_messages import (
+    AliveRequest,
+    AliveSignature,
+    MaskedUpload,
+    RevealedShares,
+    ShareRequest,
+    SumQuestion,
+)
+from tests.federation.helpers import Fault, Federation, Local, check_like_replay, merged, write_table, write_terms
 
 SUM_SITES = ("s1", "s2", "s3", "s4", "s5")
 SUM_STUDY: dict[str, Any] = {
@@ -23,7 +32,7 @@ SUM_STUDY: dict[str, Any] = {
     "missing": 1, "reserve": 3,
 }  # fmt: skip
 SUM_ACCEPT: dict[str, Any] = {"algorithms": ["dpgd", "objw", "additive"], "study_epsilon_max": 10.0}
-UPLOAD = "upload"
+SUM_LIMIT = 1 << 26
 
 
 @dataclass
@@ -34,9 +43,9 @@ class SumFederation(Federation):
     def sites(self) -> tuple[str, ...]:
         return self.terms.agents
 
-    def summing(self) -> SumCoordinator:
+    def summing(self, without: tuple[str, ...] = ()) -> SumCoordinator:
         """Begin or resume the study."""
-        study = open_study(self.terms, self.root / "run")
+        study = open_study(self.terms, self.root / "run", without)
         assert isinstance(study, SumCoordinator)
         return study
 
@@ -78,8 +87,53 @@ def make_sums(
 def step_of(message: Question) -> str:
     """Return the step of the protocol that a question asks for; empty for other questions."""
     if isinstance(message, SumRoundRequest):
-        return UPLOAD
+        return wire.UPLOAD
     return message.step if isinstance(message, SumRequest) else ""
+
+
+def asked_in(message: Question) -> SumQuestion | None:
+    """Return the slot's question that a message is about, or None."""
+    if isinstance(message, SumRoundRequest):
+        return SumQuestion.from_bytes(message.data)
+    if isinstance(message, SumRequest) and message.step in (wire.AGREE, wire.REVEAL):
+        kind = AliveRequest if message.step == wire.AGREE else ShareRequest
+        return kind.from_bytes(message.data).question
+    return None
+
+
+Losses = dict[tuple[str, str, int], str]
+"""(site, step, round) -> what is lost: "question" or "answer". Steps of an epoch have the round 0."""
+
+
+def losing(exchange: Local, losses: Losses) -> Fault:
+    """Lose each of these messages once; the site has connected again by the next round."""
+
+    def fault(site: str, message: Question) -> str:
+        question = asked_in(message)
+        lost = losses.pop((site, step_of(message), question.round if question else 0), "")
+        exchange.since[site] += bool(lost)
+        return lost
+
+    return fault
+
+
+def slots_asked(exchange: Local) -> list[str]:
+    """Return the slots in which uploads were asked for, in order."""
+    questions = [asked_in(message) for message, _ in exchange.asked if step_of(message) == wire.UPLOAD]
+    return list(dict.fromkeys(f"{question.epoch}/{question.slot}" for question in questions if question))
+
+
+def replies_of(exchange: Local, site: str, step: str) -> list[bytes]:
+    """Return the protocol's messages of one step among what left a site, without repetitions."""
+    replies = [wire.decode_reply(data, SUM_LIMIT) for data in exchange.left.get(site, [])]
+    found = [reply.data for reply in replies if isinstance(reply, SumAnswer) and reply.step == step]
+    return list(dict.fromkeys(found))
+
+
+def refusals(exchange: Local) -> list[str]:
+    """Return why sites refused something, in order of the sites."""
+    replies = [wire.decode_reply(data, SUM_LIMIT) for left in exchange.left.values() for data in left]
+    return [reply.reason for reply in replies if isinstance(reply, Refusal)]
 
 
 def check_sums(federation: SumFederation, study: SumCoordinator) -> None:
@@ -93,15 +147,29 @@ def charged_slots(federation: SumFederation, site: str, experiment: str) -> list
 
 
 def check_charges(federation: SumFederation, study: SumCoordinator, exchange: Local) -> None:
-    """Check that every masked upload that left is charged once, where and when it left, and at the coordinator too."""
+    """Check that no slot has two answers, and that each upload that left is charged, here and at the coordinator."""
     expected = {(e["agent"], e["slot"]) for e in federation.run.read_ledger() if e["kind"] == "release"}
     limit = study.sums.parameters.charges
-    for site, left in exchange.left.items():
-        replies = [wire.decode_reply(data, 1 << 22) for data in left]
-        uploads = {wire.digest(data) for data, reply in zip(left, replies, strict=True)
-                   if isinstance(reply, wire.SumAnswer) and reply.step == UPLOAD}  # fmt: skip
+    assert len({slot for _, slot in expected}) == study.attempts <= limit
+    for site in exchange.left:
         charged = federation.released(site, study.experiment)
-        assert uploads <= {row["upload"] for row in charged}
         slots = [str(row["slot"]) for row in charged]
         assert len(set(slots)) == len(slots) <= limit
         assert {(site, slot) for slot in slots} <= expected
+        answers = [reply for reply in map(_decoded, exchange.left[site]) if isinstance(reply, SumAnswer)]
+        uploads = {wire.digest(wire.encode(reply)) for reply in answers if reply.step == wire.UPLOAD}
+        assert uploads <= {row["upload"] for row in charged}
+        assert len(uploads) == len({_slot(MaskedUpload, data) for data in replies_of(exchange, site, wire.UPLOAD)})
+        for kind, step in ((AliveSignature, wire.AGREE), (RevealedShares, wire.REVEAL)):
+            opinions = replies_of(exchange, site, step)
+            assert len(opinions) == len({_slot(kind, data) for data in opinions})
+        assert read_transcript(federation.site(site)).faults == []
+
+
+def _decoded(data: bytes) -> Reply:
+    return wire.decode_reply(data, SUM_LIMIT)
+
+
+def _slot(kind: type[MaskedUpload | AliveSignature | RevealedShares], data: bytes) -> tuple[int, int]:
+    message = kind.from_bytes(data)
+    return message.epoch, message.slot

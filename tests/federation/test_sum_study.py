@@ -3,17 +3,267 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from taciturn.federation.coordinator import FINISHED
+import pytest
+
+from taciturn.errors import BudgetExhausted
+from taciturn.federation import messages as wire
+from taciturn.federation.coordinator import FINISHED, WAITING, site_events_path
+from taciturn.federation.messages import CloseRequest, Question
+from taciturn.federation.run_folder import read_rounds
+from taciturn.federation.sum_coordinator import SumCoordinator
+from taciturn.runs.folder import read_lines
+from taciturn.secure_sum import parameters
 from tests.federation.helpers import Local, conducted, participation
-from tests.federation.sum_helpers import SUM_SITES, check_charges, check_sums, make_sums
+from tests.federation.sum_helpers import (
+    SUM_SITES,
+    Losses,
+    SumFederation,
+    charged_slots,
+    check_charges,
+    check_sums,
+    losing,
+    make_sums,
+    refusals,
+    replies_of,
+    slots_asked,
+    step_of,
+)
+
+SEVEN = ("s1", "s2", "s3", "s4", "s5", "s6", "s7")
+
+
+def seven_sites(root: Path) -> SumFederation:
+    """Seven sites, of which two may be missing: tau is 5."""
+    return make_sums(root, {"study": {"missing": 2}}, names=SEVEN, rows=8)
+
+
+def played(federation: SumFederation, losses: Losses | None = None) -> tuple[SumCoordinator, Local]:
+    """Run a study in which messages are lost, and check what holds of every study."""
+    with federation.agents() as agents:
+        exchange, study = Local(agents), federation.summing()
+        exchange.fault = losing(exchange, losses or {})
+        assert conducted(study, exchange) == FINISHED
+    check_sums(federation, study)
+    check_charges(federation, study, exchange)
+    assert refusals(exchange) == [] and not losses
+    return study, exchange
+
+
+def answered_by(study: SumCoordinator) -> list[list[str]]:
+    """Return the sites that are missing in each round."""
+    return [line.missing for line in read_rounds(study.folder)]
+
+
+def events(study: SumCoordinator, kind: str) -> list[dict[str, Any]]:
+    return [line for line in read_lines(site_events_path(study.folder)) if line["event"] == kind]
 
 
 def test_a_study_equals_its_simulation(tmp_path: Path) -> None:
     federation = make_sums(tmp_path)
+    study, exchange = played(federation)
+    assert participation(study.folder) == [list(SUM_SITES)] * 4
+    assert slots_asked(exchange) == ["0/0", "0/1", "0/2", "0/3"]
+    for site in SUM_SITES:
+        assert charged_slots(federation, site, study.experiment) == slots_asked(exchange)
+        assert replies_of(exchange, site, wire.AGREE) == []  # nobody is missing, so nothing is signed
+
+
+METHODS: list[dict[str, Any]] = [
+    {"algorithm": "dpgd", "precision": "float32"},
+    {"algorithm": "objw", "precision": "float64"},
+    {"algorithm": "objw", "precision": "float32"},
+    {"algorithm": "additive", "features": "bins", "precision": "float64", "rounds": 5},
+    {"algorithm": "additive", "features": "bins", "precision": "float32", "rounds": 5},
+]
+
+
+@pytest.mark.parametrize("settings", METHODS, ids=lambda one: f"{one['algorithm']}-{one['precision']}")
+def test_every_method_that_can_be_summed(tmp_path: Path, settings: dict[str, Any]) -> None:
+    losses: Losses = {("s2", wire.UPLOAD, 1): "question", ("s3", wire.UPLOAD, 2): "answer"}
+    study, _ = played(make_sums(tmp_path, {"study": settings}), losses)
+    assert answered_by(study)[:3] == [["s2"], ["s3"], []]
+
+
+def test_a_site_that_is_gone_before_its_upload_is_back_in_the_next_round(tmp_path: Path) -> None:
+    federation = make_sums(tmp_path)
+    study, exchange = played(federation, {("s2", wire.UPLOAD, 2): "question"})
+    assert answered_by(study) == [[], ["s2"], [], []]
+    assert charged_slots(federation, "s2", study.experiment) == ["0/0", "0/2", "0/3"]
+    assert [len(replies_of(exchange, site, wire.AGREE)) for site in SUM_SITES] == [1, 0, 1, 1, 1]
+
+
+def test_an_upload_that_never_arrives_is_charged_and_is_not_in_the_sum(tmp_path: Path) -> None:
+    federation = make_sums(tmp_path)
+    study, _ = played(federation, {("s2", wire.UPLOAD, 2): "answer"})
+    assert answered_by(study) == [[], ["s2"], [], []]
+    assert charged_slots(federation, "s2", study.experiment) == ["0/0", "0/1", "0/2", "0/3"]
+
+
+@pytest.mark.parametrize("lost", ["question", "answer"])
+def test_a_site_that_is_gone_between_upload_and_shares_is_in_the_sum(tmp_path: Path, lost: str) -> None:
+    study, exchange = played(make_sums(tmp_path), {("s1", wire.REVEAL, 2): lost})
+    assert answered_by(study) == [[]] * 4 and slots_asked(exchange) == ["0/0", "0/1", "0/2", "0/3"]
+
+
+@pytest.mark.parametrize("later", [wire.AGREE, wire.REVEAL])
+@pytest.mark.parametrize("lost", ["question", "answer"])
+def test_both_in_one_round(tmp_path: Path, later: str, lost: str) -> None:
+    losses: Losses = {("s6", wire.UPLOAD, 2): "question", ("s1", later, 2): lost}
+    study, exchange = played(seven_sites(tmp_path), losses)
+    assert answered_by(study) == [[], ["s6"], [], []]
+    assert slots_asked(exchange) == ["0/0", "0/1", "0/2", "0/3"]
+
+
+def test_below_the_quorum_nothing_is_signed_or_opened_and_the_next_attempt_has_other_noise(tmp_path: Path) -> None:
+    federation = make_sums(tmp_path)
+    study, exchange = played(federation, {("s2", wire.UPLOAD, 2): "question", ("s4", wire.UPLOAD, 2): "answer"})
+    assert answered_by(study) == [[]] * 4
+    assert slots_asked(exchange) == ["0/0", "0/1", "0/2", "0/3", "0/4"]
+    assert [line.slot for line in read_rounds(study.folder)] == ["0/0", "0/2", "0/3", "0/4"]
+    (lost,) = events(study, "slot lost")
+    assert (lost["round"], lost["slot"]) == (2, "0/1")
+    for site in SUM_SITES:
+        asked = [f"0/{slot}" for slot in range(5) if (site, slot) != ("s2", 1)]
+        assert charged_slots(federation, site, study.experiment) == asked
+        assert replies_of(exchange, site, wire.AGREE) == []
+        assert len(replies_of(exchange, site, wire.REVEAL)) <= 4
+    for data in replies_of(exchange, "s1", wire.REVEAL):
+        assert b'"slot":1}' not in data
+
+
+def test_too_few_for_the_shares_lose_the_slot(tmp_path: Path) -> None:
+    losses: Losses = {("s2", wire.UPLOAD, 2): "question", ("s3", wire.REVEAL, 2): "answer"}  # tau is 4 of 5
+    study, exchange = played(make_sums(tmp_path), losses)
+    assert [line["slot"] for line in events(study, "slot lost")] == ["0/1"]
+    assert slots_asked(exchange) == ["0/0", "0/1", "0/2", "0/3", "0/4"]
+
+
+def test_too_few_for_the_signatures_lose_the_slot(tmp_path: Path) -> None:
+    losses: Losses = {("s2", wire.UPLOAD, 2): "question", ("s3", wire.AGREE, 2): "answer"}
+    study, exchange = played(make_sums(tmp_path), losses)
+    assert [line["slot"] for line in events(study, "slot lost")] == ["0/1"]
+    assert [len(replies_of(exchange, site, wire.REVEAL)) for site in SUM_SITES] == [4, 4, 4, 4, 4]
+
+
+def never_after(round_number: int) -> Any:
+    """Lose the uploads of two sites from a round on."""
+
+    def fault(site: str, message: Question) -> str:
+        if step_of(message) != wire.UPLOAD or site not in ("s2", "s4"):
+            return ""
+        exchange.since[site] += 1
+        return "answer" if study.state.round + 1 >= round_number else ""
+
+    exchange: Local
+    study: SumCoordinator
+
+    def bind(made: Local, begun: SumCoordinator) -> None:
+        nonlocal exchange, study
+        exchange, study = made, begun
+        made.fault = fault
+
+    return bind
+
+
+def test_a_study_whose_reserve_is_used_up_ends_with_the_model_it_has(tmp_path: Path) -> None:
+    federation = make_sums(tmp_path)
     with federation.agents() as agents:
         exchange, study = Local(agents), federation.summing()
+        never_after(3)(exchange, study)
         assert conducted(study, exchange) == FINISHED
-        assert participation(study.folder) == [list(SUM_SITES)] * 4
-        check_sums(federation, study)
-        check_charges(federation, study, exchange)
+    assert study.state.round == 2 and study.attempts == study.sums.parameters.charges == 7
+    check_sums(federation, study)
+    check_charges(federation, study, exchange)
+    model = study.folder.read_model()["w"]
+    for site in SUM_SITES:
+        assert len(charged_slots(federation, site, study.experiment)) == 7
+        assert federation.folder(site, study.experiment).read_model()["w"].tobytes() == model.tobytes()
+        assert federation.account(site).state().studies[0].state == "settled"
+
+
+def test_a_study_without_any_sum_is_an_error_that_names_the_way_out(tmp_path: Path) -> None:
+    federation = make_sums(tmp_path)
+    with federation.agents() as agents:
+        exchange, study = Local(agents), federation.summing()
+        never_after(1)(exchange, study)
+        with pytest.raises(BudgetExhausted, match="7 slots were lost before the first sum.*agree on a new study"):
+            conducted(study, exchange)
+    check_charges(federation, study, exchange)
+
+
+def test_an_epoch_that_runs_out_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parameters, "EPOCH_SLOTS", 2)
+    study, exchange = played(make_sums(tmp_path), {("s5", wire.UPLOAD, 2): "question"})
+    assert slots_asked(exchange) == ["0/0", "0/1", "1/0", "1/1"]
+    assert [line["sites"] for line in events(study, "epoch")] == [list(SUM_SITES)] * 2
+
+
+@pytest.mark.parametrize("step", [wire.ANNOUNCE, wire.DEAL, wire.KEEP, wire.BEGIN])
+@pytest.mark.parametrize("lost", ["question", "answer"])
+def test_a_site_that_is_lost_while_keys_are_made_is_in_the_next_epoch(tmp_path: Path, step: str, lost: str) -> None:
+    study, exchange = played(make_sums(tmp_path), {("s3", step, 0): lost})
+    epochs = [line["sites"] for line in events(study, "epoch")]
+    four = [site for site in SUM_SITES if site != "s3"]
+    if step == wire.BEGIN:  # the cohort has it: it is only told later
+        assert epochs == [list(SUM_SITES)] and slots_asked(exchange) == ["0/0", "0/1", "0/2", "0/3"]
+    else:
+        assert epochs == [four, list(SUM_SITES)] and len(slots_asked(exchange)) == 4
+    assert answered_by(study) == [["s3"], [], [], []]
+
+
+def test_a_site_that_comes_later_joins_the_next_epoch(tmp_path: Path) -> None:
+    federation = make_sums(tmp_path)
+    with federation.agents() as agents:
+        exchange, study = Local({site: agents[site] for site in SUM_SITES[:4]}), federation.summing()
+
+        def joining(site: str, message: Question) -> str:
+            if study.state.round == 2:
+                exchange.agents = agents
+            return ""
+
+        exchange.fault = joining
+        assert conducted(study, exchange) == FINISHED
+    check_sums(federation, study)
+    check_charges(federation, study, exchange)
+    assert answered_by(study) == [["s5"], ["s5"], ["s5"], []]
+    assert [line["sites"] for line in events(study, "epoch")] == [list(SUM_SITES[:4]), list(SUM_SITES)]
+    assert slots_asked(exchange) == ["0/0", "0/1", "0/2", "1/0"]
+
+
+def test_with_fewer_sites_than_the_quorum_it_waits(tmp_path: Path) -> None:
+    federation = make_sums(tmp_path)
+    with federation.agents() as agents:
+        study = federation.summing()
+        assert study.run(Local({site: agents[site] for site in SUM_SITES[:3]})) == WAITING
+        assert study.attempts == 0 and study.epoch.number == -1
+        assert study.run(Local(agents)) == FINISHED
+    check_sums(federation, study)
+
+
+def test_a_study_with_hardened_noise(tmp_path: Path) -> None:
+    federation = make_sums(tmp_path)
+    with federation.agents(None) as agents:
+        exchange, study = Local(agents), federation.summing()
+        losses: Losses = {("s2", wire.UPLOAD, 2): "answer", ("s1", wire.REVEAL, 3): "question"}
+        exchange.fault = losing(exchange, losses)
+        assert conducted(study, exchange) == FINISHED
+    check_charges(federation, study, exchange)
+    assert study.folder.read_ledger().non_private is None
+    closes = [message for message, _ in exchange.asked if isinstance(message, CloseRequest)]
+    assert closes[-1].w.tobytes() == study.state.w.tobytes()
+
+
+def test_a_study_without_a_site_that_was_left_out(tmp_path: Path) -> None:
+    """The coordinator leaves a site out while a slot is open: the others open it without that site's shares."""
+    federation = make_sums(tmp_path)
+    with federation.agents() as agents:
+        exchange, study = Local(agents), federation.summing()
+        assert study.run(exchange, lambda: study.state.round == 2) == "stopped"
+        study = federation.summing(("s5",))
+        exchange.agents = {site: agents[site] for site in SUM_SITES[:4]}
+        assert conducted(study, exchange) == FINISHED
+    check_sums(federation, study)
+    check_charges(federation, study, exchange)
+    assert participation(study.folder)[2:] == [list(SUM_SITES[:4])] * 2

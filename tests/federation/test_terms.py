@@ -13,7 +13,7 @@ from taciturn.errors import InputError
 from taciturn.federation.agreement import derive_agreement
 from taciturn.federation.drafts import draft_terms, insert_identity
 from taciturn.federation.identity import Identity
-from taciturn.federation.terms import STUDY_KEYS, Terms, read_terms, schema_hash
+from taciturn.federation.terms import FOR_PUBLISHED, STUDY_KEYS, Terms, read_terms, schema_hash
 from tests.federation.helpers import SCHEMA, SITES, TERMS, merged, write_terms, write_toml
 
 
@@ -132,6 +132,8 @@ def test_methods_with_local_state_have_no_secure_sum(tmp_path: Path, name: str) 
         ({"study": {"schema": None}}, "[study] needs either schema (of the sites' tables) or data"),
         ({"study": {"data": "mnist14"}}, "[study] needs either schema (of the sites' tables) or data"),
         ({"study": {"schema": 3}}, "[study] schema is 3"),
+        ({"study": {"partition": "shuffled"}}, "[study] partition is for a published data set"),
+        ({"study": {"partition_key": 3}}, "[study] partition_key is for a published data set"),
         ({"study": {"schema": "none.toml"}}, "none.toml"),
         ({"study": {"schema": None, "data": "mnist15"}}, "'mnist15'"),
         ({"study": {"schema": None, "data": "records.csv"}}, "records.csv"),
@@ -188,7 +190,7 @@ SHARED_SUM: dict[str, Any] = {"trust": "agents", "colluders": 2, "missing": 2, "
 
 
 def test_the_digest_changes_with_every_shared_setting(tmp_path: Path) -> None:
-    assert {*SHARED, *SHARED_SUM} == {*STUDY_KEYS, "total_records"}
+    assert {*SHARED, *SHARED_SUM, *FOR_PUBLISHED} == {*STUDY_KEYS, "total_records"}
     found = {digest(tmp_path, study={key: value}) for key, value in SHARED.items()}
     found |= {
         digest(tmp_path, name="other"),
@@ -217,6 +219,21 @@ def test_the_digest_changes_with_the_schema_and_with_the_published_data(tmp_path
     names = {read_terms(write_toml(tmp_path / "f.toml", merged(published, {"study": {"data": name}}))).digest
              for name in ("mnist14", "mnist", "femnist")}  # fmt: skip
     assert len(names) == 3
+    parted = {read_terms(write_toml(tmp_path / "f.toml", merged(published, {"study": {key: value}}))).digest
+              for key, value in (("partition", "shuffled"), ("partition_key", 1))}  # fmt: skip
+    assert len(parted | names) == 5
+
+
+def test_the_records_of_a_published_data_set_are_partitioned_as_the_terms_say(tmp_path: Path) -> None:
+    parts = []
+    for key in (1, 2):
+        study = {"schema": None, "data": "mnist14", "total_records": 60_000, "partition": "shuffled"}
+        path = write_toml(tmp_path / "f.toml", merged(TERMS, {"study": study | {"partition_key": key}}))
+        (tmp_path / "schema.toml").unlink(missing_ok=True)
+        dataset = read_terms(path).load_published()
+        assert dataset is not None and [len(shard.x) for shard in dataset.train] == [20_000] * 3
+        parts.append(dataset.train[0].y.argmax(axis=1))
+    assert (parts[0] != parts[1]).any()
 
 
 def test_the_digest_does_not_change_with_what_is_the_coordinators_own(tmp_path: Path) -> None:

@@ -12,8 +12,16 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from taciturn.federation.identity import Identity
 from taciturn.privacy.signatures import SigningKey, new_key
-from taciturn.secure_sum.epoch import EpochRules, make_deliveries, make_directory, make_roll
-from taciturn.secure_sum.epoch_messages import Directory
+from taciturn.secure_sum.epoch import (
+    EpochRules,
+    make_deliveries,
+    make_directory,
+    make_roll,
+    read_announcement,
+    read_deal,
+    read_held,
+)
+from taciturn.secure_sum.epoch_messages import Announcement, Directory, EpochRequest
 from taciturn.secure_sum.masking import Integers
 from taciturn.secure_sum.opening import OpenedSum, SlotOpening
 from taciturn.secure_sum.parameters import SumParameters
@@ -114,15 +122,33 @@ def begin_epoch(made: Group, epoch: int, slots: int, cohort: tuple[int, ...] | N
     sites = cohort or tuple(sorted(made.members))
     rules = {site: made.members[site].epochs for site in sites}
     announced = {site: one.announce(epoch, slots, epoch - 1) for site, one in rules.items()}
-    made.directory = make_directory(made.study, {site: data for site, (_, data) in announced.items()})
+    made.directory = directory_of(made.study, {site: data for site, (_, data) in announced.items()})
     shown = made.directory.to_bytes()
     dealt = {site: one.deal(announced[site][0], shown) for site, one in rules.items()}
-    delivered = make_deliveries(made.directory, {site: data for site, (_, data) in dealt.items()})
+    delivered = deliveries_of(made.directory, {site: data for site, (_, data) in dealt.items()})
     kept = {site: one.keep(dealt[site][0], delivered[site]) for site, one in rules.items()}
-    roll = make_roll(made.study, made.directory, [data for _, data in kept.values()])
+    roll = roll_of(made.study, made.directory, {site: data for site, (_, data) in kept.items()})
     for site, one in rules.items():
         keys, member = one.begin(kept[site][0], roll), made.members[site]
         member.state = SlotState(keys) if member.state is None else next_epoch(member.state, keys)
+
+
+def directory_of(study: SumStudy, announced: dict[int, bytes]) -> Directory:
+    """Collect announcements as a server does."""
+    one = Announcement.from_bytes(next(iter(announced.values())))
+    request = EpochRequest(one.epoch, one.slots)
+    found = {site: read_announcement(study, request, site, data) for site, data in announced.items()}
+    return make_directory(study, found)
+
+
+def deliveries_of(directory: Directory, dealt: dict[int, bytes]) -> dict[int, bytes]:
+    """Collect boxes as a server does."""
+    return make_deliveries(directory, {site: read_deal(directory, site, data) for site, data in dealt.items()})
+
+
+def roll_of(study: SumStudy, directory: Directory, held: dict[int, bytes]) -> bytes:
+    """Collect the cohort's signatures as a server does."""
+    return make_roll(directory, {site: read_held(study, directory, site, data) for site, data in held.items()})
 
 
 def play(
@@ -137,13 +163,14 @@ def play(
     uploads: dict[int, MaskedUpload] = {}
     for site in uploading:
         uploads[site] = opening.read_upload(site, made.members[site].upload(question, y[site]))
-    alive, signatures = tuple(sorted(uploads)), {}
+    masked, signatures = opening.add(uploads), {}
+    alive = masked.alive
     if alive != question.roster:
-        request = opening.alive_request(uploads)
+        request = opening.alive_request(masked)
         signatures = {site: opening.read_signature(site, alive, made.members[site].agree(request)) for site in helping}
-    request = opening.share_request(uploads, signatures)
+    request = opening.share_request(alive, signatures)
     answers = {site: opening.read_shares(site, made.members[site].reveal(request)) for site in helping}
-    return opening.open(uploads, answers)
+    return opening.open(masked, answers)
 
 
 def numbers_of(group_: Group, seed: int = 0, bound: int = 2**30) -> dict[int, Integers]:

@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from taciturn.secure_sum import masking
-from taciturn.secure_sum.epoch import BegunEpoch, EpochRules, KeptEpoch, make_deliveries, make_directory, make_roll
+from taciturn.secure_sum.epoch import BegunEpoch, EpochRules, KeptEpoch
 from taciturn.secure_sum.epoch_messages import Announcement, Directory
 from taciturn.secure_sum.masking import Integers, Words, centred, derive, keystream, pair_secret, self_mask, unpack
 from taciturn.secure_sum.shamir import element_bytes, join, lagrange_weights, read_elements
@@ -25,7 +25,18 @@ from taciturn.secure_sum.slot_messages import MaskedUpload, RevealedShares, Shar
 from taciturn.secure_sum.sum_context import SumStudy
 from taciturn.secure_sum.sum_wire import SumRefused
 from tests.secure_sum.coalition import OWN, PAIR, Coalition, coalition
-from tests.secure_sum.helpers import W, begin_epoch, group, identity, numbers_of, play, study_of
+from tests.secure_sum.helpers import (
+    W,
+    begin_epoch,
+    deliveries_of,
+    directory_of,
+    group,
+    identity,
+    numbers_of,
+    play,
+    roll_of,
+    study_of,
+)
 
 Y = {site: np.array([1, 10, 100, 1000]) * 7**site for site in range(1, 13)}
 
@@ -273,10 +284,10 @@ def puppets(victim: EpochRules, signers: int) -> Integers:
     directory = Directory.of([Announcement.from_bytes(data) for _, data in announced.values()])
     state, deal = victim.deal(announced[1][0], directory.to_bytes())
     dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
-    boxes = make_deliveries(directory, {1: deal} | {site: data for site, (_, data) in dealt.items()})
+    boxes = deliveries_of(directory, {1: deal} | {site: data for site, (_, data) in dealt.items()})
     kept, held = victim.keep(state, boxes[1])
     puppet = {site: one.keep(dealt[site][0], boxes[site]) for site, one in rules.items()}
-    roll = make_roll(study, directory, [held, *(data for _, data in puppet.values())])
+    roll = roll_of(study, directory, {1: held} | {site: data for site, (_, data) in puppet.items()})
     begun = SlotState(victim.begin(kept, roll))
     question = SumQuestion(0, 0, 1, directory.sites, _sha(W))
     step = SlotRules(victim.study, 1, victim.signer).upload(begun, question.to_bytes(), W, lambda: Y[1])
@@ -318,14 +329,14 @@ def test_different_directories_for_different_sites() -> None:
         rules = {site: kind(study, site, identity(site), everybody) for site in everybody}
         announced = {site: one.announce(0, 1) for site, one in rules.items()}
         again = rules[5].announce(0, 1)
-        first = make_directory(study, {site: data for site, (_, data) in announced.items()})
-        second = make_directory(study, {site: data for site, (_, data) in (announced | {5: again}).items()})
+        first = directory_of(study, {site: data for site, (_, data) in announced.items()})
+        second = directory_of(study, {site: data for site, (_, data) in (announced | {5: again}).items()})
         dealt = {site: rules[site].deal(announced[site][0], first.to_bytes()) for site in (1, 2)}
         dealt |= {site: rules[site].deal(announced[site][0], second.to_bytes()) for site in (3, 4)}
         with pytest.raises(SumRefused, match="shared its secrets under another directory"):
             rules[1].deal(dealt[1][0], second.to_bytes())
         dealt[5] = rules[5].deal(announced[5][0], first.to_bytes())
-        boxes = make_deliveries(first, {site: data for site, (_, data) in dealt.items()})
+        boxes = deliveries_of(first, {site: data for site, (_, data) in dealt.items()})
         with pytest.raises(SumRefused, match="box of site 3 is not signed by it for this site and this directory"):
             rules[1].keep(dealt[1][0], boxes[1])
 
@@ -336,9 +347,9 @@ def test_a_cohort_that_does_not_hold_its_shares_under_one_directory_does_not_beg
     with pytest.raises(SumRefused, match="this epoch has not begun"):
         SlotState(KeptEpoch(keys.directory, keys.secrets, keys.shares))  # type: ignore[arg-type]
     other = group(study_of(5, 1, 4))
-    theirs = [other.members[site].epochs._held(other.now) for site in range(1, 6)]
+    theirs = {site: other.members[site].epochs._held(other.now) for site in range(1, 6)}
     with pytest.raises(SumRefused, match="site 1 has not signed that it holds its shares under this directory"):
-        made.members[1].epochs.begin(keys, make_roll(other.study, other.now, theirs))
+        made.members[1].epochs.begin(keys, roll_of(other.study, other.now, theirs))
 
 
 def test_both_shares_of_a_site_have_no_place_in_an_answer() -> None:
@@ -430,9 +441,9 @@ def test_a_colluder_that_copies_another_sites_public_key(monkeypatch: pytest.Mon
             unsigned = replace(state.announcement, keys=keys)
             signed = replace(unsigned, signature=identity(colluder).sign(unsigned.statement(study)))
             announced[colluder] = replace(state, announcement=signed), signed.to_bytes()
-        directory = make_directory(study, {site: data for site, (_, data) in announced.items()})
+        directory = directory_of(study, {site: data for site, (_, data) in announced.items()})
         dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
-        boxes = make_deliveries(directory, {site: data for site, (_, data) in dealt.items()})
+        boxes = deliveries_of(directory, {site: data for site, (_, data) in dealt.items()})
         kept = {site: one.keep(dealt[site][0], boxes[site])[0] for site, one in rules.items()}
         question = SumQuestion(0, 0, 1, directory.sites, _sha(W))
         begun = BegunEpoch(directory, kept[3].secrets, kept[3].shares)

@@ -14,8 +14,25 @@ from hypothesis import strategies as st
 
 from taciturn.errors import PrivacyViolation
 from taciturn.federation.messages import message_kind
-from taciturn.secure_sum.epoch import AnnouncedEpoch, EpochRules, make_deliveries, make_directory
-from taciturn.secure_sum.epoch_messages import Announcement, BoxDelivery, Deal, Directory, HeldShares, Roll
+from taciturn.secure_sum.epoch import (
+    AnnouncedEpoch,
+    EpochRules,
+    make_deliveries,
+    make_directory,
+    make_roll,
+    read_announcement,
+    read_deal,
+    read_held,
+)
+from taciturn.secure_sum.epoch_messages import (
+    Announcement,
+    BoxDelivery,
+    Deal,
+    Directory,
+    EpochRequest,
+    HeldShares,
+    Roll,
+)
 from taciturn.secure_sum.opening import WrongShares
 from taciturn.secure_sum.shamir import PRIME, element_bytes
 from taciturn.secure_sum.slot import SlotRecord, SlotRules
@@ -28,7 +45,16 @@ from taciturn.secure_sum.slot_messages import (
     SumQuestion,
 )
 from taciturn.secure_sum.sum_wire import MAGIC, SumMalformed, SumMessage, SumRefused
-from tests.secure_sum.helpers import W, group, identity, numbers_of, play, study_of
+from tests.secure_sum.helpers import (
+    W,
+    deliveries_of,
+    directory_of,
+    group,
+    identity,
+    numbers_of,
+    play,
+    study_of,
+)
 
 QUESTION = SumQuestion(0, 1, 1, (1, 2, 3, 4), bytes(32))
 MESSAGES: list[SumMessage] = [
@@ -156,7 +182,7 @@ def test_opinions_that_break_a_rule_are_refused() -> None:
     question, y = made.question(0), numbers_of(made)
     opening = made.opening(question)
     uploads = {site: opening.read_upload(site, made.members[site].upload(question, y[site])) for site in (1, 2, 3, 4)}
-    request = AliveRequest.from_bytes(opening.alive_request(uploads))
+    request = AliveRequest.from_bytes(opening.alive_request(opening.add(uploads)))
     one, late = made.members[1], made.members[5]
     with pytest.raises(SumRefused, match="nobody is missing"):
         one.agree(AliveRequest(question, question.roster, bytes(5 * 64)).to_bytes())
@@ -235,9 +261,9 @@ def test_directories_that_break_a_rule_are_refused() -> None:
 
 def test_boxes_that_break_a_rule_are_refused() -> None:
     rules, announced = _announced()
-    directory = make_directory(rules[1].study, {site: data for site, (_, data) in announced.items()})
+    directory = directory_of(rules[1].study, {site: data for site, (_, data) in announced.items()})
     dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
-    boxes = make_deliveries(directory, {site: data for site, (_, data) in dealt.items()})
+    boxes = deliveries_of(directory, {site: data for site, (_, data) in dealt.items()})
     assert rules[1].deal(dealt[1][0], directory.to_bytes()) == dealt[1]  # the same directory gets the same bytes
     mine = BoxDelivery.from_bytes(boxes[1])
     first, second = mine.box_from(2), mine.box_from(3)
@@ -256,23 +282,53 @@ def test_boxes_that_break_a_rule_are_refused() -> None:
     assert rules[1].keep(kept, boxes[1]) == (kept, held)
 
 
+def test_what_sites_send_for_an_epoch_is_checked_at_the_server_site_by_site() -> None:
+    rules, announced = _announced()
+    study, request = rules[1].study, EpochRequest(0, 1)
+    mine, theirs = (announced[site][0].announcement for site in (1, 2))
+    for data, reason in (
+        (theirs.to_bytes(), "announcement of site 1 names another site or another epoch"),
+        (replace(mine, epoch=1).to_bytes(), "announcement of site 1 names another site or another epoch"),
+        (replace(mine, signature=theirs.signature).to_bytes(), "announcement of site 1 is not signed by the identity"),
+    ):
+        with pytest.raises(SumRefused, match=reason):
+            read_announcement(study, request, 1, data)
+    with pytest.raises(SumRefused, match="only 1 sites announced keys: the quorum is 4"):
+        make_directory(study, {1: mine})
+    directory = directory_of(study, {site: data for site, (_, data) in announced.items()})
+    dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
+    with pytest.raises(SumRefused, match="boxes of site 1 are not for this cohort"):
+        read_deal(directory, 1, dealt[2][1])
+    some = {site: read_deal(directory, site, data) for site, (_, data) in dealt.items() if site not in (2, 3)}
+    with pytest.raises(SumRefused, match="sites 2, 3 did not share secrets: begin another epoch without them"):
+        make_deliveries(directory, some)
+    boxes = deliveries_of(directory, {site: data for site, (_, data) in dealt.items()})
+    held = {site: one.keep(dealt[site][0], boxes[site])[1] for site, one in rules.items()}
+    for data in (held[2], replace(HeldShares.from_bytes(held[1]), signature=bytes(64)).to_bytes()):
+        with pytest.raises(SumRefused, match="signature of site 1 is not of this directory"):
+            read_held(study, directory, 1, data)
+    with pytest.raises(SumRefused, match="sites 2, 3, 4, 5 did not sign: begin another epoch without them"):
+        make_roll(directory, {1: read_held(study, directory, 1, held[1])})
+
+
 def test_a_dealer_of_wrong_shares_is_named_and_one_wrong_helper_is_left_out() -> None:
     made = group(study_of(7, 1, 6), slots=2)
     y, everybody = numbers_of(made), tuple(range(1, 8))
     question = made.question(0)
     opening = made.opening(question)
     uploads = {site: opening.read_upload(site, made.members[site].upload(question, y[site])) for site in everybody}
-    request = opening.share_request(uploads, {})
+    masked = opening.add(uploads)
+    request = opening.share_request(masked.alive, {})
     answers = {site: opening.read_shares(site, made.members[site].reveal(request)) for site in everybody}
     wrong = answers | {2: [value ^ 1 for value in answers[2]]}  # a helper that lies about every share
-    opened = opening.open(uploads, wrong)
+    opened = opening.open(masked, wrong)
     assert np.array_equal(opened.total, sum(y.values())) and opened.disputed == {2: everybody}
     few = {site: wrong[site] for site in (1, 2, 3, 4, 5)}
     with pytest.raises(WrongShares, match="more than 1 sites are affected, so a helper sent wrong shares"):
-        opening.open(uploads, few)
+        opening.open(masked, few)
     dealer = {site: [*shares[:3], (shares[3] + 7) % PRIME, *shares[4:]] for site, shares in answers.items()}
     with pytest.raises(WrongShares, match="shares of site 4 do not give what was announced: site 4 dealt") as error:
-        opening.open(uploads, {site: dealer[site] for site in (1, 2, 3, 4, 5)})
+        opening.open(masked, {site: dealer[site] for site in (1, 2, 3, 4, 5)})
     assert error.value.dealers == (4,)
     assert not any(str(value) in str(error.value) for value in dealer[1])
 
@@ -298,6 +354,8 @@ def test_what_sites_send_to_the_server_is_checked() -> None:
     ):
         with pytest.raises(SumRefused, match=reason):
             opening.read_shares(1, RevealedShares(1, 0, 0, shares).to_bytes())
+    with pytest.raises(SumRefused, match="uploads of sites that are not on the roster"):
+        opening.add({9: upload})
     with pytest.raises(SumRefused, match="signature of site 1 is not of this context and set"):
         opening.read_signature(1, (1, 2, 3, 4), AliveSignature(1, 0, 0, bytes(64)).to_bytes())
 

@@ -230,6 +230,38 @@ def _write_at(handle: int, content: bytes, offset: int) -> None:
         written += os.pwrite(handle, content[written:], offset + written)
 
 
+def write_count(path: Path, count: int) -> None:
+    """Store a whole number in a file of eight bytes, in place; it is on disk on return.
+
+    A write that is cut off leaves the old number or the new one, as long as both are below 2^32.
+    """
+    if not path.exists():
+        make_folder(path.parent, exist_ok=True)
+        make_once(path, bytes(8))
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        _write_at(handle, count.to_bytes(8, "big"), 0)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_count(path: Path) -> int | None:
+    """Return the number that `write_count` stored, or None if there is no such file.
+
+    Raises
+    ------
+    CorruptFile
+        If the file does not hold a number.
+    """
+    if not path.exists():
+        return None
+    content = path.read_bytes()
+    if len(content) != 8:
+        raise CorruptFile(f"{path} is damaged: it does not hold a number")
+    return int.from_bytes(content, "big")
+
+
 def flushed_size(path: Path) -> int:
     """Flush a file to disk and return its size in bytes."""
     with path.open("rb") as file:

@@ -40,13 +40,14 @@ create table if not exists departures (
 create index if not exists departed on departures (sha256);
 create table if not exists repeats (day text primary key, lines integer not null, more integer not null);
 create table if not exists sum_announcements (
-    experiment text not null references experiments(id), epoch integer not null, announcement blob not null,
-    box_key blob, primary key (experiment, epoch));
+    experiment text not null references experiments(id), epoch integer not null, announcement blob, box_key blob,
+    primary key (experiment, epoch));
 create table if not exists sum_deals (
     experiment text not null, epoch integer not null, directory blob not null, kept blob, deal blob,
     primary key (experiment, epoch));
 create table if not exists sum_begun (
     experiment text not null, epoch integer not null, primary key (experiment, epoch));
+create table if not exists sum_steps (experiment text primary key, steps integer not null);
 create table if not exists sum_secrets (
     experiment text not null, epoch integer not null, slot integer not null, secrets blob not null,
     primary key (experiment, epoch, slot));
@@ -60,7 +61,7 @@ create table if not exists sum_opinions (
     experiment text not null, epoch integer not null, slot integer not null, context blob not null,
     alive text not null, primary key (experiment, epoch, slot));
 """
-SECRETS_OF_SUMS = ("sum_secrets", "sum_shares")  # tables whose rows are deleted as soon as nobody needs them
+EPOCH_TABLES = ("sum_secrets", "sum_shares", "sum_deals", "sum_opinions")  # whose rows are deleted with their epoch
 DAILY_LINES = 200  # departures a day that get their own line although the coordinator can cause any number of them
 FLUSH_SECONDS = 60.0  # between two writes of the count of departures without a line
 PENDING, LEFT, KEPT_BACK = "pending", "left", "kept back"
@@ -188,6 +189,7 @@ class Journal:
             with closing(journal.database):
                 with journal.exclusive():  # what was pending when a process died may have left
                     journal._execute("update departures set fate = ? where fate = ?", LEFT, PENDING)
+                journal.database.truncate_log()  # the log of a process that died may hold deleted secrets
                 yield journal
                 journal.flush_repeats()
 
@@ -252,6 +254,8 @@ class Journal:
         """Record a privacy violation in a study: this process and later ones answer nothing more in it."""
         with self.exclusive():
             self._execute("update experiments set broken = ? where id = ? and broken is null", timestamp(), name)
+            self.strike_out_sums(name)
+        self.database.truncate_log()
 
     def last_round(self, name: str) -> RoundRecord | None:
         """Return the last round that this site has answered in a study, or None."""
@@ -276,14 +280,19 @@ class Journal:
         """Return the round of each upload of this site in a study; a round may have several in a secure sum."""
         return [entry["first"] for charge in self.charges(name) for entry in charge.entries[:1]]
 
-    def strike_out_sums(self, name: str) -> None:
-        """Delete all secrets of a study's secure sums, and the uploads they protect."""
+    def strike_out_sums(self, name: str, which: str = "epoch >= ?", epoch: int = 0) -> None:
+        """Delete what a site keeps of some epochs of a study: secrets, shares, directories, opinions and uploads.
+
+        The numbers of its epochs, and what its uploads cost, stay.
+        """
         with self.exclusive():
-            for table in SECRETS_OF_SUMS:
-                self._execute(f"delete from {table} where experiment = ?", name)
-            self._execute("update sum_announcements set box_key = null where experiment = ?", name)
-            self._execute("update sum_deals set kept = null, deal = null where experiment = ?", name)
-            self._execute("update sum_uploads set upload = null where experiment = ?", name)
+            for table in EPOCH_TABLES:
+                self._execute(f"delete from {table} where experiment = ? and {which}", name, epoch)
+            for values in (
+                "sum_announcements set announcement = null, box_key = null",
+                "sum_uploads set upload = null",
+            ):
+                self._execute(f"update {values} where experiment = ? and {which}", name, epoch)
 
     def agent_state(self, name: str, base: int, zero: Array) -> Agent | None:
         """Return the agent's state after round `base`, or None if it was never answered or is deleted.

@@ -31,11 +31,18 @@ from taciturn.federation.sum_terms import sum_study
 from taciturn.federation.validation import Rejected
 from taciturn.objectives.clipping import admissible
 from taciturn.runs.folder import append_lines
-from taciturn.secure_sum.epoch import make_deliveries, make_directory, make_roll
+from taciturn.secure_sum.epoch import (
+    make_deliveries,
+    make_directory,
+    make_roll,
+    read_announcement,
+    read_deal,
+    read_held,
+)
 from taciturn.secure_sum.epoch_messages import Directory, EpochRequest
-from taciturn.secure_sum.opening import OpenedSum, SlotLost, SlotOpening, WrongShares
+from taciturn.secure_sum.opening import MaskedSum, OpenedSum, SlotLost, SlotOpening, WrongShares
 from taciturn.secure_sum.parameters import NOISE_TAIL, epoch_slots
-from taciturn.secure_sum.slot_messages import MaskedUpload, SumQuestion
+from taciturn.secure_sum.slot_messages import SumQuestion
 from taciturn.secure_sum.sum_context import SumStudy
 from taciturn.secure_sum.sum_wire import SumRefused
 from taciturn.training.simulate_sums import MEAN, mean_gradient
@@ -56,7 +63,8 @@ class SumCoordinator(Coordinator):
     files: SumFiles = field(init=False)
     epoch: EpochFile = field(init=False)
     pending: SlotAttempt | None = field(init=False)  # asked, and neither opened nor lost
-    collected: dict[int, MaskedUpload] = field(default_factory=dict)  # its uploads, once their set is decided
+    masked: MaskedSum | None = None  # the sum of its uploads, once their set is decided
+    asked: set[str] = field(init=False)  # the slots that sites were asked to upload in
     begun: set[str] = field(default_factory=set)  # sites that know that the epoch has begun
     _gone: set[str] = field(default_factory=set)  # sites that this round has lost
     _rejected: dict[str, str] = field(default_factory=dict)  # in this round: site -> reason
@@ -68,8 +76,9 @@ class SumCoordinator(Coordinator):
         self.state, self.epoch = self.files.restore(self.agreement.zero), self.files.read_epoch()
         self.pending = self.files.read_attempt(self.state.round + 1, self.epoch)
         if self.pending is not None:
-            self.collected = self.files.read_uploads(self.pending.question)
+            self.masked = self.files.read_masked(self.pending.question)
         super().__post_init__()
+        self.asked = {str(slot) for _, slot in self.charged}
 
     @property
     def progress(self) -> StudyProgress:
@@ -109,7 +118,7 @@ class SumCoordinator(Coordinator):
     @property
     def attempts(self) -> int:
         """How many slots sites were asked to upload in."""
-        return len({slot for _, slot in self.charged})
+        return len(self.asked)
 
     def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """Run one slot with the ready sites, and return the sites for the next one."""
@@ -118,19 +127,19 @@ class SumCoordinator(Coordinator):
         t = self.state.round + 1
         directory = self._join_epoch(exchange, ready, t)
         roster = [] if directory is None else self._present(ready, directory.sites)
-        if directory is None or len(roster) < self.quorum:
-            return [site for site in ready if site not in self._gone]
-        attempt = self.pending = self.pending or self._new_attempt(t, roster, directory)
-        try:
-            opened = self._open(exchange, attempt, directory, ready)
-            self._check_plausible(opened)
-        except (SlotLost, WrongShares) as error:
-            self.log_event("slot lost", round=t, slot=attempt.slot, reason=str(error))
-            self.files.write_attempt(attempt, lost=True)
-        else:
-            self._advance(attempt, opened)
-            self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
-        self.pending, self.collected = None, {}
+        if directory is not None and (self.pending or len(roster) >= self.quorum):
+            attempt = self.pending = self.pending or self._new_attempt(t, roster, directory)
+            self._charge_slot(attempt)
+            try:
+                opened = self._open(exchange, attempt, directory, ready)
+                self._check_plausible(opened)
+            except (SlotLost, WrongShares) as error:
+                self.log_event("slot lost", round=t, slot=attempt.slot, reason=str(error))
+                self.files.write_attempt(attempt, lost=True)
+            else:
+                self._advance(attempt, opened)
+                self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
+            self.pending = self.masked = None
         return [site for site in ready if site not in self._gone]
 
     def _join_epoch(self, exchange: Exchange, ready: Sequence[str], t: int) -> Directory | None:
@@ -145,7 +154,7 @@ class SumCoordinator(Coordinator):
         if directory is None:
             return None
         untold = [site for site in self._present(ready, directory.sites) if site not in self.begun]
-        told = self._ask(exchange, dict.fromkeys(untold, self.epoch.roll), wire.BEGIN, t, _unread)
+        told = self._prepare(exchange, dict.fromkeys(untold, self.epoch.roll), wire.BEGIN, t, _unread)
         self.begun |= {site for site in untold if self._number(site) in told}
         return directory
 
@@ -158,15 +167,27 @@ class SumCoordinator(Coordinator):
         number = self.epoch.number + 1
         self.epoch, self.begun = EpochFile(number, None, b""), set()
         self.files.write_epoch(self.epoch)  # a number is used once, whatever happens next
-        request = EpochRequest(number, epoch_slots(self.sums.parameters)).to_bytes()
+        study, request = self.sums, EpochRequest(number, epoch_slots(self.sums.parameters))
         try:
-            announced = self._ask(exchange, dict.fromkeys(sites, request), wire.ANNOUNCE, t, _unread)
-            directory = make_directory(self.sums, announced)
+            announced = self._prepare(
+                exchange,
+                dict.fromkeys(sites, request.to_bytes()),
+                wire.ANNOUNCE,
+                t,
+                lambda site, data: read_announcement(study, request, site, data),
+            )
+            directory = make_directory(study, announced)
             cohort = self._present(sites, directory.sites)
-            dealt = self._ask(exchange, dict.fromkeys(cohort, directory.to_bytes()), wire.DEAL, t, _unread)
-            boxes = make_deliveries(directory, dealt)
-            held = self._ask(exchange, {site: boxes[self._number(site)] for site in cohort}, wire.KEEP, t, _unread)
-            roll = make_roll(self.sums, directory, held.values())
+            questions = dict.fromkeys(cohort, directory.to_bytes())
+            deals = self._prepare(
+                exchange, questions, wire.DEAL, t, lambda site, data: read_deal(directory, site, data)
+            )
+            boxes = make_deliveries(directory, deals)
+            questions = {site: boxes[self._number(site)] for site in cohort}
+            held = self._prepare(
+                exchange, questions, wire.KEEP, t, lambda site, data: read_held(study, directory, site, data)
+            )
+            roll = make_roll(directory, held)
         except SumRefused as error:
             self.log_event("epoch lost", round=t, epoch=number, reason=str(error))
             return None
@@ -175,8 +196,19 @@ class SumCoordinator(Coordinator):
         self.log_event("epoch", round=t, epoch=number, sites=cohort)
         return directory
 
+    def _prepare(
+        self, exchange: Exchange, messages: Mapping[str, bytes], step: str, t: int, read: Callable[[int, bytes], V]
+    ) -> dict[int, V]:
+        """Ask sites for a step of an epoch, which takes all of them; a site that fails is left out for a while."""
+        found = self._ask(exchange, messages, step, t, read)
+        for site in messages:
+            if self._number(site) not in found and site not in self._gone:
+                self._back_off(site)
+                self._gone.add(site)
+        return found
+
     def _new_attempt(self, t: int, roster: Sequence[str], directory: Directory) -> SlotAttempt:
-        """Choose a slot for round t; the question is on disk and charged before any site is asked."""
+        """Choose a slot for round t; the question is on disk before any site is asked."""
         algorithm = self._algorithm
         _, w = algorithm.server_send(t, self.state.server)
         shared = algorithm.shared_state(t, self.state.agent)
@@ -185,40 +217,45 @@ class SumCoordinator(Coordinator):
         numbers = tuple(sorted(map(self._number, roster)))
         attempt = SlotAttempt(SumQuestion(directory.epoch, self._next_slot(directory), t, numbers, digest), sent)
         self.files.write_attempt(attempt)
-        self._charge(roster, t, attempt.slot)
         return attempt
+
+    def _charge_slot(self, attempt: SlotAttempt) -> None:
+        """Charge all sites that are asked in a slot, before they are; after a crash, only if that was not done."""
+        names = self.agreement.terms.agents
+        self._charge([names[number - 1] for number in attempt.question.roster], attempt.question.round, attempt.slot)
+        self.asked.add(attempt.slot)
 
     def _open(self, exchange: Exchange, attempt: SlotAttempt, directory: Directory, ready: Sequence[str]) -> OpenedSum:
         """Ask for uploads, for signatures if somebody is missing, and for shares; return the opened sum."""
         t, opening = attempt.question.round, SlotOpening(self.sums, directory, attempt.question)
-        uploads = self.collected or self._collect(exchange, opening, attempt, ready)
-        alive, signatures = tuple(sorted(uploads)), {}
+        masked = self.masked or self._collect(exchange, opening, attempt, ready)
+        alive = masked.alive
+        signatures: dict[int, bytes] = {}
         if alive != attempt.question.roster:
-            questions = dict.fromkeys(self._present(ready, alive), opening.alive_request(uploads))
+            questions = dict.fromkeys(self._present(ready, alive), opening.alive_request(masked))
             signatures = self._ask(
                 exchange, questions, wire.AGREE, t, lambda site, data: opening.read_signature(site, alive, data)
             )
-        request = opening.share_request(uploads, signatures)
+        request = opening.share_request(alive, signatures)
         answers: dict[int, list[int]] = {}
         helpers = self._helpers(attempt.question, self._present(ready, alive))
         most = opening.threshold + SPARE_HELPERS
         for some in (helpers[:most], helpers[most:]):
             if len(answers) < opening.threshold:
                 answers |= self._ask(exchange, dict.fromkeys(some, request), wire.REVEAL, t, opening.read_shares)
-        return opening.open(uploads, answers)
+        return opening.open(masked, answers)
 
     def _collect(
         self, exchange: Exchange, opening: SlotOpening, attempt: SlotAttempt, ready: Sequence[str]
-    ) -> dict[int, MaskedUpload]:
-        """Ask the roster for masked uploads, and store those that arrive: their set is then decided."""
+    ) -> MaskedSum:
+        """Ask the roster for masked uploads, and store the sum of those that arrive: their set is then decided."""
         question = attempt.question
         request = wire.encode(SumRoundRequest(self.experiment, question.to_bytes(), attempt.sent))
         questions = dict.fromkeys(self._present(ready, question.roster), request)
         uploads = self._exchange(exchange, questions, wire.UPLOAD, question.round, opening.read_upload)
-        if len(uploads) >= self.sums.parameters.quorum:
-            self.files.write_uploads(question, uploads)
-            self.collected = uploads
-        return uploads
+        self.masked = opening.add(uploads)
+        self.files.write_masked(question, self.masked)
+        return self.masked
 
     def _check_plausible(self, opened: OpenedSum) -> None:
         """Raise `SlotLost` if honest sites cannot have this sum: garbage is spread over all numbers of its width."""
@@ -310,7 +347,7 @@ class SumCoordinator(Coordinator):
 
     def _next_slot(self, directory: Directory) -> int:
         """Return the first slot of an epoch that no site was asked to upload in."""
-        places = (str(slot).split("/") for _, slot in self.charged)
+        places = (slot.split("/") for slot in self.asked)
         return 1 + max((int(slot) for epoch, slot in places if int(epoch) == directory.epoch), default=-1)
 
     def _number(self, site: str) -> int:

@@ -2,6 +2,9 @@
 
 Rows are inserted, never replaced: a second upload or a second opinion in a slot is an error of the database. Secrets
 are deleted as soon as the rules say that nobody needs them, in the transaction of the step that ends their use.
+
+Every step is counted, and the count is also stored in the user's state folder before the step's reply leaves. A journal
+that was put back from a backup counts fewer steps, and is refused: it could hold a second opinion on a slot.
 """
 
 from __future__ import annotations
@@ -9,10 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from taciturn.federation.journal import SECRETS_OF_SUMS, Charge, Journal
+from taciturn.core.storage import read_count, state_folder, write_count
+from taciturn.errors import CorruptFile
+from taciturn.federation.journal import Charge, Experiment, Journal
 from taciturn.secure_sum.epoch import (
     NEVER,
     AnnouncedEpoch,
@@ -29,7 +35,7 @@ PreparedEpoch: TypeAlias = AnnouncedEpoch | DealtEpoch | KeptEpoch
 """An epoch that has not begun."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class SumJournal:
     """The secure sums of one study in a site's journal. Every write happens in a transaction of the caller.
 
@@ -37,12 +43,42 @@ class SumJournal:
     ----------
     journal
         The site's open journal.
-    experiment
-        The study.
+    study
+        The journal's entry of the study.
     """
 
     journal: Journal
-    experiment: str
+    study: Experiment
+    _stored: int | None = None  # the count in the state folder, once this process has written it
+
+    @property
+    def steps_file(self) -> Path:
+        """The file with the count of steps, in the user's state folder."""
+        return state_folder() / "sums" / f"{self.study.reservation}.steps"
+
+    def check_not_restored(self) -> None:
+        """Raise if the journal lacks steps whose replies may have left; before the first step, begin to count.
+
+        Raises
+        ------
+        CorruptFile
+            If an old journal was restored, or the count in the state folder is lost.
+        """
+        stored, steps = read_count(self.steps_file), self._steps()
+        if stored is None and steps == 0:
+            write_count(self.steps_file, 0)
+        elif stored is None or stored > steps:
+            raise CorruptFile(
+                f"the journal has {steps} steps of this study's secure sums and {self.steps_file} counts "
+                f"{'none' if stored is None else stored}: an old journal was restored, or the state folder was lost"
+            )
+
+    def store_count(self) -> None:
+        """Store the count of steps outside the journal, after a step's transaction and before its reply leaves."""
+        steps = self._steps()
+        if self._stored != steps:
+            write_count(self.steps_file, steps)
+            self._stored = steps
 
     def newest_epoch(self) -> int:
         """Return the newest epoch that this site announced, or NEVER."""
@@ -57,7 +93,8 @@ class SumJournal:
     def write_announced(self, state: AnnouncedEpoch) -> None:
         """Store new keys. An older epoch that has not begun can never begin, so its secrets are deleted."""
         epoch, begun = state.announcement.epoch, self._begun()
-        self._strike_out("epoch != ?", NEVER if begun is None else begun)
+        self.journal.strike_out_sums(self.study.id, "epoch != ?", NEVER if begun is None else begun)
+        self._count_step()
         self._run(
             "insert into sum_announcements values (?, ?, ?, ?)", epoch, state.announcement.to_bytes(), state.box_key
         )
@@ -66,12 +103,14 @@ class SumJournal:
 
     def write_dealt(self, state: DealtEpoch) -> None:
         """Store the directory that this site shared its secrets under, and what it sent."""
+        self._count_step()
         values = (state.directory.epoch, state.directory.to_bytes(), _to_blob(state.kept), state.deal)
         self._run("insert into sum_deals values (?, ?, ?, ?, ?)", *values)
 
     def write_kept(self, state: KeptEpoch) -> None:
         """Store this site's shares; the key of its boxes is not needed any more."""
         epoch, sites = state.directory.epoch, state.directory.sites
+        self._count_step()
         for slot, shares in enumerate(state.shares):
             if shares is not None:
                 blob = _to_blob([shares[site] for site in sites])
@@ -82,24 +121,29 @@ class SumJournal:
     def write_begun(self, state: BegunEpoch) -> None:
         """Store that an epoch has begun; all older ones have ended."""
         epoch = state.directory.epoch
-        self._strike_out("epoch < ?", epoch)
+        self.journal.strike_out_sums(self.study.id, "epoch < ?", epoch)
+        self._count_step()
         self._run("update sum_deals set deal = null where experiment = ? and epoch = ?", epoch)
+        self._run("delete from sum_begun where experiment = ? and epoch < ?", epoch)
         self._run("insert into sum_begun values (?, ?)", epoch)
 
     def write_upload(self, state: SlotState, step: SlotStep, round_number: int, charge: Charge) -> None:
-        """Store the only upload of a slot with its ledger entries, and delete the secrets that it makes useless."""
+        """Store the only upload of a slot with its ledger entries, and delete what it makes useless."""
         epoch, slot = state.keys.directory.epoch, step.slot
+        self._count_step()
         self._run(
             "insert into sum_uploads values (?, ?, ?, ?, ?, ?, ?)",
             *(epoch, slot, round_number, step.record.context, json.dumps(charge.entries), step.record.upload),
         )
         where = "where experiment = ? and epoch = ? and slot"
         self._run(f"delete from sum_secrets {where} <= ?", epoch, slot)
-        self._run(f"delete from sum_shares {where} < ?", epoch, slot)
+        for table in ("sum_shares", "sum_opinions"):
+            self._run(f"delete from {table} {where} < ?", epoch, slot)
         self._run(f"update sum_uploads set upload = null {where} < ?", epoch, slot)
 
     def write_opinion(self, state: SlotState, step: SlotStep) -> None:
         """Store the only set that this site agrees to in a slot."""
+        self._count_step()
         values = (state.keys.directory.epoch, step.slot, step.record.context, json.dumps(step.record.alive))
         self._run("insert into sum_opinions values (?, ?, ?, ?, ?)", *values)
 
@@ -139,11 +183,12 @@ class SumJournal:
         )
 
     def _records(self, epoch: int) -> Mapping[int, SlotRecord]:
-        """Return what was said in each slot; the upload of an ended slot is gone, and its record with it."""
+        """Return what was said in each slot that has not ended."""
         where = "where experiment = ? and epoch = ?"
         found: dict[int, SlotRecord] = {}
-        for slot, context, upload in self._all(f"select slot, context, upload from sum_uploads {where}", epoch):
-            found[slot] = SlotRecord(context, upload or b"")
+        query = f"select slot, context, upload from sum_uploads {where} and upload is not null"
+        for slot, context, upload in self._all(query, epoch):
+            found[slot] = SlotRecord(context, upload)
         for slot, context, alive in self._all(f"select slot, context, alive from sum_opinions {where}", epoch):
             upload = found[slot].upload if slot in found else b""
             found[slot] = SlotRecord(context, upload, tuple(json.loads(alive)))
@@ -168,17 +213,16 @@ class SumJournal:
         (newest,) = self._one("select max(epoch) from sum_begun where experiment = ?")
         return None if newest is None else int(newest)
 
-    def _strike_out(self, which: str, epoch: int) -> None:
-        """Delete the secrets of some epochs."""
-        where = f"where experiment = ? and {which}"
-        for table in SECRETS_OF_SUMS:
-            self._run(f"delete from {table} {where}", epoch)
-        self._run(f"update sum_announcements set box_key = null {where}", epoch)
-        self._run(f"update sum_deals set kept = null, deal = null {where}", epoch)
-        self._run(f"update sum_uploads set upload = null {where}", epoch)
+    def _steps(self) -> int:
+        row = self._one("select steps from sum_steps where experiment = ?")
+        return int(row[0]) if row else 0
+
+    def _count_step(self) -> None:
+        query = "insert into sum_steps values (?, 1) on conflict (experiment) do update set steps = steps + 1"
+        self._run(query)
 
     def _run(self, query: str, *values: Any) -> Any:
-        return self.journal.database.connection.execute(query, (self.experiment, *values))
+        return self.journal.database.connection.execute(query, (self.study.id, *values))
 
     def _one(self, query: str, *values: Any) -> Any:
         return self._run(query, *values).fetchone()

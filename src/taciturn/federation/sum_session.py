@@ -31,6 +31,7 @@ from taciturn.privacy.events import BatchEvent
 from taciturn.runs.ledger import release_entries
 from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch, EpochRules, KeptEpoch
 from taciturn.secure_sum.epoch_messages import EpochRequest, Roll
+from taciturn.secure_sum.parameters import epoch_slots
 from taciturn.secure_sum.slot import SlotRules, SlotState, SlotStep, next_epoch
 from taciturn.secure_sum.slot_messages import AliveRequest, ShareRequest, SumQuestion
 from taciturn.secure_sum.sum_wire import SumRefused
@@ -64,7 +65,8 @@ class SumSession(SiteSession):
         number = terms.agents.index(name) + 1
         self.epoch_rules = EpochRules(study, number, signer, verified_sites(self.site, terms))
         self.slot_rules = SlotRules(study, number, signer)
-        self.sums = SumJournal(self.journal, self.experiment.id)
+        self.sums = SumJournal(self.journal, self.experiment)
+        self.sums.check_not_restored()
         self.prepared, self.state = self.sums.prepared(), self.sums.state()
 
     def answer(self, message: SumRequest | SumRoundRequest) -> bytes:
@@ -100,15 +102,18 @@ class SumSession(SiteSession):
             known = (prepared.announced if isinstance(prepared, DealtEpoch) else prepared).announcement
             if (known.epoch, known.slots) == (request.epoch, request.slots):
                 return self._repeat(wire.ANNOUNCE, known.to_bytes())
-        limit = self.slot_rules.study.parameters.charges + SPARE_EPOCHS
+        parameters = self.slot_rules.study.parameters
+        if request.slots > epoch_slots(parameters):
+            raise Refused(
+                f"an epoch of {request.slots} slots is too long: one of this study has {epoch_slots(parameters)}"
+            )
+        limit = parameters.charges + SPARE_EPOCHS
         if self.sums.epochs() >= limit:
             raise Refused(f"this site has made keys for {limit} epochs of this study; that is the limit")
         announced, reply = self.epoch_rules.announce(request.epoch, request.slots, self.sums.newest_epoch())
-        with self.journal.exclusive():
-            self.sums.write_announced(announced)
-            answer = self._depart(wire.ANNOUNCE, reply)
+        answer = self._store(wire.ANNOUNCE, reply, lambda: self.sums.write_announced(announced))
         self.prepared = announced
-        return answer
+        return self._counted(answer)
 
     def _deal(self, data: bytes) -> bytes:
         prepared = self.prepared
@@ -117,11 +122,9 @@ class SumSession(SiteSession):
         dealt, reply = self.epoch_rules.deal(prepared, data)
         if dealt is prepared:
             return self._repeat(wire.DEAL, reply)
-        with self.journal.exclusive():
-            self.sums.write_dealt(dealt)
-            answer = self._depart(wire.DEAL, reply)
+        answer = self._store(wire.DEAL, reply, lambda: self.sums.write_dealt(dealt))
         self.prepared = dealt
-        return answer
+        return self._counted(answer)
 
     def _keep(self, data: bytes) -> bytes:
         prepared = self.prepared
@@ -130,12 +133,9 @@ class SumSession(SiteSession):
         kept, reply = self.epoch_rules.keep(prepared, data)
         if kept is prepared:
             return self._repeat(wire.KEEP, reply)
-        with self.journal.exclusive():
-            self.sums.write_kept(kept)
-            answer = self._depart(wire.KEEP, reply)
-        self.journal.database.truncate_log()  # the key of the boxes is deleted
+        answer = self._store(wire.KEEP, reply, lambda: self.sums.write_kept(kept))
         self.prepared = kept
-        return answer
+        return self._counted(answer)
 
     def _begin(self, data: bytes) -> bytes:
         prepared, state = self.prepared, self.state
@@ -144,12 +144,9 @@ class SumSession(SiteSession):
         if not isinstance(prepared, KeptEpoch):
             raise Refused("this site does not hold its shares of this epoch yet")
         begun = self.epoch_rules.begin(prepared, data)
-        with self.journal.exclusive():
-            self.sums.write_begun(begun)
-            answer = self._depart(wire.BEGIN, b"")
-        self.journal.database.truncate_log()  # the secrets of older epochs are deleted
+        answer = self._store(wire.BEGIN, b"", lambda: self.sums.write_begun(begun))
         self.prepared, self.state = None, SlotState(begun) if state is None else next_epoch(state, begun)
-        return answer
+        return self._counted(answer)
 
     def _upload(self, message: SumRoundRequest) -> bytes:
         """Mask and charge the gradient of a round: lines 15 to 18 of Algorithm 1, at w."""
@@ -175,9 +172,9 @@ class SumSession(SiteSession):
                 charge = next(charge for charge in self.journal.charges(name) if charge.place == slot)
         self.state = step.state
         self._charge(charge)  # the noise is drawn, even if the upload never leaves
+        self.journal.database.truncate_log()  # secrets of this slot and shares of older ones are deleted
         if not step.charge:
             return self.journal.record_repeatable(name, "sum upload again", t, answer).data
-        self.journal.database.truncate_log()  # secrets of this slot and shares of older ones are deleted
         size = message.w.nbytes * len(self.ledger.uploads)
         record_round(self.folder, self.study, t, sent.w, math.nan, (size, size), None)
         return answer
@@ -228,10 +225,9 @@ class SumSession(SiteSession):
         if before is not None and before.alive:  # the rules have compared the two sets
             self.state = step.state
             return self._repeat(name, step.reply, question.round)
-        with self.journal.exclusive():
-            self.sums.write_opinion(state, step)
-            answer = self._depart(name, step.reply, question.round)
+        answer = self._store(name, step.reply, lambda: self.sums.write_opinion(state, step), question.round)
         self.state = step.state
+        self.sums.store_count()
         return answer
 
     def _begun_state(self) -> SlotState:
@@ -239,11 +235,21 @@ class SumSession(SiteSession):
             raise Refused("no epoch has begun at this site")
         return self.state
 
-    def _depart(self, step: str, data: bytes, t: int = 0) -> bytes:
+    def _store(self, step: str, data: bytes, write: Callable[[], None], t: int = 0) -> bytes:
+        """Store a step with its reply in one transaction."""
         answer = wire.encode(SumAnswer(self.experiment.id, self.site.name, step, t, data))
-        self.journal.record_departure(self.experiment.id, f"sum {step}", t or None, answer)
+        with self.journal.exclusive():
+            write()
+            self.journal.record_departure(self.experiment.id, f"sum {step}", t or None, answer)
+        return answer
+
+    def _counted(self, answer: bytes) -> bytes:
+        """Return a reply that may leave: its step is counted, and the secrets it makes useless are gone."""
+        self.sums.store_count()
+        self.journal.database.truncate_log()
         return answer
 
     def _repeat(self, step: str, data: bytes, t: int = 0) -> bytes:
+        """Return the reply of a step that is stored already, perhaps by a process that died before it left."""
         answer = wire.encode(SumAnswer(self.experiment.id, self.site.name, step, t, data))
-        return self.journal.record_repeatable(self.experiment.id, f"sum {step}", t or None, answer).data
+        return self._counted(self.journal.record_repeatable(self.experiment.id, f"sum {step}", t or None, answer).data)

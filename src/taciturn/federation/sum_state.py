@@ -1,12 +1,12 @@
 """The coordinator's state of a study with a secure sum, on disk.
 
-Everything that was asked is on disk before it is asked: the question of a slot, and the set of uploads before shares of
-it are requested. So a coordinator that crashes asks the same again, gets the same bytes, and loses no slot.
+Everything that was asked is on disk before it is asked: the question of a slot, and the set that uploaded before shares
+of it are requested. So a coordinator that crashes asks the same again, gets the same bytes, and loses no slot. Uploads
+are stored as their sum, under all masks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,10 +18,11 @@ from taciturn.core.storage import flushed_size, read_arrays, write_arrays
 from taciturn.federation.server_state import line_files, truncate_lines
 from taciturn.runs.folder import RunFolder
 from taciturn.secure_sum.epoch_messages import Directory
-from taciturn.secure_sum.slot_messages import MaskedUpload, SumQuestion
+from taciturn.secure_sum.opening import MaskedSum
+from taciturn.secure_sum.slot_messages import SumQuestion
 from taciturn.types import Array
 
-EPOCH_FILE, QUESTION_FILE, UPLOADS_FILE = "sum-epoch.npz", "sum-question.npz", "sum-uploads.npz"
+EPOCH_FILE, QUESTION_FILE, MASKED_FILE = "sum-epoch.npz", "sum-question.npz", "sum-masked.npz"
 
 
 class SumState(NamedTuple):
@@ -142,27 +143,26 @@ class SumFiles:
         current = epoch.directory is not None and (question.round, question.epoch) == (t, epoch.number)
         return SlotAttempt(question, arrays["sent"]) if current and not arrays["lost"] else None
 
-    def write_uploads(self, question: SumQuestion, uploads: Mapping[int, MaskedUpload]) -> None:
-        """Store the uploads of a slot, and so the set that sites are asked to open, before they are asked."""
+    def write_masked(self, question: SumQuestion, masked: MaskedSum) -> None:
+        """Store the sum of a slot's uploads, and so the set that sites are asked to open, before they are asked."""
         arrays = {
             "slot": np.array([question.epoch, question.slot]),
-            "sites": np.array(sorted(uploads)),
-            "packed": np.stack([_bytes(uploads[site].packed) for site in sorted(uploads)]),
-            "receipts": np.stack([_bytes(uploads[site].receipt) for site in sorted(uploads)]),
+            "sites": np.array(masked.alive),
+            "receipts": np.stack([_bytes(masked.receipts[site]) for site in masked.alive]),
+            "total": masked.total,
         }
-        write_arrays(self.folder.checkpoints / UPLOADS_FILE, arrays)
+        write_arrays(self.folder.checkpoints / MASKED_FILE, arrays)
 
-    def read_uploads(self, question: SumQuestion) -> dict[int, MaskedUpload]:
-        """Return the stored uploads of a slot; none if its set has not been decided yet."""
-        file = self.folder.checkpoints / UPLOADS_FILE
+    def read_masked(self, question: SumQuestion) -> MaskedSum | None:
+        """Return the stored sum of a slot's uploads, or None if its set has not been decided yet."""
+        file = self.folder.checkpoints / MASKED_FILE
         if not file.exists():
-            return {}
+            return None
         arrays = read_arrays(file)
-        place = question.epoch, question.slot
-        if tuple(map(int, arrays["slot"])) != place:
-            return {}
-        rows = zip(map(int, arrays["sites"]), arrays["packed"], arrays["receipts"], strict=True)
-        return {site: MaskedUpload(site, *place, packed.tobytes(), receipt.tobytes()) for site, packed, receipt in rows}
+        if tuple(map(int, arrays["slot"])) != (question.epoch, question.slot):
+            return None
+        rows = zip(map(int, arrays["sites"]), arrays["receipts"], strict=True)
+        return MaskedSum({site: receipt.tobytes() for site, receipt in rows}, arrays["total"].astype(np.uint64))
 
 
 def _bytes(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

@@ -47,8 +47,9 @@ from taciturn.types import Dataset, Shard
 STUDY_KEYS = (  # settings that a study may fix; the others are planned from public facts
     "loss", "regulariser", "beta", "set", "set_size", "algorithm", "rounds", "local_updates", "rho", "eta", "eta_scale",
     "total_epsilon", "delta", "mechanism", "adjacency", "clip", "clip_l1", "noise_multiplier", "intercept", "features",
-    "precision", "trust", "colluders", "missing", "reserve",
+    "precision", "trust", "colluders", "missing", "reserve", "partition", "partition_key",
 )  # fmt: skip
+FOR_PUBLISHED = ("partition", "partition_key")  # keys of a study of a published data set
 SUM_FROM_SITES = 5  # from this number of sites on, a study has a secure sum unless its terms say otherwise
 PLANNED_RESERVE = 6  # of a secure sum whose rounds are planned
 OWN_KEYS = ("schema", "schema_sha256", "data", "total_records")
@@ -152,8 +153,15 @@ class Terms:
     def data_options(self) -> DataOptions:
         """Return how the published data set is loaded and partitioned."""
         s = self.settings
-        sites = len(self.sites)
-        return DataOptions(self.data, agents=sites, intercept=s.intercept, features=s.features, precision=s.precision)
+        return DataOptions(
+            self.data,
+            agents=len(self.sites),
+            intercept=s.intercept,
+            features=s.features,
+            precision=s.precision,
+            partition="in-order" if s.partition == "auto" else s.partition,
+            partition_key=0 if s.partition_key == "auto" else int(s.partition_key),
+        )
 
     def facts(self, published: Dataset | None = None) -> Facts:
         """Return all public facts about the records.
@@ -344,6 +352,9 @@ def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, 
             raise InputError(f"{file}: {unknown_name('key in [study]', key, STUDY_KEYS + OWN_KEYS)}")
     if ("schema" in section) == ("data" in section):
         raise InputError(f"{file}: [study] needs either schema (of the sites' tables) or data (a published data set)")
+    for key in FOR_PUBLISHED:
+        if key in section and "schema" in section:
+            raise InputError(f"{file}: [study] {key} is for a published data set; a site's table is all its own")
     data = text("[study] data", section.get("data", ""))
     if data and not SOURCES[data].published:
         raise InputError(f"{file}: [study] data is {data}; only a published data set has public sizes, so give schema")

@@ -9,7 +9,7 @@ secrets under one directory only, and signs that it holds shares under one direc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
@@ -21,6 +21,7 @@ from taciturn.secure_sum.epoch_messages import (
     BoxDelivery,
     Deal,
     Directory,
+    EpochRequest,
     HeldShares,
     Roll,
     box_binding,
@@ -254,70 +255,98 @@ class EpochRules:
         return HeldShares(self.site, directory.epoch, self.signer.sign(statement)).to_bytes()
 
 
-def make_directory(study: SumStudy, announcements: Mapping[int, bytes]) -> Directory:
+def read_announcement(study: SumStudy, request: EpochRequest, site: int, data: bytes) -> Announcement:
+    """Return a site's announcement of a requested epoch, at the server.
+
+    Raises
+    ------
+    SumRefused
+        If it is invalid, of another epoch, or not signed by the site.
+    """
+    one = Announcement.from_bytes(data)
+    if (one.site, one.epoch, one.slots) != (site, request.epoch, request.slots):
+        raise SumRefused(f"the announcement of site {site} names another site or another epoch")
+    if not study.verify(site, one.statement(study), one.signature):
+        raise SumRefused(f"the announcement of site {site} is not signed by the identity in the terms")
+    return one
+
+
+def make_directory(study: SumStudy, announcements: Mapping[int, Announcement]) -> Directory:
     """Return the directory of the sites that announced, at the server.
 
     Parameters
     ----------
     study : SumStudy
         The study.
-    announcements : mapping of int to bytes
-        What each site sent.
+    announcements : mapping of int to Announcement
+        What each site sent, from `read_announcement`.
 
     Raises
     ------
     SumRefused
-        If an announcement is invalid or not its site's, or fewer sites than the quorum announced.
+        If fewer sites than the quorum announced.
     """
-    found = []
-    for site, data in announcements.items():
-        one = Announcement.from_bytes(data)
-        if one.site != site or not study.verify(site, one.statement(study), one.signature):
-            raise SumRefused(f"the announcement of site {site} is not its own")
-        found.append(one)
-    if len(found) < study.parameters.quorum:
-        raise SumRefused(f"only {len(found)} sites announced keys: the quorum is {study.parameters.quorum}")
-    if len({(one.epoch, one.slots) for one in found}) > 1:
-        raise SumRefused("the announcements are of different epochs")
-    return Directory.of(found)
+    if len(announcements) < study.parameters.quorum:
+        raise SumRefused(f"only {len(announcements)} sites announced keys: the quorum is {study.parameters.quorum}")
+    return Directory.of(list(announcements.values()))
 
 
-def make_deliveries(directory: Directory, deals: Mapping[int, bytes]) -> dict[int, bytes]:
+def read_deal(directory: Directory, site: int, data: bytes) -> Deal:
+    """Return a site's boxes for the other sites of a cohort, at the server.
+
+    Raises
+    ------
+    SumRefused
+        If they are malformed, or for another cohort or epoch.
+    """
+    deal = Deal.from_bytes(data)
+    others = tuple(other for other in directory.sites if other != site)
+    if (deal.site, deal.epoch, deal.slots, deal.receivers) != (site, directory.epoch, directory.slots, others):
+        raise SumRefused(f"the boxes of site {site} are not for this cohort")
+    return deal
+
+
+def make_deliveries(directory: Directory, deals: Mapping[int, Deal]) -> dict[int, bytes]:
     """Return, for every site of a cohort, the message with the boxes for it.
 
     Raises
     ------
     SumRefused
-        If the deal of a site is missing or invalid.
+        If a site of the cohort has not shared its secrets; the message names the sites.
     """
-    parsed = {}
-    for site in directory.sites:
-        deal = Deal.from_bytes(deals.get(site, b""))
-        others = tuple(other for other in directory.sites if other != site)
-        if (deal.site, deal.epoch, deal.slots, deal.receivers) != (site, directory.epoch, directory.slots, others):
-            raise SumRefused(f"the boxes of site {site} are not for this cohort")
-        parsed[site] = deal
-    return {site: _delivery(directory, parsed, site) for site in directory.sites}
+    lacking = tuple(site for site in directory.sites if site not in deals)
+    if lacking:
+        raise SumRefused(f"{sites_shown(lacking)} did not share secrets: begin another epoch without them")
+    return {site: _delivery(directory, deals, site) for site in directory.sites}
 
 
-def make_roll(study: SumStudy, directory: Directory, held: Iterable[bytes]) -> bytes:
-    """Return the message that begins an epoch.
+def read_held(study: SumStudy, directory: Directory, site: int, data: bytes) -> bytes:
+    """Return a site's signature that it holds its shares under a directory, 64 bytes, at the server.
+
+    Raises
+    ------
+    SumRefused
+        If it is malformed, or of another site or directory.
+    """
+    held = HeldShares.from_bytes(data)
+    statement = held_statement(study, directory.epoch, directory.digest, site)
+    if (held.site, held.epoch) != (site, directory.epoch) or not study.verify(site, statement, held.signature):
+        raise SumRefused(f"the signature of site {site} is not of this directory")
+    return held.signature
+
+
+def make_roll(directory: Directory, signatures: Mapping[int, bytes]) -> bytes:
+    """Return the message that begins an epoch, from the signatures of its cohort.
 
     Raises
     ------
     SumRefused
         If a site of the cohort did not sign; the message names the sites.
     """
-    found = {}
-    for one in map(HeldShares.from_bytes, held):
-        statement = held_statement(study, directory.epoch, directory.digest, one.site)
-        if not study.verify(one.site, statement, one.signature):
-            raise SumRefused(f"the signature of site {one.site} is not of this directory")
-        found[one.site] = one.signature
-    lacking = tuple(site for site in directory.sites if site not in found)
+    lacking = tuple(site for site in directory.sites if site not in signatures)
     if lacking:
         raise SumRefused(f"{sites_shown(lacking)} did not sign: begin another epoch without them")
-    return Roll(directory.epoch, directory.sites, b"".join(found[site] for site in directory.sites)).to_bytes()
+    return Roll(directory.epoch, directory.sites, b"".join(signatures[site] for site in directory.sites)).to_bytes()
 
 
 def _delivery(directory: Directory, deals: Mapping[int, Deal], site: int) -> bytes:

@@ -1,7 +1,7 @@
 """The server's side of a slot: it checks what arrives, asks for shares, and opens the sum.
 
 The server needs no secret of its own. What it checks here protects the sum against faulty sites; the privacy of sites
-does not rest on it.
+does not rest on it. It needs no single upload either: uploads are added as they are, and masks are taken off their sum.
 """
 
 from __future__ import annotations
@@ -59,6 +59,27 @@ class WrongShares(InputError):
     def __init__(self, message: str, dealers: tuple[int, ...]) -> None:
         super().__init__(message)
         self.dealers = dealers
+
+
+@dataclass(frozen=True)
+class MaskedSum:
+    """The uploads of a set, added up, with all masks in the sum.
+
+    Attributes
+    ----------
+    receipts
+        The receipt of every site of the set, 64 bytes each.
+    total
+        The sum of their uploads modulo 2^64.
+    """
+
+    receipts: Mapping[int, bytes] = field(repr=False)
+    total: Words = field(repr=False)
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """U, the sites that uploaded, in order."""
+        return tuple(sorted(self.receipts))
 
 
 @dataclass(frozen=True)
@@ -139,17 +160,28 @@ class SlotOpening:
             raise SumRefused(f"the receipt of site {site} is not for this context")
         return upload
 
-    def alive_request(self, uploads: Mapping[int, MaskedUpload]) -> bytes:
-        """Return the message that asks sites to sign the set of those that uploaded.
+    def add(self, uploads: Mapping[int, MaskedUpload]) -> MaskedSum:
+        """Return the sum of uploads, which come from `read_upload`; their sites are U.
 
         Raises
         ------
         SlotLost
             If fewer sites than the quorum uploaded.
         """
-        alive = self._alive(uploads)
-        receipts = b"".join(uploads[site].receipt for site in alive)
-        return AliveRequest(self.question, alive, receipts).to_bytes()
+        quorum = self.study.parameters.quorum
+        if not set(uploads) <= set(self.question.roster):
+            raise SumRefused("there are uploads of sites that are not on the roster")
+        if len(uploads) < quorum:
+            raise SlotLost(f"{len(uploads)} sites uploaded in slot {self.question.slot}; the quorum is {quorum}")
+        total = np.zeros(self.study.parameters.dimension, np.uint64)
+        for upload in uploads.values():
+            total += unpack(upload.packed, self.study.parameters.width)
+        return MaskedSum({site: upload.receipt for site, upload in uploads.items()}, total)
+
+    def alive_request(self, masked: MaskedSum) -> bytes:
+        """Return the message that asks sites to sign the set of those that uploaded."""
+        receipts = b"".join(masked.receipts[site] for site in masked.alive)
+        return AliveRequest(self.question, masked.alive, receipts).to_bytes()
 
     def read_signature(self, site: int, alive: tuple[int, ...], data: bytes) -> bytes:
         """Return a site's signature on a set, 64 bytes.
@@ -165,15 +197,14 @@ class SlotOpening:
             raise SumRefused(f"the signature of site {site} is not of this context and set")
         return answer.signature
 
-    def share_request(self, uploads: Mapping[int, MaskedUpload], signatures: Mapping[int, bytes]) -> bytes:
+    def share_request(self, alive: tuple[int, ...], signatures: Mapping[int, bytes]) -> bytes:
         """Return the message that asks for shares; with the signatures of tau sites if somebody is missing.
 
         Raises
         ------
         SlotLost
-            If fewer sites than the quorum uploaded, or fewer than tau signed.
+            If fewer than tau sites signed.
         """
-        alive = self._alive(uploads)
         signers: tuple[int, ...] = ()
         if alive != self.question.roster:
             signers = tuple(sorted(signatures)[: self.threshold])
@@ -201,31 +232,30 @@ class SlotOpening:
             raise SumRefused(f"site {site} sent {len(shares)} shares for a roster of {len(self.question.roster)}")
         return shares
 
-    def open(self, uploads: Mapping[int, MaskedUpload], answers: Mapping[int, list[int]]) -> OpenedSum:
+    def open(self, masked: MaskedSum, answers: Mapping[int, list[int]]) -> OpenedSum:
         """Take the masks off and return the sum.
 
         Parameters
         ----------
-        uploads : mapping of int to MaskedUpload
-            The uploads of U, from `read_upload`.
+        masked : MaskedSum
+            The uploads of U, from `add`.
         answers : mapping of int to list of int
             The shares of at least tau helpers, from `read_shares`. More helpers allow for a wrong share.
 
         Raises
         ------
         SlotLost
-            If too few sites uploaded or answered.
+            If too few sites answered.
         WrongShares
             If shares do not give what a site announced; it names the sites.
         """
-        alive = self._alive(uploads)
+        alive = masked.alive
         if len(answers) < self.threshold:
             raise SlotLost(f"{len(answers)} sites sent shares of slot {self.question.slot}; it takes {self.threshold}")
         secrets, disputed = self._secrets(alive, answers)
         width, count = self.study.parameters.width, self.study.parameters.dimension
-        total = np.zeros(count, np.uint64)
+        total = masked.total.copy()
         for site in alive:
-            total += unpack(uploads[site].packed, width)
             total -= self_mask(secrets[site], site, self.context, count)
         for site in self.question.roster:
             if site not in alive:
@@ -240,14 +270,6 @@ class SlotOpening:
             public = self.directory.announcements[site].pair_public(self.question.slot)
             total += pair_mask(private, public, (site, missing), self.context, count)
         return total
-
-    def _alive(self, uploads: Mapping[int, MaskedUpload]) -> tuple[int, ...]:
-        alive, quorum = tuple(sorted(uploads)), self.study.parameters.quorum
-        if not set(alive) <= set(self.question.roster):
-            raise SumRefused("there are uploads of sites that are not on the roster")
-        if len(alive) < quorum:
-            raise SlotLost(f"{len(alive)} sites uploaded in slot {self.question.slot}; the quorum is {quorum}")
-        return alive
 
     def _check_sender(self, answer: MaskedUpload | AliveSignature | RevealedShares, site: int) -> None:
         if (answer.site, answer.epoch, answer.slot) != (site, self.question.epoch, self.question.slot):

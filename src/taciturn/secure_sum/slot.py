@@ -10,8 +10,8 @@ state to disk in one transaction, then charges the ledger if the step says so, a
    not upload any more. A site that uploaded has opinions under its own context only.
 3. It never reveals shares of both secrets of one site. This follows from rule 2, and is checked again.
 4. U has at least q sites, U is within the roster, and the roster is within the cohort.
-5. An upload in a slot ends all older slots: their secrets and shares are struck out in the same transaction, and so
-   are the site's own two secrets of this slot.
+5. An upload in a slot ends all older slots: their secrets, shares and records are struck out in the same transaction,
+   and so are the site's own two secrets of this slot.
 6. Numbers are drawn for one slot and used for nothing else. A site makes at most T + reserve uploads in a study.
 7. State first, then the ledger, then the bytes.
 """
@@ -75,7 +75,7 @@ class SlotState:
     keys
         Directory, secrets and shares. Those of older slots are struck out.
     records
-        What the site has said, by slot.
+        What the site has said, by slot; nothing of slots that have ended.
     newest
         The newest slot in which it uploaded.
     charged
@@ -98,16 +98,13 @@ class SlotState:
 
 
 class SlotStep(NamedTuple):
-    """The result of a rule: what is journaled, what leaves, and what is struck out."""
+    """The result of a rule: what is journaled, and what leaves."""
 
-    state: SlotState  # to be on disk before the reply leaves
+    state: SlotState  # to be on disk before the reply leaves; what it has struck out is deleted in the same transaction
     slot: int  # whose record changed
     record: SlotRecord
     reply: bytes  # leaves
     charge: bool  # whether a new upload must be charged before the reply leaves
-    struck: tuple[
-        int, ...
-    ]  # slots whose secrets and shares must be deleted in the same transaction; `slot` keeps shares
 
 
 def next_epoch(state: SlotState, keys: BegunEpoch) -> SlotState:
@@ -165,7 +162,7 @@ class SlotRules:
         self.check_model(question, w)
         self.check_context(record, context)
         if record is not None and record.upload:
-            return SlotStep(state, question.slot, record, record.upload, charge=False, struck=())
+            return SlotStep(state, question.slot, record, record.upload, charge=False)
         self.check_unused(state, question, record)
         self.check_roster(question)
         self.check_charges(state)
@@ -177,8 +174,7 @@ class SlotRules:
         receipt = self.signer.sign(receipt_statement(self.study, context, self.site))
         reply = MaskedUpload(self.site, question.epoch, question.slot, packed, receipt).to_bytes()
         began = self.struck_out(replace(state, newest=question.slot, charged=state.charged + 1))
-        older = tuple(slot for slot in range(question.slot) if state.keys.shares[slot] is not None)
-        return self._step(began, question.slot, SlotRecord(context, reply), reply, charge=True, struck=older)
+        return self._step(began, question.slot, SlotRecord(context, reply), reply, charge=True)
 
     def agree(self, state: SlotState, data: bytes) -> SlotStep:
         """Sign the set of sites that uploaded, where somebody of the roster is missing.
@@ -253,10 +249,10 @@ class SlotRules:
 
     def check_unused(self, state: SlotState, question: SumQuestion, record: SlotRecord | None) -> None:
         """Raise if the slot cannot take an upload: an opinion was given, or a newer slot has begun (rules 2 and 5)."""
-        if record is not None:
-            raise SumRefused("this site has agreed to a set of this slot without an upload, so it cannot upload now")
         if question.slot <= state.newest:
             raise SumRefused(f"slot {question.slot} has ended here: slot {state.newest} has begun")
+        if record is not None:
+            raise SumRefused("this site has agreed to a set of this slot without an upload, so it cannot upload now")
 
     def check_roster(self, question: SumQuestion) -> None:
         """Raise unless this site is on the roster, which has at least q sites (rule 4)."""
@@ -339,7 +335,7 @@ class SlotRules:
             raise PrivacyViolation("a slot of the secure sum would be used twice")
 
     def struck_out(self, state: SlotState) -> SlotState:
-        """Return the state without the shares of older slots, and without the site's own secrets up to the newest one.
+        """Return the state without shares and records of older slots, and without own secrets up to the newest one.
 
         After an upload nobody needs the site's own secrets again: the same question gets the bytes in the record.
         """
@@ -349,7 +345,8 @@ class SlotRules:
             secrets=(None,) * (old + 1) + state.keys.secrets[old + 1 :],
             shares=(None,) * old + state.keys.shares[old:],
         )
-        return replace(state, keys=keys)
+        records = {slot: record for slot, record in state.records.items() if slot >= old}
+        return replace(state, keys=keys, records=MappingProxyType(records))
 
     def _find(self, state: SlotState, question: SumQuestion) -> tuple[bytes, SlotRecord | None]:
         """Return the context of a question about a slot of this epoch and cohort, and what was said in the slot."""
@@ -387,11 +384,10 @@ class SlotRules:
         record: SlotRecord,
         reply: bytes,
         charge: bool = False,
-        struck: tuple[int, ...] = (),
     ) -> SlotStep:
         self.check_change(state.records.get(slot), record)
         records = MappingProxyType({**state.records, slot: record})
-        return SlotStep(replace(state, records=records), slot, record, reply, charge, struck)
+        return SlotStep(replace(state, records=records), slot, record, reply, charge)
 
 
 def _with_opinion(record: SlotRecord | None, context: bytes, alive: tuple[int, ...]) -> SlotRecord:
