@@ -20,7 +20,7 @@ TUTORIAL = [
     DOCS / "tutorial" / f"{name}.md"
     for name in ("first-run", "own-table", "private-budget", "use-the-model", "reading-the-report")
 ]
-ELSEWHERE = {"federate-four-sites.md"}  # its agents stay up: tests/federation/test_journey.py
+ELSEWHERE = {"federate-four-sites.md", "federate-five-sites.md"}  # of several parties: tests/federation/test_journey.py
 SETUP = {"make", "git", "cd"}  # the commands that set up a checkout, which is where the tests already are
 LIBRARIES = ("sklearn.datasets", "sklearn.ensemble", "sklearn.model_selection", "sklearn.pipeline", "pandas", "polars")
 COMES_ALONG = {"taciturn", "numpy", "scipy", "matplotlib"}  # with Taciturn itself

@@ -1,4 +1,4 @@
-"""The journey of docs/howto/federate-four-sites.md, as a reader would type it, in order, with real noise."""
+"""The journeys of the guides to federations, as a reader would type them, in order, with real noise."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from taciturn.federation.drafts import IDENTITY_FILE
+from taciturn.federation.identity import Identity
 from taciturn.federation.local_cluster import find_free_port
 from taciturn.federation.policy import read_site
 from taciturn.federation.site_operations import site_status
@@ -25,10 +27,12 @@ from tests.test_documents import snippets
 pytestmark = pytest.mark.federation
 
 PAGE = ROOT / "docs" / "howto" / "federate-four-sites.md"
+FIVE = ROOT / "docs" / "howto" / "federate-five-sites.md"
 START = ["federation", "site", "start"]
 INIT = ["federation", "init"]
 SITES = ("cleveland", "hungarian", "switzerland", "va")
 CHECK = "site check cleveland/site.toml"
+VERIFY = ["federation", "site", "verify"]
 
 
 @dataclass
@@ -36,6 +40,7 @@ class Reader:
     """Somebody at a terminal, with a second one for each agent."""
 
     folder: Path
+    page: Path = PAGE
     said: dict[str, str] = field(default_factory=dict)  # what each command printed
     agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # by their site.toml
 
@@ -51,12 +56,15 @@ class Reader:
                 self._start(rest)
             case ["taciturn", *rest, ">", file]:
                 (self.folder / file).write_text(self._run(rest))
+            case ["taciturn", *rest] if rest[:3] == VERIFY and len(rest) == 6:
+                self.said[line] = self._run([*rest[:5], self._telephone(rest[4])])
             case ["taciturn", *rest]:
-                self.said[line] = self._run(rest)
+                code = int(found[1]) if (found := re.search(r"# exit code (\d)$", line)) else 0
+                self.said[line] = self._run(rest, code)
                 if rest[:2] == INIT:
                     self._edit_terms()
             case _:
-                raise AssertionError(f"{PAGE.name}: {line}")
+                raise AssertionError(f"{self.page.name}: {line}")
 
     def stop(self) -> None:
         """Ask all agents to end, and see that they do."""
@@ -76,12 +84,16 @@ class Reader:
         found = sorted(self.folder.glob(word)) if "*" in word else []
         return [str(path.relative_to(self.folder)) for path in found] or [word]
 
-    def _run(self, words: list[str]) -> str:
+    def _telephone(self, site: str) -> str:
+        """What people at a site read out: the page has the digits of another day."""
+        return Identity.open(self.folder / site / IDENTITY_FILE).public.fingerprint
+
+    def _run(self, words: list[str], code: int = 0) -> str:
         done = warm.run(["-m", "taciturn", *words], self.folder, environment(COLUMNS="160"), pictures=False)
         agents = "\n".join(path.read_text() for path in self.folder.glob("*.terminal"))
-        assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}\n{agents}"
+        assert done.returncode == code, f"{words}\n{done.stdout}\n{done.stderr}\n{agents}"
         assert "Traceback" not in done.stderr, done.stderr
-        return done.stdout
+        return done.stdout if code == 0 else done.stderr
 
     def _start(self, words: list[str]) -> None:
         name = Path(words[-1]).parent.name
@@ -99,7 +111,7 @@ class Reader:
         """What the page tells the reader to change, and a port that nobody else's test has."""
         path = self.folder / "federation.toml"
         text = path.read_text()
-        for line in snippets(PAGE, "toml")[0].splitlines():
+        for line in snippets(self.page, "toml")[0].splitlines():
             key = line.split(" = ")[0]
             text, count = re.subn(rf"^# {key} = .*$", line, text, flags=re.MULTILINE)
             assert count == 1, key
@@ -118,11 +130,31 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
         found.stop()
 
 
-def test_the_page_can_be_followed(reader: Reader) -> None:
-    for code in snippets(PAGE, "sh"):
+def follow(reader: Reader) -> None:
+    for code in snippets(reader.page, "sh"):
         for line in code.replace("\\\n", " ").splitlines():
             if line.strip():
                 reader.type(line)
+
+
+def test_five_sites_verify_each_other_before_they_start(reader: Reader) -> None:
+    reader.page = FIVE
+    follow(reader)
+    refused, *checked = [said for line, said in reader.said.items() if "site check" in line]
+    assert "nobody at this site has verified the identities of bern, chur, davos, erlen" in refused
+    (listed,) = [said for line, said in reader.said.items() if line.endswith("site verify aarau/site.toml")]
+    assert "3 of 4 verified" in listed and "3 of 4 verified" in checked[0]
+    drafted, shown_terms, *_ = snippets(FIVE, "text")
+    assert drafted in (reader.folder / "federation.toml").read_text()
+    terms = reader.said["taciturn federation terms federation.toml"]
+    for line in shown_terms.replace("\n      ", " ").splitlines():  # as the page shows them
+        name = line.split()[0]
+        (shown,) = re.findall(rf"^{name} .*$", terms, re.MULTILINE)
+        assert shown.split() == line.split()
+
+
+def test_the_page_can_be_followed(reader: Reader) -> None:
+    follow(reader)
     assert tuple(Path(agent).parent.name for agent in reader.agents) == SITES
     assert reader.said["taciturn federation site transcript cleveland/site.toml"].endswith(
         "the ledgers cover all of it\n"

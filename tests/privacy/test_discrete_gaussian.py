@@ -50,6 +50,26 @@ def normaliser(sigma: float) -> Decimal:
     return sum((weight(x, sigma) for x in range(-int(30 * sigma) - 5, int(30 * sigma) + 6)), Decimal(0))
 
 
+@pytest.mark.parametrize(("s", "shares"), [(0.6, 2), (1.0, 2), (1.0, 3), (1.0, 7), (1.5, 4)])
+def test_shares_add_up_to_one_discrete_gaussian(s: float, shares: int) -> None:
+    """The statement of docs/explanation/trust.md; for two shares it is not much too large."""
+    with localcontext(prec=60):
+        reach = int(9 * s * math.sqrt(shares)) + 2
+        one = {x: weight(x, s) / normaliser(s) for x in range(-reach, reach + 1)}
+        total = one
+        for _ in range(shares - 1):
+            wide = range(-reach, reach + 1)
+            total = {z: sum((p * one.get(z - x, Decimal(0)) for x, p in total.items()), Decimal(0)) for z in wide}
+        sigma = s * math.sqrt(shares)
+        whole = normaliser(sigma)
+        middle = range(-int(3 * sigma), int(3 * sigma) + 1)  # beyond it the sums above are cut off
+        worst = max(abs((total[z] * whole / weight(z, sigma)).ln()) for z in middle)
+        rates = [math.exp(-2.0 * math.pi**2 * s**2 * k / (k + 1)) for k in range(1, shares)]
+        assert max(rates) <= 0.05
+        assert float(worst) <= 5.0 * sum(rates)
+        assert shares > 2 or float(worst) >= rates[0]
+
+
 @pytest.mark.parametrize("sigma", [0.25, 0.5, 1.0, 3.0, 20.0])
 def test_the_normaliser(sigma: float) -> None:
     """1 <= Z / (sigma sqrt(2 pi)) <= 1 + 3 exp(-2 pi^2 sigma^2); the factor is 2, and not 1, where it matters."""

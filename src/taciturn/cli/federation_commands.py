@@ -16,8 +16,9 @@ from taciturn.cli.site_commands import AUDIT, LOG, TOKEN, serve_monitor, site
 from taciturn.core.signals import stop_signals
 from taciturn.core.storage import write_text
 from taciturn.errors import InputError, TaciturnError
+from taciturn.privacy.trust import SECURE_SUM
 from taciturn.result import Run
-from taciturn.settings.rules import counts, integer, real
+from taciturn.settings.rules import counts, integer, one_of, real
 
 IDENTITY = "coordinator.identity"
 TERMS = click.argument("terms", type=PATH)
@@ -27,9 +28,11 @@ TERMS = click.argument("terms", type=PATH)
 def federation() -> None:
     """Train together over a network: one coordinator, and an agent at every site.
 
-    Only noisy parameters leave a site, encrypted for the coordinator, and each site decides which studies it joins. The
-    program that carries the messages is confined and not trusted (docs/howto/deployment.md). The page
-    docs/howto/federate-four-sites.md shows every step.
+    Only numbers with noise leave a site, encrypted for the coordinator, and each site decides which studies it joins.
+    With five sites or more they are masked as well, so that nobody can read what a single site sent
+    (docs/howto/federate-five-sites.md). The program that carries the messages is confined and not trusted
+    (docs/howto/deployment.md). The page docs/howto/federate-four-sites.md shows every step. The commands below are the
+    coordinator's; 'taciturn federation site' has those of a site.
 
     \b
     Examples:
@@ -54,6 +57,9 @@ federation.add_command(site)
 @click.option("--total-records", required=True, metavar="NUMBER", help="of all sites together, a round number")
 @click.option("--total-epsilon", default="1", metavar="NUMBER", help="what the study may spend [default: 1]")
 @click.option("--delta", default="1e-6", metavar="NUMBER", help="delta of the total [default: 1e-6]")
+@click.option("--trust", default="", metavar="VALUE", help="secure-sum or agents [default: secure-sum from 5 sites on]")
+@click.option("--colluders", default="1", metavar="NUMBER", help="secure-sum: sites that may collude [default: 1]")
+@click.option("--missing", default="", metavar="NUMBER", help="secure-sum: sites that may be missing from a sum")
 @click.option("--host", default="localhost", help="the coordinator's address for the sites [default: localhost]")
 @click.option("--port", default="8002", metavar="NUMBER", help="the coordinator's port [default: 8002]")
 def init(
@@ -65,18 +71,27 @@ def init(
     total_records: str,
     total_epsilon: str,
     delta: str,
+    trust: str,
+    colluders: str,
+    missing: str,
     host: str,
     port: str,
 ) -> None:
     """Write the terms of a study, for all parties to read.
 
+    With five sites or more the study has a secure sum: sites mask what they send, only sums over nearly all of them can
+    be read, and so each site adds a share of the noise (docs/explanation/secure-sum.md). --missing is a tenth of the
+    sites by default, at least one. With fewer sites, every site adds all of the noise itself (--trust agents).
+
     \b
     Examples:
       taciturn federation init --schema schema.toml --sites north=250,south=200,west=200 --total-records 500
+      taciturn federation init --schema schema.toml --sites a=90,b=90,c=90,d=90,e=90 --total-records 400 --colluders 2
       taciturn federation init digits.toml --data mnist14 --sites a=20000,b=20000,c=20000 --total-records 60000
     """
     from taciturn.federation.drafts import draft_terms
     from taciturn.federation.identity import Identity
+    from taciturn.federation.policy import FEDERATED_TRUST
     from taciturn.federation.terms import read_terms
 
     check_new(file)
@@ -90,12 +105,16 @@ def init(
         raise InputError(f"--sites is {sites}; it must name the sites, as in north=250,south=200")
     records, budget = integer(1)("total-records", total_records), real(0.0)("total-epsilon", total_epsilon)
     delta_value, port_number = real(0.0, 1.0)("delta", delta), integer(1, 65535)("port", port)
+    model = one_of("trust", lambda: FEDERATED_TRUST)("trust", trust) if trust else ""
+    collude = integer(0)("colluders", colluders)
+    gone = integer(0)("missing", missing) if missing else None
     own = folder / IDENTITY
     public = (Identity.open(own) if own.exists() else Identity.create(own)).public
-    text = draft_terms(name, schema, data, most, records, budget, delta_value, host, port_number, str(public), folder)
+    address = (host, port_number, str(public), folder)
+    text = draft_terms(name, schema, data, most, records, budget, delta_value, *address, model, collude, gone)
     write_text(file, text)
     try:
-        read_terms(file)
+        read = read_terms(file)
     except TaciturnError:
         file.unlink()
         raise
@@ -103,6 +122,8 @@ def init(
         f"{file}: read it; 'taciturn federation enrol' adds each site's identity, then "
         f"'taciturn federation provision {file}' makes the kits"
     )
+    if read.settings.trust == SECURE_SUM:
+        say("it has a secure sum: every site checks the others by telephone, with 'taciturn federation site verify'")
 
 
 @federation.command()
@@ -162,7 +183,7 @@ def terms(terms: Path, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    shown = {name: value for name, value in found.items() if isinstance(value, str) and name != "hash"}
+    shown = {name: value for name, value in found.items() if isinstance(value, str) and value and name != "hash"}
     for name, party in found["parties"].items():
         limit = "" if party["records_max"] is None else f"; at most {party['records_max']:,} records"
         shown[name] = (party["fingerprint"] or "no identity yet") + limit
@@ -199,6 +220,7 @@ def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> 
         return
     for name, path in kits.items():
         say(f"{name:14} {path}")
+    say(f"send each site its kit, like a password, with {terms}; {out / 'server'} and {out / 'authority'} stay here")
 
 
 @federation.command()
@@ -224,7 +246,7 @@ def run(
 
     The same command continues a study that was stopped (Ctrl-C) or killed, from its last round; no budget is spent
     twice. For a finished study it shows the result. An excluded site is not asked again, and what it sent no longer
-    counts.
+    counts, except in sums that a secure sum has opened already.
 
     \b
     Examples:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import rich_click as click
@@ -18,6 +18,7 @@ from taciturn.privacy.signatures import read_public_key
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
 from taciturn.reporting.tables import format_epsilon
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import SlotCounts
 from taciturn.runs.records import PrivacyTotals, RunTotals
 from taciturn.settings.rules import one_of, real
 
@@ -85,11 +86,13 @@ def show(path: Path, as_json: bool) -> None:
         print_budget(state)
         _print_reservations(path, state.studies, state.rule.accountant if state.rule else "gdp")
     else:
-        totals = open_run_folder(path).read_ledger().totals
+        found = open_run_folder(path).read_ledger()
         if as_json:
-            print_json({"run": str(path), **totals, "verified": False})
+            slots = {"slots": {agent: counts._asdict() for agent, counts in found.slots.items()}} if found.slots else {}
+            print_json({"run": str(path), **found.totals, **slots, "verified": False})
             return
-        print_totals(totals)
+        print_totals(found.totals)
+        _print_slots(found.slots)
     say(NOT_VERIFIED.format(path=path))
 
 
@@ -226,6 +229,17 @@ def print_totals(totals: PrivacyTotals) -> None:
     if len(runs) > 1:
         total = format_epsilon(totals.all_runs_epsilon)
         say(f"total ε for an observer who sees all {len(runs)} runs: {total}")
+
+
+def _print_slots(slots: Mapping[str, SlotCounts]) -> None:
+    """Print in how many slots of a secure sum agents were charged, those with the same counts together."""
+    groups: dict[SlotCounts, list[str]] = {}
+    for agent, counts in slots.items():
+        groups.setdefault(counts, []).append(agent)
+    for counts, names in groups.items():
+        again = counts.slots - counts.rounds
+        repeated = f"; {again} of them because a sum was lost and its round asked again" if again else ""
+        say(f"{_shorten(names)}: charged in {counts.slots} slots of a secure sum, for {counts.rounds} rounds{repeated}")
 
 
 def _agent_rows(run: RunTotals, several: bool) -> list[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from taciturn.cli.output import JSON, PATH, check_new, describe_map, print_json,
 from taciturn.core.storage import write_text
 from taciturn.planning.plan import noise_meaning
 from taciturn.planning.tradeoffs import PlanFacts, PlanReport, plan_facts, planned_settings
-from taciturn.privacy.trust import AGENTS
+from taciturn.privacy.trust import AGENTS, SECURE_SUM, SERVER
 from taciturn.reporting.tables import format_bytes, format_epsilon
+from taciturn.settings.checks import COLLUDERS
 
+SUMMABLE = "dpgd"  # the method that a hint names to those whose own has no secure sum
 NOISE_ON = {
     "gradients": "every update's gradient",
     "hidden": "every update's gradient",
@@ -92,6 +95,7 @@ def _print(view: PlanReport, facts: PlanFacts) -> None:
         say(line)
     budgets = [(_mark(b.chosen, f"{b.total_epsilon:g}"), f"{b.noise_to_signal:.2g}", b.verdict) for b in view.budgets]
     print_table(("total ε", "noise to signal", "what to expect"), budgets)
+    _print_trust(view)
     if not view.rounds_options:
         return
     say()
@@ -102,6 +106,40 @@ def _print(view: PlanReport, facts: PlanFacts) -> None:
     ]  # fmt: skip
     print_table(("rounds", "local updates", "noise multiplier", "noise of an update", "sent by an agent"), paces)
     say("▸ the plan; noise of an update: its norm over the largest norm of its gradient")
+
+
+def _print_trust(view: PlanReport) -> None:
+    """Print what colluders, missing agents and the reserve of a secure sum cost, or what a secure sum would buy."""
+    options, settings = view.trust_options, view.study.settings
+    if not options:
+        return
+    say()
+    if settings.trust == AGENTS:
+        summed, alone = options
+        method = ALGORITHMS[settings.algorithm[0]]
+        other = "" if method.allows_aggregate_noise else f" --algorithm {SUMMABLE}"
+        missing = summed.spare - COLLUDERS
+        flags = f"--trust {SECURE_SUM}{f' --missing {missing}' if missing else ''}{other}"
+        say(
+            f"a secure sum ({flags}) would have {summed.noise / alone.noise:.2g} times the noise: noise to signal "
+            f"{summed.noise_to_signal:.2g}, {summed.verdict}"
+        )
+        return
+    names = {SERVER: "a trusted server", AGENTS: "every agent by itself"}
+    rows = [
+        (
+            _mark(option.chosen, names.get(option.trust) or f"a secure sum, c + d = {option.spare}"),
+            f"{option.noise:.2f}",
+            f"{option.noise_to_signal:.2g}",
+            option.verdict,
+        )
+        for option in options
+    ]
+    print_table(("noise by", "in a sum", "noise to signal", "what to expect"), rows)
+    say("c colluders, d missing agents; in a sum: the noise in it over that of a trusted server")
+    if settings.reserve:
+        price = 100.0 * (math.sqrt(1.0 + settings.reserve / view.part.rounds) - 1.0)
+        say(f"the reserve of {settings.reserve} uploads beyond {view.part.rounds} rounds adds {price:.2g} % to it")
 
 
 def _count(number: int, noun: str) -> str:

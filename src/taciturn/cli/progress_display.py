@@ -116,6 +116,15 @@ class FederationDisplay:
                 self.say(f"{site} did not answer{place}: continuing without it")
             case "refused" | "rejected" as event:
                 self.say(f"{site} {event}{place}: {line['reason']}")
+            case "epoch":
+                self.say(f"{len(line['sites'])} sites made keys for the next sums (epoch {line['epoch']})")
+            case "epoch lost":
+                self.say(f"keys for the next sums could not be made: {line['reason']}; trying again")
+            case "slot lost":
+                self.say(
+                    f"the sum of round {line['round']} was not opened (slot {line['slot']}): {line['reason']}; its "
+                    "uploads stay charged, and the round is asked again in another slot"
+                )
             case "left out":
                 self.say(f"{site} is left out of this study")
             case "waiting":

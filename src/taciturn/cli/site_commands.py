@@ -33,10 +33,13 @@ AUDIT = click.option(
 def site() -> None:
     """Manage a site: its records, its budget, its agent, and what it has sent.
 
+    SITE is the path of the site's own file site.toml; without it, site.toml in the current folder is meant.
+
     \b
     Examples:
       taciturn federation site identity north > north.id
       taciturn federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
+      taciturn federation site verify north/site.toml south "3f2a 9c01 77de 0b4c 5521 8e90 a6d3 14f8"
       taciturn federation site check north/site.toml
       taciturn federation site start north/site.toml
       taciturn federation site status north/site.toml
@@ -51,7 +54,8 @@ def site() -> None:
 def identity(folder: Path, as_json: bool) -> None:
     """Create this site's identity, or show the existing one, for the coordinator to add to the terms.
 
-    The private key stays in FOLDER. Send the line to the coordinator, and compare the fingerprint by telephone.
+    The private key stays in FOLDER. Send the line to the coordinator, and compare the fingerprint by telephone: with
+    the coordinator, and in a study with a secure sum with every other site, which types it into 'site verify'.
 
     \b
     Examples:
@@ -83,22 +87,35 @@ def identity(folder: Path, as_json: bool) -> None:
 def init(folder: Path, kit: Path, terms: Path, table: str, total_epsilon: str, delta: str, ledger: str) -> None:
     """Draft site.toml in the site's FOLDER, and create the ledger of its records.
 
+    site.toml is the site's policy: which records, which budget, and what a study may ask for. Only this file decides,
+    so read it before the agent starts. The total epsilon of the ledger cannot be raised later.
+
     \b
     Examples:
       taciturn federation site init north --kit kits/north --terms federation.toml --data north.csv --total-epsilon 3
     """
     from taciturn.federation.drafts import write_site_draft
+    from taciturn.federation.policy import read_site
+    from taciturn.federation.site_operations import read_peers_report
 
     budget = real(0.0)("total-epsilon", total_epsilon), real(0.0, 1.0)("delta", delta)
     path = write_site_draft(folder, kit, terms, table, budget, ledger)
     say(f"{path}: review it, then run 'taciturn federation site check {path}'")
+    if (found := read_peers_report(read_site(path))) is not None and not found["enough"]:
+        say(
+            f"the study has a secure sum: before that, verify the other sites: 'taciturn federation site verify {path}'"
+        )
 
 
 @site.command()
 @SITE
 @JSON
 def check(site: Path, as_json: bool) -> None:
-    """Check files, schema, records, budget, identity and kit before anything is released.
+    """Check files, schema, records, budget, peers, identity and kit before anything is released.
+
+    If the site would not take part in the study, the command ends with all reasons for it. Compare the hash that it
+    shows with the coordinator by telephone. In a study with a secure sum it also says which other sites nobody here has
+    verified yet: they count as colluders ('taciturn federation site verify').
 
     \b
     Examples:
@@ -114,6 +131,50 @@ def check(site: Path, as_json: bool) -> None:
     shown = found | {"hash": group_digits(str(found["hash"]))}
     print_fields({name.replace("_", " "): value for name, value in shown.items()}, 22)
     say("nothing was released; 'taciturn federation site start' takes part")
+
+
+@site.command()
+@SITE
+@click.argument("peer", default="")
+@click.argument("fingerprint", default="")
+@JSON
+def verify(site: Path, peer: str, fingerprint: str, as_json: bool) -> None:
+    """Record that another site's identity in the terms is its own, or list who is verified and who is not.
+
+    Call PEER on a number that you know, not one from the terms, and ask for the FINGERPRINT that 'taciturn federation
+    site identity' shows there. In a secure sum a site whose identity is false could read what you send together with
+    the coordinator. A site that you have not verified therefore counts as a colluder, and with more of them than the
+    study allows for, your site refuses it. Without PEER nothing is recorded.
+
+    \b
+    Examples:
+      taciturn federation site verify north/site.toml
+      taciturn federation site verify north/site.toml south "3f2a 9c01 77de 0b4c 5521 8e90 a6d3 14f8"
+    """
+    from taciturn.federation.policy import read_site
+    from taciturn.federation.site_operations import describe_peers, list_peers, verify_peer
+    from taciturn.federation.terms import read_terms
+
+    if peer and not fingerprint:
+        raise InputError(f"give the fingerprint that {peer} reads out: 32 digits, in quotation marks")
+    if peer:
+        found = verify_peer(site, peer, fingerprint)
+    else:
+        own = read_site(site)
+        found = list_peers(own, read_terms(own.study))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (name, "yes" if one["verified"] else "NO", one["fingerprint"] or "no identity in the terms yet")
+        for name, one in found["peers"].items()
+    ]
+    print_table(("site", "verified", "fingerprint in the terms"), rows, left=3, wrap=True)
+    say(f"peers: {describe_peers(found)}")
+    if not found["enough"]:
+        say(f"{found['site']} refuses the study {found['study']} until more of them are verified")
+    if found["needed"] and not all(one["verified"] for one in found["peers"].values()):
+        say(f"call each of them, and type what it reads out: taciturn federation site verify {site} NAME 'DIGITS'")
 
 
 @site.command()
@@ -165,7 +226,7 @@ def status(site: Path, as_json: bool) -> None:
     Examples:
       taciturn federation site status north/site.toml
     """
-    from taciturn.federation.site_operations import site_status
+    from taciturn.federation.site_operations import describe_peers, site_status
 
     found = site_status(site)
     if as_json:
@@ -176,6 +237,8 @@ def status(site: Path, as_json: bool) -> None:
         f"reserved, {format_epsilon(found['budget_left'])} left at delta {found['delta']:g} ({found['ledger']})"
     )
     say(_describe_agent(found))
+    if found["peers"] is not None and found["peers"]["needed"]:
+        say(f"peers of the study {found['peers']['study']}: {describe_peers(found['peers'])}")
     rows = [
         (
             study["study"] + (f" ({study['non_private']})" if study["non_private"] else ""),
@@ -183,12 +246,13 @@ def status(site: Path, as_json: bool) -> None:
             study["begun"][:10],
             (study["closed"] or ("BROKEN" if study["broken"] else "open"))[:10],
             str(study["rounds"]),
+            str(study["uploads"]),
             format_epsilon(study["spent_epsilon"]),
             format_epsilon(study["planned_epsilon"]),
         )
         for study in found["studies"]
     ]
-    print_table(("study", "experiment", "begun", "ended", "rounds", "ε spent", "of"), rows, left=4)
+    print_table(("study", "experiment", "begun", "ended", "rounds", "uploads", "ε spent", "of"), rows, left=4)
     for study in found["studies"]:
         say(f"{study['experiment'][:8]}  {study['folder']}")
         if study["model"]:
@@ -239,13 +303,15 @@ def transcript(site: Path, as_json: bool) -> None:
             (
                 str(d.number),
                 d.time[5:16].replace("T", " "),
-                f"{d.kind}, kept back" if kept_back else d.kind,
+                f"{what}, kept back" if kept_back else what,
                 "–" if d.round is None else str(d.round),
                 format_bytes(d.bytes),
                 d.sha256[:10],
                 event,
             )
-            for d, kept_back, event in ((line.departure, line.kept_back, line.event) for line in found.lines)
+            for d, what, kept_back, event in (
+                (line.departure, line.what, line.kept_back, line.event) for line in found.lines
+            )
         ]
         print_table(("", "time", "what", "round", "bytes", "sha-256", "event"), rows, left=3)
         sent = [line.departure.bytes for line in found.lines if not line.kept_back]

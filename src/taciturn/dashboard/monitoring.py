@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from taciturn.federation.journal import KEPT_BACK, LEFT, Departure, Journal
 from taciturn.federation.policy import Site, read_site
+from taciturn.federation.site_operations import describe_peers, read_peers_report
 from taciturn.federation.site_session import study_folder
 from taciturn.federation.status import AGENT_LOCK, StatusSnapshot, describe_agent, read_status
-from taciturn.federation.transcript import describe_events
+from taciturn.federation.transcript import UPLOAD_KINDS, describe_events, describe_kind
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.budget_state import BudgetState
 from taciturn.reporting.tables import format_bytes, format_epsilon
@@ -116,8 +117,12 @@ class SiteRecords:
     totals: dict[str, tuple[int, int]] = field(default_factory=dict)  # kind -> byte strings that left, their bytes
     repeats: int = 0
     account: BudgetState = field(init=False)
+    peers: str = ""  # who is verified, in words; empty if nobody needs to be
+    newest_slot: str = ""  # of a secure sum: "epoch/slot" of the last upload
+    slots: int = 0  # uploads that are charged in its study
     _ledgers: dict[str, JsonlTail] = field(default_factory=dict)
     _events: dict[str, list[ReleaseEntry]] = field(default_factory=dict)  # by the hash of the upload
+    _slots: dict[str, set[str]] = field(default_factory=dict)  # by experiment
     _stamps: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def refresh(self) -> None:
@@ -129,13 +134,16 @@ class SiteRecords:
             with Journal.read(self.site.state) as opened:
                 self.newest = opened.newest_departures(SHOWN)
                 self.totals, self.repeats = opened.departure_totals(), opened.repeats()
-        for name in {departure.experiment for departure in self.newest if departure.kind.startswith("answer")}:
+        if self._changed("peers", self.site.study, self.site.peers):
+            found = read_peers_report(self.site)
+            self.peers = describe_peers(found) if found and found["needed"] else ""
+        for name in {departure.experiment for departure in self.newest if departure.kind.startswith(UPLOAD_KINDS)}:
             self._read_ledger(name)
 
     def describe_event(self, departure: Departure) -> tuple[str, bool]:
         """Return what the ledger says about an upload, and whether that is as it must be."""
         events = self._events.get(departure.sha256, [])
-        missing = departure.kind.startswith("answer") and departure.fate == LEFT and not events
+        missing = departure.kind.startswith(UPLOAD_KINDS) and departure.fate == LEFT and not events
         return ("NOT IN THE LEDGER" if missing else describe_events(events)), not missing
 
     def _read_ledger(self, name: str) -> None:
@@ -147,7 +155,11 @@ class SiteRecords:
         rows, _ = self._ledgers[name].more()
         for row in rows:
             if row["kind"] == "release":
-                self._events.setdefault(row["upload"], []).append(ReleaseEntry.from_json(row, folder))
+                entry = ReleaseEntry.from_json(row, folder)
+                self._events.setdefault(row["upload"], []).append(entry)
+                if entry.slot is not None:
+                    self._slots.setdefault(name, set()).add(entry.slot)
+                    self.newest_slot, self.slots = entry.slot, len(self._slots[name])
 
     def _changed(self, name: str, *paths: Path) -> bool:
         stamp = tuple(n for path in paths if path.exists() for n in (path.stat().st_size, path.stat().st_mtime_ns))
@@ -214,6 +226,10 @@ class SiteMonitor:
             "left so far": f"{sum(counts):,} byte strings, {format_bytes(sum(sizes))}",
             "sent again, not listed": f"{records.repeats:,} times",
         }
+        if records.newest_slot:
+            facts["newest slot"] = f"{records.newest_slot}; {records.slots:,} charged in its study"
+        if records.peers:
+            facts["peers"] = records.peers
         meter = BudgetBar(
             share=budget["used"] / budget["total"] if budget["total"] else 1.0,
             text=f"ε {format_epsilon(budget['used'])} of {format_epsilon(budget['total'])} used or reserved",
@@ -235,7 +251,7 @@ class SiteMonitor:
         held = departure.fate == KEPT_BACK
         cells = (
             _format_time(departure.time),
-            f"{departure.kind}, kept back" if held else departure.kind,
+            f"{describe_kind(departure.kind)}, kept back" if held else describe_kind(departure.kind),
             "–" if departure.round is None else str(departure.round),
             f"{departure.bytes:,}",
             departure.sha256,
@@ -274,6 +290,11 @@ class CoordinatorMonitor:
             "received from the sites": format_bytes(seen.count("bytes_up")),
             "sent to the sites": format_bytes(seen.count("bytes_down")),
         }
+        if seen.count("slots_planned"):
+            facts["secure sum"] = (
+                f"epoch {seen.count('epoch')}; {seen.count('slots'):,} of at most {seen.count('slots_planned'):,} slots"
+            )
+            facts["sums lost, and charged"] = seen.count("slots_lost")
         page = MonitorPage(
             title=f"{self.path.name}: coordinator",
             state="the study has ended" if finished else trouble or "training",
@@ -303,6 +324,11 @@ def _coordinator_metrics(
     yield Metric(f"{prefix}_sites_connected", "Sites that are connected.", {"": len(sites)})
     yield Metric(f"{prefix}_sites_wanted", "Sites that take part.", {"": seen.count("wanted")})
     yield Metric(f"{prefix}_site_connected", "1 for each of them.", {f'site="{site}"': 1 for site in sorted(sites)})
+    if seen.count("slots_planned"):
+        yield Metric(f"{prefix}_slots_total", "Slots of the secure sum so far.", {"": seen.count("slots")}, "counter")
+        lost = {"": seen.count("slots_lost")}
+        yield Metric(f"{prefix}_slots_lost_total", "Slots that were lost, and charged.", lost, "counter")
+        yield Metric(f"{prefix}_slots_planned", "Slots that the budget pays for.", {"": seen.count("slots_planned")})
     sizes = {'direction="up"': seen.count("bytes_up"), 'direction="down"': seen.count("bytes_down")}
     yield Metric(f"{prefix}_bytes_total", "Bytes of messages, from the sites and to them.", sizes, "counter")
     for name, key, meaning in COUNTERS[1:]:

@@ -268,11 +268,12 @@ def _description(entry: LedgerEntry) -> str:
             return f"mode {entry.mode}, noise {entry.noise}, δ {entry.delta:g}"
         case PlanEntry():
             seed = "" if entry.seed is None else f", seed {entry.seed}"
-            return f"total ε {format_epsilon(entry.total_epsilon)} over {entry.rounds} rounds{seed}"
+            reserve = f" and {entry.reserve} uploads in reserve" if entry.reserve else ""
+            return f"total ε {format_epsilon(entry.total_epsilon)} over {entry.rounds} rounds{reserve}{seed}"
         case ReleaseEntry(event=event):
             names, drawn = {"scale": "scale", "l2": "sensitivity", "epsilon": "nominal ε"}, asdict(event)
             figures = {word: float(drawn[name]) for name, word in names.items() if name in drawn}
             shown = [f"{word} {value:.4g}" for word, value in figures.items() if math.isfinite(value)]
-            return ", ".join([event.mechanism, *shown])
+            return ", ".join([event.mechanism, *shown, *([f"slot {entry.slot}"] if entry.slot else [])])
         case _:
             return entry.reason

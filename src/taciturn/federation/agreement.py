@@ -22,7 +22,7 @@ from taciturn.planning.plan import StudyPlan, plan_from_facts
 from taciturn.planning.study import StudyPart
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.composition import ZERO_COST
-from taciturn.privacy.trust import SECURE_SUM
+from taciturn.privacy.trust import SECURE_SUM, collusion, opened_sums
 from taciturn.reporting.statements import NEIGHBOURS
 from taciturn.secure_sum.epoch_messages import box_size
 from taciturn.secure_sum.parameters import SumParameters, epoch_slots
@@ -311,11 +311,12 @@ class PartyReport(TypedDict):
 
 
 class TermsReport(TypedDict):
-    """Everything in the terms that a person should know, as JSON."""
+    """Everything in the terms that a person should know, as JSON. `reserve` is empty without a secure sum."""
 
     study: str
     algorithm: str
     model: str
+    trust: str
     noise: str
     epsilon: str
     neighbours: str
@@ -323,6 +324,7 @@ class TermsReport(TypedDict):
     schema: str
     server: str
     quorum: str
+    reserve: str
     parties: dict[str, PartyReport]
     revoked: list[str]
     missing: list[str]
@@ -339,20 +341,22 @@ def describe_terms(terms: Terms) -> TermsReport:
     """
     agreement = derive_agreement(terms)
     facts, plan, s = agreement.facts, agreement.plan, agreement.study_plan.settings
-    draws = plan.events.total() // plan.charges
+    draws, parameters = plan.events.total() // plan.charges, agreement.sum_parameters
     parties = {"coordinator": terms.identity, **{site: terms.identities.get(site) for site in terms.sites}}
     missing = terms.missing_identities
     return {
         "study": terms.name,
         "algorithm": f"{s.algorithm[0]}, {plan.rounds} rounds" + (f", {draws} noisy steps each" if draws > 1 else ""),
         "model": f"{s.loss}, {facts.features} features x {facts.outputs} outputs",
-        "noise": f"{plan.event.mechanism}, multiplier {plan.multiplier:.4g}, added at each site",
+        "trust": f"{s.trust}: {_describe_trust(parameters)}",
+        "noise": f"{plan.event.mechanism}, multiplier {plan.multiplier:.4g}, {_describe_noise(parameters)}",
         "epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g} for one {facts.unit}",
         "neighbours": NEIGHBOURS[s.adjacency].format(unit=facts.unit),
         "records": f"{terms.settings.total_records:,} in all, declared",
         "schema": f"{terms.schema_sha256[:12]}…" if terms.schema else f"the published data set {terms.data}",
         "server": f"{terms.host}:{terms.port}",
-        "quorum": f"{terms.quorum} of {len(terms.sites)} sites",
+        "quorum": f"{terms.quorum} of {len(terms.sites)} sites{_describe_quorum(parameters)}",
+        "reserve": _describe_reserve(parameters),
         "parties": {
             name: {
                 "identity": str(identity or ""),
@@ -365,3 +369,41 @@ def describe_terms(terms: Terms) -> TermsReport:
         "missing": missing,
         "hash": "" if missing or terms.identity is None else terms.digest,
     }
+
+
+def _describe_trust(parameters: SumParameters | None) -> str:
+    if parameters is None:
+        return "nobody is trusted; every site adds all of the noise itself"
+    opened = opened_sums(parameters.sites, parameters.missing, "site")
+    return f"{opened}; the noise is enough if {collusion(parameters.colluders, 'site')}"
+
+
+def _describe_noise(parameters: SumParameters | None) -> str:
+    """Return where the noise is added, and how much of it a sum over all sites has."""
+    if parameters is None:
+        return "added at each site"
+    sites, honest = parameters.sites, parameters.honest
+    return (
+        f"in shares, of which any {honest} are enough: a sum over all {sites} sites has "
+        f"{math.sqrt(sites / honest):.3g} times the noise that a trusted server would add, instead of "
+        f"{math.sqrt(sites):.3g} times"
+    )
+
+
+def _describe_quorum(parameters: SumParameters | None) -> str:
+    if parameters is None:
+        return ""
+    missing, threshold = parameters.missing, parameters.threshold(parameters.sites)
+    return f" must be in a sum: {missing or 'none'} may be missing; shares of {threshold} sites open it"
+
+
+def _describe_reserve(parameters: SumParameters | None) -> str:
+    """Return what is set aside for sums that are lost, and what it costs."""
+    if parameters is None:
+        return ""
+    reserve, rounds = parameters.reserve, parameters.rounds
+    price = 100.0 * (math.sqrt(parameters.charges / rounds) - 1.0)
+    return (
+        f"{reserve} uploads of a site beyond {rounds} rounds, in place of lost sums; the budget pays for them, so "
+        f"there is {price:.2g} % more noise"
+    )

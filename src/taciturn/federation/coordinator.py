@@ -46,6 +46,15 @@ class StudyProgress(NamedTuple):
     sent: tuple[int, int]  # bytes of messages from the sites and to the sites
 
 
+class SlotTotals(NamedTuple):
+    """The slots of a study with a secure sum, each of which is one attempt at a round."""
+
+    epoch: int  # the newest; -1 before the first
+    asked: int  # slots that sites were asked to upload in
+    lost: int  # of those, slots that were never opened
+    planned: int  # T + reserve, the uploads of a site that the plan pays for
+
+
 class Backoff(NamedTuple):
     """A site that is skipped until some time, or until it connects again."""
 
@@ -110,6 +119,11 @@ class Coordinator(ABC):
         """The number of sites that must be ready for the next step."""
 
     @property
+    def slots(self) -> SlotTotals | None:
+        """The slots so far; None without a secure sum."""
+        return None
+
+    @property
     def is_complete(self) -> bool:
         """Whether no round is left."""
         return self.progress.round == self.agreement.part.rounds
@@ -121,6 +135,11 @@ class Coordinator(ABC):
     @abstractmethod
     def _measured(self) -> dict[str, Array]:
         """Return what tells the noise in the curves of an additive model; nothing for other models."""
+
+    @property
+    def _fate_of_excluded(self) -> str:
+        """What became of the uploads of sites that were left out, in words."""
+        return "their uploads are no longer part of the model"
 
     @property
     def expected_sites(self) -> list[str]:
@@ -323,8 +342,8 @@ class Coordinator(ABC):
         totals, agents = participation_totals(self.folder), self.agreement.terms.agents
         answered = ", ".join(f"{site} {totals.answered.get(site, 0)}" for site in agents)
         excluded = [
-            f"Left out by the coordinator: {', '.join(self.excluded)}; their uploads are no longer part of the model, "
-            "and the budget they spent stays spent."
+            f"Left out by the coordinator: {', '.join(self.excluded)}; {self._fate_of_excluded}, and the budget they "
+            "spent stays spent."
         ]
         return [
             f"Rounds answered, of {totals.rounds}: {answered}; answers rejected: {totals.rejected}.",
@@ -340,7 +359,8 @@ class Coordinator(ABC):
         Parameters
         ----------
         event : str
-            ready, missing, refused, rejected, round, waiting, left out, closed or not closed.
+            ready, missing, refused, rejected, round, epoch, epoch lost, slot lost, waiting, left out, closed or not
+            closed.
         fields
             The site, the round, the reason, ..., as JSON.
         """

@@ -26,8 +26,10 @@ from taciturn.federation.run_folder import create_study_folder, federated_study
 from taciturn.federation.seal import OVERHEAD
 from taciturn.federation.status import STATUS_FILE, CoordinatorStatus, publish_status
 from taciturn.federation.sum_coordinator import SumCoordinator
+from taciturn.federation.sum_terms import describe_parameters
 from taciturn.federation.terms import Terms
 from taciturn.federation.upload_coordinator import UploadCoordinator
+from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import JsonlTail
 from taciturn.types import Shard
@@ -94,10 +96,13 @@ def _check_exclusions(terms: Terms, folder: RunFolder, sites: Sequence[str], new
         raise InputError(f"{folder.path} is in use by another process; stop it first")
     left = len(terms.sites) - len(sites)
     if left < terms.quorum:
-        raise InputError(
-            f"without {', '.join(sites)} there are {left} sites, but quorum is {terms.quorum}; lower it in [running] "
-            f"of {terms.path}, or leave fewer sites out"
+        summed = terms.settings.trust == SECURE_SUM
+        choices = (
+            "the noise of this secure sum is for no fewer, so leave fewer sites out or agree on a new study"
+            if summed
+            else f"lower it in [running] of {terms.path}, or leave fewer sites out"
         )
+        raise InputError(f"without {', '.join(sites)} there are {left} sites, but quorum is {terms.quorum}; {choices}")
 
 
 def _load_test_table(terms: Terms) -> Shard | None:
@@ -124,6 +129,9 @@ class StudyLine(TypedDict, total=False):
     of: int
     answered: list[str]
     missing: list[str]
+    slot: str
+    epoch: int
+    sites: list[str]
     bytes_up: int
     bytes_down: int
 
@@ -174,7 +182,7 @@ class CoordinatorProcess:
         shield()
         self._skip_old_lines()
         with self.folder.locked(), publish_status(self.status, self.folder.checkpoints / STATUS_FILE):
-            self._update_status()
+            update_status(self.status, self.coordinator)
             self.audit("start", study=self.terms.name, experiment=self.coordinator.experiment)
             try:
                 return self._supervise_hub()
@@ -199,15 +207,8 @@ class CoordinatorProcess:
                 self.status.listening = None
                 self.status.sites.clear()
                 self._show_new_lines()
-                self._update_status()
+                update_status(self.status, self.coordinator)
                 running.stop()
-
-    def _update_status(self) -> None:
-        coordinator, status = self.coordinator, self.status
-        status.study, status.quorum = self.terms.name, self.terms.quorum
-        status.round, status.rounds = coordinator.progress.round, coordinator.agreement.part.rounds
-        status.wanted = len(coordinator.agents)
-        status.bytes_up, status.bytes_down = coordinator.progress.sent
 
     def _run_rounds(self, running: EngineProcess) -> str:
         experiment, limit = self.coordinator.experiment, self.coordinator.agreement.message_limit
@@ -223,7 +224,7 @@ class CoordinatorProcess:
 
         def stop() -> bool:
             self._show_new_lines()
-            self._update_status()
+            update_status(self.status, self.coordinator)
             if time.monotonic() - exchange.heard > SILENCE_SECONDS:
                 raise BrokenLink(f"no heartbeat for {SILENCE_SECONDS:g} s")
             if self.certificates is not None and self.certificates() != self.engine.peers:
@@ -250,6 +251,16 @@ class CoordinatorProcess:
                 elif line["event"] != "round":
                     facts = {name: value for name, value in line.items() if name not in ("event", "time")}
                     self.audit(line["event"], **facts)
+
+
+def update_status(status: CoordinatorStatus, coordinator: Coordinator) -> None:
+    """Record how far a study is in the status of its command."""
+    terms = coordinator.agreement.terms
+    status.study, status.quorum, status.wanted = terms.name, terms.quorum, len(coordinator.agents)
+    status.round, status.rounds = coordinator.progress.round, coordinator.agreement.part.rounds
+    status.bytes_up, status.bytes_down = coordinator.progress.sent
+    if (slots := coordinator.slots) is not None:
+        status.epoch, status.slots, status.slots_lost, status.slots_planned = slots
 
 
 def run_coordinator(
@@ -303,6 +314,8 @@ def run_coordinator(
     coordinator = open_study(terms, out.resolve(), without)
     if coordinator.excluded:
         say(f"left out of this study: {', '.join(coordinator.excluded)}")
+    if coordinator.agreement.sum_parameters is not None:
+        say(describe_parameters(coordinator.agreement.sum_parameters))
     if coordinator.folder.finished and not coordinator.unclosed_sites:
         return coordinator.folder, FINISHED
 

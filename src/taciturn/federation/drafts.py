@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from taciturn.core.storage import make_folder, text_hash, write_text
 from taciturn.data import read_schema
@@ -14,8 +16,19 @@ from taciturn.errors import InputError, unknown_name
 from taciturn.federation import PROTOCOL
 from taciturn.federation.identity import PublicIdentity
 from taciturn.federation.kits import check_address, read_kit
-from taciturn.federation.terms import Terms, read_terms, schema_hash
+from taciturn.federation.terms import (
+    PLANNED_RESERVE,
+    SUM_FROM_SITES,
+    Terms,
+    default_trust,
+    read_terms,
+    schema_hash,
+)
+from taciturn.planning.integer_sums import check_participation
 from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.trust import AGENTS, SECURE_SUM
+from taciturn.secure_sum.parameters import default_missing
+from taciturn.settings.checks import COLLUDERS
 
 LEDGER_FILE, IDENTITY_FILE, TERMS_FILE = "records.ledger", "identity.key", "federation.toml"
 TABLE_METHOD = """\
@@ -24,6 +37,22 @@ features = "bins"        # every column has levels of its own, by the schema alo
 PUBLISHED_METHOD = """\
 algorithm = "objp"       # one noisy local update per round; objpm takes several (local_updates)
 # features = "pixels"    # a public feature map, the same at every site ('taciturn data maps')"""
+SUMMED_METHOD = """\
+algorithm = "dpgd"       # one noisy gradient per round, at the common model
+# features = "pixels"    # a public feature map, the same at every site ('taciturn data maps')"""
+SUM_KEYS = """\
+trust = "secure-sum"     # sites mask what they send: only sums can be read, so each adds only a share of the noise
+colluders = {colluders}            # sites that may tell the coordinator what they know; the others add enough noise
+missing = {missing}              # sites that may be missing from a sum; if more are, that sum is lost
+# reserve = {reserve}            # uploads beyond the rounds, in place of lost sums; by default 1/50 of the rounds"""
+AGENTS_KEYS = """\
+trust = "agents"         # every site adds all of the noise itself
+"""
+MANY_SITES = """\
+# trust = "secure-sum"   # only sums of what sites send could be read: 1/{times:.2g} of the noise would be enough"""
+FEW_SITES = """\
+# trust = "secure-sum"   # default from {default} sites on; with {sites}: 1/{times:.2g} of the noise, no site missing"""
+TOO_FEW_SITES = "# a secure sum, with less noise, needs at least 3 sites; from {default} on it is the default"
 
 
 def draft_terms(
@@ -38,6 +67,9 @@ def draft_terms(
     port: int,
     identity: str,
     folder: Path = Path(),
+    trust: str = "",
+    colluders: int = COLLUDERS,
+    missing: int | None = None,
 ) -> str:
     """Return the text of a commented federation.toml.
 
@@ -59,7 +91,17 @@ def draft_terms(
         The coordinator's public identity.
     folder : Path
         The folder of the new file, to which `schema` is made relative.
+    trust : str
+        "agents" or "secure-sum"; empty for the default of this number of sites.
+    colluders, missing
+        Of a secure sum. None: the default of this number of sites.
+
+    Raises
+    ------
+    InputError
+        If the sites cannot have such a secure sum, or these are given without one.
     """
+    chosen = _choose_trust(len(sites), trust, colluders, missing)
     if schema:
         relative = os.path.relpath(schema, folder)
         what = f'schema = "{relative}"               # the meaning of the columns; every site gets a copy'
@@ -77,9 +119,39 @@ def draft_terms(
         total_records=total_records,
         epsilon=epsilon,
         delta=delta,
-        quorum=len(sites) // 2 + 1,
-        method=TABLE_METHOD if schema else PUBLISHED_METHOD,
+        method=TABLE_METHOD if schema else SUMMED_METHOD if chosen.summed else PUBLISHED_METHOD,
+        trust=chosen.keys,
+        quorum=chosen.quorum,
     )
+
+
+class _TrustDraft(NamedTuple):
+    """What a draft says about the trust model."""
+
+    summed: bool
+    keys: str  # lines of [study]
+    quorum: str  # line of [running]
+
+
+def _choose_trust(sites: int, trust: str, colluders: int, missing: int | None) -> _TrustDraft:
+    """Return the lines about the trust model, the given one or the default."""
+    gone = default_missing(sites) if missing is None else missing
+    if (trust or default_trust(sites)) == SECURE_SUM:
+        check_participation(sites, colluders, gone)
+        keys = SUM_KEYS.format(colluders=colluders, missing=gone, reserve=PLANNED_RESERVE)
+        quorum = f"# quorum: {sites - gone} of {sites} sites must be in a sum, because missing is {gone}"
+        return _TrustDraft(True, keys, quorum)
+    if missing is not None or colluders != COLLUDERS:
+        given = f"missing is {missing}" if missing is not None else f"colluders is {colluders}"
+        raise InputError(
+            f"{given}, but the trust model of {sites} sites is {AGENTS}, in which every site adds all of the noise "
+            f"itself; add --trust {SECURE_SUM}"
+        )
+    facts = {"sites": sites, "default": SUM_FROM_SITES, "times": math.sqrt(max(1, sites - COLLUDERS - gone))}
+    note = TOO_FEW_SITES if sites < 3 else MANY_SITES if sites >= SUM_FROM_SITES else FEW_SITES
+    keys = (AGENTS_KEYS if trust else "") + note.format(**facts)
+    quorum = f"quorum = {sites // 2 + 1}             # number of sites that must answer for a round to count"
+    return _TrustDraft(False, keys, quorum)
 
 
 def insert_identity(terms: Terms, site: str, identity: PublicIdentity) -> str:
@@ -171,6 +243,7 @@ def write_site_draft(
         mechanism=study.settings.mechanism,
         adjacency=study.settings.adjacency,
         algorithm=study.settings.algorithm[0],
+        trust=", ".join(f'"{model}"' for model in dict.fromkeys((AGENTS, study.settings.trust))),
         rounds_max=10_000,
     )
     write_text(place, text)

@@ -29,7 +29,7 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Journal
 from taciturn.federation.kits import provision
 from taciturn.federation.messages import array_digest
-from taciturn.federation.policy import read_site
+from taciturn.federation.policy import read_site, write_peer
 from taciturn.federation.run_folder import RoundLine, read_rounds
 from taciturn.federation.site_session import study_folder
 from taciturn.federation.sum_terms import noise_number
@@ -148,7 +148,9 @@ class LocalFederation:
         terms = read_terms(self.terms)
         kits = provision(terms, self.kits)
         for name, folder in folders.items():
-            write_site_draft(folder, kits[name], self.terms, "", (10.0, 1e-6), "")
+            site = read_site(write_site_draft(folder, kits[name], self.terms, "", (10.0, 1e-6), ""))
+            for peer in identities.keys() - {name}:
+                write_peer(site, peer, identities[peer])  # one person has made them all
         return terms
 
     def start_agent(self, name: str, **variables: str) -> None:

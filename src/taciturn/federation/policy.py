@@ -155,5 +155,8 @@ def read_peers(site: Site) -> dict[str, str]:
 def write_peer(site: Site, name: str, identity: str) -> None:
     """Record that people of a site have compared a peer's identity with the peer itself."""
     peers = read_peers(site) | {name: identity}
-    head = "# Identities that people here have compared with the other sites, written by 'site verify'.\n"
+    head = (
+        "# Identities of other sites that people here have compared with them, written by 'taciturn federation site "
+        "verify'.\n# A site whose line is missing here, or differs from the terms, counts as a colluder.\n"
+    )
     write_text(site.peers, head + tomli_w.dumps(peers))

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
 
-from taciturn.errors import InputError, TaciturnError, unknown_name
+from taciturn.errors import InputError, TaciturnError, shown, unknown_name
 from taciturn.federation import PROTOCOL
-from taciturn.federation.agreement import Agreement, StudyLoader, find_objections
+from taciturn.federation.agreement import Agreement, StudyLoader, find_objections, group_digits, verified_peers
 from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Experiment, Journal
 from taciturn.federation.kits import Kit, check_address, read_kit
-from taciturn.federation.policy import Site, read_site
+from taciturn.federation.policy import Site, read_site, write_peer
 from taciturn.federation.run_folder import verify_model_signature
 from taciturn.federation.site_session import cancel_study, settle_study, study_folder
 from taciturn.federation.status import AGENT_LOCK, AgentReport, describe_agent, read_status
+from taciturn.federation.terms import Terms, read_terms
 from taciturn.federation.vault import engine_secrets, site_engine
 from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import RunFolder
+
+FINGERPRINT = re.compile("[0-9a-f]{32}")
 
 
 def check_site(path: Path) -> dict[str, str | int]:
@@ -54,6 +60,8 @@ def check_site(path: Path) -> dict[str, str | int]:
         "records": "; ".join(["loaded", *notes]),
         "server": f"{terms.host}:{terms.port}",
         "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
+        "trust": terms.settings.trust,
+        "peers": describe_peers(list_peers(site, terms)),
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
         "budget": f"{budget.epsilon_used:.4g} of {budget.total_epsilon:g} used or set aside",
         "open_studies": f"{running} of these terms, of at most {site.accepts.open_studies_max}",
@@ -103,6 +111,108 @@ def describe_barriers(site: Site, loader: StudyLoader) -> str:
     return "; ".join([*parts, *trial.missing.values()])
 
 
+class PeerReport(TypedDict):
+    """Another site of the study, as this site's copy of the terms names it."""
+
+    fingerprint: str  # empty without an identity
+    verified: bool  # whether people of this site have compared it with the peer itself
+
+
+class PeersReport(TypedDict):
+    """Which other sites of a study people of this site have verified, and what follows from it."""
+
+    site: str
+    study: str
+    trust: str
+    colluders: int  # how many peers may be unverified; they count as colluders
+    needed: bool  # whether the study has a secure sum
+    enough: bool  # whether the site can take part
+    peers: dict[str, PeerReport]
+
+
+def list_peers(site: Site, terms: Terms) -> PeersReport:
+    """Return which other sites of a study people of this site have verified."""
+    settings, verified = terms.settings, verified_peers(site, terms)
+    peers: dict[str, PeerReport] = {}
+    for name in terms.sites:
+        if name != site.name:
+            identity = terms.identities.get(name)
+            peers[name] = {"fingerprint": identity.fingerprint if identity else "", "verified": name in verified}
+    needed = settings.trust == SECURE_SUM
+    unverified = sum(not peer["verified"] for peer in peers.values())
+    return {
+        "site": site.name,
+        "study": terms.name,
+        "trust": settings.trust,
+        "colluders": settings.colluders if needed else 0,
+        "needed": needed,
+        "enough": not needed or unverified <= settings.colluders,
+        "peers": peers,
+    }
+
+
+def read_peers_report(site: Site) -> PeersReport | None:
+    """Return `list_peers` of the site's own copy of the terms, or None if that or the list of peers is not valid."""
+    with suppress(TaciturnError):
+        return list_peers(site, read_terms(site.study))
+    return None
+
+
+def describe_peers(found: PeersReport) -> str:
+    """Return in words who is verified and who is not, and what that means."""
+    if not found["needed"]:
+        return "need not be verified: every site adds all of the noise itself"
+    unverified = [name for name, peer in found["peers"].items() if not peer["verified"]]
+    if not unverified:
+        return f"all {len(found['peers'])} verified"
+    most = found["colluders"]
+    return (
+        f"{len(found['peers']) - len(unverified)} of {len(found['peers'])} verified; not verified, so counted as "
+        f"colluders, of which there may be {most}: {', '.join(unverified)}"
+    )
+
+
+def verify_peer(path: Path, peer: str, fingerprint: str) -> PeersReport:
+    """Record that a peer has read out this fingerprint, if it is that of its identity in the terms.
+
+    Parameters
+    ----------
+    path : Path
+        site.toml.
+    peer : str
+        Another site of the study.
+    fingerprint : str
+        What people of this site heard from the peer: 32 hexadecimal digits; spaces and case do not matter.
+
+    Raises
+    ------
+    InputError
+        If there is no such peer, or the fingerprint is not that of its identity in the terms.
+    """
+    site = read_site(path)
+    terms = read_terms(site.study)
+    others = [name for name in terms.sites if name != site.name]
+    if peer not in others:
+        raise unknown_name("other site", peer, others)
+    identity = terms.identities.get(peer)
+    if identity is None:
+        raise InputError(f"{terms.path} has no identity of {peer} yet; the coordinator adds it with 'enrol'")
+    heard = "".join(fingerprint.split()).lower()
+    if not FINGERPRINT.fullmatch(heard):
+        raise InputError(
+            f"the fingerprint is {shown(fingerprint)}; it must be the 32 hexadecimal digits, in groups of four, that "
+            f"{peer} sees with 'taciturn federation site identity'"
+        )
+    if heard != "".join(identity.fingerprint.split()):
+        raise InputError(
+            f"the identity of {peer} in {terms.path} has the fingerprint {identity.fingerprint}, and not "
+            f"{group_digits(heard)}: someone else may have put it there. {peer} is not verified; do not take part "
+            "before you know why they differ"
+        )
+    write_peer(site, peer, str(identity))
+    return list_peers(site, terms)
+
+
 class StudyReport(TypedDict):
     """A study in the status of a site."""
 
@@ -112,7 +222,8 @@ class StudyReport(TypedDict):
     closed: str | None
     broken: str | None
     non_private: str
-    rounds: int
+    rounds: int  # answered
+    uploads: int  # charged: more than rounds, where sums of a secure sum were lost
     spent_epsilon: float
     planned_epsilon: float
     folder: str
@@ -129,6 +240,7 @@ class SiteReport(AgentReport):
     epsilon_used: float
     epsilon_next: float
     budget_left: float
+    peers: PeersReport | None  # None if the terms cannot be read
     studies: list[StudyReport]
 
 
@@ -151,19 +263,20 @@ def site_status(path: Path) -> SiteReport:
         "epsilon_used": budget.epsilon_used,
         "epsilon_next": budget.epsilon_next,
         "budget_left": max(0.0, budget.total_epsilon - budget.epsilon_used),
+        "peers": read_peers_report(site),
         "studies": [_study_status(site, begun, rounds) for begun, rounds in _experiments(site).items()],
     }
 
 
-def _experiments(site: Site) -> dict[Experiment, int]:
-    """Return the studies of a site with the number of rounds it has answered in each."""
+def _experiments(site: Site) -> dict[Experiment, list[int]]:
+    """Return the studies of a site with the round of each of its uploads."""
     if not (site.state / "journal.sqlite").is_file():
         return {}
     with Journal.read(site.state) as journal:
-        return {begun: len(set(journal.answered_rounds(begun.id))) for begun in journal.experiments()}
+        return {begun: journal.answered_rounds(begun.id) for begun in journal.experiments()}
 
 
-def _study_status(site: Site, begun: Experiment, rounds: int) -> StudyReport:
+def _study_status(site: Site, begun: Experiment, rounds: list[int]) -> StudyReport:
     folder = study_folder(site, begun.id)
     spent, planned = 0.0, 0.0
     if rounds or folder.exists():  # after a crash there may be no folder yet
@@ -177,7 +290,8 @@ def _study_status(site: Site, begun: Experiment, rounds: int) -> StudyReport:
         "closed": begun.closed,
         "broken": begun.broken,
         "non_private": begun.non_private,
-        "rounds": rounds,
+        "rounds": len(set(rounds)),
+        "uploads": len(rounds),
         "spent_epsilon": spent,
         "planned_epsilon": float(planned),
         "folder": str(folder),

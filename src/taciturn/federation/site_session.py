@@ -108,12 +108,15 @@ class SiteSession:
         return [
             f"This is {self.site.name}'s own folder of the study {self.experiment.study} (experiment "
             f"{self.experiment.id}): its ledger lists what this site released, and the model is the common one.",
-            f"The site answered {len(self.ledger.uploads)} of {self.agreement.part.rounds} rounds; "
-            "'taciturn federation site transcript' lists every byte string that left.",
+            f"{self._participation()} 'taciturn federation site transcript' lists every byte string that left.",
             f"The cost is charged to the site's budget ledger {self.site.ledger.name}, as reservation "
             f"{self.experiment.reservation}.",
             "The file journal.sqlite in the site's state folder is private and must not leave the site.",
         ]
+
+    def _participation(self) -> str:
+        """Return in a sentence what the site sent in this study."""
+        return f"The site answered {len(self.ledger.uploads)} of {self.agreement.part.rounds} rounds."
 
     def _charge(self, charge: Charge) -> None:
         """Charge an upload exactly once, even if others charge at the same time."""

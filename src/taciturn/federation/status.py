@@ -50,6 +50,10 @@ class CoordinatorStatus:
     quorum: int = 0
     round: int = 0  # last finished round
     rounds: int = 0  # of the study
+    epoch: int = -1  # of a secure sum: the newest
+    slots: int = 0  # of a secure sum: those that sites were asked to upload in
+    slots_lost: int = 0  # of those, the ones that were never opened
+    slots_planned: int = 0  # rounds and reserve; 0 without a secure sum
     bytes_up: int = 0
     bytes_down: int = 0
     dropped: int = 0  # messages that no site sealed for the coordinator

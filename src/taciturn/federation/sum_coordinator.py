@@ -22,7 +22,7 @@ from taciturn.algorithms.server import Received
 from taciturn.errors import BudgetExhausted, TrainingDiverged
 from taciturn.federation import messages as wire
 from taciturn.federation import server_state, validation
-from taciturn.federation.coordinator import Coordinator, StudyProgress
+from taciturn.federation.coordinator import Coordinator, SlotTotals, StudyProgress
 from taciturn.federation.exchange import Exchange
 from taciturn.federation.messages import Refusal, SumRequest, SumRoundRequest
 from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
@@ -86,6 +86,12 @@ class SumCoordinator(Coordinator):
         return StudyProgress(self.state.round, self.state.w, self.state.sent)
 
     @property
+    def slots(self) -> SlotTotals:
+        """The slots so far."""
+        lost = self.attempts - self.state.round - (self.pending is not None)
+        return SlotTotals(self.epoch.number, self.attempts, lost, self.sums.parameters.charges)
+
+    @property
     def agents(self) -> tuple[str, ...]:
         """The sites with which the study continues, in order."""
         return tuple(site for site in self.agreement.terms.agents if site not in self.excluded)
@@ -94,6 +100,10 @@ class SumCoordinator(Coordinator):
     def quorum(self) -> int:
         """The fewest sites of a sum; 1 after the end, when sites are only told about it."""
         return 1 if self.is_complete else self.sums.parameters.quorum
+
+    @property
+    def _fate_of_excluded(self) -> str:
+        return "sums that were opened before still contain what they sent"
 
     @property
     def is_complete(self) -> bool:
@@ -376,12 +386,16 @@ class SumCoordinator(Coordinator):
         return {"server_statistics": statistics, "round": np.array(self.state.round), "answered": answered}
 
     def _report_lines(self) -> list[str]:
-        parameters, lost = self.sums.parameters, self.attempts - self.state.round
+        parameters, slots = self.sums.parameters, self.slots
+        fewest = min((len(line.answered) for line in read_rounds(self.folder)), default=0)
         return [
+            f"The coordinator saw no upload of a single site. It opened one sum in each round: over at least {fewest} "
+            f"of {parameters.sites} sites, where sums over fewer than {parameters.quorum} cannot be opened.",
+            f"Every sum has at least {parameters.honest} honest shares of noise, which is all that the total epsilon "
+            f"needs, if at most {parameters.colluders} of the sites told the coordinator what they know.",
+            f"Slots that sites were asked to upload in: {slots.asked} of at most {slots.planned}. Of these, "
+            f"{slots.lost} were lost: their sums were never opened, and their uploads stay charged.",
             *super()._report_lines(),
-            f"The coordinator saw no upload of a single site: it opened sums of at least {parameters.quorum} of "
-            f"{parameters.sites} sites. Of {self.attempts} slots that sites were asked to upload in, {lost} were not "
-            "opened; they are charged all the same.",
         ]
 
 

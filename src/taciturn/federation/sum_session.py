@@ -69,6 +69,13 @@ class SumSession(SiteSession):
         self.sums.check_not_restored()
         self.prepared, self.state = self.sums.prepared(), self.sums.state()
 
+    def _participation(self) -> str:
+        uploads, rounds = len(self.ledger.uploads), len(self.ledger.rounds)
+        return (
+            f"The site sent {uploads} masked uploads for {rounds} of {self.agreement.part.rounds} rounds, each in a "
+            "slot of its own and with its own noise. All of them are charged, whether their sums were opened or not."
+        )
+
     def answer(self, message: SumRequest | SumRoundRequest) -> bytes:
         """Answer a step of the secure sum; the same request gets the same bytes again.
 

@@ -6,7 +6,7 @@ from taciturn.errors import InputError
 from taciturn.federation.agreement import Agreement, verified_peers
 from taciturn.federation.policy import Site
 from taciturn.federation.terms import Terms
-from taciturn.secure_sum.parameters import SLOTS_LIMIT
+from taciturn.secure_sum.parameters import SLOTS_LIMIT, SumParameters
 from taciturn.secure_sum.sum_context import SumStudy
 
 SPARE_EPOCHS = 50  # epochs of a study beyond its uploads; each leaves rows in a site's journal
@@ -33,6 +33,23 @@ def sum_study(agreement: Agreement, experiment: str) -> SumStudy:
     terms.check_complete()
     identities = tuple(terms.identities[site] for site in terms.sites)
     return SumStudy(bytes.fromhex(terms.digest), bytes.fromhex(experiment), agreement.sum_parameters, identities)
+
+
+def describe_parameters(parameters: SumParameters) -> str:
+    """Return in one line what a study's sums need: quorum, honest shares of noise, threshold, and uploads.
+
+    Examples
+    --------
+    >>> describe_parameters(SumParameters(5, colluders=1, quorum=4, dimension=9, width=40, rounds=40, reserve=3))
+    'secure sum: at least q = 4 of 5 sites in a sum (1 may be missing), at least h = 3 of them honest; shares of tau = 4
+    sites open it; the budget pays for 43 uploads of a site'
+    """
+    p = parameters
+    return (
+        f"secure sum: at least q = {p.quorum} of {p.sites} sites in a sum ({p.missing or 'none'} may be missing), at "
+        f"least h = {p.honest} of them honest; shares of tau = {p.threshold(p.sites)} sites open it; the budget pays "
+        f"for {p.charges} uploads of a site"
+    )
 
 
 def noise_number(epoch: int, slot: int) -> int:

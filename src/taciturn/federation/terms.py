@@ -38,7 +38,7 @@ from taciturn.federation.toml_sections import (
     string_list,
 )
 from taciturn.privacy.trust import AGENTS, SECURE_SUM
-from taciturn.secure_sum.parameters import default_reserve
+from taciturn.secure_sum.parameters import default_missing, default_reserve
 from taciturn.settings import Settings, resolve
 from taciturn.settings.resolve import parse
 from taciturn.settings.rules import integer, path, real, text
@@ -236,17 +236,6 @@ def default_trust(sites: int) -> str:
     ('agents', 'secure-sum')
     """
     return SECURE_SUM if sites >= SUM_FROM_SITES else AGENTS
-
-
-def default_missing(sites: int) -> int:
-    """Return how many sites may be missing from a secure sum, unless the terms say otherwise: a tenth, at least one.
-
-    Examples
-    --------
-    >>> default_missing(4), default_missing(5), default_missing(50)
-    (0, 1, 5)
-    """
-    return max(sites // 10, 1 if sites >= SUM_FROM_SITES else 0)
 
 
 def schema_hash(schema: Schema) -> str:

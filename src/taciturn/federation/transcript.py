@@ -13,6 +13,16 @@ from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import ReleaseEntry
 
 UPLOAD_KINDS = ("answer", "sum upload")  # departures that hold something computed from records
+SUM_WORDS = {  # the steps of a secure sum (docs/explanation/secure-sum.md), by their kind in the journal
+    "sum announce": "keys of an epoch",
+    "sum deal": "sealed key shares",
+    "sum keep": "receipt of shares",
+    "sum begin": "start of an epoch",
+    "sum upload": "masked upload",
+    "sum upload again": "masked upload again",
+    "sum agree": "signed list of uploads",
+    "sum reveal": "shares of masks",
+}
 
 
 class TranscriptLine(NamedTuple):
@@ -20,6 +30,7 @@ class TranscriptLine(NamedTuple):
 
     departure: Departure
     study: str
+    what: str  # its kind, in words
     event: str  # its events in the ledger, in a few words
     covered: bool  # whether an upload has an event in the study's ledger; other kinds contain nothing from records
     kept_back: bool
@@ -67,7 +78,8 @@ def read_transcript(site: Site) -> Transcript:
         kept_back = departure.fate == KEPT_BACK
         upload = departure.kind.startswith(UPLOAD_KINDS) and not kept_back
         study = experiments[departure.experiment].study if departure.experiment in experiments else ""
-        lines.append(TranscriptLine(departure, study, describe_events(entries), not upload or bool(entries), kept_back))
+        covered, what = not upload or bool(entries), describe_kind(departure.kind)
+        lines.append(TranscriptLine(departure, study, what, describe_events(entries), covered, kept_back))
         name = f"the upload of round {departure.round} ({departure.sha256[:12]}…)"
         if upload and not entries:
             faults.append(f"{name} has no event in the ledger")
@@ -94,6 +106,17 @@ def _ledger_events(
     return events, lost
 
 
+def describe_kind(kind: str) -> str:
+    """Return a kind of message in words.
+
+    Examples
+    --------
+    >>> describe_kind("sum reveal"), describe_kind("answer")
+    ('shares of masks', 'answer')
+    """
+    return SUM_WORDS.get(kind, kind)
+
+
 def describe_events(entries: Iterable[ReleaseEntry]) -> str:
     """Describe the ledger entries of one upload in a few words, or return "–" if there are none.
 
@@ -102,4 +125,7 @@ def describe_events(entries: Iterable[ReleaseEntry]) -> str:
     >>> describe_events([])
     '–'
     """
-    return ", ".join(f"{entry.count} x {entry.event.mechanism}" for entry in entries) or "–"
+    shown = (
+        f"{entry.count} x {entry.event.mechanism}{f' in slot {entry.slot}' if entry.slot else ''}" for entry in entries
+    )
+    return ", ".join(shown) or "–"

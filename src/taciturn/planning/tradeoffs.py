@@ -26,12 +26,15 @@ from taciturn.planning.step_sizes import step_rule
 from taciturn.planning.study import StudyPart, local_updates, sampling_rate, upload_bytes, with_absolute_paths
 from taciturn.privacy.events import Nominal
 from taciturn.privacy.sensitivity import ADJACENCIES, hidden_factor
-from taciturn.privacy.trust import trust_sentence
+from taciturn.privacy.trust import AGENTS, SECURE_SUM, SERVER, noise_share, trust_sentence
+from taciturn.secure_sum.parameters import default_missing
 from taciturn.settings import Settings
+from taciturn.settings.checks import COLLUDERS
 
 BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 ROUNDS = (50, 100, 200, 300)
 UPDATES = (1, 5, 10)
+SPARES = (1, 2, 3, 5, 10, 20, 50, 100)  # colluders and missing agents of a secure sum
 HIDDEN_CONTRACTION = 0.5  # with the planner's rho = 1 / eta
 
 
@@ -55,6 +58,17 @@ class RoundsOption(NamedTuple):
     chosen: bool
 
 
+class TrustOption(NamedTuple):
+    """One way to add the noise, and what it does to the model."""
+
+    trust: str
+    spare: int  # c + d, the colluders and missing agents that a secure sum allows for; 0 for other trust models
+    noise: float  # in a sum over all agents, relative to what a trusted server adds
+    noise_to_signal: float  # nu
+    verdict: str
+    chosen: bool
+
+
 class PlanReport(NamedTuple):
     """Everything that `taciturn plan` shows, from public facts alone.
 
@@ -70,6 +84,9 @@ class PlanReport(NamedTuple):
         The chosen budget and others.
     rounds_options : list of RoundsOption
         The chosen rounds and local updates, and others; empty if the method's cost does not depend on updates.
+    trust_options : list of TrustOption
+        The chosen trust model and others, by their noise: all of them for a secure sum; for noise at every agent that
+        and one secure sum; empty where a secure sum is not possible.
     """
 
     study: StudyPlan
@@ -77,6 +94,7 @@ class PlanReport(NamedTuple):
     proposal: Hyperparameters
     budgets: list[BudgetOption]
     rounds_options: list[RoundsOption]
+    trust_options: list[TrustOption]
 
     @property
     def verdict_bands(self) -> list[tuple[float, str]]:
@@ -124,7 +142,8 @@ def plan_report(settings: Settings) -> PlanReport:
 
     totals = [total for total in sorted({*BUDGETS, epsilon}) if math.isfinite(total)]
     options = _rounds_options(study.settings, facts, request, algorithm, proposal.release_noise)
-    return PlanReport(study, part, proposal, [budget(total) for total in totals], options)
+    trusts = _trust_options(study.settings, facts, request, algorithm)
+    return PlanReport(study, part, proposal, [budget(total) for total in totals], options, trusts)
 
 
 def _rounds_options(
@@ -148,6 +167,29 @@ def _rounds_options(
             RoundsOption(rounds, updates, noise / per_unit, share, rounds * size, (rounds, updates) == chosen)
         )
     return options
+
+
+def _trust_options(settings: Settings, facts: Facts, request: PlanRequest, algorithm: str) -> list[TrustOption]:
+    """Return what a secure sum costs or would buy, beside noise at every agent and at a trusted server."""
+    agents, chosen = facts.agents, settings.colluders + settings.missing
+    possible = agents >= 3 and settings.mechanism == "gaussian" and settings.set == "all"
+    if not possible or math.isinf(request.total_epsilon) or ALGORITHMS[algorithm].central:
+        return []
+
+    def option(trust: str, spare: int, reserve: int) -> TrustOption:
+        share = noise_share(trust, agents, spare)
+        nu = noise_to_signal(facts, request._replace(noise_share=share, reserve=reserve))
+        least = noise_to_signal(facts, request._replace(noise_share=noise_share(SERVER, agents, 0), reserve=0))
+        own = trust == settings.trust and spare in (0, chosen)
+        return TrustOption(trust, spare, nu / least, nu, verdict(nu, verdict_limits(facts)), own)
+
+    alone = option(AGENTS, 0, 0)
+    if settings.trust == SECURE_SUM:
+        spares = sorted({*(spare for spare in SPARES if 2 * spare <= agents), chosen})
+        sums = [option(SECURE_SUM, spare, settings.reserve) for spare in spares]
+        return [option(SERVER, 0, 0), *sums, alone]
+    spare = COLLUDERS + default_missing(agents)
+    return [option(SECURE_SUM, spare, 0), alone] if settings.trust == AGENTS else []
 
 
 def planned_settings(report: PlanReport, given: Iterable[str]) -> dict[str, object]:
@@ -221,6 +263,7 @@ class PlanFacts(TypedDict):
     verdicts: list[dict[str, float | str]]
     budgets: list[dict[str, float | str]]
     paces: list[dict[str, float]]
+    trust_options: list[dict[str, float | str]]
 
 
 def plan_facts(report: PlanReport) -> PlanFacts:
@@ -262,4 +305,5 @@ def plan_facts(report: PlanReport) -> PlanFacts:
         "verdicts": [{"noise_to_signal": limit, "verdict": words} for limit, words in report.verdict_bands],
         "budgets": [option._asdict() for option in report.budgets],
         "paces": [option._asdict() for option in report.rounds_options],
+        "trust_options": [option._asdict() for option in report.trust_options],
     }

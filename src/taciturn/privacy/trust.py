@@ -8,10 +8,10 @@ from taciturn.errors import InputError
 
 AGENTS, SECURE_SUM, SERVER = "agents", "secure-sum", "server"
 TRUST = (AGENTS, SECURE_SUM, SERVER)
-PLURALS = {"agent": "agents", "party": "parties"}
+PLURALS = {"agent": "agents", "party": "parties", "site": "sites"}
 
 PAPER_HEADLINE = "No end-to-end guarantee: the total epsilon of this run is infinite."
-SIMULATED_SUM = "Taciturn simulates the secure sum; it does not run a protocol for it"
+SIMULATED_SUM = "one process simulates the secure sum, and no protocol hides what is added"
 
 
 def noise_share(trust: str, agents: int, colluders: int, missing: int = 0) -> float:
@@ -56,7 +56,7 @@ def noise_share(trust: str, agents: int, colluders: int, missing: int = 0) -> fl
 
 
 def trust_sentence(trust: str, colluders: int) -> str:
-    """Return a sentence that says who may see what under a trust model, and what it assumes."""
+    """Return a sentence that says who may see what under the trust model of a simulation, and what it assumes."""
     if trust == AGENTS:
         return "no one is trusted: every agent adds the noise itself, and everything that is sent may be seen"
     if trust == SERVER:
@@ -65,8 +65,20 @@ def trust_sentence(trust: str, colluders: int) -> str:
     return f"only sums of what all agents send are seen, by the server too, and {assumed}; {SIMULATED_SUM}"
 
 
+def opened_sums(parties: int, missing: int, whom: str) -> str:
+    """Return in words what the protocol of a federation can open.
+
+    Examples
+    --------
+    >>> opened_sums(5, 1, "site")
+    'only sums over at least 4 of the 5 sites can be opened'
+    """
+    among = f"at least {parties - missing} of the {parties}" if missing else f"all {parties}"
+    return f"only sums over {among} {PLURALS[whom]} can be opened"
+
+
 def collusion(colluders: int, whom: str) -> str:
-    """Return in words how many agents (`whom`: "agent" or "party") may tell the server what they know."""
+    """Return in words how many agents (`whom`: a key of `PLURALS`) may tell the server what they know."""
     if colluders == 0:
         return f"no {whom} tells the server what it knows"
     if colluders == 1:

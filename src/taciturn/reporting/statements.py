@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from taciturn.privacy.accountants import EXPLAINED
 from taciturn.privacy.events import Discrete, Hidden
-from taciturn.privacy.trust import PAPER_HEADLINE, SECURE_SUM, SERVER, SIMULATED_SUM, collusion
+from taciturn.privacy.trust import PAPER_HEADLINE, SECURE_SUM, SERVER, SIMULATED_SUM, collusion, opened_sums
 from taciturn.runs.ledger import RunLedger
 from taciturn.runs.records import MethodFacts, PrivacyTotals, PublicFacts, RunTotals, StudyHeader
 
@@ -237,6 +237,8 @@ def _trust_condition(totals: PrivacyTotals) -> str:
         return ""
     if totals.trust == SERVER:
         return ", against all but the server, which is trusted with what every party sends"
+    if totals.sum_protocol:
+        return f", if {collusion(totals.colluders, 'party')}"
     return f", if only sums of what all parties send are seen and {collusion(totals.colluders, 'party')}"
 
 
@@ -248,7 +250,7 @@ def _protected(study: StudyHeader, totals: PrivacyTotals, unit: str) -> list[str
     return [
         *([] if totals.noise == "hardened" else [NOT_PROTECTED]),
         f"Protected: every single {unit} of every party{limit}.",
-        *_adversaries(totals),
+        *_adversaries(study, totals),
         f"Neighbours ({adjacency}): {NEIGHBOURS[adjacency].format(unit=unit)}.",
         "Meaning: whatever someone concludes from all of it, they would have concluded with nearly the same "
         f"probability without that {unit}: odds change by at most a factor e^epsilon, except with probability delta.",
@@ -256,23 +258,30 @@ def _protected(study: StudyHeader, totals: PrivacyTotals, unit: str) -> list[str
     ]
 
 
-def _adversaries(totals: PrivacyTotals) -> list[str]:
+def _adversaries(study: StudyHeader, totals: PrivacyTotals) -> list[str]:
     """Return who may look, for methods without and with a curator."""
     protecting = _protecting(totals)
     lines, central = [], [name for name in totals.central if name in protecting]
     if len(central) < len(protecting):
-        lines.append(_observers(totals))
+        lines.append(_observers(study, totals))
     if central:
         which = f" ({', '.join(central)})" if lines else ""
         lines.append(f"everyone who sees the model, but not the curator, who receives every party's records{which}")
     return [f"Against: {line}." for line in lines]
 
 
-def _observers(totals: PrivacyTotals) -> str:
+def _observers(study: StudyHeader, totals: PrivacyTotals) -> str:
     if totals.trust == SERVER:
         return (
             "all parties and anyone who sees the model of one run, but not the server, which is trusted: it sees what "
             "every party sends, and no one else may"
+        )
+    if totals.sum_protocol:
+        opened = opened_sums(study.facts.agents, totals.missing, "party")
+        return (
+            "the server and anyone who sees everything that was sent, the opened sums and the model, provided that "
+            f"{collusion(totals.colluders, 'party')}. What a single party sent was masked: {opened} "
+            "(docs/explanation/secure-sum.md)"
         )
     if totals.noise_on_sum:
         return (
@@ -337,8 +346,8 @@ def _noise_place(study: StudyHeader) -> str:
         return "at the party before anything is sent"
     if study.trust == SERVER:
         return "by the server, to the sum over all parties, before anyone else sees it"
-    parties, colluders = study.facts.agents, study.colluders or 0
-    enough = "all of them" if colluders == 0 else f"any {parties - colluders} of the {parties}"
+    parties, spare = study.facts.agents, (study.colluders or 0) + (study.missing or 0)
+    enough = f"any {parties - spare} of the {parties}" if spare else "all of them"
     return f"in shares: every party adds its share before it sends, and the shares of {enough} add up to all of it"
 
 
@@ -379,7 +388,7 @@ def _unprotected(study: StudyHeader, totals: PrivacyTotals) -> list[str]:
             "comparison with what the parties can do without one."
         )
     if totals.noise_on_sum:
-        lines.append(_unprotected_sum(totals))
+        lines += _unprotected_sum(totals)
         if not by_record:
             lines.append(
                 "People with records at several parties: all their records are in one sum, which protects them as "
@@ -417,17 +426,24 @@ def _unprotected(study: StudyHeader, totals: PrivacyTotals) -> list[str]:
     return lines
 
 
-def _unprotected_sum(totals: PrivacyTotals) -> str:
+def _unprotected_sum(totals: PrivacyTotals) -> list[str]:
     """Return what noise on the sum does not protect against."""
     if totals.trust != SECURE_SUM:
-        return "Against the server: it sees what every party sends without noise."
-    line = (
+        return ["Against the server: it sees what every party sends without noise."]
+    if totals.sum_protocol:
+        return [
+            "Against anyone who learns what more parties know than stated above, or who can break the masks: they rest "
+            "on X25519, ChaCha20, HKDF with SHA-256 and Ed25519, and a quantum computer could remove masks that "
+            "someone has recorded. What a single party sent has one share of the noise, which is not enough.",
+            "The model against a dishonest party: nobody sees what a single party sends, so one party can spoil the "
+            "sum, and with it the model, without being noticed.",
+        ]
+    lines = [
         "Against anyone who sees what a single party sends, or learns what more parties know than stated above: one "
-        "share of the noise is not enough. A secure sum must prevent it, and Taciturn does not run a protocol for "
-        "that."
-    )
+        f"share of the noise is not enough. Nothing in this run prevents it: {SIMULATED_SUM}."
+    ]
     if totals.colluders == 0:
-        line = (
-            f"Against the parties themselves: each knows its own share, and those of the others are not enough. {line}"
+        lines.append(
+            "Against the parties themselves: each knows its own share, and those of the others are not enough."
         )
-    return line
+    return lines

@@ -82,6 +82,13 @@ def release_entries(
             )
 
 
+class SlotCounts(NamedTuple):
+    """The slots of a secure sum in which an agent was asked to upload, and the rounds that they were for."""
+
+    slots: int  # each has one upload, which is charged, whether its sum was opened or lost
+    rounds: int
+
+
 class PrivacyLoss(NamedTuple):
     """The total privacy loss of some events."""
 
@@ -185,6 +192,17 @@ class RunLedger(Sequence[LedgerEntry]):
             )
             for run, agents in self.events.items()
         }
+
+    @property
+    def slots(self) -> dict[str, SlotCounts]:
+        """What each agent was charged in slots of a secure sum; empty without one, and in a simulation."""
+        charged: defaultdict[str, set[str]] = defaultdict(set)
+        rounds: defaultdict[str, set[int | None]] = defaultdict(set)
+        for entry in self.releases:
+            if entry.slot is not None:
+                charged[entry.agent].add(entry.slot)
+                rounds[entry.agent].add(entry.first)
+        return {agent: SlotCounts(len(slots), len(rounds[agent])) for agent, slots in charged.items()}
 
     def cost(self) -> StudyCost:
         """Return what training records cost a budget ledger: the sum over runs of the agent that spent most."""

@@ -111,6 +111,17 @@ def default_reserve(rounds: int) -> int:
     return max(3, -(-rounds // 50))
 
 
+def default_missing(sites: int) -> int:
+    """Return how many sites may be missing from a sum unless something else is agreed on: a tenth; one of 5 to 9.
+
+    Examples
+    --------
+    >>> default_missing(4), default_missing(5), default_missing(50)
+    (0, 1, 5)
+    """
+    return max(sites // 10, 1 if sites >= 5 else 0)
+
+
 def epoch_slots(parameters: SumParameters) -> int:
     """Return for how many slots keys are made ahead: 50, or all uploads that the plan pays for."""
     return min(EPOCH_SLOTS, parameters.charges)
