@@ -18,6 +18,7 @@ from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.errors import PrivacyViolation
 from taciturn.objectives.losses import Softmax
 from taciturn.objectives.private_measures import MeasureLayout
+from taciturn.planning.evaluation_plan import evaluation_rounds
 from taciturn.planning.plan import load_data, plan_study
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
@@ -157,7 +158,7 @@ def test_a_crash_shows_nothing_twice_and_charges_nothing_that_is_not_shown(
 def test_no_more_is_spent_than_is_paid_and_the_last_model_is_evaluated(rounds: int, data: st.DataObject) -> None:
     """Whatever a crash has spent: one evaluation is kept for the last round, even if it comes earlier than planned."""
     count, paid = data.draw(st.integers(1, rounds)), data.draw(st.integers(0, rounds))
-    planned = tuple(sorted(data.draw(st.sets(st.integers(1, rounds), min_size=count, max_size=count))))
+    planned = evaluation_rounds(rounds, count)
     used, end = data.draw(st.integers(0, paid)), data.draw(st.integers(1, rounds))
     schedule = EvaluationSchedule(planned, paid, used)
     made = []

@@ -11,7 +11,9 @@ from typing import Any, TypedDict
 import numpy as np
 
 from taciturn.algorithms import Algorithm
+from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.data import DataOptions, Facts, check_facts, limit_records, load, load_unmapped, read_schema
+from taciturn.data.partition import record_draws
 from taciturn.federation import PROTOCOL
 from taciturn.federation.messages import message_limit
 from taciturn.federation.policy import Site, read_peers
@@ -26,7 +28,7 @@ from taciturn.privacy.trust import SECURE_SUM, collusion, opened_sums
 from taciturn.reporting.statements import NEIGHBOURS
 from taciturn.secure_sum.epoch_messages import box_size
 from taciturn.secure_sum.parameters import SumParameters, epoch_slots
-from taciturn.types import Array, Dataset, Target
+from taciturn.types import Array, Dataset, Shard, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +83,20 @@ class Agreement:
         settings = self.study_plan.settings
         return sum_parameters(settings, self.facts, self.plan) if settings.trust == SECURE_SUM else None
 
+    @property
+    def measure(self) -> MeasureRelease | None:
+        """What a site releases in an evaluation; None if there are none."""
+        return self.part.measure
+
     @cached_property
     def message_limit(self) -> int:
         """The maximum size in bytes of a message of this study."""
         parameters = self.sum_parameters
         if parameters is None:
-            return message_limit(self.zero.nbytes)
+            measures = 8 * self.measure.layout.size if self.measure else 0
+            return message_limit(max(self.zero.nbytes, measures))
         keys = parameters.sites * box_size(epoch_slots(parameters))  # the boxes for one site; a directory is smaller
-        upload = parameters.dimension * parameters.width // 8
+        upload = max(parameters.dimension, parameters.measures) * parameters.width // 8
         largest = max(2 * self.zero.nbytes, upload, keys)
         return message_limit(largest + message_limit())  # a message of the sum has a header of its own
 
@@ -116,7 +124,8 @@ def derive_agreement(terms: Terms, published: Dataset | None = None) -> Agreemen
 def load_site_dataset(site: Site, agreement: Agreement, published: Dataset | None = None) -> Dataset:
     """Load and encode the site's records, at most as many as it declared.
 
-    All rows of the site's table belong to its one agent, whatever the table says about agents.
+    All rows of the site's table belong to its one agent, whatever the table says about agents. Records that the study
+    holds out are the data set's test records.
 
     Parameters
     ----------
@@ -130,25 +139,38 @@ def load_site_dataset(site: Site, agreement: Agreement, published: Dataset | Non
     Returns
     -------
     Dataset
-        One training shard and no test records. Its notes are for the site alone: they say which cells were invalid and
-        which records were left out.
+        One training shard. Its notes are for the site alone: they say which cells were invalid and which records were
+        left out.
     """
     terms, s = agreement.terms, agreement.terms.settings
     if site.published:
         dataset = published or load_unmapped(terms.data_options())
-        share = dataset.train[terms.agents.index(site.name)]
-        shard = terms.map_features(share.copy())  # copies, so that the rest can be freed
+        shard, test = published_shards(terms, dataset, site.name)
         dataset = replace(dataset, features=agreement.features, features_by=s.features)
     else:
         options: dict[str, Any] = {name: getattr(s, name) for name in ("intercept", "features", "precision")}
         options |= {"agents": 1, "partition": "hashed", "private": True, "one_owner": True}
+        options |= {"test_share": s.test_share, "partition_key": terms.split_key}
         dataset = load(DataOptions(site.table, schema=site.schema, **options))
-        shard = dataset.train[0]
+        shard, test = dataset.train[0], dataset.test
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
-    dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(shard,), test=None)
+    held_out = (len(test.x),) if test else ()
+    dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(shard,), test=test, held_out=held_out)
     dataset = dataset if site.published else limit_records(facts, dataset)
     check_facts(facts, dataset)
     return dataset
+
+
+def published_shards(terms: Terms, published: Dataset, site: str) -> tuple[Shard, Shard | None]:
+    """Return a site's share of a published data set: its training records, and those that are held out, if any.
+
+    Which records are held out follows from their content before the feature map, and the key in the terms.
+    """
+    share = published.train[terms.agents.index(site)]
+    if not terms.settings.test_share:
+        return terms.map_features(share.copy()), None  # copies, so that the rest can be freed
+    held = record_draws(share.x, share.y, terms.split_key) < terms.settings.test_share
+    return terms.map_features(share.rows(~held)), terms.map_features(share.rows(held))
 
 
 @dataclass

@@ -12,7 +12,7 @@ from taciturn.privacy.budget import BudgetLedger
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import ReleaseEntry
 
-UPLOAD_KINDS = ("answer", "sum upload")  # departures that hold something computed from records
+UPLOAD_KINDS = ("answer", "sum upload", "measures")  # departures that hold something computed from records
 SUM_WORDS = {  # the steps of a secure sum (docs/explanation/secure-sum.md), by their kind in the journal
     "sum announce": "keys of an epoch",
     "sum deal": "sealed key shares",
@@ -66,11 +66,11 @@ def read_transcript(site: Site) -> Transcript:
     with Journal.read(site.state) as journal:
         departures, repeats = journal.departures(), journal.repeats()
         experiments = {begun.id: begun for begun in journal.experiments()}
-        answered = {(name, t) for name in experiments for t in journal.answered_rounds(name)}
+        charged = {(name, charge.upload) for name in experiments for charge in journal.charges(name)}
     events, lost = _ledger_events(site, experiments)
     faults = [
         f"the study {name[:8]} has no folder, and so no ledger of its rounds"
-        for name in sorted({name for name, _ in answered} & lost)
+        for name in sorted({name for name, _ in charged} & lost)
     ]
     lines = []
     for departure in departures:
@@ -83,7 +83,7 @@ def read_transcript(site: Site) -> Transcript:
         name = f"the upload of round {departure.round} ({departure.sha256[:12]}…)"
         if upload and not entries:
             faults.append(f"{name} has no event in the ledger")
-        if upload and (departure.experiment, departure.round) not in answered:
+        if upload and (departure.experiment, departure.sha256) not in charged:
             faults.append(f"{name} is not in the journal")
     reserved = {study.reservation for study in BudgetLedger.open(site.ledger).state().studies}
     faults += [
@@ -126,6 +126,8 @@ def describe_events(entries: Iterable[ReleaseEntry]) -> str:
     '–'
     """
     shown = (
-        f"{entry.count} x {entry.event.mechanism}{f' in slot {entry.slot}' if entry.slot else ''}" for entry in entries
+        f"{entry.count} x {entry.event.mechanism}{f' in slot {entry.slot}' if entry.slot else ''}"
+        f"{' of held-out records' if entry.held_out else ''}"
+        for entry in entries
     )
     return ", ".join(shown) or "–"

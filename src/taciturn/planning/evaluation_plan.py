@@ -42,6 +42,8 @@ class EvaluationPlan:
         How many more `events` pays for, in place of those that a secure sum loses.
     event : Event
         Of one evaluation.
+    numbers : int
+        How many numbers an evaluation has.
     bits : int
         A unit of the measures is 2^bits.
     width : int
@@ -53,6 +55,7 @@ class EvaluationPlan:
     count: int
     reserve: int
     event: Event
+    numbers: int
     bits: int
     width: int
 
@@ -160,13 +163,15 @@ def plan_evaluations(settings: Settings, facts: Facts, problem: Problem, total_e
     layout, epsilon = measure_layout(facts, problem), evaluation_budget(settings, total_epsilon)
     if math.isinf(epsilon):
         number_format = _number_format(settings, facts, layout, 1.0)
-        return EvaluationPlan(epsilon, settings.delta, count, reserve, NON_PRIVATE, *_fields(number_format))
+        return EvaluationPlan(
+            epsilon, settings.delta, count, reserve, NON_PRIVATE, layout.size, *_fields(number_format)
+        )
     charges = count + reserve
     multiplier = calibrate(lambda m: Counter({_event(settings, facts, layout, m): charges}), epsilon, settings.delta)
     event = _event(settings, facts, layout, multiplier)
     number_format = _number_format(settings, facts, layout, event.scale)
     _check_numbers(settings, facts, event, number_format)
-    return EvaluationPlan(epsilon, settings.delta, count, reserve, event, *_fields(number_format))
+    return EvaluationPlan(epsilon, settings.delta, count, reserve, event, layout.size, *_fields(number_format))
 
 
 def _fields(number_format: NumberFormat) -> tuple[int, int]:

@@ -362,7 +362,7 @@ def _regression(sums: NoisySums, target: Range) -> PrivateRegression:
 
 
 def _root(unit: float, square: float, noise: float, sampling: float | None) -> Estimate:
-    """Return the root of a mean square. Two of its errors reach as far as two errors of the square do, next to 0 too."""
+    """Return the root of a mean square. Two of its errors reach as far as two of the square's do, next to 0 too."""
     root = math.sqrt(square)
     reach = max(math.sqrt(square + 2.0 * noise) - root, root - math.sqrt(max(0.0, square - 2.0 * noise)))
     spread = None if sampling is None else sampling / (2.0 * root) if root else 0.0

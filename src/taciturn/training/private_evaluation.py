@@ -88,7 +88,7 @@ def check_measured(plans: Sequence[EvaluationPlan], events: Mapping[tuple[int, B
 
 @dataclass
 class EvaluationSchedule:
-    """When a run is evaluated. One evaluation of those that are paid is always kept for the last round.
+    """When a run is evaluated. What a crash or a lost sum has spent comes out of the reserve, then of earlier rounds.
 
     Attributes
     ----------
@@ -111,10 +111,15 @@ class EvaluationSchedule:
         count = plans[0].count if plans else 0
         return cls(evaluation_rounds(part.rounds, count), min((plan.charges for plan in plans), default=0), used)
 
+    @property
+    def left(self) -> int:
+        """How many evaluations are not spent."""
+        return self.paid - self.used
+
     def is_due(self, t: int, last: bool) -> bool:
         """Return whether the model is evaluated after round t; `last`: no round follows."""
-        left = self.paid - self.used
-        return left > 0 if last else t in self.rounds and left > 1
+        later = sum(planned > t for planned in self.rounds)
+        return self.left > 0 if last else t in self.rounds and self.left > later
 
 
 def evaluation_plans(part: StudyPart) -> list[EvaluationPlan]:
