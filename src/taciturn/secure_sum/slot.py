@@ -269,11 +269,11 @@ class SlotRules:
         """Raise if the plan does not pay for another upload of what is asked (rule 6)."""
         parameters, subject = self.study.parameters, question.subject
         if state.charged[subject] >= parameters.paid(subject):
-            paid = f"{parameters.rounds} rounds and a reserve of {parameters.reserve}"
+            what, paid = "uploads", f"{parameters.rounds} rounds and a reserve of {parameters.reserve}"
             if subject == MEASURES:
-                paid = f"{parameters.evaluations} evaluations"
+                what, paid = "evaluations", f"{parameters.evaluations}"
             raise SumRefused(
-                f"this site has made {state.charged[subject]} such uploads in this study; the plan pays for {paid}"
+                f"this site has made {state.charged[subject]} {what} in this study; the plan pays for {paid}"
             )
 
     def check_opinion(
