@@ -30,6 +30,7 @@ from taciturn.federation.validation import Rejected, printable
 from taciturn.planning.study import Study
 from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.hash_chain import HashChain
+from taciturn.reporting.evaluation_tables import evaluation_sentence
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
 from taciturn.runs.ledger import release_entries
 from taciturn.runs.private_quality import PrivateQuality
@@ -394,15 +395,17 @@ class Coordinator(ABC):
         if measure is None:
             raise TypeError("a study without evaluations has no sums of measures")
         quality = private_quality(measure, total[:, None], 0, len(answered), self.agreement.target)
-        self._add_evaluation(quality, tuple(answered), slot)
-        self.log_event("evaluated", round=self.progress.round, answered=list(answered))
+        row = self._add_evaluation(quality, tuple(answered), slot)
+        self.log_event("evaluated", round=row.round, answered=list(answered), found=evaluation_sentence(row))
 
     def _skip_evaluation(self, reason: str) -> None:
         """Give up the evaluation of the model as it is; training goes on."""
         self.log_event("evaluation skipped", round=self.progress.round, reason=reason)
         self._add_evaluation(None, (), None)
 
-    def _add_evaluation(self, quality: PrivateQuality | None, answered: tuple[str, ...], slot: str | None) -> None:
+    def _add_evaluation(
+        self, quality: PrivateQuality | None, answered: tuple[str, ...], slot: str | None
+    ) -> EvaluationRow:
         row = EvaluationRow(
             **vars(self.study.parts[0].batch.labels()[0]),
             round=self.progress.round,
@@ -414,6 +417,7 @@ class Coordinator(ABC):
         append_lines(self.folder.evaluations, [row])
         flushed_size(self.folder.evaluations)
         self.evaluations.append(row)
+        return row
 
     def _close(self, exchange: Exchange, ready: Sequence[str]) -> None:
         """Finish the run folder and send the model to the sites."""
@@ -466,8 +470,8 @@ class Coordinator(ABC):
         Parameters
         ----------
         event : str
-            ready, missing, refused, rejected, round, evaluated, evaluation skipped, epoch, epoch lost, slot lost,
-            waiting, left out, closed or not closed.
+            ready, missing, refused, rejected, round, evaluated, evaluation lost, evaluation skipped, epoch, epoch
+            lost, slot lost, waiting, left out, closed or not closed.
         fields
             The site, the round, the reason, ..., as JSON.
         """

@@ -182,7 +182,8 @@ class SumCoordinator(Coordinator):
             opened = self._open(exchange, attempt, directory, ready)
             self._check_plausible(attempt.question, opened)
         except (SlotLost, WrongShares) as error:
-            self.log_event("slot lost", round=t, slot=attempt.slot, reason=str(error))
+            event = "evaluation lost" if self.evaluation_begun else "slot lost"
+            self.log_event(event, round=t, slot=attempt.slot, reason=str(error))
             self.files.write_attempt(attempt, lost=True)
         else:
             yield attempt, opened

@@ -90,6 +90,15 @@ def evaluation_points(rows: Sequence[EvaluationRow]) -> dict[str, list[tuple[int
     return found
 
 
+def last_evaluations(rows: Sequence[EvaluationRow]) -> list[EvaluationRow]:
+    """Return the last evaluation that measured something, of the first seed of each setting."""
+    last = {row.run: row for row in rows if row.quality is not None}
+    found: dict[str, EvaluationRow] = {}
+    for run in sorted(last):
+        found.setdefault(run_label(last[run].algorithm, last[run].epsilon), last[run])
+    return list(found.values())
+
+
 def estimate_words(quality: PrivateQuality) -> str:
     """Return the main measure with the standard error of noise and sampling together.
 

@@ -19,6 +19,7 @@ from taciturn.reporting.evaluation_tables import (
     confusion_table,
     evaluation_sentence,
     evaluation_table,
+    last_evaluations,
     reliability_table,
 )
 from taciturn.reporting.narrative import result_sentences
@@ -137,11 +138,8 @@ class _ShownEvaluation(NamedTuple):
 
 def _evaluations(folder: RunFolder, summary: RunSummary) -> list[_ShownEvaluation]:
     """Return the last private evaluation of the first seed of every setting."""
-    last = {row.run: row for row in folder.read_evaluations() if row.quality is not None}
-    shown: dict[str, EvaluationRow] = {}
-    for run in sorted(last):
-        shown.setdefault(run_label(last[run].algorithm, last[run].epsilon), last[run])
-    return [_shown_evaluation(row, summary.data.target.names or ()) for row in shown.values()]
+    rows = last_evaluations(folder.read_evaluations())
+    return [_shown_evaluation(row, summary.data.target.names or ()) for row in rows]
 
 
 def _shown_evaluation(row: EvaluationRow, names: Sequence[str]) -> _ShownEvaluation:
