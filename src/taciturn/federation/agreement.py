@@ -333,7 +333,10 @@ class PartyReport(TypedDict):
 
 
 class TermsReport(TypedDict):
-    """Everything in the terms that a person should know, as JSON. `reserve` is empty without a secure sum."""
+    """Everything in the terms that a person should know, as JSON.
+
+    `reserve` is empty without a secure sum, and `evaluations` without any.
+    """
 
     study: str
     algorithm: str
@@ -347,6 +350,7 @@ class TermsReport(TypedDict):
     server: str
     quorum: str
     reserve: str
+    evaluations: str
     parties: dict[str, PartyReport]
     revoked: list[str]
     missing: list[str]
@@ -379,6 +383,7 @@ def describe_terms(terms: Terms) -> TermsReport:
         "server": f"{terms.host}:{terms.port}",
         "quorum": f"{terms.quorum} of {len(terms.sites)} sites{_describe_quorum(parameters)}",
         "reserve": _describe_reserve(parameters),
+        "evaluations": describe_evaluations(agreement),
         "parties": {
             name: {
                 "identity": str(identity or ""),
@@ -417,6 +422,21 @@ def _describe_quorum(parameters: SumParameters | None) -> str:
         return ""
     missing, threshold = parameters.missing, parameters.threshold(parameters.sites)
     return f" must be in a sum: {missing or 'none'} may be missing; shares of {threshold} sites open it"
+
+
+def describe_evaluations(agreement: Agreement) -> str:
+    """Return how often the model is evaluated, on which records, and what that costs them."""
+    plan, s = agreement.plan.evaluation, agreement.study_plan.settings
+    if plan is None:
+        return ""
+    spare = f", and {plan.reserve} in place of lost sums" if plan.reserve else ""
+    cost = "they never train, so this does not add to the cost of training"
+    if s.adjacency != "add-remove":
+        cost = "with replace-one this adds to the cost of training, and both keep the total"
+    return (
+        f"{plan.count}{spare}, on a share of {s.test_share:g} of the records, held out by key "
+        f"{agreement.terms.split_key}; at most epsilon {plan.bound.epsilon:.4g} for all of them; {cost}"
+    )
 
 
 def _describe_reserve(parameters: SumParameters | None) -> str:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.data import Facts
@@ -18,9 +19,10 @@ from taciturn.privacy.calibration import calibrate
 from taciturn.privacy.composition import StudyCost, cost_of
 from taciturn.privacy.events import NON_PRIVATE, Discrete, Event
 from taciturn.privacy.sensitivity import ADJACENCIES
-from taciturn.privacy.trust import noise_share
-from taciturn.secure_sum.parameters import RESIDUAL_BITS, NumberFormat, choose_format
+from taciturn.privacy.trust import AGENTS, SECURE_SUM, SERVER, noise_share
+from taciturn.secure_sum.parameters import RESIDUAL_BITS, NumberFormat, choose_format, default_missing
 from taciturn.settings import Settings
+from taciturn.settings.checks import COLLUDERS
 
 MOST_BITS = 20  # a unit of a measurement is at most 2^20; finer fractions would not show beside the noise
 NOISE_LIMIT = 2.0**40  # the largest scale of noise in whole numbers
@@ -108,6 +110,48 @@ def measure_sensitivity(layout: MeasureLayout, adjacency: str, max_records: int)
     True
     """
     return layout.length * max_records * math.sqrt(ADJACENCIES[adjacency])
+
+
+class EvaluationOption(NamedTuple):
+    """What the noise of one evaluation does to the measured error, for one way to add it."""
+
+    trust: str
+    noise: float  # standard error of the error, as a share; for numbers of the mean absolute error, of the range
+    alone: float  # the same if nothing but this error was released
+    chosen: bool
+
+
+class EvaluationForecast(NamedTuple):
+    """What private evaluations will show, from public facts alone."""
+
+    evaluations: int
+    epsilon: float  # for all of them, for a held-out record
+    records: int  # expected to be held out
+    sampling: float  # the standard error of an error of 5 % that comes from the choice of so many records
+    options: tuple[EvaluationOption, ...]
+
+
+USUAL_ERROR = 0.05
+
+
+def forecast_evaluations(settings: Settings, facts: Facts, plan: EvaluationPlan | None) -> EvaluationForecast | None:
+    """Return what the evaluations of a run will show; None if there are none, or no noise."""
+    if plan is None or not isinstance(plan.event, Discrete):
+        return None
+    agents, event = facts.agents, plan.event
+    records = max(1, round(settings.test_share * facts.total_records))
+    own = noise_share(settings.trust, agents, settings.colluders, settings.missing)
+    shares = {SERVER: noise_share(SERVER, agents, 0), AGENTS: 1.0}
+    if agents >= 3:
+        shares[SECURE_SUM] = noise_share(SECURE_SUM, agents, COLLUDERS, default_missing(agents))
+    shares[settings.trust] = own
+    longer = event.l2 / facts.max_records  # than a count of errors, which a unit changes by its records at most
+    options = []
+    for trust, share in sorted(shares.items(), key=lambda item: item[1]):
+        noise = math.sqrt(agents) * share * event.scale / records
+        options.append(EvaluationOption(trust, noise, noise / longer, trust == settings.trust))
+    sampling = math.sqrt(USUAL_ERROR * (1.0 - USUAL_ERROR) / records)
+    return EvaluationForecast(plan.count, plan.epsilon, records, sampling, tuple(options))
 
 
 def evaluation_budget(settings: Settings, total_epsilon: float) -> float:

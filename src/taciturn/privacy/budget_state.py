@@ -229,7 +229,11 @@ class BudgetState:
     @cached_property
     def epsilon_used(self) -> float:
         """The epsilon of everything that is spent or reserved, to a record on the side that spent more."""
-        return self.epsilon_of(self.used, self.used_held_out, self.filter_for(ZERO_COST))
+        return max(map(self.epsilon_of_side, (self.used, self.used_held_out)))
+
+    def epsilon_of_side(self, cost: StudyCost) -> float:
+        """Return the epsilon of this total cost to a record on one side."""
+        return self.filter_for(ZERO_COST).epsilon(cost)
 
     @cached_property
     def epsilon_next(self) -> float:
@@ -240,10 +244,6 @@ class BudgetState:
     def filter_for(self, first: StudyCost) -> PrivacyFilter:
         """Return the stopping rule; before it is fixed, the one that a first study of this cost would fix."""
         return self.rule or PrivacyFilter.begin(self.total_epsilon, self.delta, first)
-
-    def epsilon_of(self, cost: StudyCost, held_out: StudyCost, rule: PrivacyFilter) -> float:
-        """Return the epsilon of these total costs of the two sides: a record is on one of them."""
-        return max(rule.epsilon(side) for side in (cost, held_out))
 
     def next_study(self, cost: StudyCost, held_out: StudyCost = ZERO_COST, split: str = "") -> StudyReservation:
         """Return how one more study would be charged, as a reservation without a name.
@@ -268,7 +268,7 @@ class BudgetState:
         """Return the epsilon used with one more study, and whether the budget allows it."""
         rule = self.filter_for(max_cost([study.cost, study.held_out]))
         sides = total_cost([self.used, study.cost]), total_cost([self.used_held_out, study.held_out])
-        return self.epsilon_of(*sides, rule), all(map(rule.allows, sides))
+        return max(map(rule.epsilon, sides)), all(map(rule.allows, sides))
 
 
 def machine_of(rows: Sequence[Mapping[str, Any]]) -> str:
