@@ -33,6 +33,7 @@ from taciturn.federation.local_cluster import LocalFederation, replay
 from taciturn.federation.policy import read_site
 from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.terms import read_terms
+from taciturn.privacy.trust import AGENTS, SECURE_SUM
 from taciturn.runs.folder import RunFolder, read_lines
 
 WARM = 5  # rounds that are not counted
@@ -114,6 +115,7 @@ class Watched(LocalFederation):
     """A local federation that can have small tables, and sites behind a slow line."""
 
     tables = False
+    losing = ""  # the site whose upload gets lost in every round
     slow: Slow | None = None
 
     def prepare(self) -> Any:
@@ -149,7 +151,13 @@ class Watched(LocalFederation):
         return np.array_equal(replayed.w, kept["w"]) and np.array_equal(replayed.lam, kept["server_lam"])
 
     def start_coordinator(self, **variables: str) -> None:
-        super().start_coordinator(**variables)
+        if self.losing:
+            words = [str(self.terms), "--kits", str(self.kits), "--out", str(self.run), "--json"]
+            program = [sys.executable, "-m", "benchmarks.lossy_coordinator", self.losing, *words]
+            with (self.root / "coordinator.txt").open("ab") as file:
+                self.coordinator = subprocess.Popen(program, stdout=file, stderr=file, stdin=subprocess.DEVNULL)
+        else:
+            super().start_coordinator(**variables)
         if self.slow and not self.slow.is_alive():
             self.slow.start()
 
@@ -223,10 +231,11 @@ def round_rows(federation: LocalFederation) -> tuple[list[dict[str, Any]], list[
 def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
     records = 20 if given.table else 60_000 // given.sites + 1
     sites = {f"site-{n:02d}": records for n in range(given.sites)}
-    study = {"algorithm": "objp", "total_epsilon": 3.0, "rounds": given.rounds}
-    running = {"quorum": given.sites, "answer_seconds": 120, "ready_seconds": 300}
-    federation = Watched(root, "mnist14", sites, study, running, patience=900.0)
-    federation.tables = given.table
+    study = {"algorithm": given.algorithm, "trust": given.trust, "total_epsilon": 3.0, "rounds": given.rounds}
+    study |= {"missing": given.missing, "reserve": given.rounds} if given.trust == SECURE_SUM else {}
+    running = {"quorum": given.sites - given.missing, "answer_seconds": 120, "ready_seconds": 300}
+    federation = Watched(root, "mnist14", sites, study, running, patience=1800.0)
+    federation.tables, federation.losing = given.table, given.losing
     began = time.monotonic()
     try:
         terms = federation.prepare()
@@ -239,6 +248,11 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
                 time.sleep(given.pause)
         federation.wait_for_round(WARM)
         first = time.monotonic() - began
+        for site in list(sites)[1 : 1 + given.killed]:
+            federation.agents[site].kill()
+        if given.killed:
+            federation.wait_for_round(federation.rounds_done + WARM)
+        warm = federation.rounds_done
         commands = [federation.agents["site-00"], federation.coordinator]
         needs = [Needs(command.pid) for command in commands if command is not None]
         for need in needs:
@@ -254,12 +268,21 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
         rows, times = round_rows(federation)
     finally:
         federation.stop()
-    counted = sorted(times[WARM:])
+    pairs = list(zip(rows, times, strict=True))[warm:]
+    if given.losing:  # the rounds in which it was asked; it is invited again in between
+        asked = {
+            entry.slot for entry in RunFolder.open(federation.run).read_ledger().releases if entry.agent == given.losing
+        }
+        pairs = [(row, took) for row, took in pairs if row["slot"] in asked]
+    counted = sorted(took for _, took in pairs)
     last = rows[-1]
     said = (last["bytes_up"] + last["bytes_down"]) / given.sites
     return {
         "sites": given.sites,
         "rounds": len(rows),
+        "counted": len(counted),
+        "trust": given.trust,
+        "answered_at_least": min(len(row["answered"]) for row in rows),
         "all_answered": all(len(row["answered"]) == given.sites for row in rows),
         "median_ms": round(statistics.median(counted), 1),
         "p95_ms": round(counted[int(0.95 * len(counted))], 1),
@@ -282,6 +305,11 @@ def main() -> None:
     parser.add_argument(
         "--table", action="store_true", help="12 records of two columns at every site; else MNIST 14x14"
     )
+    parser.add_argument("--algorithm", default="objp")
+    parser.add_argument("--trust", default=AGENTS, choices=(AGENTS, SECURE_SUM))
+    parser.add_argument("--missing", type=int, default=0, help="sites that need not answer")
+    parser.add_argument("--killed", type=int, default=0, help="sites that are killed after the first rounds")
+    parser.add_argument("--losing", default="", help="the site whose upload gets lost in every round")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds one way")
     parser.add_argument("--rate", type=float, default=1e6, help="bytes a second in each direction of a connection")
     parser.add_argument("--pause", type=float, default=14.0, help=f"seconds after every {AT_ONCE} sites that start")

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from taciturn.algorithms.gradient_descent import DpGd
-from taciturn.algorithms.noisy_gradient import CertifiedGradient
+from taciturn.algorithms.iadmm import IadmmAtW
+from taciturn.algorithms.noisy_gradient import CertifiedGradient, SummedGradient
 from taciturn.audit import Audit, Claim, Game, audit_games, games
 from taciturn.errors import InputError
+from tests.cli.helpers import refused, taciturn_json
 
 SHARP = 0.1  # a delta at which attacks on Gaussian noise are sharp
 SUM = Claim(algorithm="dpgd", trust="secure-sum", delta=SHARP)
@@ -72,3 +74,47 @@ def test_a_single_upload_is_not_covered_by_its_share() -> None:
 def test_what_there_is_no_game_for_is_refused(changes: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         games(replace(SUM, **changes))  # type: ignore[arg-type]
+
+
+# ---- sums of whole numbers, as a protocol opens them
+
+HARDENED = Claim(algorithm="dpgd", trust="secure-sum", noise="hardened", delta=0.01, agents=10)
+
+
+def with_small_shares(game: Game, share: float) -> Game:
+    algorithm = game.algorithm
+    assert isinstance(algorithm, DpGd | IadmmAtW) and isinstance(algorithm.release, SummedGradient)
+    hardened = algorithm.release.hardened
+    mechanism = replace(hardened.mechanism, share=share)
+    release = replace(algorithm.release, hardened=replace(hardened, mechanism=mechanism))
+    return game._replace(algorithm=replace(algorithm, release=release))
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        replace(HARDENED, colluders=8),
+        replace(HARDENED, colluders=2, missing=3),
+        replace(HARDENED, colluders=1, agents=4, algorithm="objw"),
+    ],
+)
+def test_integer_shares_are_worth_their_claim_and_no_less(claim: Claim) -> None:
+    """The attacker knows everything but the canary, and the integers of all colluders."""
+    found = attack(claim, releases=200_000)
+    assert 0.85 < found.epsilon_lower <= 1.0
+    assert found.summary()["honest"] == claim.honest == (claim.agents or 0) - claim.colluders - claim.missing
+
+
+@pytest.mark.parametrize(("colluders", "missing"), [(8, 0), (2, 3)])
+def test_integer_shares_for_all_sites_instead_of_the_honest_ones_are_refuted(colluders: int, missing: int) -> None:
+    """sigma / sqrt(P): enough only if every site is honest and in the sum."""
+    claim = replace(HARDENED, colluders=colluders, missing=missing)
+    (game,) = games(claim)
+    assert attack(claim, with_small_shares(game, 10**-0.5)).exceeded
+
+
+def test_integer_sums_from_the_command_line() -> None:
+    words = ("--algorithm", "dpgd", "--trust", "secure-sum", "--noise", "hardened", "--delta", "0.1", "--seed", "1")
+    found = taciturn_json("audit", *words, "--agents", "7", "--missing", "2", "--releases", "20000")
+    assert found["honest"] == 4 and 0.5 < found["epsilon_lower"] <= 1.0 and found["exceeded"] is False
+    assert "at most 2 may be missing" in refused("audit", *words, "--agents", "7", "--missing", "4")

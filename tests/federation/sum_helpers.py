@@ -14,8 +14,11 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.messages import Question, Refusal, Reply, SumAnswer, SumRequest, SumRoundRequest
 from taciturn.federation.policy import write_peer
 from taciturn.federation.sum_coordinator import SumCoordinator
+from taciturn.federation.sum_session import SumSession
 from taciturn.federation.transcript import read_transcript
 from taciturn.privacy.budget import BudgetLedger
+from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch, KeptEpoch, SlotSecrets
+from taciturn.secure_sum.shamir import element_bytes
 from taciturn.secure_sum.slot_messages import (
     AliveRequest,
     AliveSignature,
@@ -56,8 +59,9 @@ def make_sums(
     accept: Mapping[str, Any] | None = None,
     names: tuple[str, ...] = SUM_SITES,
     rows: int = 12,
+    only: tuple[str, ...] = (),
 ) -> SumFederation:
-    """Create sites with tables, ledgers and identities, in which everybody has verified all peers."""
+    """Create sites with tables, ledgers and identities, or only some of them; everybody has verified all peers."""
     root.mkdir(parents=True, exist_ok=True)
     identities = {name: Identity.create(root / f"{name}.identity") for name in names}
     parties: dict[str, Any] = {
@@ -69,7 +73,7 @@ def make_sums(
     }
     write_terms(root, merged(parties, changes or {}))
     found = SumFederation(root)
-    for number, site in enumerate(names):
+    for number, site in enumerate(only or names):
         home = root / site
         home.mkdir()
         for name in ("federation.toml", "schema.toml"):
@@ -152,11 +156,11 @@ def check_charges(federation: SumFederation, study: SumCoordinator, exchange: Lo
     limit = study.sums.parameters.uploads
     assert len({slot for _, slot in expected}) == study.attempts + len(study.measured) <= limit
     for site in exchange.left:
-        charged = federation.released(site, study.experiment)
+        answers = [reply for reply in map(_decoded, exchange.left[site]) if isinstance(reply, SumAnswer)]
+        charged = federation.released(site, study.experiment) if answers else []
         slots = [str(row["slot"]) for row in charged]
         assert len(set(slots)) == len(slots) <= limit
         assert {(site, slot) for slot in slots} <= expected
-        answers = [reply for reply in map(_decoded, exchange.left[site]) if isinstance(reply, SumAnswer)]
         uploads = {wire.digest(wire.encode(reply)) for reply in answers if reply.step == wire.UPLOAD}
         assert uploads <= {row["upload"] for row in charged}
         assert len(uploads) == len({_slot(MaskedUpload, data) for data in replies_of(exchange, site, wire.UPLOAD)})
@@ -173,3 +177,34 @@ def _decoded(data: bytes) -> Reply:
 def _slot(kind: type[MaskedUpload | AliveSignature | RevealedShares], data: bytes) -> tuple[int, int]:
     message = kind.from_bytes(data)
     return message.epoch, message.slot
+
+
+Secrets = dict[bytes, tuple[int, int, str]]
+"""Bytes of a secret -> its epoch, its slot (-1 for a key of boxes), and whose it is: "own", "share" or "box"."""
+
+
+def secrets_of(session: SumSession) -> Secrets:
+    """Return every secret that a site holds now."""
+    found: Secrets = {}
+    prepared = session.prepared
+    if isinstance(prepared, AnnouncedEpoch | DealtEpoch):
+        announced = prepared if isinstance(prepared, AnnouncedEpoch) else prepared.announced
+        epoch = announced.announcement.epoch
+        found[announced.box_key] = epoch, -1, "box"
+        for slot, own in enumerate(announced.secrets):
+            found |= dict.fromkeys(_elements(own), (epoch, slot, "own"))
+    for kept in (prepared, session.state.keys if session.state else None):
+        if isinstance(kept, KeptEpoch):
+            for slot, held in enumerate(kept.shares):
+                for share in (held or {}).values():
+                    found |= dict.fromkeys(_elements(share), (kept.directory.epoch, slot, "share"))
+    return found
+
+
+def _elements(secrets: SlotSecrets) -> list[bytes]:
+    return [element_bytes(value) for value in (secrets.pair, secrets.own)]
+
+
+def files_of(root: Path) -> bytes:
+    """Return everything in a folder: a site's journal, its log, its free pages, ledgers and reports."""
+    return b"\0".join(path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file())

@@ -1,4 +1,4 @@
-"""Coordinator and sites of a secure sum die at every place and at random; no slot is answered twice or charged twice."""
+"""Coordinator and sites of a secure sum die at every place and at random: no slot is answered or charged twice."""
 
 from __future__ import annotations
 

@@ -65,6 +65,8 @@ def test_a_study_equals_its_simulation(tmp_path: Path) -> None:
     study, exchange = played(federation)
     assert participation(study.folder) == [list(SUM_SITES)] * 4
     assert slots_asked(exchange) == ["0/0", "0/1", "0/2", "0/3"]
+    boxes = [receivers for message, receivers in exchange.asked if step_of(message) == wire.KEEP]
+    assert boxes == [(site,) for site in SUM_SITES]  # each site gets a question of its own
     for site in SUM_SITES:
         assert charged_slots(federation, site, study.experiment) == slots_asked(exchange)
         assert replies_of(exchange, site, wire.AGREE) == []  # nobody is missing, so nothing is signed
@@ -188,7 +190,7 @@ def test_a_study_without_any_sum_is_an_error_that_names_the_way_out(tmp_path: Pa
     with federation.agents() as agents:
         exchange, study = Local(agents), federation.summing()
         never_after(1)(exchange, study)
-        with pytest.raises(BudgetExhausted, match="7 slots were lost before the first sum.*agree on a new study"):
+        with pytest.raises(BudgetExhausted, match=r"7 slots were lost before the first sum.*agree on a new study"):
             conducted(study, exchange)
     check_charges(federation, study, exchange)
 

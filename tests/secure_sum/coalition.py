@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from taciturn.secure_sum.epoch_messages import Directory
 from taciturn.secure_sum.masking import Integers, Words, centred, pair_key, pair_mask, self_mask, unpack
 from taciturn.secure_sum.shamir import join, lagrange_weights, read_elements
-from taciturn.secure_sum.slot import SlotRules
+from taciturn.secure_sum.slot import SlotRules, SlotState
 from taciturn.secure_sum.slot_messages import (
     AliveRequest,
     AliveSignature,
@@ -21,17 +23,44 @@ from taciturn.secure_sum.slot_messages import (
     alive_statement,
     receipt_statement,
 )
-from taciturn.secure_sum.sum_context import SumStudy
-from tests.secure_sum.helpers import Group, W, group, identity, study_of
+from taciturn.secure_sum.sum_context import Signer, SumStudy
+from tests.secure_sum.helpers import W, group, study_of
 
 PAIR, OWN = "pair", "own"
 
 
+class Victim(Protocol):
+    """A site that a malicious server asks: its rules alone, or a whole agent."""
+
+    @property
+    def now(self) -> SlotState: ...
+    @property
+    def slots(self) -> SlotRules: ...
+    def upload(self, question: SumQuestion, y: Integers, w: bytes) -> bytes: ...
+    def agree(self, data: bytes) -> bytes: ...
+    def reveal(self, data: bytes) -> bytes: ...
+
+
+class Sites(Protocol):
+    """All sites of a study."""
+
+    @property
+    def study(self) -> SumStudy: ...
+    @property
+    def now(self) -> Directory: ...
+    @property
+    def members(self) -> Mapping[int, Victim]: ...
+    def signer(self, site: int) -> Signer: ...
+    def question(
+        self, slot: int, roster: tuple[int, ...] | None = None, w: bytes = W, round_number: int = 1
+    ) -> SumQuestion: ...
+
+
 @dataclass
 class Coalition:
-    """A malicious server with the sites `colluders`. The other sites run `rules`."""
+    """A malicious server with the sites `colluders`."""
 
-    made: Group
+    made: Sites
     colluders: tuple[int, ...]
     shares: dict[tuple[int, int, int, str], dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     uploads: dict[tuple[int, bytes], tuple[SumQuestion, Words]] = field(default_factory=dict)
@@ -82,13 +111,13 @@ class Coalition:
         for site in sites:
             signed[site] = AliveSignature.from_bytes(self.made.members[site].agree(request)).signature
         for site in self.colluders:
-            signed[site] = identity(site).sign(alive_statement(self.study, context, alive, site))
+            signed[site] = self.made.signer(site).sign(alive_statement(self.study, context, alive, site))
         return signed
 
     def receipt(self, site: int, context: bytes) -> bytes:
         """Return a receipt: a true one, one that a colluder signs, or one that is of something else."""
         if site in self.colluders:
-            return identity(site).sign(receipt_statement(self.study, context, site))
+            return self.made.signer(site).sign(receipt_statement(self.study, context, site))
         others = [receipt for (one, _), receipt in self.receipts.items() if one == site]
         return self.receipts.get((site, context), others[-1] if others else bytes(64))
 

@@ -27,7 +27,7 @@ from taciturn.secure_sum.opening import OpenedSum, SlotOpening
 from taciturn.secure_sum.parameters import SumParameters
 from taciturn.secure_sum.slot import SlotRules, SlotState, SlotStep, next_epoch
 from taciturn.secure_sum.slot_messages import MaskedUpload, SumQuestion
-from taciturn.secure_sum.sum_context import SumStudy
+from taciturn.secure_sum.sum_context import Signer, SumStudy
 
 W = b"the model"
 
@@ -89,6 +89,9 @@ class Group:
     def now(self) -> Directory:
         assert self.directory is not None
         return self.directory
+
+    def signer(self, site: int) -> Signer:
+        return identity(site)
 
     def question(
         self, slot: int, roster: tuple[int, ...] | None = None, w: bytes = W, round_number: int = 1

@@ -16,16 +16,26 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from taciturn.secure_sum import masking
-from taciturn.secure_sum.epoch import BegunEpoch, EpochRules, KeptEpoch
-from taciturn.secure_sum.epoch_messages import Announcement, Directory
+from taciturn.secure_sum.epoch import AnnouncedEpoch, BegunEpoch, DealtEpoch, EpochRules, KeptEpoch
+from taciturn.secure_sum.epoch_messages import Announcement, Directory, Roll
 from taciturn.secure_sum.masking import Integers, Words, centred, derive, keystream, pair_secret, self_mask, unpack
 from taciturn.secure_sum.shamir import element_bytes, join, lagrange_weights, read_elements
 from taciturn.secure_sum.slot import SlotRecord, SlotRules, SlotState, SlotStep
-from taciturn.secure_sum.slot_messages import MaskedUpload, RevealedShares, ShareRequest, SumQuestion
+from taciturn.secure_sum.slot_messages import (
+    AliveRequest,
+    AliveSignature,
+    MaskedUpload,
+    RevealedShares,
+    ShareRequest,
+    SumQuestion,
+    alive_statement,
+    receipt_statement,
+)
 from taciturn.secure_sum.sum_context import SumStudy
 from taciturn.secure_sum.sum_wire import SumRefused
 from tests.secure_sum.coalition import OWN, PAIR, Coalition, coalition
 from tests.secure_sum.helpers import (
+    Group,
     W,
     begin_epoch,
     deliveries_of,
@@ -187,6 +197,7 @@ def mixed_contexts(rules: type[SlotRules]) -> Integers:
 def two_epochs(rules: type[SlotRules]) -> Integers:
     """12: the same records in two epochs, without site 1 in the second."""
     bad = coalition(rules, 6, 4, (6,))
+    assert isinstance(bad.made, Group)
     first = bad.made.question(0)
     bad.upload((1, 2, 3, 4, 5), first, Y)
     context = bad.context(1, first)
@@ -339,6 +350,87 @@ def test_different_directories_for_different_sites() -> None:
         boxes = deliveries_of(first, {site: data for site, (_, data) in dealt.items()})
         with pytest.raises(SumRefused, match="box of site 3 is not signed by it for this site and this directory"):
             rules[1].keep(dealt[1][0], boxes[1])
+
+
+class TwoDirectories(NoRoll):
+    """A site that shares its secrets under any directory, and begins without the signatures of its cohort."""
+
+    def deal(self, state: AnnouncedEpoch | DealtEpoch, data: bytes) -> tuple[DealtEpoch, bytes]:
+        return super().deal(state.announced if isinstance(state, DealtEpoch) else state, data)
+
+
+class NoDirectory(Careless):
+    """Without the directory in the context."""
+
+    def context(self, state: SlotState, question: SumQuestion) -> bytes:
+        return question.context(self.study, bytes(32))
+
+
+def two_directories(epochs: type[EpochRules], slots: type[SlotRules]) -> Integers:
+    """3: cohorts of twelve and nine sites in one epoch, each with enough opinions for a set of its own.
+
+    Sites 1 to 6 open a set without site 4, sites 7 to 11 one without site 5: both secrets of site 4 are known.
+    """
+    study, everybody, roster = study_of(12, 1, 8), frozenset(range(1, 13)), tuple(range(4, 13))
+    rules = {site: epochs(study, site, identity(site), everybody) for site in everybody}
+    announced = {site: one.announce(0, 1) for site, one in rules.items()}
+    begun: dict[tuple[tuple[int, ...], int], SlotState] = {}
+    tau = {}
+    first, second = tuple(range(1, 7)), tuple(range(7, 12))
+    for group_, cohort in ((first, tuple(range(1, 13))), (second, roster)):
+        directory = directory_of(study, {site: announced[site][1] for site in cohort})
+        dealt = {site: rules[site].deal(announced[site][0], directory.to_bytes()) for site in cohort}
+        announced |= {site: (state, announced[site][1]) for site, (state, _) in dealt.items()}  # type: ignore[misc]
+        boxes = deliveries_of(directory, {site: data for site, (_, data) in dealt.items()})
+        kept = {site: rules[site].keep(dealt[site][0], boxes[site]) for site in (*group_, 12)}
+        roll = Roll(0, cohort, bytes(64 * len(cohort))).to_bytes()
+        begun |= {(group_, site): SlotState(rules[site].begin(kept[site][0], roll)) for site in (*group_, 12)}
+        tau[group_] = study.parameters.threshold(len(cohort))
+    members = {site: slots(study, site, identity(site)) for site in everybody}
+    question = SumQuestion(0, 0, 1, roster, _sha(W))
+    context = members[1].context(begun[first, 1], question)
+    uploads: dict[int, MaskedUpload] = {}
+    for group_, site in begun:
+        if site in roster and site != 12:
+            step = members[site].upload(begun[group_, site], question.to_bytes(), W, lambda site=site: Y[site])  # type: ignore[misc]
+            begun[group_, site], uploads[site] = step.state, MaskedUpload.from_bytes(step.reply)
+    receipts = {site: upload.receipt for site, upload in uploads.items()}
+    receipts[12] = identity(12).sign(receipt_statement(study, context, 12))
+    known = {}
+    for group_, missing, kind in ((first, 4, PAIR), (second, 5, OWN)):
+        alive = tuple(site for site in roster if site != missing)
+        request = AliveRequest(question, alive, b"".join(receipts[site] for site in alive)).to_bytes()
+        signed = {12: identity(12).sign(alive_statement(study, context, alive, 12))}
+        for site in group_:
+            step = members[site].agree(begun[group_, site], request)
+            begun[group_, site], signed[site] = step.state, AliveSignature.from_bytes(step.reply).signature
+        assert len(signed) == tau[group_]
+        signers = tuple(sorted(signed))
+        opening = ShareRequest(question, alive, signers, b"".join(signed[site] for site in signers)).to_bytes()
+        shares = {}
+        for site in group_:
+            answer = RevealedShares.from_bytes(members[site].reveal(begun[group_, site], opening).reply)
+            shares[site] = read_elements(answer.shares)[roster.index(4)]
+        held = begun[group_, 12].keys.shares[0]
+        assert held is not None
+        shares[12] = held[4].pair if kind == PAIR else held[4].own
+        known[kind] = join(lagrange_weights(sorted(shares)), [shares[site] for site in sorted(shares)])
+    words = unpack(uploads[4].packed, 40) - self_mask(known[OWN], 4, context, 4)
+    for other in roster:
+        if other != 4:
+            public = directory.announcements[other].pair_public(0)
+            words = words - masking.pair_mask(masking.pair_key(known[PAIR]), public, (4, other), context, 4)
+    return centred(words, 40)
+
+
+def test_two_directories_in_one_epoch_would_open_a_single_site() -> None:
+    with pytest.raises(SumRefused, match="site 1 has not signed that it holds its shares under this directory"):
+        two_directories(EpochRules, SlotRules)
+    with pytest.raises(SumRefused, match="shared its secrets under another directory of this epoch"):
+        two_directories(NoRoll, SlotRules)
+    with pytest.raises(SumRefused, match="no receipt of site"):  # the contexts of the two cohorts differ
+        two_directories(TwoDirectories, SlotRules)
+    assert np.array_equal(two_directories(TwoDirectories, NoDirectory), Y[4])
 
 
 def test_a_cohort_that_does_not_hold_its_shares_under_one_directory_does_not_begin() -> None:

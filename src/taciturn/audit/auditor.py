@@ -104,7 +104,7 @@ class Audit:
     def summary(self) -> dict[str, object]:
         """Return the audit as a JSON object."""
         claim = asdict(self.claim)
-        for name in ("epsilon", "colluders"):
+        for name in ("epsilon", "colluders", "missing"):
             claim.pop(name)
         return {
             "epsilon_lower": self.epsilon_lower,

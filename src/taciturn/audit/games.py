@@ -164,10 +164,10 @@ class Claim:
         "seeded" or "hardened".
     trust : str
         "agents", "secure-sum" or "server".
-    colluders : int
-        Of secure-sum.
+    colluders, missing : int
+        Of secure-sum: agents that reveal what they know, and agents that may be missing from the sum.
     agents : int, optional
-        P, if a release is their sum; by default `HONEST` beside the colluders.
+        P, if a release is their sum; by default `HONEST` beside those.
 
     Examples
     --------
@@ -186,6 +186,7 @@ class Claim:
     noise: str = "seeded"
     trust: str = AGENTS
     colluders: int = COLLUDERS
+    missing: int = 0
     agents: int | None = None
 
     def filled(self) -> Claim:
@@ -217,17 +218,17 @@ class Claim:
             raise InputError(f"agents is {self.agents}, but with trust agents every upload is a release; omit it")
         if self.agents is not None and self.agents < 1:
             raise InputError(f"agents is {self.agents}; it must be at least 1")
-        return self.agents or (1 if self.trust == AGENTS else HONEST + self._known_agents)
+        return self.agents or (1 if self.trust == AGENTS else HONEST + self._lost_agents)
 
     @property
-    def _known_agents(self) -> int:
-        """The agents whose noise the adversary knows."""
-        return self.colluders if self.trust == SECURE_SUM else 0
+    def _lost_agents(self) -> int:
+        """The agents whose noise does not protect: the adversary knows it, or it is not in the sum."""
+        return self.colluders + self.missing if self.trust == SECURE_SUM else 0
 
     @property
     def honest(self) -> int:
-        """The number of agents whose noise the adversary does not know."""
-        return self._agents - self._known_agents
+        """The number of agents whose noise is in the sum and unknown to the adversary."""
+        return self._agents - self._lost_agents
 
     @property
     def noise_on(self) -> str:
@@ -327,7 +328,7 @@ def _settings(claim: Claim, rho: float, eta: float) -> Settings:
         return resolve(common, {"epsilon": claim.epsilon})
     certified: dict[str, Any] = {
         "mechanism": claim.mechanism, "adjacency": claim.adjacency, "noise": claim.noise, "clip": CLIP,
-        "trust": claim.trust, "colluders": claim.colluders,
+        "trust": claim.trust, "colluders": claim.colluders, "missing": claim.missing,
     }  # fmt: skip
     clip_l1 = CLIP if claim.mechanism == "laplace" and claim.noise_on == "gradients" else math.inf
     return resolve(common, {"total_epsilon": claim.epsilon, "clip_l1": clip_l1}, certified)

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from taciturn.algorithms import Algorithm
 from taciturn.algorithms.admm import AdmmObjp
 from taciturn.algorithms.base import Agent
+from taciturn.algorithms.gradient_at_model import GradientAtModel
 from taciturn.algorithms.gradient_descent import DpSgd
+from taciturn.algorithms.noisy_gradient import SummedGradient
 from taciturn.audit.games import Game
 from taciturn.audit.minimisers import log_density
 from taciturn.privacy.discrete import Entropy, SeededEntropy, SystemEntropy
 from taciturn.privacy.noise import SAMPLERS, NoiseSource
-from taciturn.types import Array
+from taciturn.types import Array, Shard
 
 
 class BlockNoise:
@@ -119,6 +121,7 @@ def release(game: Game, arm: int, runs: int, noise: NoiseSource) -> Array:
     """Return what the adversary sees of many independent rounds from the same state: an upload, or a sum of several.
 
     The other agents behind a sum have no records: the adversary knows those they have, and could subtract their part.
+    In a secure sum the colluders' uploads are known too, and subtracted: what is left is the sum over honest agents.
 
     Parameters
     ----------
@@ -140,9 +143,15 @@ def release(game: Game, arm: int, runs: int, noise: NoiseSource) -> Array:
     algorithm = for_runs(game.algorithm, runs) if isinstance(game.algorithm, DpSgd | AdmmObjp) else game.algorithm
     shard, agent = game.scene.arms[arm], Agent(w, np.zeros_like(w))
     shards = [shard, *[shard.rows(slice(0))] * (game.honest - 1)]
-    uploads = (algorithm.agent_step(1, w, agent, own, noise).upload for own in shards)
-    total: Array = sum(np.concatenate(tuple(upload)) for upload in uploads)  # type: ignore[assignment]
-    return total
+    total: Array = sum(_sent(algorithm, w, agent, own, noise) for own in shards)  # type: ignore[assignment]
+    return total.astype(np.float64)
+
+
+def _sent(algorithm: Algorithm, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Array:
+    """Return what one agent sends: the fields of its upload, or the integers that a secure sum adds."""
+    if isinstance(algorithm, GradientAtModel) and isinstance(algorithm.release, SummedGradient):
+        return algorithm.local_gradient(1, w, agent, shard, noise).gradient
+    return np.concatenate(tuple(algorithm.agent_step(1, w, agent, shard, noise).upload))
 
 
 def for_runs(algorithm: Algorithm, runs: int) -> Algorithm:

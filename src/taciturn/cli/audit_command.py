@@ -41,7 +41,8 @@ NUMBERS = ("rho", "eta", "true pos.", "false pos.", "epsilon >=")
 @click.option("--noise", default="seeded", metavar="VALUE", help="seeded (floating point) or hardened (exact integers)")
 @click.option("--trust", default="agents", metavar="VALUE", help="agents, secure-sum or server; for dpgd, dpsgd, objw")
 @click.option("--colluders", default=1, metavar="NUMBER", help="secure-sum: agents that reveal what they know")
-@click.option("--agents", type=int, metavar="NUMBER", help="P behind a sum; by default 2 more than the colluders")
+@click.option("--missing", default=0, metavar="NUMBER", help="secure-sum: agents that may be missing from the sum")
+@click.option("--agents", type=int, metavar="NUMBER", help="P behind a sum; by default 2 honest ones are in it")
 @click.option("--releases", default=200_000, metavar="NUMBER", help="releases from each data set, in every game")
 @click.option("--confidence", default=0.999, metavar="NUMBER", help="confidence of the lower bound")
 @click.option("--seed", type=int, metavar="NUMBER", help="seed, to repeat an audit; by default none")
@@ -73,7 +74,7 @@ def audit(
       taciturn audit --local-updates 10 --delta 0.01 --plot audit.png
       taciturn audit --algorithm hidden --json
       taciturn audit --algorithm dpsgd --sampling-rate 0.5 --delta 0.1 --releases 20000
-      taciturn audit --algorithm dpgd --trust secure-sum --delta 0.01
+      taciturn audit --algorithm dpgd --trust secure-sum --noise hardened --delta 0.01 --agents 10 --missing 2
       taciturn audit --mode paper --local-updates 10    the paper's claim: refuted
       taciturn audit --run runs/a                       the settings of a run; its report shows the outcome
     """
@@ -136,12 +137,14 @@ def _claim_of(folder: RunFolder, own: Sequence[str]) -> Claim:
 
 
 def _trust_of(folder: RunFolder, settings: Settings) -> dict[str, Any]:
-    """Return the trust model of a run's claim; the audit simulates at most `MAX_HONEST` honest agents."""
+    """Return the trust model of a run's claim; few honest agents are simulated, as more change nothing."""
     if settings.trust == AGENTS:
         return {}
-    colluders = settings.colluders if settings.trust == SECURE_SUM else 0
-    simulated = colluders + min(folder.read_ledger().study.facts.agents - colluders, MAX_HONEST)
-    return {"trust": settings.trust, "colluders": settings.colluders, "agents": simulated}
+    lost = settings.colluders + settings.missing if settings.trust == SECURE_SUM else 0
+    honest = max(MAX_HONEST, settings.missing + 1)  # a sum needs more honest agents than may be missing
+    simulated = lost + min(folder.read_ledger().study.facts.agents - lost, honest)
+    kept = {"trust": settings.trust, "colluders": settings.colluders, "missing": settings.missing}
+    return kept | {"agents": simulated}
 
 
 def _print(found: Audit, plot: Path | None) -> None:

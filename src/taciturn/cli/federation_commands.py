@@ -33,6 +33,7 @@ from taciturn.settings.rules import counts, integer, one_of, real
 
 IDENTITY = "coordinator.identity"
 TERMS = click.argument("terms", type=PATH)
+TRUSTED = "whose noise protects: each site's own, or that of a sum whose summands nobody sees"
 
 
 @click.group(cls=SuggestingGroup)
@@ -382,15 +383,18 @@ def serve(run: Path, listen: str, token: str | None) -> None:
 @click.option("--out", type=PATH, help="keep all files in this folder [default: a temporary one]")
 @click.option("--rounds", default="60", metavar="NUMBER", help="rounds of the study [default: 60]")
 @click.option("--calm", is_flag=True, help="kill no process")
+@click.option("--trust", type=click.Choice(["agents", "secure-sum"]), default="agents", show_default=True, help=TRUSTED)
 @JSON
-def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
+def demo(out: Path | None, rounds: str, calm: bool, trust: str, as_json: bool) -> None:
     """Run a whole federation on this machine: a server and three sites with mutual TLS; a site and the server crash.
 
+    With --trust secure-sum there are five sites: one is killed in its upload, another one before it sends its shares.
     The sites' noise comes from a seed, so that the result can be compared with a simulation, number by number.
 
     \b
     Examples:
       taciturn federation demo
+      taciturn federation demo --trust secure-sum
       taciturn federation demo --json --out demo
     """
     check_engine()
@@ -399,7 +403,7 @@ def demo(out: Path | None, rounds: str, calm: bool, as_json: bool) -> None:
     count = integer(10, 1000)("rounds", rounds)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # its child processes end with it
     with FederationDisplay(stderr) as display:
-        result = run_demo(out, count, calm, display.say)
+        result = run_demo(out, count, calm, trust, display.say)
     if as_json:
         print_json(result)
     else:

@@ -1,4 +1,4 @@
-"""The demonstration: a federation on this machine, with a killed site and server, compared with a simulation."""
+"""The demonstration: a federation on this machine, with killed processes, compared with a simulation."""
 
 from __future__ import annotations
 
@@ -8,25 +8,41 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from taciturn.errors import InputError
 from taciturn.federation.agreement import derive_agreement
 from taciturn.federation.coordinator import round_milliseconds
+from taciturn.federation.journal import LEFT, PENDING
 from taciturn.federation.local_cluster import LocalFederation, local_federation
 from taciturn.federation.run_folder import participation_totals, read_rounds
 from taciturn.federation.site_operations import site_status
 from taciturn.federation.terms import Terms
+from taciturn.privacy.trust import AGENTS, SECURE_SUM
 from taciturn.runs.folder import RunFolder
 
 Say = Callable[[str], None]
 
 SITES = {"north": 20_000, "south": 20_000, "west": 20_000}
-STUDY = {"features": "none", "algorithm": "objpm", "local_updates": 5, "total_epsilon": 3.0}
+STUDY = {"features": "none", "algorithm": "objpm", "local_updates": 5, "total_epsilon": 3.0, "trust": AGENTS}
+SUM_SITES = dict.fromkeys(("north", "east", "south", "west", "centre"), 12_000)
+SUM_STUDY = {"features": "none", "algorithm": "dpgd", "total_epsilon": 3.0, "trust": SECURE_SUM}
+RUNNING = {"answer_seconds": 10, "ready_seconds": 30}
+HOLD_SECONDS = 0.3  # without news from a site, after which it waits for another one
+CATCHES = 200  # rounds in which a site may be caught with an upload that has not left
 
 
-def run_demo(out: Path | None, rounds: int, calm: bool, say: Say) -> dict[str, object]:
+class KilledSite(NamedTuple):
+    """A site whose agent was killed in a slot of a secure sum."""
+
+    site: str
+    when: str
+    slot: str
+
+
+def run_demo(out: Path | None, rounds: int, calm: bool, trust: str, say: Say) -> dict[str, object]:
     """Provision and run a federation, and compare its result with a simulation.
 
     Parameters
@@ -37,6 +53,8 @@ def run_demo(out: Path | None, rounds: int, calm: bool, say: Say) -> dict[str, o
         Number of rounds.
     calm : bool
         Whether to skip the crashes.
+    trust : str
+        "agents", or "secure-sum" with five sites.
     say : callable
         Gets sentences about the progress.
 
@@ -45,20 +63,25 @@ def run_demo(out: Path | None, rounds: int, calm: bool, say: Say) -> dict[str, o
     dict
         The result, as JSON.
     """
-    study = STUDY | {"rounds": rounds}
-    running = {"answer_seconds": 5, "ready_seconds": 20}
-    with _demo_folder(out, say) as root, local_federation(root, "mnist14", SITES, study, running) as demo:
+    summed = trust == SECURE_SUM
+    sites, study = (SUM_SITES, SUM_STUDY) if summed else (SITES, STUDY)
+    with (
+        _demo_folder(out, say) as root,
+        local_federation(root, "mnist14", sites, study | {"rounds": rounds}, RUNNING) as demo,
+    ):
         terms = demo.prepare()
-        say(f"created identities and kits for {', '.join(SITES)}")
-        for site in SITES:
+        say(f"created identities and kits for {', '.join(sites)}")
+        for site in sites:
             demo.start_agent(site)
         demo.start_coordinator()
-        say("started one server and three agents, with mutual TLS on loopback")
+        say(f"started one server and {len(sites)} agents, with mutual TLS on loopback")
         demo.wait_for_round(1)
-        away = {} if calm else _disturb(demo, rounds, say)
+        away = {} if calm or summed else _disturb(demo, rounds, say)
+        killed = _disturb_sums(demo, rounds, say) if summed and not calm else []
         demo.wait_for_end()
         say("finished; comparing with a simulation in one process")
-        return _result(demo, terms) | {"restarts": 0 if calm else 2, "away": away, "folder": str(root) if out else ""}
+        happened = _slots(demo, killed) if summed else {"duals_equal": demo.duals_match(), "away": away}
+        return _result(demo, terms) | happened | {"restarts": 0 if calm else 2, "folder": str(root) if out else ""}
 
 
 def _disturb(demo: LocalFederation, rounds: int, say: Say) -> dict[str, float]:
@@ -79,6 +102,62 @@ def _disturb(demo: LocalFederation, rounds: int, say: Say) -> dict[str, float]:
     return away
 
 
+def _disturb_sums(demo: LocalFederation, rounds: int, say: Say) -> list[KilledSite]:
+    """Kill a site in an upload, and another one between its upload and its shares."""
+    demo.wait_for_round(rounds // 6)
+    slot = _kill_in_upload(demo, "south")
+    say(f"killed the agent of south in its upload of slot {slot}, which did not leave")
+    _bring_back(demo, "south", rounds, say)
+    later = _kill_before_shares(demo, "west", "centre")
+    say(f"killed the agent of west after its upload of slot {later}, before its shares")
+    _bring_back(demo, "west", rounds, say)
+    return [KilledSite("south", "in its upload", slot), KilledSite("west", "before its shares", later)]
+
+
+def _kill_in_upload(demo: LocalFederation, site: str) -> str:
+    """Kill a site that has stored an upload which has not left, and return the upload's slot."""
+    agent = demo.agents[site]
+    with demo.journal(site) as journal:
+        for _ in range(CATCHES):
+            slot = newest = journal.newest_slot(demo.experiment)
+            while slot == newest:
+                demo.check_running()
+                time.sleep(0.0005)
+                slot = journal.newest_slot(demo.experiment)
+            agent.send_signal(signal.SIGSTOP)
+            if journal.newest_departures(1)[0].fate == PENDING:
+                break
+            agent.send_signal(signal.SIGCONT)
+        agent.send_signal(signal.SIGKILL)
+    return slot
+
+
+def _kill_before_shares(demo: LocalFederation, site: str, slow: str) -> str:
+    """Stop one site, so that the others wait for its upload; kill another one whose upload has left."""
+    waiting, agent, other = "", demo.agents[site], demo.agents[slow]
+    with demo.journal(site) as journal, demo.journal(slow) as behind:
+        while not waiting:
+            other.send_signal(signal.SIGSTOP)
+            time.sleep(HOLD_SECONDS)
+            slot, last = journal.newest_slot(demo.experiment), journal.newest_departures(1)[0]
+            if last.kind == "sum upload" and last.fate == LEFT and behind.newest_slot(demo.experiment) != slot:
+                waiting = slot
+                agent.send_signal(signal.SIGKILL)
+            other.send_signal(signal.SIGCONT)
+            demo.check_running()
+            time.sleep(HOLD_SECONDS / 10)
+    return waiting
+
+
+def _bring_back(demo: LocalFederation, site: str, rounds: int, say: Say) -> None:
+    """Start a killed agent again, and wait until it answers."""
+    demo.agents[site].wait()
+    killed, began = demo.rounds_done, time.monotonic()
+    demo.start_agent(site)
+    back = _wait_for_return(demo, site, killed, rounds - 5)
+    say(f"restarted it; {'it is back' if back else 'it is not back yet'} after {time.monotonic() - began:.1f} s")
+
+
 def _wait_for_return(demo: LocalFederation, site: str, killed: int, latest: int) -> bool:
     """Return whether a site that was missing after a round answers again before round `latest`."""
     while demo.rounds_done < latest:
@@ -93,20 +172,39 @@ def _wait_for_return(demo: LocalFederation, site: str, killed: int, latest: int)
 def _result(demo: LocalFederation, terms: Terms) -> dict[str, object]:
     folder = RunFolder.open(demo.run)
     totals = participation_totals(folder)
-    spent = {site: site_status(demo.site(site))["studies"][0]["spent_epsilon"] for site in SITES}
+    spent = {site: site_status(demo.site(site))["studies"][0]["spent_epsilon"] for site in terms.agents}
+    charges = {site: demo.charges(site) for site in terms.agents}
     return {
         "rounds": totals.rounds,
-        "sites": len(SITES),
+        "sites": len(terms.agents),
+        "trust": terms.settings.trust,
         "test_error": folder.read_summary().runs[0].test_error,
         "identical_to_simulation": demo.matches_simulation(),
-        "duals_equal": demo.duals_match(),
         "ms_per_round": statistics.median(round_milliseconds(folder)),
         "budget_spent": max(spent.values()),
         "budget_planned": derive_agreement(terms).plan.bound.epsilon,
         "answered": totals.answered,
         "spent_by_site": spent,
-        "ledgers_cover_uploads": all(demo.charged_rounds(site) >= totals.answered.get(site, 0) for site in SITES),
+        "ledgers_cover_uploads": all(len(charges[site]) >= totals.answered.get(site, 0) for site in terms.agents),
         "non_private": folder.read_ledger().non_private,
+    }
+
+
+def _slots(demo: LocalFederation, killed: Sequence[KilledSite]) -> dict[str, object]:
+    """Return what became of the slots of a secure sum: how many were asked, opened and charged, and of killed sites."""
+    folder = RunFolder.open(demo.run)
+    asked = {entry.slot for entry in folder.read_ledger().releases}
+    opened = {line.slot: line.answered for line in read_rounds(folder)}
+    charged = {site: demo.charges(site) for site in demo.sites}
+    return {
+        "slots_asked": len(asked),
+        "slots_opened": len(opened),
+        "slots_charged": {site: len(slots) for site, slots in charged.items()},
+        "killed": [
+            one._asdict()
+            | {"charged": one.slot in charged[one.site], "in_the_sum": one.site in opened.get(one.slot, [])}
+            for one in killed
+        ],
     }
 
 

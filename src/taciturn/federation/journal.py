@@ -331,6 +331,12 @@ class Journal:
             if record.upload is not None:
                 self.record_departure(name, "measures", record.round, record.upload)
 
+    def newest_slot(self, name: str) -> str:
+        """Return the slot of this site's last upload to a secure sum, as "epoch/slot", or ""."""
+        query = "select epoch, slot from sum_uploads where experiment = ? order by epoch desc, slot desc limit 1"
+        row = self._execute(query, name).fetchone()
+        return f"{row[0]}/{row[1]}" if row else ""
+
     def answered_rounds(self, name: str) -> list[int]:
         """Return the round of each upload of training records; a round may have several in a secure sum."""
         entries = [charge.entries[0] for charge in self.charges(name) if charge.entries]

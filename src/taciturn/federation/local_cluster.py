@@ -24,9 +24,10 @@ from taciturn.data import load_unmapped
 from taciturn.errors import PeerLost
 from taciturn.federation import PROTOCOL
 from taciturn.federation.agreement import Agreement, derive_agreement, published_shards
+from taciturn.federation.coordinator_process import STUDY_FILE
 from taciturn.federation.drafts import IDENTITY_FILE, write_site_draft
 from taciturn.federation.identity import Identity
-from taciturn.federation.journal import Journal
+from taciturn.federation.journal import Journal, Place
 from taciturn.federation.kits import provision
 from taciturn.federation.messages import array_digest
 from taciturn.federation.policy import read_site, write_peer
@@ -223,9 +224,7 @@ class LocalFederation:
             If the coordinator ends before, or the time is over.
         """
         while self.rounds_done < number:
-            if self.coordinator is None or self.coordinator.poll() is not None:
-                raise PeerLost(f"the coordinator ended too early; see {self.root / 'coordinator.txt'}")
-            self.check_deadline()
+            self.check_running()
             time.sleep(0.1)
 
     def wait_for_end(self) -> None:
@@ -235,6 +234,12 @@ class LocalFederation:
             time.sleep(0.1)
         if self.coordinator is None or self.coordinator.returncode:
             raise PeerLost(f"the coordinator failed; see {self.root / 'coordinator.txt'}")
+
+    def check_running(self) -> None:
+        """Raise `PeerLost` if the coordinator has ended, or the federation takes too long."""
+        if self.coordinator is None or self.coordinator.poll() is not None:
+            raise PeerLost(f"the coordinator ended too early; see {self.root / 'coordinator.txt'}")
+        self.check_deadline()
 
     def check_deadline(self) -> None:
         """Raise `PeerLost` if the federation takes too long."""
@@ -266,13 +271,22 @@ class LocalFederation:
                     return False
         return True
 
-    def charged_rounds(self, name: str) -> int:
-        """Return the number of rounds that a site's ledgers have charged."""
-        site = read_site(self.site(name))
-        with Journal.read(site.state) as journal:
+    @property
+    def experiment(self) -> str:
+        """The study's identifier, once the coordinator has begun."""
+        return str(RunFolder.open(self.run).read_json(STUDY_FILE)["experiment"])
+
+    def journal(self, name: str) -> contextlib.AbstractContextManager[Journal]:
+        """Open a site's journal for reading."""
+        return Journal.read(read_site(self.site(name)).state)
+
+    def charges(self, name: str) -> list[Place]:
+        """Return the rounds, or the slots of a secure sum, that a site's ledgers have charged."""
+        with self.journal(name) as journal:
             experiments = journal.experiments()
-        ledgers = [RunFolder.open(study_folder(site, begun.id)).read_ledger() for begun in experiments]
-        return sum(len({row["first"] for row in rows if row["kind"] == "release"}) for rows in ledgers)
+        folders = [study_folder(read_site(self.site(name)), begun.id) for begun in experiments]
+        entries = [entry for folder in folders for entry in RunFolder.open(folder).read_ledger().releases]
+        return list(dict.fromkeys(place for entry in entries if (place := entry.slot or entry.first)))
 
     def stop(self) -> None:
         """End every process."""

@@ -315,22 +315,28 @@ class SumCoordinator(Coordinator):
         self.files.write_masked(question, self.masked)
         return self.masked
 
-    def _largest_sum(self, subject: int, alive: Sequence[int]) -> float:
-        """Return the largest number that the sum over these sites can have."""
+    def _longest_sum(self, subject: int, alive: Sequence[int]) -> float:
+        """Return the greatest length of the sum over these sites: that of the records' parts, and that of the noise."""
         records, measure = sum(self._sizes[site - 1] for site in alive), self.agreement.measure
+        reach = math.sqrt(self.sums.parameters.size(subject)) + NOISE_TAIL
         if subject == MEASURES and measure is not None:
-            return 2.0 ** measure.bits[0] * (records + NOISE_TAIL * measure.deviation(0, len(alive)))
+            longest = records * measure.layout.length
+            return 2.0 ** measure.bits[0] * (longest + reach * measure.deviation(0, len(alive)))
         release, problem = self._release.hardened, self._algorithm.problem
-        noise = NOISE_TAIL * float(release.mechanism.scale.max()) * math.sqrt(len(alive))
+        noise = reach * float(release.mechanism.scale.max()) * math.sqrt(len(alive))
         return release.unit(problem) * (records / problem.records * float(release.clipping.l2.max()) + noise)
 
     def _check_plausible(self, question: SumQuestion, opened: OpenedSum) -> None:
-        """Raise `SlotLost` if honest sites cannot have this sum: garbage is spread over all numbers of its width."""
-        most = self._largest_sum(question.subject, opened.alive)
-        largest = float(np.abs(opened.total).max())
-        if largest > most:
+        """Raise `SlotLost` if honest sites cannot have this sum.
+
+        Garbage is spread over all numbers of the width, so it is longer: in few dimensions with a probability, in many
+        always.
+        """
+        most = self._longest_sum(question.subject, opened.alive)
+        length = float(np.linalg.norm(opened.total.astype(np.float64)))
+        if length > most:
             raise SlotLost(
-                f"a number of the opened sum is {largest:.3g}; honest sites cannot exceed {most:.3g}, so a site sent "
+                f"the length of the opened sum is {length:.3g}; honest sites cannot exceed {most:.3g}, so a site sent "
                 "invalid values"
             )
 

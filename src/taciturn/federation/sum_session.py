@@ -163,7 +163,7 @@ class SumSession(SiteSession):
             if question.subject == MEASURES:
                 integers, event = self._measure(t, message.w, number)
             else:
-                integers, event = self._gradient(t, self._read_sent(message.w), number)
+                integers, event = self._gradient(t, self._read_sent(t, message.w), number)
             drawn.append(event)
             return integers
 
@@ -192,25 +192,28 @@ class SumSession(SiteSession):
         if not self.ledger.has_room(self._round_cost):
             raise Refused(f"round {t} would exceed the budget that is reserved for this study")
         self._announce_noise()
-        algorithm = cast(SummableAlgorithm, self.agreement.algorithm)
         try:
-            released = algorithm.local_gradient(t, sent.w, sent.agent, self.shard, self._noise(number))
+            released = self._algorithm.local_gradient(t, sent.w, sent.agent, self.shard, self._noise(number))
         except MissedRound as missed:
             raise Refused(f"the question of round {t} lacks the statistics of the columns") from missed
         self._check_events([released.event], self._round_cost)
         return np.ascontiguousarray(released.gradient, np.int64).reshape(-1), released.event
 
-    def _read_sent(self, sent: Array) -> Sent:
-        """Return the model in a question, and the public state below it."""
+    def _read_sent(self, t: int, sent: Array) -> Sent:
+        """Return the model in a question of round t, and the public state that the method needs below it."""
         zero = self.agreement.zero
-        if len(sent) not in (len(zero), 2 * len(zero)):
-            raise Refused(
-                f"a question must have {len(zero)} rows, or {2 * len(zero)} with statistics; it has {len(sent)}"
-            )
+        has_state = self._algorithm.shared_state(t, Agent(zero, zero)) is not None
+        rows = (1 + has_state) * len(zero)
+        if len(sent) != rows:
+            raise Refused(f"a question of round {t} must have {rows} rows of numbers; it has {len(sent)}")
         parts = [sent[start : start + len(zero)] for start in range(0, len(sent), len(zero))]
         for part in parts:
             self._check_parameters(part)
         return Sent(parts[0], Agent(zero, parts[1] if len(parts) == 2 else zero))
+
+    @property
+    def _algorithm(self) -> SummableAlgorithm:
+        return cast(SummableAlgorithm, self.agreement.algorithm)
 
     def _agree(self, data: bytes) -> bytes:
         question = AliveRequest.from_bytes(data).question

@@ -56,7 +56,7 @@ def read_transcript(site: Site) -> Transcript:
     -------
     Transcript
         All departures. There are no faults if every upload has an event in its study's ledger and a round in the
-        journal, and every study has a reservation in the budget ledger.
+        journal, and every study with an upload has a reservation in the budget ledger.
 
     Raises
     ------
@@ -68,9 +68,9 @@ def read_transcript(site: Site) -> Transcript:
         experiments = {begun.id: begun for begun in journal.experiments()}
         charged = {(name, charge.upload) for name in experiments for charge in journal.charges(name)}
     events, lost = _ledger_events(site, experiments)
+    uploading = {name for name, _ in charged}
     faults = [
-        f"the study {name[:8]} has no folder, and so no ledger of its rounds"
-        for name in sorted({name for name, _ in charged} & lost)
+        f"the study {name[:8]} has no folder, and so no ledger of its rounds" for name in sorted(uploading & lost)
     ]
     lines = []
     for departure in departures:
@@ -89,7 +89,7 @@ def read_transcript(site: Site) -> Transcript:
     faults += [
         f"the study {begun.study} ({name[:8]}) has no reservation in {site.ledger.name}"
         for name, begun in experiments.items()
-        if begun.reservation not in reserved
+        if name in uploading and begun.reservation not in reserved
     ]
     return Transcript(lines, faults, repeats)
 

@@ -6,6 +6,7 @@ Parts are joined with their number and lengths, so two different lists of parts 
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from functools import cached_property
@@ -62,7 +63,8 @@ def numbers(values: Iterable[int]) -> bytes:
     >>> numbers([1, 2]).hex()
     '00000000000000010000000000000002'
     """
-    return b"".join(value.to_bytes(8, "big") for value in values)
+    known = tuple(values)
+    return struct.pack(f">{len(known)}Q", *known)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,219 @@
+"""A site's state of secure sums: restored, lost or copied it is refused, and what is struck out is in no file."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from taciturn.errors import InputError
+from taciturn.federation import messages as wire
+from taciturn.federation.agent import INTERNAL_ERROR, SiteAgent
+from taciturn.federation.coordinator import FINISHED
+from taciturn.federation.journal import Journal
+from taciturn.federation.messages import CloseRequest, Question
+from taciturn.federation.sum_journal import SumJournal
+from taciturn.federation.sum_session import SumSession
+from taciturn.secure_sum import parameters
+from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch
+from taciturn.secure_sum.slot_messages import ShareRequest
+from tests.federation.helpers import SEED, Local
+from tests.federation.sum_adversary import NOTHING, Crew, SiteRefused, coalition_of, crew
+from tests.federation.sum_helpers import (
+    SUM_LIMIT,
+    SUM_SITES,
+    Losses,
+    Secrets,
+    files_of,
+    losing,
+    make_sums,
+    secrets_of,
+    step_of,
+)
+
+SIX = (1, 2, 3, 4, 5, 6)
+
+
+def restart(made: Crew, site: str) -> None:
+    """Let the agent's process end and begin again, perhaps on another journal."""
+    made.agents[site]._session = None
+    made.agents[site].journal.database.close()
+    journal = Journal.connect(made.federation.site(site).state / "journal.sqlite")
+    made.agents[site] = SiteAgent(made.federation.file(site), journal, SEED)
+
+
+def back_up(made: Crew, site: str, place: Path) -> None:
+    """Copy a site's journal as a backup program does."""
+    with closing(sqlite3.connect(place)) as copy:
+        made.agents[site].journal.database.connection.backup(copy)
+
+
+def restore(made: Crew, site: str, place: Path) -> None:
+    """Put a site's journal back from a backup, and start its agent."""
+    made.agents[site].journal.database.close()
+    shutil.copy(place, made.federation.site(site).state / "journal.sqlite")
+    restart(made, site)
+
+
+def test_a_journal_that_forgot_an_opinion_is_refused_and_would_give_a_second_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledgers cannot tell: an opinion costs nothing. The count of steps outside the journal can."""
+    for careful in (True, False):
+        with crew(tmp_path / str(careful)) as made:
+            bad, question = coalition_of(made, 6), made.question(0)
+            bad.upload((1, 2, 3, 4, 5), question, NOTHING)
+            for site in made.federation.sites:
+                back_up(made, site, tmp_path / f"{site} {careful}")
+            bad.reveal((1, 2, 3, 4, 5), question, question.roster)
+            for site in made.federation.sites:
+                restore(made, site, tmp_path / f"{site} {careful}")
+            if careful:
+                lines: list[str] = []
+                made.agents["s1"].log = lines.append
+                with pytest.raises(SiteRefused, match=INTERNAL_ERROR):
+                    made.invite()
+                assert any("an old journal was restored" in line for line in lines)
+                continue
+            monkeypatch.setattr(SumJournal, "check_not_restored", lambda self: None)
+            made.invite()
+            alive = (2, 3, 4, 5, 6)
+            bad.reveal((2, 3, 4, 5), question, alive, bad.agree((2, 3, 4, 5), question, alive))
+            read = bad.opened((1,), question, bad.context(1, question))
+            assert np.array_equal(read, made.integers(1, question))
+
+
+@pytest.mark.parametrize("when", ["before the keys", "before the directory", "before the upload"])
+def test_an_older_journal_is_refused(tmp_path: Path, when: str) -> None:
+    with crew(tmp_path / "f", begun=False) as made:
+        made.invite()
+        old = tmp_path / "old.sqlite"
+        if when == "before the keys":
+            back_up(made, "s1", old)
+        original = made.members[1].step
+        if when == "before the directory":
+
+            def copying(name: str, data: bytes) -> bytes:
+                if name == wire.DEAL:
+                    back_up(made, "s1", old)
+                return original(name, data)
+
+            made.members[1].step = copying  # type: ignore[method-assign]
+        made.begin_epoch(0)
+        if when == "before the upload":
+            back_up(made, "s1", old)
+            made.members[1].upload(made.question(0), NOTHING, b"")
+        restore(made, "s1", old)
+        with pytest.raises(SiteRefused, match=INTERNAL_ERROR):
+            made.invite()
+
+
+def test_a_site_that_lost_its_journal_or_its_count_does_not_go_on(tmp_path: Path) -> None:
+    with crew(tmp_path) as made:
+        made.members[1].upload(made.question(0), NOTHING, b"")
+        made.members[2].session.sums.steps_file.unlink()
+        restart(made, "s2")
+        made.agents["s1"].journal.database.close()
+        (made.federation.site("s1").state / "journal.sqlite").unlink()
+        restart(made, "s1")
+        with pytest.raises(SiteRefused, match="this site has lost its journal of it"):
+            made.invite()
+        del made.members[1]
+        with pytest.raises(SiteRefused, match=INTERNAL_ERROR):
+            made.invite()
+
+
+def test_a_second_agent_on_a_journal_or_on_a_copy_of_it(tmp_path: Path) -> None:
+    with crew(tmp_path) as made:
+        with pytest.raises(InputError, match="in use by another agent of this site"), made.federation.agent("s1"):
+            pass
+        copy = tmp_path / "copy"
+        shutil.copytree(made.federation.site("s1").state, copy)
+        back_up(made, "s1", copy / "journal.sqlite")
+        twin = made.federation.file("s1").with_name("twin.toml")
+        twin.write_text(made.federation.file("s1").read_text().replace("[budget]", f'[budget]\nstate = "{copy}"'))
+        with Journal.open(copy) as journal:
+            first, second = made.agents["s1"], SiteAgent(twin, journal, SEED)
+            made.agents["s1"] = second
+            with pytest.raises(SiteRefused, match=INTERNAL_ERROR):  # the first one holds the reservation
+                made.invite()
+            made.agents["s1"] = first
+            question = made.question(0)
+            made.members[1].upload(question, NOTHING, b"")
+            made.members[1].reveal(ShareRequest(question, question.roster, (), b"").to_bytes())
+            first._session = None
+            made.agents["s1"] = second
+            with pytest.raises(SiteRefused, match=INTERNAL_ERROR):  # the copy does not know what the first one said
+                made.invite()
+            made.agents["s1"] = first
+
+
+@dataclass
+class Watching(Local):
+    """Looks for struck out secrets in the files of the first site after each of its answers."""
+
+    home: Path = Path()
+    known: Secrets = field(default_factory=dict)
+    looked: int = 0
+
+    def request(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+        replies = super().request(questions, seconds)
+        session = self.agents["s1"]._session
+        if isinstance(session, SumSession) and "s1" in questions:
+            self.known |= secrets_of(session)
+            self.look(session, wire.decode_question(questions["s1"], SUM_LIMIT))
+        return replies
+
+    def look(self, session: SumSession, message: Question) -> None:
+        """Check that what the rules have struck out is in no file, and that what is needed is in one."""
+        content, state = files_of(self.home), session.state
+        there = {place for secret, place in self.known.items() if secret in content}
+        begun = state.keys.directory.epoch if state else -1
+        newest = state.newest if state else -1
+        for epoch, slot, whose in there:
+            if whose == "box":
+                assert isinstance(session.prepared, AnnouncedEpoch | DealtEpoch)
+            elif epoch == begun:
+                assert slot > newest if whose == "own" else slot >= newest
+            else:
+                assert epoch > begun
+        if step_of(message) == wire.REVEAL:
+            assert (begun, newest, "share") in there
+        self.looked += bool(there)
+
+
+def test_what_is_struck_out_is_in_no_file_while_the_agent_is_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two epochs of three slots; a slot is lost, an upload never arrives, and at the end everything is gone."""
+    monkeypatch.setattr(parameters, "EPOCH_SLOTS", 3)
+    federation = make_sums(tmp_path, rows=4)
+    with federation.agents() as agents:
+        exchange, study = Watching(agents, home=tmp_path / "s1"), federation.summing()
+        losses: Losses = {
+            ("s2", wire.UPLOAD, 2): "question",
+            ("s4", wire.UPLOAD, 2): "answer",
+            ("s1", wire.AGREE, 3): "answer",
+        }
+        losses |= {("s3", wire.UPLOAD, 3): "question", ("s1", wire.DEAL, 0): "answer"}
+        exchange.fault = losing(exchange, losses)
+        for _ in range(5):
+            if study.run(exchange) == FINISHED:
+                break
+        assert any(isinstance(message, CloseRequest) for message, _ in exchange.asked)
+        content = files_of(tmp_path / "s1")
+        assert exchange.looked > 10 and len(exchange.known) > 60
+        assert not [place for secret, place in exchange.known.items() if secret in content]
+        for site in SUM_SITES:
+            with federation.journal(site) as journal:
+                rows = {
+                    table: journal.database.connection.execute(f"select count(*) from {table}").fetchone()[0]
+                    for table in ("sum_secrets", "sum_shares", "sum_deals", "sum_opinions")
+                }
+            assert rows == dict.fromkeys(rows, 0)
