@@ -12,6 +12,7 @@ from taciturn.dashboard.monitoring import CoordinatorMonitor, SiteMonitor
 from taciturn.dashboard.privacy_view import ledger_reply, privacy_reply
 from taciturn.errors import InputError
 from taciturn.federation import messages as wire
+from taciturn.federation import run_folder
 from taciturn.federation.coordinator import FINISHED, STOPPED
 from taciturn.federation.coordinator_process import StudyLine, open_study, update_status
 from taciturn.federation.journal import LEFT, Journal
@@ -20,6 +21,7 @@ from taciturn.federation.site_operations import site_status
 from taciturn.federation.status import STATUS_FILE, CoordinatorStatus, publish_status
 from taciturn.federation.sum_coordinator import SumCoordinator
 from taciturn.federation.transcript import describe_kind, read_transcript
+from taciturn.reporting.report import write_report
 from taciturn.reporting.statements import guarantee, headline
 from taciturn.runs.folder import RunFolder
 from tests.cli.helpers import taciturn, taciturn_json
@@ -41,13 +43,16 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
         uploads[site] += 1
         return "answer" if (site, uploads[site]) in (("s5", 2), ("s4", 3), ("s5", 3)) else ""
 
-    with federation.agents(seed=None) as agents:
+    with pytest.MonkeyPatch.context() as patch, federation.agents(seed=None) as agents:
+        patch.setattr(run_folder, "write_report", lambda folder: None)  # two of the six are written below
         exchange, study = Local(agents, fault), federation.summing()
         for name in (*SUM_SITES, *SUM_SITES):  # a site that was lost connects again at the next attempt
             exchange.since[name] += 1
             if conducted(study, exchange, tries=1) == FINISHED:
                 break
         assert study.folder.finished
+    for folder in (study.folder, federation.folder("s1", study.experiment)):
+        write_report(folder)
     return federation, study, exchange
 
 
@@ -124,9 +129,10 @@ def test_the_transcript_has_every_byte_string_of_the_protocol(ended: Ended) -> N
 def test_status_and_ledger_count_uploads(ended: Ended) -> None:
     federation, study, _ = ended
     (found,) = site_status(federation.file("s1"))["studies"]
-    assert (found["rounds"], found["uploads"]) == (6, 7)
+    assert (found["rounds"], found["uploads"], found["slot"]) == (6, 7, "0/6")
     shown = taciturn("federation", "site", "status", federation.file("s1")).stdout
     assert "peers of the study tiny: all 4 verified" in shown
+    assert "newest slot 0/6; uploads whose round was asked again: 1" in shown
     folder = site_folder(ended, "s1").path
     assert "s1: charged in 7 slots of a secure sum, for 6 rounds; 1 of them" in taciturn("ledger", folder).stdout
     assert taciturn_json("ledger", folder)["slots"] == {"s1": {"slots": 7, "rounds": 6}}

@@ -255,6 +255,9 @@ def status(site: Path, as_json: bool) -> None:
     print_table(("study", "experiment", "begun", "ended", "rounds", "uploads", "ε spent", "of"), rows, left=4)
     for study in found["studies"]:
         say(f"{study['experiment'][:8]}  {study['folder']}")
+        if study["slot"]:
+            lost = study["uploads"] - study["rounds"]
+            say(f"{'':8}  newest slot {study['slot']}; uploads whose round was asked again: {lost}")
         if study["model"]:
             say(f"{'':8}  model {study['model']}")
 

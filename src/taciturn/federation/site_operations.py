@@ -245,6 +245,7 @@ class StudyReport(TypedDict):
     non_private: str
     rounds: int  # answered
     uploads: int  # charged: more than rounds, where sums of a secure sum were lost
+    slot: str  # of the newest upload: "epoch/slot"; empty without a secure sum
     spent_epsilon: float
     planned_epsilon: float
     folder: str
@@ -299,10 +300,11 @@ def _experiments(site: Site) -> dict[Experiment, list[int]]:
 
 def _study_status(site: Site, begun: Experiment, rounds: list[int]) -> StudyReport:
     folder = study_folder(site, begun.id)
-    spent, planned = 0.0, 0.0
+    spent, planned, slot = 0.0, 0.0, ""
     if rounds or folder.exists():  # after a crash there may be no folder yet
         ledger = RunFolder.open(folder).read_ledger()
         spent = ledger.totals.total_epsilon
+        slot = next((entry.slot or "" for entry in reversed(ledger.releases)), "")
         planned = next(iter(ledger.plans.values())).planned_epsilon
     return {
         "study": begun.study,
@@ -313,6 +315,7 @@ def _study_status(site: Site, begun: Experiment, rounds: list[int]) -> StudyRepo
         "non_private": begun.non_private,
         "rounds": len(set(rounds)),
         "uploads": len(rounds),
+        "slot": slot,
         "spent_epsilon": spent,
         "planned_epsilon": float(planned),
         "folder": str(folder),
