@@ -35,6 +35,7 @@ from taciturn.federation.transcript import read_transcript
 from taciturn.federation.upload_coordinator import EVALUATION_TRIES, UploadCoordinator
 from taciturn.federation.validation import Rejected, read_measures
 from taciturn.privacy.hash_chain import HashChain
+from taciturn.runs.folder import RunFolder
 from taciturn.runs.private_quality import PrivateClassification
 from taciturn.secure_sum.parameters import GRADIENT, MEASURES
 from tests.federation.helpers import (
@@ -443,7 +444,7 @@ COORDINATOR_PLACES: dict[str, tuple[Any, str]] = {
     "charge": (Coordinator, "_charge_evaluation"),
     "write_masked": (SumFiles, "write_masked"),
     "record": (Coordinator, "_record_evaluation"),
-    "append_lines": (coordinator, "append_lines"),
+    "add_evaluations": (RunFolder, "add_evaluations"),
     "flushed": (coordinator, "flushed_size"),
     "save": (SumFiles, "save"),
     "answer": (Local, "request"),
@@ -457,7 +458,7 @@ def test_a_coordinator_that_dies_makes_every_evaluation_once(
     federation = summed(tmp_path, rounds=2)
     owner, attribute = COORDINATOR_PLACES[place]
     real, calls, deaths = getattr(owner, attribute), [0], 0
-    period = {"answer": 23, "append_lines": 11}.get(place, 3)
+    period = 23 if place == "answer" else 3
 
     def dying(*args: Any, **kwargs: Any) -> Any:
         calls[0] += 1

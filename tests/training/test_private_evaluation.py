@@ -121,12 +121,12 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("changes", [{"noise": "hardened"}, SUMMED])
-@pytest.mark.parametrize("dies_in", ["_write_evaluations", "_write_rows", "write_ledger", "checkpoint"])
+@pytest.mark.parametrize("dies_in", ["add_evaluations", "_write_rows", "write_ledger", "checkpoint"])
 def test_a_crash_shows_nothing_twice_and_charges_nothing_that_is_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: str, changes: dict[str, Any]
 ) -> None:
     """Fresh noise: the process dies before or after a file is written, and the run is continued from what is there."""
-    place: Any = loop if dies_in.startswith("_") else loop.Recorder
+    place: Any = {"add_evaluations": RunFolder, "_write_rows": loop}.get(dies_in, loop.Recorder)
     real, rows_of = getattr(place, dies_in), loop.evaluation_rows
 
     for after in (False, True):

@@ -414,7 +414,7 @@ class Coordinator(ABC):
             answered=answered,
             slot=slot,
         )
-        append_lines(self.folder.evaluations, [row])
+        self.folder.add_evaluations([row])
         flushed_size(self.folder.evaluations)
         self.evaluations.append(row)
         return row

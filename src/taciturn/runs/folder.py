@@ -279,6 +279,13 @@ class RunFolder:
             return []
         return [EvaluationRow.from_json(row, self.evaluations) for row in read_lines(self.evaluations)]
 
+    def add_evaluations(self, rows: Sequence[EvaluationRow]) -> None:
+        """Append private evaluations; the name of the file is on the disk before a checkpoint can know its size."""
+        if rows and not self.evaluations.exists():
+            make_file(self.evaluations)
+        if rows:
+            append_lines(self.evaluations, rows)
+
     def read_ledger(self) -> RunLedger:
         """Return the ledger, after its hash chain was verified.
 

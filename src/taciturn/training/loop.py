@@ -160,7 +160,7 @@ def _train_part(
             f"{folder.path}: its whole budget went into rounds that a crash lost; there is no model", collective=True
         )
     if recorder.unwritten or recorder.unwritten_evaluations:  # a crash came between the checkpoint and the metrics
-        _write_evaluations(folder, recorder.unwritten_evaluations)
+        folder.add_evaluations(recorder.unwritten_evaluations)
         _write_rows(study, folder, recorder.unwritten)
     error: Array | None = None  # of the last evaluation that may be shown
     waiting: list[Evaluation] = []  # not to be shown before the ledger has their rounds
@@ -193,7 +193,7 @@ def _train_part(
         if last or stopping or (fresh and saving):
             recorder.write_ledger()
         if (waiting or measured) and (saving or not fresh):
-            _write_evaluations(folder, measured)
+            folder.add_evaluations(measured)
             _write_rows(study, folder, rows)
             error = waiting[-1].error if waiting else error
             waiting.clear()
@@ -282,12 +282,6 @@ def noise_source(study: Study, part: StudyPart) -> Callable[[int, int], NoiseSou
         return SeededNoise(part.batch.seeds, agent, t, streams)
 
     return noise
-
-
-def _write_evaluations(folder: RunFolder, rows: Sequence[EvaluationRow]) -> None:
-    """Write private evaluations; there is no file before the first."""
-    if rows:
-        append_lines(folder.evaluations, rows)
 
 
 def _write_rows(study: Study, folder: RunFolder, rows: Sequence[MetricsRow]) -> None:
