@@ -13,7 +13,9 @@ from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import ReleaseEntry
 
 UPLOAD_KINDS = ("answer", "sum upload", "measures")  # departures that hold something computed from records
-SUM_WORDS = {  # the steps of a secure sum (docs/explanation/secure-sum.md), by their kind in the journal
+KIND_WORDS = {  # by kind in the journal; the steps of a secure sum are in docs/explanation/secure-sum.md
+    "measures": "measures of held-out records",
+    "measures again": "measures of held-out records again",
     "sum announce": "keys of an epoch",
     "sum deal": "sealed key shares",
     "sum keep": "receipt of shares",
@@ -114,7 +116,7 @@ def describe_kind(kind: str) -> str:
     >>> describe_kind("sum reveal"), describe_kind("answer")
     ('shares of masks', 'answer')
     """
-    return SUM_WORDS.get(kind, kind)
+    return KIND_WORDS.get(kind, kind)
 
 
 def describe_events(entries: Iterable[ReleaseEntry]) -> str:
