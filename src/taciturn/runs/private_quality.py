@@ -9,7 +9,7 @@ cells of count g^2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -265,13 +265,20 @@ def _baseline_error(labels: Sums, noise: float) -> Estimate | None:
 
 
 def _entropy(labels: Sums, noise: float) -> Estimate | None:
-    """Return the log loss of predicting the class frequencies."""
+    """Return the log loss of predicting the class frequencies.
+
+    Noise makes frequencies look more different than they are, so the entropy gets its second-order term back. Where
+    all classes are equally frequent the first order vanishes, and this term is most of the error.
+    """
     total = float(labels.sum())
     if total < max(1.0, LEAST_RECORDS * noise * math.sqrt(len(labels))):
         return None
     shares = np.maximum(labels / total, 1.0 / total)
     entropy = -float((shares / shares.sum()) @ np.log(shares / shares.sum()))
-    return _from_cells(entropy, labels, -(np.log(shares) + entropy) / total, noise)
+    found = _from_cells(entropy, labels, -(np.log(shares) + entropy) / total, noise)
+    lost = float((1.0 / np.maximum(shares, noise / total)).sum() - len(labels)) * (noise / total) ** 2 / 2.0
+    value = min(math.log(len(labels)), entropy + lost)
+    return replace(found, value=value, noise=math.hypot(found.noise, lost * math.sqrt(2.0 / max(1, len(labels) - 1))))
 
 
 def _calibration(layout: MeasureLayout, cells: _Cells, n: float) -> tuple[Estimate, float]:
