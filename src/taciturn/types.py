@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -208,3 +209,12 @@ class Dataset:
             return None
         ends = np.cumsum(self.held_out)
         return dict(zip(self.agents, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+
+    @cached_property
+    def held_out_shards(self) -> tuple[Shard, ...]:
+        """The records that each agent held out, in their order; none of an agent is a shard without rows."""
+        if self.test is None or not self.held_out:
+            x, y = self.train[0].x, self.train[0].y
+            return (Shard(x[:0], y[:0]),) * len(self.agents)
+        ends = np.cumsum((0, *self.held_out)).tolist()
+        return tuple(self.test.rows(slice(*pair)) for pair in pairwise(ends))

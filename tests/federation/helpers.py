@@ -155,6 +155,11 @@ class Federation:
     def shards(self) -> list[Shard]:
         return [load_site_dataset(self.site(site), self.agreement).train[0] for site in self.terms.agents]
 
+    def held_out(self) -> list[Shard]:
+        """Return the records that the sites hold out for evaluations."""
+        datasets = (load_site_dataset(self.site(site), self.agreement) for site in self.terms.agents)
+        return [dataset.held_out_shards[0] for dataset in datasets]
+
     def journal(self, site: str) -> Any:
         return Journal.read(self.site(site).state)
 
@@ -308,8 +313,11 @@ def participation(folder: RunFolder) -> list[list[str]]:
 
 
 def check_like_replay(federation: Federation, coordinator: UploadCoordinator | SumCoordinator) -> None:
-    """Check that model and duals equal the same study in one process bit for bit."""
-    once = replay(federation.agreement, federation.shards(), SEED, read_rounds(coordinator.folder))
+    """Check that model, duals and evaluations equal those of the same study in one process bit for bit."""
+    folder = coordinator.folder
+    own, rows = federation.shards(), folder.read_evaluations()
+    once = replay(federation.agreement, own, SEED, read_rounds(folder), federation.held_out(), rows)
+    assert list(once.evaluations) == rows
     assert coordinator.state.w.tobytes() == once.w.tobytes()
     assert coordinator.state.server.lam.tobytes() == once.lam.tobytes()
 

@@ -169,8 +169,8 @@ def charged_slots(federation: SumFederation, site: str, experiment: str) -> list
 def check_charges(federation: SumFederation, study: SumCoordinator, exchange: Local) -> None:
     """Check that no slot has two answers, and that each upload that left is charged, here and at the coordinator."""
     expected = {(e["agent"], e["slot"]) for e in federation.run.read_ledger() if e["kind"] == "release"}
-    limit = study.sums.parameters.charges
-    assert len({slot for _, slot in expected}) == study.attempts <= limit
+    limit = study.sums.parameters.uploads
+    assert len({slot for _, slot in expected}) == study.attempts + len(study.measured) <= limit
     for site in exchange.left:
         answers = [reply for reply in map(_decoded, exchange.left[site]) if isinstance(reply, SumAnswer)]
         charged = federation.released(site, study.experiment) if answers else []

@@ -15,7 +15,7 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.site_operations import site_status
 from taciturn.runs.folder import RunFolder
-from tests.cli.helpers import COMMAND, environment, taciturn_json
+from tests.cli.helpers import COMMAND, environment, taciturn, taciturn_json
 
 pytestmark = pytest.mark.federation
 
@@ -79,6 +79,20 @@ def test_crashes_change_nothing(place: Path) -> None:
     assert Path(found["folder"]) == place
 
 
+def test_what_was_measured_with_noise_is_shown_after_the_end(place: Path) -> None:
+    """The replay has compared the evaluations too. Sites answer no more, and the command needs none of them."""
+    words = (place / "federation.toml", "--kits", place / "kits", "--out", place / "run")
+    found = taciturn_json("federation", "evaluate", *words)
+    assert (found["ended"], found["paid"], found["left"]) == (True, 2, 0)
+    first, last = found["evaluations"]
+    assert (first["round"], last["round"], last["agents"]) == (ROUNDS // 2, ROUNDS, 3)
+    error, test_error = last["quality"]["error"], json.loads((place / "result.json").read_text())["test_error"]
+    spread = 4.0 * (error["noise"] + error["sampling"])
+    assert abs(error["value"] - test_error) < spread < 0.1
+    shown = taciturn("federation", "evaluate", *words).stdout
+    assert "confusion" not in shown and "the study has ended" in shown and "± sampling" in shown
+
+
 def test_every_site_has_the_model_signed(place: Path) -> None:
     coordinator = Identity.open(place / "coordinator.identity").public
     for site in ("north", "south", "west"):
@@ -119,7 +133,7 @@ def test_every_site_can_say_what_left(place: Path) -> None:
         assert found["covered"] is True
         kinds = [line["kind"] for line in found["departures"]]
         assert kinds.count("answer") >= 1
-        assert set(kinds) <= {"ready", "answer", "answer again", "closed"}
+        assert set(kinds) <= {"ready", "answer", "answer again", "measures", "measures again", "closed"}
 
 
 def test_the_reports_say_that_seeded_noise_protects_nobody(place: Path) -> None:

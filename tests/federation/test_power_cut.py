@@ -83,7 +83,8 @@ def made(root: Path, patch: pytest.MonkeyPatch) -> tuple[Federation, tuple[Path,
     place = state_folder()
     for module in (account, chain, files, locks):
         patch.setattr(module, "state_folder", lambda: place)
-    changes = {"study": {"rounds": ROUNDS}, "sites": {"west": None}}
+    evaluated = {"test_share": 0.4, "partition_key": 1, "evaluations": 1}
+    changes = {"study": {"rounds": ROUNDS, **evaluated}, "sites": {"west": None}}
     return make_federation(work, changes, only=SITES), (work, state)
 
 
@@ -118,7 +119,10 @@ def check(federation: Federation, left: Left) -> None:
     assert coordinator.folder.finished
     uploads = {site: answers(left[site]) for site in SITES}
     for site in SITES:
-        charged = [(row["first"], row["upload"]) for row in federation.released(site, coordinator.experiment)]
+        released = federation.released(site, coordinator.experiment)
+        charged = [(row["first"], row["upload"]) for row in released if not row.held_out]
+        measured = [row["first"] for row in released if row.held_out]
+        assert measured in ([], [ROUNDS]), f"{site} charged the evaluation as {measured}"  # it may have refused it
         assert {(t, wire.digest(data)) for t, data in uploads[site]} <= set(charged), (
             f"{site} sent what it did not charge"
         )
@@ -128,8 +132,12 @@ def check(federation: Federation, left: Left) -> None:
         assert asdict(study.cost) == pytest.approx(asdict(federation.agreement.plan.cost), rel=1e-12)
         assert read_transcript(federation.site(site)).faults == []
         assert federation.folder(site, coordinator.experiment).read_metrics()
-    expected = Counter((e["agent"], e["first"]) for e in coordinator.chain.read() if e["kind"] == "release")
-    assert expected == {(site, t): 1 for site in SITES for t in range(1, ROUNDS + 1)}
+    rows = coordinator.folder.read_ledger().releases
+    assert Counter((row.agent, row.first) for row in rows if not row.held_out) == {
+        (site, t): 1 for site in SITES for t in range(1, ROUNDS + 1)
+    }
+    assert Counter((row.agent, row.first) for row in rows if row.held_out) == {(site, ROUNDS): 1 for site in SITES}
+    assert [row.round for row in coordinator.folder.read_evaluations()] == [ROUNDS]
     assert [row["round"] for row in coordinator.folder.read_metrics()] == list(range(1, ROUNDS + 1))
     assert list(read_lines(site_events_path(coordinator.folder)))
     kept = read_arrays(coordinator.folder.model)["w"]

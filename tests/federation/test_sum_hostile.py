@@ -78,7 +78,7 @@ def test_no_model_makes_a_site_draw_noise_that_it_should_not(tmp_path: Path) -> 
         with pytest.raises(SiteRefused, match="another model than the one that came with it"):
             made.members[1].ask(SumRoundRequest(EXPERIMENT, wrong.to_bytes(), zero))
         assert made.federation.released("s1") == []
-        assert made.members[1].now.charged == 0
+        assert made.members[1].now.charged == (0, 0)
         made.members[1].upload(made.question(0), NOTHING, b"")  # it still answers an honest question
         assert charged_slots(made.federation, "s1", EXPERIMENT) == ["0/0"]
 

@@ -186,11 +186,12 @@ SHARED: dict[str, Any] = {
     "mechanism": "laplace", "adjacency": "replace-one", "clip": 0.5, "clip_l1": 0.5, "noise_multiplier": 21.0,
     "intercept": False, "features": "fourier", "precision": "float32", "total_records": 61,
 }  # fmt: skip
+OF_EVALUATIONS = ("test_share", "evaluations", "evaluation_epsilon")  # see test_evaluations.py
 SHARED_SUM: dict[str, Any] = {"trust": "agents", "colluders": 2, "missing": 2, "reserve": 4}
 
 
 def test_the_digest_changes_with_every_shared_setting(tmp_path: Path) -> None:
-    assert {*SHARED, *SHARED_SUM, *FOR_PUBLISHED} == {*STUDY_KEYS, "total_records"}
+    assert {*SHARED, *SHARED_SUM, *FOR_PUBLISHED, *OF_EVALUATIONS} == {*STUDY_KEYS, "total_records"}
     found = {digest(tmp_path, study={key: value}) for key, value in SHARED.items()}
     found |= {
         digest(tmp_path, name="other"),

@@ -111,7 +111,7 @@ def test_a_departure_that_no_event_covers_is_found(federation: Federation, t: in
     found = told(federation)
     assert [line.covered for line in found.lines].count(False) == 1 and not found.lines[-1].covered
     assert any(f"the upload of round {t} ({wire.digest(forged)[:12]}…) has no event" in fault for fault in found.faults)
-    assert any("is not in the journal" in fault for fault in found.faults) == (t > 3)
+    assert any("is not in the journal" in fault for fault in found.faults)  # also if the round has another answer
 
 
 def test_an_upload_of_a_study_that_is_not_known_is_found(federation: Federation) -> None:

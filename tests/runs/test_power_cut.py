@@ -94,7 +94,7 @@ class Place:
         api.run(
             data=str(self.data / "t.csv"), schema=str(self.data / "s.toml"), total_records=12, agents=2, rounds=ROUNDS,
             algorithm="dpgd", noise="hardened", total_epsilon=1.0, evaluate_every=2, ledger=str(self.ledger),
-            out=str(self.run.path), watch=self.watch,
+            test_share=0.4, partition_key=1, evaluations=2, out=str(self.run.path), watch=self.watch,
         )  # fmt: skip
 
     def watch(self, progress: Progress) -> None:
@@ -109,9 +109,12 @@ class Place:
 
     def charged(self) -> Counter[tuple[int, int]]:
         """How often each round was charged to the first agent, by session and round; the chain is checked."""
-        rows = [row for row in self.run.read_ledger() if row["kind"] == "release" and row["agent"] == "agent-1"]
+        rows = [row for row in self.run.read_ledger().releases if row.agent == "agent-1"]
         assert all(row["first"] == row["last"] for row in rows)
-        return Counter((row["session"], row["first"]) for row in rows)
+        measured = Counter(row["first"] for row in rows if row.held_out)
+        shown = [row.round for row in self.run.read_evaluations()]
+        assert len(set(shown)) == len(shown) <= measured.total() <= 2 and set(shown) <= set(measured)
+        return Counter((row["session"], row["first"]) for row in rows if not row.held_out)
 
     def check(self, image_of: str, seen: Seen) -> None:
         """Go on from what is on the disk: all that was seen is charged once, and never more than was planned."""
@@ -130,7 +133,8 @@ class Place:
         assert shown <= set(charged) and set(charged.values()) == {1}, f"after {image_of}"
         assert len(charged) <= ROUNDS
         (study,) = BudgetLedger.open(self.ledger).state().studies
-        assert study.settled and study.cost == self.run.read_ledger().cost()
+        ledger = self.run.read_ledger()
+        assert study.settled and (study.cost, study.held_out) == (ledger.cost(), ledger.held_out_cost())
         assert self.run.model.is_file() and self.run.report.is_file() and (self.run.local / "report.html").is_file()
         rounds = [row["round"] for row in self.run.read_metrics()]
         assert rounds == sorted(set(rounds)) and rounds[-1] == self.run.read_summary()["runs"][0]["rounds"]

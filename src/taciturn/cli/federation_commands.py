@@ -10,7 +10,18 @@ import rich_click as click
 from click.exceptions import Exit
 
 from taciturn.cli.options import SuggestingGroup
-from taciturn.cli.output import JSON, PATH, check_new, note, print_fields, print_json, print_result, say, stderr
+from taciturn.cli.output import (
+    JSON,
+    PATH,
+    check_new,
+    note,
+    print_evaluation,
+    print_fields,
+    print_json,
+    print_result,
+    say,
+    stderr,
+)
 from taciturn.cli.progress_display import FederationDisplay
 from taciturn.cli.site_commands import AUDIT, LOG, TOKEN, serve_monitor, site
 from taciturn.core.signals import stop_signals
@@ -43,6 +54,7 @@ def federation() -> None:
       taciturn federation terms federation.toml              the plan, and the hash that all parties compare
       taciturn federation provision federation.toml --out kits
       taciturn federation run federation.toml --kits kits
+      taciturn federation evaluate federation.toml --kits kits
     """
 
 
@@ -280,6 +292,71 @@ def run(
         print_json({"outcome": outcome, **participation_totals(folder)._asdict(), **finished.summary})
     else:
         print_result(finished)
+
+
+@federation.command()
+@TERMS
+@click.option("--kits", default="kits", type=PATH, help="folder of the kits [default: kits]")
+@click.option("--out", type=PATH, help="the run folder [default: runs/federation-NAME]")
+@click.option("--identity", type=PATH, help="the coordinator's identity [default: next to the terms]")
+@click.option("--without", multiple=True, metavar="SITE", help="exclude this site permanently; repeatable")
+@LOG
+@AUDIT
+@JSON
+def evaluate(
+    terms: Path,
+    kits: Path,
+    out: Path | None,
+    identity: Path | None,
+    without: tuple[str, ...],
+    log: Path | None,
+    audit: str,
+    as_json: bool,
+) -> None:
+    """Measure the model of a study as it is on the records that the sites hold out, with noise.
+
+    It waits for the sites, makes one of the evaluations that the terms pay for, and leaves the study as it was:
+    'taciturn federation run' continues it. Stop that command first. A model is evaluated once; asked again, the command
+    shows what was measured. So it does for a study that has ended, whose sites answer no more.
+
+    \b
+    Examples:
+      taciturn federation evaluate federation.toml --kits kits
+      taciturn federation evaluate federation.toml --kits kits --out runs/second --json
+    """
+    check_engine()
+    from taciturn.federation.coordinator import STOPPED
+    from taciturn.federation.coordinator_process import open_study, run_coordinator
+    from taciturn.federation.logs import audited, check_audit, logged
+    from taciturn.federation.terms import read_terms
+
+    read = read_terms(terms)
+    own = identity or terms.resolve().parent / IDENTITY
+    place = out or Path("runs") / f"federation-{read.name}"
+    if not place.exists():
+        raise InputError(f"there is no study in {place}; 'taciturn federation run {terms}' begins one")
+    with (
+        logged(log, note) as log_line,
+        audited(check_audit("--audit", audit), "coordinator") as audit_line,
+        stop_signals(log_line) as stop,
+        FederationDisplay(stderr, log_line, lines=log is not None) as display,
+    ):
+        given = (read, kits, own, place, log_line, stop, display.show, without, audit_line)
+        folder, outcome = run_coordinator(*given, evaluate=True)
+    if outcome == STOPPED:
+        note("stopped: nothing was measured")
+        raise Exit(130)
+    schedule, rows = open_study(read, place.resolve()).schedule, folder.read_evaluations()
+    if as_json:
+        print_json({"ended": folder.finished, "paid": schedule.paid, "left": schedule.left, "evaluations": rows})
+        return
+    if not rows:
+        raise InputError(f"{folder.path} has ended without an evaluation, and its sites answer no more")
+    print_evaluation(rows[-1], folder.read_start(local=False).data.target.names or ())
+    if folder.finished:
+        say("the study has ended: its sites answer no more")
+    else:
+        say(f"{schedule.left} of {schedule.paid} evaluations are left; 'taciturn federation run {terms}' continues")
 
 
 @federation.command()

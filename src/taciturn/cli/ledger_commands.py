@@ -272,6 +272,13 @@ def print_budget(state: BudgetState) -> None:
         f"{state.data}: epsilon {format_epsilon(state.epsilon_used)} of {state.total_epsilon:g} used or "
         f"reserved at delta {state.delta:g}; one more study of up to {state.epsilon_next:.4g} fits ({rule})"
     )
+    if state.split:
+        sides = (format_epsilon(state.epsilon_of_side(side)) for side in (state.used, state.used_held_out))
+        train, held_out = sides
+        say(
+            f"of this, records that train have used {train}, and held-out records {held_out}: under the split "
+            f"{state.split[:12]} a record is one of the two; a study with another split is charged to both"
+        )
     if state.further:
         say("created with --further: the same records may have another ledger, and the totals of both add up")
     if state.handed_over:

@@ -16,10 +16,18 @@ from taciturn.algorithms import ALGORITHMS
 from taciturn.core.storage import make_folder, to_json, write_text
 from taciturn.data.feature_maps import NONE
 from taciturn.errors import InputError
+from taciturn.reporting.curves import run_label
+from taciturn.reporting.evaluation_tables import (
+    confusion_table,
+    evaluation_sentence,
+    evaluation_table,
+    last_evaluations,
+)
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
 from taciturn.reporting.tables import GROUP_HEADINGS, group_rows, has_seeds, result_table, rounds_done
 from taciturn.result import Run
 from taciturn.runs.folder import LOCAL_ONLY, RunFolder
+from taciturn.runs.records import EvaluationRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,6 +125,9 @@ def print_result(run: Run) -> None:
     width = max(7, *map(len, names)) + 2
     for name in names:
         say(f"{name:{width}}{ALGORITHMS[name].summary if name in ALGORITHMS else 'from a plugin'}")
+    for row in last_evaluations(run.folder.read_evaluations()):
+        label = f"{run_label(row.algorithm, row.epsilon)}: " if len(run.runs) > 1 else ""
+        say(f"{'measured':{width}}{label}{evaluation_sentence(row)}")
     privacy = PAPER_HEADLINE if run.summary.mode == "paper" else headline(run.summary.privacy)
     say(f"{'privacy':{width}}{privacy}")
     planned, done = run.folder.read_config()["rounds"], rounds_done(run.runs, run.folder.read_header().method_facts)
@@ -127,6 +138,26 @@ def print_result(run: Run) -> None:
     if declared and not declared.published and run.folder.has_local:
         words = "for the owner of the records only: figures without noise, cells that do not fit the schema"
         say(f"{'':{width}}{run.folder.local / run.folder.report.name} ({words})")
+
+
+def print_evaluation(row: EvaluationRow, names: Sequence[str]) -> None:
+    """Print what a private evaluation measured.
+
+    Parameters
+    ----------
+    row : EvaluationRow
+        The evaluation.
+    names : sequence of str
+        The classes; empty if the label is a number.
+    """
+    say(evaluation_sentence(row))
+    if row.quality is None:
+        return
+    for table in (evaluation_table(row.quality), confusion_table(row.quality, names)):
+        if table is not None:
+            say()
+            print_table(table.headings, table.rows)
+    say("± are standard errors: of the noise, and of the choice of the records; squares add up")
 
 
 def check_new(path: Path | None) -> None:

@@ -96,6 +96,7 @@ def _print(view: PlanReport, facts: PlanFacts) -> None:
     budgets = [(_mark(b.chosen, f"{b.total_epsilon:g}"), f"{b.noise_to_signal:.2g}", b.verdict) for b in view.budgets]
     print_table(("total ε", "noise to signal", "what to expect"), budgets)
     _print_trust(view)
+    _print_evaluations(view)
     if not view.rounds_options:
         return
     say()
@@ -140,6 +141,27 @@ def _print_trust(view: PlanReport) -> None:
     if settings.reserve:
         price = 100.0 * (math.sqrt(1.0 + settings.reserve / view.part.rounds) - 1.0)
         say(f"the reserve of {settings.reserve} uploads beyond {view.part.rounds} rounds adds {price:.2g} % to it")
+
+
+def _print_evaluations(view: PlanReport) -> None:
+    """Print what private evaluations will show."""
+    found, facts = view.evaluations, view.study.facts
+    if found is None:
+        return
+    say()
+    what, unit = ("error", "points") if facts.classes else ("mean absolute error", "% of the label's range")
+    say(
+        f"evaluations: {found.evaluations} on about {found.records:,} held-out records, with at most epsilon "
+        f"{found.epsilon:g} for all of them; standard error of the {what} by the noise, in {unit}:"
+    )
+    names = {SERVER: "a trusted server", SECURE_SUM: "a secure sum", AGENTS: "every agent by itself"}
+    rows = [
+        (_mark(one.chosen, names[one.trust]), f"{100 * one.noise:.3f}", f"{100 * one.alone:.3f}")
+        for one in found.options
+    ]
+    print_table(("noise by", "with all measures", "this one alone"), rows)
+    if facts.classes:
+        say(f"the choice of so many records adds {100 * found.sampling:.2g} points at an error of 5 %")
 
 
 def _count(number: int, noun: str) -> str:

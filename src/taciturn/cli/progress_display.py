@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -76,6 +76,22 @@ def experiment_display(folder: ExperimentFolder) -> Iterator[ExperimentDisplay]:
         raise Exit(130) from error
 
 
+SUM_SENTENCES: Mapping[str, Callable[[StudyLine], str]] = {
+    "epoch": lambda line: f"{len(line['sites'])} sites made keys for the next sums (epoch {line['epoch']})",
+    "epoch lost": lambda line: f"keys for the next sums could not be made: {line['reason']}; trying again",
+    "slot lost": lambda line: (
+        f"the sum of round {line['round']} was not opened (slot {line['slot']}): {line['reason']}; its uploads stay "
+        "charged, and the round is asked again in another slot"
+    ),
+    "evaluated": lambda line: line["found"],
+    "evaluation lost": lambda line: (
+        f"the measures of the model after round {line['round']} were not opened (slot {line['slot']}): "
+        f"{line['reason']}; they stay charged"
+    ),
+    "evaluation skipped": lambda line: f"the model after round {line['round']} is not evaluated: {line['reason']}",
+}
+
+
 class FederationDisplay:
     """Sentences about sites, and the rounds as a bar on a terminal or as lines in a log.
 
@@ -116,15 +132,8 @@ class FederationDisplay:
                 self.say(f"{site} did not answer{place}: continuing without it")
             case "refused" | "rejected" as event:
                 self.say(f"{site} {event}{place}: {line['reason']}")
-            case "epoch":
-                self.say(f"{len(line['sites'])} sites made keys for the next sums (epoch {line['epoch']})")
-            case "epoch lost":
-                self.say(f"keys for the next sums could not be made: {line['reason']}; trying again")
-            case "slot lost":
-                self.say(
-                    f"the sum of round {line['round']} was not opened (slot {line['slot']}): {line['reason']}; its "
-                    "uploads stay charged, and the round is asked again in another slot"
-                )
+            case event if event in SUM_SENTENCES:
+                self.say(SUM_SENTENCES[event](line))
             case "left out":
                 self.say(f"{site} is left out of this study")
             case "waiting":

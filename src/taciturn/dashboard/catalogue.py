@@ -39,7 +39,7 @@ from taciturn.runs.records import MetricsRow, RunResult
 RUN_FILES = frozenset({"config.toml", "start.json", "ledger.jsonl", "metrics.jsonl"})  # any of them marks a run folder
 DEEPEST = 6  # levels of folders that are searched
 TAIL = 65536  # bytes at the end of the metrics, enough for the last rounds of all runs
-VERSIONED = ("config.toml", "start.json", "metrics.jsonl", "ledger.jsonl", "summary.json")
+VERSIONED = ("config.toml", "start.json", "metrics.jsonl", "evaluations.jsonl", "ledger.jsonl", "summary.json")
 VERSIONED_LOCAL = ("local-only/metrics.jsonl", "local-only/summary.json")
 IN_MEMORY = 64  # runs whose parsed metrics are kept
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from taciturn.dashboard.replies import READ_ERRORS
 from taciturn.reporting.curves import BAND, run_label
+from taciturn.reporting.evaluation_tables import REACH, evaluation_points
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import METRICS, MetricsLog, Series
 from taciturn.runs.records import RunLabel
@@ -92,6 +93,7 @@ def metric_charts(folder: RunFolder, metrics: MetricsLog) -> ChartsReply:
     """
     places = _noise_places(folder)
     charts = {metric: _chart(metrics, metric, places) for metric in METRICS}
+    charts["private_error"] = _private_chart(folder)
     return ChartsReply({metric: chart for metric, chart in charts.items() if chart.lines})
 
 
@@ -139,11 +141,26 @@ def _chart(metrics: MetricsLog, metric: str, places: Mapping[str, str]) -> Metri
     )
 
 
+def _private_chart(folder: RunFolder) -> MetricChart:
+    """Return the errors of private evaluations, of the first seed of each setting, with 95 % of noise and sampling."""
+    lines = []
+    for label, points in evaluation_points(folder.read_evaluations()).items():
+        mean = [_shown(one.value) for _, one in points]
+        low = [_shown(max(0.0, one.value - REACH * one.error)) for _, one in points]
+        high = [_shown(one.value + REACH * one.error) for _, one in points]
+        lines.append(MetricCurve(label, label.split(",")[0], "", 1, [t for t, _ in points], mean, low, high))
+    return MetricChart(local=False, lines=lines)
+
+
+def _shown(value: float) -> float:
+    """Return a value with five digits: a chart shows no more."""
+    return float(f"{value:.5g}")
+
+
 def _curve(label: str, algorithm: str, unit: str, seeds: Sequence[Series]) -> MetricCurve:
     rounds = reduce(np.intersect1d, [series.rounds for series in seeds])  # some seeds may be a round ahead
     values = np.array([series.values[np.searchsorted(series.rounds, rounds)] for series in seeds])  # [seeds, n]
     lines = [values.mean(axis=0), *(np.percentile(values, BAND, axis=0) if len(seeds) > 1 else ())]
     kept = downsample(lines) if len(rounds) else np.arange(0)
-    # Five digits: a chart shows no more.
-    shown = [[float(f"{value:.5g}") for value in line[kept]] for line in lines]
+    shown = [[_shown(value) for value in line[kept]] for line in lines]
     return MetricCurve(label, algorithm, unit, len(seeds), rounds[kept].astype(int).tolist(), *shown)

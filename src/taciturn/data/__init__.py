@@ -12,6 +12,7 @@ from taciturn.data.facts import (
     declared_facts,
     limit_records,
     published_facts,
+    record_split,
     schema_facts,
 )
 from taciturn.data.feature_mapping import apply_feature_map
@@ -43,6 +44,7 @@ __all__ = [
     "published_facts",
     "read_schema",
     "read_table",
+    "record_split",
     "refuse_unseen_classes",
     "schema_facts",
     "source_for",

@@ -7,12 +7,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from taciturn.data.dataset_source import DataOptions, check_options, source_for
 from taciturn.data.feature_mapping import input_shape, schema_shape
 from taciturn.data.feature_maps import NONE, width_of
 from taciturn.data.feature_maps.bins import mapped_blocks
-from taciturn.data.partition import agent_names, check_partition, check_private_partition
-from taciturn.data.schema import Schema, Unit
+from taciturn.data.partition import agent_names, check_partition, check_private_partition, split_digest
+from taciturn.data.schema import Schema, Unit, dump_schema, read_schema
 from taciturn.data.table_io import check_table, file_agents, names_agents, table_name, table_schema
 from taciturn.errors import InputError, unknown_name
 from taciturn.types import Classes, ColumnBlock, Dataset
@@ -238,6 +240,22 @@ def _count_agents(options: DataOptions, schema: Schema, records_max: Sizes | Non
     return len(names)
 
 
+def record_split(options: DataOptions) -> str:
+    """Return a name for the rule by which records train or are held out; empty if no share is held out.
+
+    Two studies with the same name agree on every unit. Units with a column are drawn by the text in it, other records
+    by their encoded content.
+    """
+    if not options.test_share:
+        return ""
+    decided_by = f"{options.data} {options.intercept} {options.precision}"
+    if not source_for(options.data).published:
+        schema = read_schema(options.schema)
+        content = replace(schema, agent=None, agents=(), interactions=(), class_weights=(), weight=None)
+        decided_by = f"unit {schema.unit.column}" if schema.unit else f"record {dump_schema(content)}"
+    return split_digest(options.partition_key, options.test_share, decided_by)
+
+
 def check_facts(facts: Facts, dataset: Dataset) -> None:
     """Raise InputError if the records contradict the declared facts; the message never states an agent's size."""
     if isinstance(facts.records_max, Mapping):
@@ -264,6 +282,7 @@ def limit_records(facts: Facts, dataset: Dataset) -> Dataset:
 
     This is for private records: an error about one record too many would reveal it.
     """
+    dataset = _limit_held_out(facts, dataset)
     notes, shards = list(dataset.notes), []
     for agent, shard in zip(dataset.agents, dataset.train, strict=True):
         most = facts.most(agent)
@@ -273,6 +292,20 @@ def limit_records(facts: Facts, dataset: Dataset) -> Dataset:
             notes.append(f"agent '{agent}': {beyond} {was.format(most)} left out, because records-max is {most}")
         shards.append(shard.rows(slice(most)) if beyond > 0 else shard)
     return replace(dataset, train=tuple(shards), notes=tuple(notes))
+
+
+def _limit_held_out(facts: Facts, dataset: Dataset) -> Dataset:
+    """Keep as many of each agent's first held-out records as were declared for training: sums have room for them."""
+    parties = dataset.test_parties
+    if dataset.test is None or parties is None:
+        return dataset
+    kept = [rows[: facts.most(agent)] for agent, rows in parties.items()]
+    sizes = tuple(map(len, kept))
+    if sizes == dataset.held_out:
+        return dataset
+    note = f"held-out records beyond the first {facts.largest} of an agent were left out, because of records-max"
+    test = dataset.test.rows(np.concatenate(kept))
+    return replace(dataset, test=test, held_out=sizes, notes=(*dataset.notes, note))
 
 
 def check_partition_sizes(facts: Facts, options: DataOptions) -> None:

@@ -21,7 +21,8 @@ PARTITIONS = ("in-order", "shuffled", "hashed", "dirichlet", "column")
 POSITIONAL = ("in-order", "shuffled")  # the agent of a record depends on its position among the others
 TRIES = 100
 
-HOLD_OUT, ASSIGNMENT, SHARES = b"", b"taciturn deal", b"taciturn shares"  # purposes of a key: blake2b's person
+HOLD_OUT, ASSIGNMENT, SHARES, SPLIT = b"", b"taciturn deal", b"taciturn shares", b"taciturn split"
+"""The purposes of a key: blake2b's person."""
 
 
 class Partition(NamedTuple):
@@ -300,6 +301,19 @@ def hold_out(
         if not len(out):
             raise InputError(f"test-share is {share:g}, which holds out no {kind} at all: increase it")
     return Partition(partition.names, kept), out
+
+
+def split_digest(key: int, share: float, decided_by: str) -> str:
+    """Return a name for the rule that decides which units are held out; equal names mean that all units agree.
+
+    Parameters
+    ----------
+    key, share
+        The key of the draws, and the share to hold out.
+    decided_by
+        Everything else that a unit's draw depends on: the unit's column, or how a record is encoded.
+    """
+    return _keyed_digest(key, SPLIT, repr((share, decided_by)).encode(), 16).hex()
 
 
 def unit_draws(units: Units, key: int, purpose: bytes = HOLD_OUT) -> NDArray[np.float64]:

@@ -11,11 +11,18 @@ from typing import NamedTuple
 
 from taciturn.data import Facts
 from taciturn.experiments.grid import Grid, GridPoint
-from taciturn.planning.plan import StudyPlan, plan_from_facts, public_facts, reservation_cost
+from taciturn.planning.plan import (
+    StudyPlan,
+    drawn_key,
+    plan_from_facts,
+    public_facts,
+    reservation_cost,
+    study_split,
+)
 from taciturn.planning.study import batches
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.composition import total_cost
+from taciturn.privacy.composition import ZERO_COST, total_cost
 from taciturn.privacy.events import Event
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings import Settings
@@ -110,8 +117,15 @@ def check_budget(points: Sequence[GridPoint]) -> None:
     if plans:
         ledger = BudgetLedger.open(Path(plans[0].settings.ledger))
         total = total_cost(reservation_cost(plan) for plan in plans)
+        held_out = total_cost(plan.held_out_cost for plan in plans)
+        drawn = drawn_key(plans[0].settings)  # points without a key of their own share one
+        splits = {
+            study_split(plan.settings, drawn if plan.settings.partition_key == "auto" else None) for plan in plans
+        }
+        if len(splits) > 1:  # points with other splits are charged for both sides on both
+            total, held_out, splits = total_cost([total, held_out]), ZERO_COST, {""}
         for adjacency, unit in {(plan.settings.adjacency, plan.facts.unit) for plan in plans}:
-            ledger.epsilon_after(ledger.state(), total, adjacency, unit)
+            ledger.epsilon_after(ledger.state(), total, adjacency, unit, held_out, *splits)
 
 
 def _plan(settings: Settings, facts: dict[str, Facts]) -> StudyPlan:

@@ -19,6 +19,7 @@ from taciturn.federation.messages import (
     Closed,
     CloseRequest,
     Invitation,
+    MeasureRequest,
     Question,
     Ready,
     Refusal,
@@ -154,7 +155,7 @@ class SiteAgent:
         if self._session.agreed_files != site_session.read_agreed_files(site):  # the site must decide again
             terms, self._session = read_terms(site.study).digest, None
             self._session = self._join(site, Invitation(message.experiment, terms))
-        if isinstance(message, RoundRequest) and isinstance(self._session, UploadSession):
+        if isinstance(message, RoundRequest | MeasureRequest) and isinstance(self._session, UploadSession):
             return self._session.answer(message)
         if isinstance(message, SumRequest | SumRoundRequest) and isinstance(self._session, SumSession):
             return self._session.answer(message)
@@ -186,8 +187,7 @@ class SiteAgent:
         reserved = begun is not None and site_session.find_reservation(site, begun) is not None
         if reasons := find_objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
-        shard = self.loader.dataset(site).train[0]
-        given = (site, self.journal, message.experiment, agreement, shard, self.seed)
+        given = (site, self.journal, message.experiment, agreement, self.loader.dataset(site), self.seed)
         if agreement.sum_parameters is None:
             return site_session.open_session(UploadSession, *given)
         return site_session.open_session(SumSession, *given)

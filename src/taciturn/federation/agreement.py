@@ -11,7 +11,9 @@ from typing import Any, TypedDict
 import numpy as np
 
 from taciturn.algorithms import Algorithm
+from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.data import DataOptions, Facts, check_facts, limit_records, load, load_unmapped, read_schema
+from taciturn.data.partition import record_draws
 from taciturn.federation import PROTOCOL
 from taciturn.federation.messages import message_limit
 from taciturn.federation.policy import Site, read_peers
@@ -21,12 +23,12 @@ from taciturn.planning.noise_plan import RunPlan
 from taciturn.planning.plan import StudyPlan, plan_from_facts
 from taciturn.planning.study import StudyPart
 from taciturn.privacy.budget import BudgetLedger
-from taciturn.privacy.composition import ZERO_COST, StudyCost
+from taciturn.privacy.composition import ZERO_COST
 from taciturn.privacy.trust import SECURE_SUM, collusion, opened_sums
 from taciturn.reporting.statements import NEIGHBOURS
 from taciturn.secure_sum.epoch_messages import box_size
 from taciturn.secure_sum.parameters import SumParameters, epoch_slots
-from taciturn.types import Array, Dataset, Target
+from taciturn.types import Array, Dataset, Shard, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +83,20 @@ class Agreement:
         settings = self.study_plan.settings
         return sum_parameters(settings, self.facts, self.plan) if settings.trust == SECURE_SUM else None
 
+    @property
+    def measure(self) -> MeasureRelease | None:
+        """What a site releases in an evaluation; None if there are none."""
+        return self.part.measure
+
     @cached_property
     def message_limit(self) -> int:
         """The maximum size in bytes of a message of this study."""
         parameters = self.sum_parameters
         if parameters is None:
-            return message_limit(self.zero.nbytes)
+            measures = 8 * self.measure.layout.size if self.measure else 0
+            return message_limit(max(self.zero.nbytes, measures))
         keys = parameters.sites * box_size(epoch_slots(parameters))  # the boxes for one site; a directory is smaller
-        upload = parameters.dimension * parameters.width // 8
+        upload = max(parameters.dimension, parameters.measures) * parameters.width // 8
         largest = max(2 * self.zero.nbytes, upload, keys)
         return message_limit(largest + message_limit())  # a message of the sum has a header of its own
 
@@ -116,7 +124,8 @@ def derive_agreement(terms: Terms, published: Dataset | None = None) -> Agreemen
 def load_site_dataset(site: Site, agreement: Agreement, published: Dataset | None = None) -> Dataset:
     """Load and encode the site's records, at most as many as it declared.
 
-    All rows of the site's table belong to its one agent, whatever the table says about agents.
+    All rows of the site's table belong to its one agent, whatever the table says about agents. Records that the study
+    holds out are the data set's test records.
 
     Parameters
     ----------
@@ -130,25 +139,38 @@ def load_site_dataset(site: Site, agreement: Agreement, published: Dataset | Non
     Returns
     -------
     Dataset
-        One training shard and no test records. Its notes are for the site alone: they say which cells were invalid and
-        which records were left out.
+        One training shard. Its notes are for the site alone: they say which cells were invalid and which records were
+        left out.
     """
     terms, s = agreement.terms, agreement.terms.settings
     if site.published:
         dataset = published or load_unmapped(terms.data_options())
-        share = dataset.train[terms.agents.index(site.name)]
-        shard = terms.map_features(share.copy())  # copies, so that the rest can be freed
+        shard, test = published_shards(terms, dataset, site.name)
         dataset = replace(dataset, features=agreement.features, features_by=s.features)
     else:
         options: dict[str, Any] = {name: getattr(s, name) for name in ("intercept", "features", "precision")}
         options |= {"agents": 1, "partition": "hashed", "private": True, "one_owner": True}
+        options |= {"test_share": s.test_share, "partition_key": terms.split_key}
         dataset = load(DataOptions(site.table, schema=site.schema, **options))
-        shard = dataset.train[0]
+        shard, test = dataset.train[0], dataset.test
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
-    dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(shard,), test=None)
+    held_out = (len(test.x),) if test else ()
+    dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(shard,), test=test, held_out=held_out)
     dataset = dataset if site.published else limit_records(facts, dataset)
     check_facts(facts, dataset)
     return dataset
+
+
+def published_shards(terms: Terms, published: Dataset, site: str) -> tuple[Shard, Shard | None]:
+    """Return a site's share of a published data set: its training records, and those that are held out, if any.
+
+    Which records are held out follows from their content before the feature map, and the key in the terms.
+    """
+    share = published.train[terms.agents.index(site)]
+    if not terms.settings.test_share:
+        return terms.map_features(share.copy()), None  # copies, so that the rest can be freed
+    held = record_draws(share.x, share.y, terms.split_key) < terms.settings.test_share
+    return terms.map_features(share.rows(~held)), terms.map_features(share.rows(held))
 
 
 @dataclass
@@ -203,7 +225,7 @@ def find_objections(site: Site, agreement: Agreement, reserved: bool = False) ->
     list of str
         Sentences that contain only public facts, so that the coordinator may see them.
     """
-    terms, facts, plan, accepts = agreement.terms, agreement.facts, agreement.plan, site.accepts
+    terms, plan, accepts = agreement.terms, agreement.plan, site.accepts
     s = agreement.study_plan.settings
     reasons = _declaration_mismatches(site, terms)
     epsilon = plan.total_epsilon
@@ -221,7 +243,7 @@ def find_objections(site: Site, agreement: Agreement, reserved: bool = False) ->
     reasons += _sum_objections(site, agreement)
     if plan.rounds > accepts.rounds_max:
         reasons.append(f"the study has {plan.rounds} rounds, but this site accepts at most {accepts.rounds_max}")
-    return reasons + _budget_objections(site, facts.unit, s.adjacency, ZERO_COST if reserved else plan.cost)
+    return reasons + _budget_objections(site, agreement, reserved)
 
 
 def _sum_objections(site: Site, agreement: Agreement) -> list[str]:
@@ -276,16 +298,17 @@ def _declaration_mismatches(site: Site, terms: Terms) -> list[str]:
     return reasons
 
 
-def _budget_objections(site: Site, unit: str, adjacency: str, cost: StudyCost) -> list[str]:
-    """Return whether the ledger is for another adjacency or unit, or has no room for the cost."""
-    ledger = BudgetLedger.open(site.ledger)
+def _budget_objections(site: Site, agreement: Agreement, reserved: bool) -> list[str]:
+    """Return whether the ledger is for another adjacency or unit, or has no room for a study that is not reserved."""
+    ledger, study = BudgetLedger.open(site.ledger), agreement.study_plan
     state = ledger.state()
     reasons = [
         f"{name} is {value}, but this site's ledger counts {getattr(state, name)}"
-        for name, value in (("unit", unit), ("adjacency", adjacency))
+        for name, value in (("unit", study.facts.unit), ("adjacency", study.settings.adjacency))
         if value != getattr(state, name)
     ]
-    if not state.fits(cost):
+    costs = (ZERO_COST, ZERO_COST) if reserved else (study.cost, study.held_out_cost)
+    if not state.fits(*costs, agreement.terms.split):
         reasons.append("this site's budget for these records is exhausted: the remainder does not cover the study")
     return reasons
 
@@ -310,7 +333,10 @@ class PartyReport(TypedDict):
 
 
 class TermsReport(TypedDict):
-    """Everything in the terms that a person should know, as JSON. `reserve` is empty without a secure sum."""
+    """Everything in the terms that a person should know, as JSON.
+
+    `reserve` is empty without a secure sum, and `evaluations` without any.
+    """
 
     study: str
     algorithm: str
@@ -324,6 +350,7 @@ class TermsReport(TypedDict):
     server: str
     quorum: str
     reserve: str
+    evaluations: str
     parties: dict[str, PartyReport]
     revoked: list[str]
     missing: list[str]
@@ -356,6 +383,7 @@ def describe_terms(terms: Terms) -> TermsReport:
         "server": f"{terms.host}:{terms.port}",
         "quorum": f"{terms.quorum} of {len(terms.sites)} sites{_describe_quorum(parameters)}",
         "reserve": _describe_reserve(parameters),
+        "evaluations": describe_evaluations(agreement),
         "parties": {
             name: {
                 "identity": str(identity or ""),
@@ -394,6 +422,21 @@ def _describe_quorum(parameters: SumParameters | None) -> str:
         return ""
     missing, threshold = parameters.missing, parameters.threshold(parameters.sites)
     return f" must be in a sum: {missing or 'none'} may be missing; shares of {threshold} sites open it"
+
+
+def describe_evaluations(agreement: Agreement) -> str:
+    """Return how often the model is evaluated, on which records, and what that costs them."""
+    plan, s = agreement.plan.evaluation, agreement.study_plan.settings
+    if plan is None:
+        return ""
+    spare = f", and {plan.reserve} in place of lost sums" if plan.reserve else ""
+    cost = "they never train, so this does not add to the cost of training"
+    if s.adjacency != "add-remove":
+        cost = "with replace-one this adds to the cost of training, and both keep the total"
+    return (
+        f"{plan.count}{spare}, on a share of {s.test_share:g} of the records, held out by key "
+        f"{agreement.terms.split_key}; at most epsilon {plan.bound.epsilon:.4g} for all of them; {cost}"
+    )
 
 
 def _describe_reserve(parameters: SumParameters | None) -> str:

@@ -14,23 +14,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from taciturn.core.storage import flushed_size
 from taciturn.errors import InputError
 from taciturn.federation import SPEAKS, validation
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
 from taciturn.federation.exchange import Exchange
-from taciturn.federation.journal import Place
+from taciturn.federation.journal import Place, place_of
 from taciturn.federation.messages import CloseRequest, Invitation, Refusal
 from taciturn.federation.run_folder import finish_study_folder, participation_totals
 from taciturn.federation.validation import Rejected, printable
 from taciturn.planning.study import Study
 from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.hash_chain import HashChain
+from taciturn.reporting.evaluation_tables import evaluation_sentence
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
 from taciturn.runs.ledger import release_entries
+from taciturn.runs.private_quality import PrivateQuality
+from taciturn.runs.records import EvaluationRow
+from taciturn.training.private_evaluation import EvaluationSchedule, private_quality
 from taciturn.types import Array
 
-FINISHED, STOPPED, WAITING = "finished", "stopped", "waiting"
+FINISHED, STOPPED, WAITING, EVALUATED = "finished", "stopped", "waiting", "evaluated"
 MAX_BAD_ANSWERS = 3  # in a row, after which a site is skipped for a while
 GATHER_SECONDS = 10.0  # to wait for sites that are not connected, once a quorum is ready
 POLL_SECONDS = 0.05  # between two checks for sites
@@ -88,7 +96,10 @@ class Coordinator(ABC):
     excluded: tuple[str, ...] = ()
     speaks: range = SPEAKS
     chain: HashChain = field(init=False)
-    charged: set[tuple[str, Place]] = field(init=False)  # site, and round or slot
+    charged: set[tuple[str, Place]] = field(init=False)  # site, and round, evaluation or slot
+    measured: set[Place] = field(init=False)  # of those, the evaluations, or their slots
+    evaluations: list[EvaluationRow] = field(init=False)
+    evaluate_now: bool = False  # one evaluation of the model as it is, and no round
     non_private_sites: set[str] = field(init=False)
     bad_answers: Counter[str] = field(default_factory=Counter)  # in a row
     failures: Counter[str] = field(default_factory=Counter)
@@ -100,7 +111,10 @@ class Coordinator(ABC):
     def __post_init__(self) -> None:
         self.chain = self.folder.chain
         ledger = self.chain.read()
-        self.charged = {(e["agent"], e.get("slot") or e["first"]) for e in ledger if e["kind"] == "release"}
+        released = [entry for entry in ledger if entry["kind"] == "release"]
+        self.charged = {(entry["agent"], place_of(entry)) for entry in released}
+        self.measured = {place_of(entry) for entry in released if entry.get("held_out")}
+        self.evaluations = self.folder.read_evaluations()
         self.non_private_sites = {e["agent"] for e in ledger if e["kind"] == "non_private"}
 
     @property
@@ -124,13 +138,46 @@ class Coordinator(ABC):
         return None
 
     @property
-    def is_complete(self) -> bool:
+    def is_trained(self) -> bool:
         """Whether no round is left."""
         return self.progress.round == self.agreement.part.rounds
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether neither a round nor an evaluation is left."""
+        return self.is_trained and not self.evaluation_due
+
+    @property
+    def schedule(self) -> EvaluationSchedule:
+        """The evaluations that are planned, and how many of them are spent."""
+        return EvaluationSchedule.of(self.agreement.part, len(self.measured))
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether the model as it is has been evaluated, or its evaluation was given up."""
+        return any(row.round == self.progress.round for row in self.evaluations)
+
+    @property
+    def evaluation_due(self) -> bool:
+        """Whether the model as it is must be evaluated before the next round."""
+        t, schedule = self.progress.round, self.schedule
+        if self.agreement.measure is None or t == 0 or self.folder.finished or self.is_evaluated:
+            return False
+        asked = self.evaluate_now and schedule.left > 0
+        return self.evaluation_begun or asked or schedule.is_due(t, last=self.is_trained)
+
+    @property
+    @abstractmethod
+    def evaluation_begun(self) -> bool:
+        """Whether sites were asked to evaluate this model, so that they can be asked again without another charge."""
 
     @abstractmethod
     def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """Run one round with the ready sites, and return the sites for the next one."""
+
+    @abstractmethod
+    def _run_evaluation(self, exchange: Exchange, ready: list[str]) -> list[str]:
+        """Evaluate the model as it is with the ready sites, and return the sites for the next round."""
 
     @abstractmethod
     def _measured(self) -> dict[str, Array]:
@@ -179,7 +226,7 @@ class Coordinator(ABC):
         Returns
         -------
         str
-            FINISHED, WAITING (too few sites, and no event is possible) or STOPPED.
+            FINISHED, WAITING (too few sites, and no event is possible), STOPPED, or with `evaluate_now` EVALUATED.
 
         Raises
         ------
@@ -191,23 +238,34 @@ class Coordinator(ABC):
         for memory in (self.invited, self.backoffs, self.bad_answers):  # nothing carries over from another exchange
             memory.clear()
         ready = self._gather(exchange, stop)
+        patience = time.monotonic() + self.agreement.terms.ready_seconds
         while not stop():
             if self.folder.finished and not self.expected_sites:
                 return FINISHED
+            if self.evaluate_now and not self.evaluation_due:
+                return EVALUATED
             ready = self._update_ready(exchange, ready)
             if len(ready) < self.quorum:
                 if self._reported_waiting != tuple(ready):
                     self._reported_waiting = tuple(ready)
                     self.log_event(WAITING, ready=ready, quorum=self.quorum)
-                if not exchange.wait(POLL_SECONDS):
+                hopeful = exchange.wait(POLL_SECONDS)
+                if (
+                    self.is_trained and not self.is_complete and not self.evaluate_now
+                ):  # this must not keep a study open
+                    if not hopeful or time.monotonic() > patience or len(self.expected_sites) < self.quorum:
+                        self._skip_evaluation("too few sites are left")
+                    continue
+                if not hopeful:
                     return WAITING
                 self._check_quorum_possible()
                 continue
             self._reported_waiting = None
+            patience = time.monotonic() + self.agreement.terms.ready_seconds
             if self.is_complete:
                 self._close(exchange, ready)
                 return FINISHED
-            ready = self._run_round(exchange, ready)
+            ready = self._run_evaluation(exchange, ready) if self.evaluation_due else self._run_round(exchange, ready)
         return STOPPED
 
     def _gather(self, exchange: Exchange, stop: Callable[[], bool]) -> list[str]:
@@ -319,6 +377,48 @@ class Coordinator(ABC):
         self.chain.append(release_entries(new, labels, agents, first=t, last=t, slot=slot))
         self.charged |= {(site, place) for site in sites}
 
+    def _charge_evaluation(self, sites: Sequence[str], t: int, slot: str | None = None) -> None:
+        """Charge each site that is asked with the cost of an evaluation."""
+        measure, agents = self.agreement.measure, self.agreement.terms.agents
+        if measure is None:
+            raise TypeError("a study without evaluations charges none")
+        place = place_of({"first": t, "held_out": True, "slot": slot})
+        new = Counter({(agents.index(site), measure.event): 1 for site in sites if (site, place) not in self.charged})
+        labels = self.study.parts[0].batch.labels()
+        self.chain.append(release_entries(new, labels, agents, first=t, last=t, slot=slot))
+        self.charged |= {(site, place) for site in sites}
+        self.measured.add(place)
+
+    def _record_evaluation(self, total: NDArray[np.int64], answered: Sequence[str], slot: str | None = None) -> None:
+        """Store what the sum [D] over some sites says about the model as it is."""
+        measure = self.agreement.measure
+        if measure is None:
+            raise TypeError("a study without evaluations has no sums of measures")
+        quality = private_quality(measure, total[:, None], 0, len(answered), self.agreement.target)
+        row = self._add_evaluation(quality, tuple(answered), slot)
+        self.log_event("evaluated", round=row.round, answered=list(answered), found=evaluation_sentence(row))
+
+    def _skip_evaluation(self, reason: str) -> None:
+        """Give up the evaluation of the model as it is; training goes on."""
+        self.log_event("evaluation skipped", round=self.progress.round, reason=reason)
+        self._add_evaluation(None, (), None)
+
+    def _add_evaluation(
+        self, quality: PrivateQuality | None, answered: tuple[str, ...], slot: str | None
+    ) -> EvaluationRow:
+        row = EvaluationRow(
+            **vars(self.study.parts[0].batch.labels()[0]),
+            round=self.progress.round,
+            agents=len(answered),
+            quality=quality,
+            answered=answered,
+            slot=slot,
+        )
+        self.folder.add_evaluations([row])
+        flushed_size(self.folder.evaluations)
+        self.evaluations.append(row)
+        return row
+
     def _close(self, exchange: Exchange, ready: Sequence[str]) -> None:
         """Finish the run folder and send the model to the sites."""
         if not self.folder.finished:
@@ -348,9 +448,20 @@ class Coordinator(ABC):
         return [
             f"Rounds answered, of {totals.rounds}: {answered}; answers rejected: {totals.rejected}.",
             *(excluded if self.excluded else []),
+            *self._evaluation_lines(),
             f"The sites sent {totals.bytes_up:,} bytes and received {totals.bytes_down:,}.",
             "The ledger of this folder lists every round that a site was asked for: an upper bound of its spending. "
             "The actual spending is in the site's own ledger.",
+        ]
+
+    def _evaluation_lines(self) -> list[str]:
+        if self.agreement.measure is None:
+            return []
+        made = sum(row.quality is not None for row in self.evaluations)
+        spent, paid = len(self.measured), self.schedule.paid
+        return [
+            f"Private evaluations on held-out records: {made}, and {len(self.evaluations) - made} that were given up; "
+            f"sites were asked {spent} of at most {paid} times."
         ]
 
     def log_event(self, event: str, **fields: Any) -> None:
@@ -359,8 +470,8 @@ class Coordinator(ABC):
         Parameters
         ----------
         event : str
-            ready, missing, refused, rejected, round, epoch, epoch lost, slot lost, waiting, left out, closed or not
-            closed.
+            ready, missing, refused, rejected, round, evaluated, evaluation lost, evaluation skipped, epoch, epoch
+            lost, slot lost, waiting, left out, closed or not closed.
         fields
             The site, the round, the reason, ..., as JSON.
         """

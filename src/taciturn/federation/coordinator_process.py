@@ -15,7 +15,7 @@ from taciturn.data import encode, read_schema, read_table
 from taciturn.errors import InputError, unknown_name
 from taciturn.federation.agreement import derive_agreement
 from taciturn.federation.confinement import shield
-from taciturn.federation.coordinator import FINISHED, Coordinator, site_events_path
+from taciturn.federation.coordinator import EVALUATED, FINISHED, Coordinator, site_events_path
 from taciturn.federation.engine import Engine, EngineProcess, hub_address
 from taciturn.federation.exchange import SealedExchange
 from taciturn.federation.identity import Identity
@@ -132,6 +132,7 @@ class StudyLine(TypedDict, total=False):
     slot: str
     epoch: int
     sites: list[str]
+    found: str
     bytes_up: int
     bytes_down: int
 
@@ -273,8 +274,9 @@ def run_coordinator(
     watch: Callable[[StudyLine], None],
     without: Sequence[str] = (),
     audit: AuditLog = no_audit,
+    evaluate: bool = False,
 ) -> tuple[RunFolder, str]:
-    """Run a study to its end, or resume it.
+    """Run a study to its end, or resume it; or only evaluate its model as it is.
 
     Parameters
     ----------
@@ -294,16 +296,19 @@ def run_coordinator(
         Sites to leave out for good.
     audit : AuditLog, optional
         Gets everything that happens.
+    evaluate : bool, default False
+        Make one evaluation of the model as it is, and no round.
 
     Returns
     -------
     RunFolder, str
-        The run, and its outcome: FINISHED or STOPPED.
+        The run, and its outcome: FINISHED, STOPPED or EVALUATED.
 
     Raises
     ------
     InputError
-        If the terms are incomplete, or the identity, kit or run folder does not match them.
+        If the terms are incomplete, the identity, kit or run folder does not match them, or the model cannot be
+        evaluated.
     """
     terms.check_complete()
     own = Identity.open(identity)
@@ -316,8 +321,13 @@ def run_coordinator(
         say(f"left out of this study: {', '.join(coordinator.excluded)}")
     if coordinator.agreement.sum_parameters is not None:
         say(describe_parameters(coordinator.agreement.sum_parameters))
+    if evaluate and (coordinator.folder.finished or coordinator.is_evaluated):
+        return coordinator.folder, FINISHED if coordinator.folder.finished else EVALUATED
+    if evaluate:
+        check_can_evaluate(coordinator)
     if coordinator.folder.finished and not coordinator.unclosed_sites:
         return coordinator.folder, FINISHED
+    coordinator.evaluate_now = evaluate
 
     def certificates() -> list[str]:
         known = read_issued(kits)
@@ -329,6 +339,22 @@ def run_coordinator(
     engine = Engine(HUB, certificates(), kit.path, address, limit, log, terms.engine_user)
     process = CoordinatorProcess(terms, engine, own, coordinator, say, stop, watch, certificates, audit)
     return coordinator.folder, process.run()
+
+
+def check_can_evaluate(coordinator: Coordinator) -> None:
+    """Raise an `InputError` if the model of a study cannot be evaluated now."""
+    terms, schedule = coordinator.agreement.terms, coordinator.schedule
+    if coordinator.agreement.measure is None:
+        raise InputError(
+            f"{terms.path} has no evaluations, so no records are held out: a new study can have [study] test_share "
+            "and evaluations"
+        )
+    if coordinator.progress.round == 0:
+        raise InputError(f"{coordinator.folder.path} has no finished round yet, so there is no model to evaluate")
+    if schedule.left < 1 and not coordinator.evaluation_begun:
+        raise InputError(
+            f"the terms pay for {schedule.paid} evaluations, and all of them are spent: the sites answer no other one"
+        )
 
 
 def check_port_free(address: str) -> None:

@@ -21,12 +21,21 @@ from taciturn.federation.run_folder import participation_totals, read_rounds
 from taciturn.federation.site_operations import site_status
 from taciturn.federation.terms import Terms
 from taciturn.privacy.trust import AGENTS, SECURE_SUM
+from taciturn.reporting.evaluation_tables import estimate_words, last_evaluations
 from taciturn.runs.folder import RunFolder
 
 Say = Callable[[str], None]
 
 SITES = {"north": 20_000, "south": 20_000, "west": 20_000}
-STUDY = {"features": "none", "algorithm": "objpm", "local_updates": 5, "total_epsilon": 3.0, "trust": AGENTS}
+HELD_OUT = {"test_share": 0.2, "evaluations": 2}
+STUDY = {
+    "features": "none",
+    "algorithm": "objpm",
+    "local_updates": 5,
+    "total_epsilon": 3.0,
+    "trust": AGENTS,
+    **HELD_OUT,
+}
 SUM_SITES = dict.fromkeys(("north", "east", "south", "west", "centre"), 12_000)
 SUM_STUDY = {"features": "none", "algorithm": "dpgd", "total_epsilon": 3.0, "trust": SECURE_SUM}
 RUNNING = {"answer_seconds": 10, "ready_seconds": 30}
@@ -169,6 +178,12 @@ def _wait_for_return(demo: LocalFederation, site: str, killed: int, latest: int)
     return False
 
 
+def _measured(folder: RunFolder) -> str:
+    """Return the error of the last private evaluation, with its standard error; empty if there was none."""
+    rows = last_evaluations(folder.read_evaluations())
+    return estimate_words(rows[0].quality) if rows and rows[0].quality else ""
+
+
 def _result(demo: LocalFederation, terms: Terms) -> dict[str, object]:
     folder = RunFolder.open(demo.run)
     totals = participation_totals(folder)
@@ -179,6 +194,7 @@ def _result(demo: LocalFederation, terms: Terms) -> dict[str, object]:
         "sites": len(terms.agents),
         "trust": terms.settings.trust,
         "test_error": folder.read_summary().runs[0].test_error,
+        "measured_with_noise": _measured(folder),
         "identical_to_simulation": demo.matches_simulation(),
         "ms_per_round": statistics.median(round_milliseconds(folder)),
         "budget_spent": max(spent.values()),

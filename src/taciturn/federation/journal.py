@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,9 @@ create table if not exists rounds (
     w text not null, events text, dual text, upload blob, z blob, lam blob,
     primary key (experiment, round));
 create index if not exists kept on rounds (experiment, round) where z is not null;
+create table if not exists evaluations (
+    experiment text not null references experiments(id), round integer not null, w text not null, events text not null,
+    upload blob, primary key (experiment, round));
 create table if not exists departures (
     number integer primary key autoincrement, time text not null, experiment text not null, kind text not null,
     round integer, sha256 text not null, bytes integer not null, fate text not null default 'pending');
@@ -56,7 +59,8 @@ create table if not exists sum_shares (
     primary key (experiment, epoch, slot));
 create table if not exists sum_uploads (
     experiment text not null, epoch integer not null, slot integer not null, round integer not null,
-    context blob not null, events text not null, upload blob, primary key (experiment, epoch, slot));
+    context blob not null, events text not null, upload blob, subject integer not null,
+    primary key (experiment, epoch, slot));
 create table if not exists sum_opinions (
     experiment text not null, epoch integer not null, slot integer not null, context blob not null,
     alive text not null, primary key (experiment, epoch, slot));
@@ -81,7 +85,19 @@ class Experiment(NamedTuple):
 
 
 Place: TypeAlias = int | str
-"""Where an upload belongs: a round, or "epoch/slot" of a secure sum. Each has one upload."""
+"""Where an upload belongs: a round, "evaluation" and a round, or "epoch/slot" of a secure sum. Each has one upload."""
+
+
+def place_of(entry: Mapping[str, Any]) -> Place:
+    """Return where the upload of a release belongs, from its ledger entry.
+
+    Examples
+    --------
+    >>> place_of({"first": 3}), place_of({"first": 3, "held_out": True}), place_of({"first": 3, "slot": "0/2"})
+    (3, 'evaluation 3', '0/2')
+    """
+    place: Place = entry.get("slot") or (f"evaluation {entry['first']}" if entry.get("held_out") else entry["first"])
+    return place
 
 
 class Charge(NamedTuple):
@@ -104,7 +120,9 @@ class Charge(NamedTuple):
         return str(self.entries[0]["upload"])
 
     def __str__(self) -> str:
-        return f"round {self.place}" if isinstance(self.place, int) else f"slot {self.place}"
+        if isinstance(self.place, int):
+            return f"round {self.place}"
+        return f"slot {self.place}" if "/" in self.place else self.place
 
 
 class RoundRecord(NamedTuple):
@@ -120,6 +138,20 @@ class RoundRecord(NamedTuple):
     def charge(self) -> Charge:
         """What the round costs."""
         return Charge(self.round, self.events)
+
+
+class EvaluationRecord(NamedTuple):
+    """An evaluation that this site has answered with noise of its own."""
+
+    round: int
+    w: str  # SHA-256 of the model
+    events: list[dict[str, Any]]  # ledger entries
+    upload: bytes | None  # None once the study has ended
+
+    @property
+    def charge(self) -> Charge:
+        """What the evaluation costs."""
+        return Charge(place_of(self.events[0]), self.events)
 
 
 class Departure(NamedTuple):
@@ -247,6 +279,7 @@ class Journal:
         with self.exclusive():
             self._execute("update experiments set closed = ? where id = ? and closed is null", timestamp(), name)
             self._delete_states(name, "round >= 0")
+            self._execute("update evaluations set upload = null where experiment = ?", name)
             self.strike_out_sums(name)
         self.database.truncate_log()
 
@@ -272,9 +305,31 @@ class Journal:
         """Yield what each upload of this site in a study costs, in the order of the uploads."""
         for record in self.rounds(name):
             yield record.charge
+        for evaluation in self.evaluations(name):
+            yield evaluation.charge
         query = "select epoch, slot, events from sum_uploads where experiment = ? order by epoch, slot"
         for epoch, slot, events in self._execute(query, name).fetchall():
             yield Charge(f"{epoch}/{slot}", json.loads(events))
+
+    def evaluations(self, name: str) -> list[EvaluationRecord]:
+        """Return the evaluations that this site has answered in a study with noise of its own, in order."""
+        query = "select round, w, events, upload from evaluations where experiment = ? order by round"
+        rows = self._execute(query, name).fetchall()
+        return [EvaluationRecord(number, w, json.loads(events), upload) for number, w, events, upload in rows]
+
+    def write_evaluation(self, name: str, record: EvaluationRecord) -> None:
+        """Store the only answer to an evaluation, before a byte leaves.
+
+        Raises
+        ------
+        sqlite3.IntegrityError
+            If there is one already.
+        """
+        values = (name, record.round, record.w, json.dumps(record.events), record.upload)
+        with self.exclusive():
+            self._execute("insert into evaluations values (?, ?, ?, ?, ?)", *values)
+            if record.upload is not None:
+                self.record_departure(name, "measures", record.round, record.upload)
 
     def newest_slot(self, name: str) -> str:
         """Return the slot of this site's last upload to a secure sum, as "epoch/slot", or ""."""
@@ -283,8 +338,9 @@ class Journal:
         return f"{row[0]}/{row[1]}" if row else ""
 
     def answered_rounds(self, name: str) -> list[int]:
-        """Return the round of each upload of this site in a study; a round may have several in a secure sum."""
-        return [entry["first"] for charge in self.charges(name) for entry in charge.entries[:1]]
+        """Return the round of each upload of training records; a round may have several in a secure sum."""
+        entries = [charge.entries[0] for charge in self.charges(name) if charge.entries]
+        return [entry["first"] for entry in entries if not entry.get("held_out")]
 
     def strike_out_sums(self, name: str, which: str = "epoch >= ?", epoch: int = 0) -> None:
         """Delete what a site keeps of some epochs of a study: secrets, shares, directories, opinions and uploads.

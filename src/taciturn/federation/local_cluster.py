@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -20,10 +20,10 @@ import tomli_w
 from taciturn.algorithms.base import SummableAlgorithm
 from taciturn.algorithms.server import FullState
 from taciturn.core.storage import make_folder, read_arrays, write_text
-from taciturn.data import load
+from taciturn.data import load_unmapped
 from taciturn.errors import PeerLost
 from taciturn.federation import PROTOCOL
-from taciturn.federation.agreement import Agreement, derive_agreement
+from taciturn.federation.agreement import Agreement, derive_agreement, published_shards
 from taciturn.federation.coordinator_process import STUDY_FILE
 from taciturn.federation.drafts import IDENTITY_FILE, write_site_draft
 from taciturn.federation.identity import Identity
@@ -37,6 +37,8 @@ from taciturn.federation.sum_terms import noise_number
 from taciturn.federation.terms import Terms, read_terms
 from taciturn.privacy.noise import SeededNoise
 from taciturn.runs.folder import RunFolder, read_lines
+from taciturn.runs.records import EvaluationRow
+from taciturn.training.private_evaluation import measure_held_out, private_quality
 from taciturn.training.simulate import simulate, start
 from taciturn.training.simulate_sums import simulate_sums, start_sums
 from taciturn.types import Array, Shard
@@ -47,9 +49,17 @@ class ReplayResult(NamedTuple):
 
     w: Array  # [J, 1, K]  the model
     lam: Array  # [P, J, 1, K]  the duals; of the mean agent alone after secure sums, [1, J, 1, K]
+    evaluations: tuple[EvaluationRow, ...] = ()
 
 
-def replay(agreement: Agreement, shards: Sequence[Shard], seed: int, rounds: Sequence[RoundLine]) -> ReplayResult:
+def replay(
+    agreement: Agreement,
+    shards: Sequence[Shard],
+    seed: int,
+    rounds: Sequence[RoundLine],
+    held_out: Sequence[Shard] = (),
+    evaluations: Sequence[EvaluationRow] = (),
+) -> ReplayResult:
     """Simulate a study in one process, with seeded noise and the recorded participation.
 
     Parameters
@@ -62,25 +72,53 @@ def replay(agreement: Agreement, shards: Sequence[Shard], seed: int, rounds: Seq
         The seed of every site's noise.
     rounds : sequence of RoundLine
         What the coordinator recorded: the sites that answered in each round, and the slot of a secure sum.
+    held_out : sequence of Shard
+        The records that the sites hold out, if there are evaluations.
+    evaluations : sequence of EvaluationRow
+        The evaluations that the coordinator recorded.
     """
     agents, batch, last = agreement.terms.agents, agreement.part.batch, len(rounds)
 
-    def noise(p: int, t: int) -> SeededNoise:
-        slot = rounds[t - 1].slot
+    def drawn(p: int, t: int, slot: str | None) -> SeededNoise:
         return SeededNoise((seed,), p, noise_number(*map(int, slot.split("/"))) if slot else t, batch.streams)
+
+    def noise(p: int, t: int) -> SeededNoise:
+        return drawn(p, t, rounds[t - 1].slot)
 
     def answering(t: int) -> list[int]:
         return [agents.index(site) for site in rounds[t - 1].answered]
 
     if agreement.sum_parameters is None:
         begin = start(shards, 1, averages=False)
-        *_, end = simulate(agreement.algorithm, shards, noise, last, begin, answering)
+        played = simulate(agreement.algorithm, shards, noise, last, begin, answering)
     else:
         algorithm, sizes = cast(SummableAlgorithm, agreement.algorithm), tuple(agreement.terms.sites.values())
-        *_, end = simulate_sums(algorithm, shards, noise, last, start_sums(shards, 1), answering, sizes)
+        played = simulate_sums(algorithm, shards, noise, last, start_sums(shards, 1), answering, sizes)
+    again: list[EvaluationRow] = []
+    for end in played:
+        rows = (row for row in evaluations if row.round == end.t)
+        again += [_evaluated_again(agreement, row, end.w, held_out, drawn) for row in rows]
     if not isinstance(end.state.server, FullState):
         raise TypeError("a study's server knows the state of every agent")
-    return ReplayResult(end.w, end.state.server.lam)
+    return ReplayResult(end.w, end.state.server.lam, tuple(again))
+
+
+def _evaluated_again(
+    agreement: Agreement,
+    row: EvaluationRow,
+    w: Array,
+    held_out: Sequence[Shard],
+    noise: Callable[[int, int, str | None], SeededNoise],
+) -> EvaluationRow:
+    """Return an evaluation made again by the sites that are recorded, with their noise."""
+    measure = agreement.measure
+    if measure is None or row.quality is None:
+        return row
+    shards = {
+        agreement.terms.agents.index(site): held_out[agreement.terms.agents.index(site)] for site in row.answered or ()
+    }
+    found = measure_held_out(measure, w, shards, lambda p: noise(p, row.round, row.slot))
+    return replace(row, quality=private_quality(measure, found.total, 0, len(shards), agreement.target))
 
 
 @dataclass
@@ -212,10 +250,13 @@ class LocalFederation:
         """Return whether model and duals equal a simulation with the same seeds and participation bit for bit."""
         terms, folder = read_terms(self.terms), RunFolder.open(self.run)
         agreement = derive_agreement(terms)
-        shards = load(terms.data_options()).train
-        result = replay(agreement, shards, self.seed or 0, read_rounds(folder))
+        published, rows = load_unmapped(terms.data_options()), folder.read_evaluations()
+        sides = [published_shards(terms, published, site) for site in terms.agents]
+        shards, held_out = [own for own, _ in sides], [other for _, other in sides if other is not None]
+        result = replay(agreement, shards, self.seed or 0, read_rounds(folder), held_out, rows)
         state = read_arrays(folder.checkpoints / f"{agreement.part.batch.algorithm}.npz")
-        return np.array_equal(result.w, state["w"]) and np.array_equal(result.lam, state["server_lam"])
+        same = np.array_equal(result.w, state["w"]) and np.array_equal(result.lam, state["server_lam"])
+        return same and list(result.evaluations) == rows
 
     def duals_match(self) -> bool:
         """Return whether the server's copy of every dual equals the site's, after the last round accepted from it."""

@@ -57,6 +57,14 @@ class SumRoundRequest(NamedTuple):
     w: Array  # [J, 1, K]  the model; [2 J, 1, K] with an additive model's statistics below it
 
 
+class MeasureRequest(NamedTuple):
+    """The question of an evaluation whose answers have noise of their own; a secure sum has `SumRoundRequest`."""
+
+    experiment: str
+    round: int  # after which the model was computed
+    w: Array  # [J, 1, K]  the model, in parameters of the features
+
+
 class Ready(NamedTuple):
     """The site takes part. Invitation, Ready and Refusal never change, so that any two releases can read them."""
 
@@ -85,6 +93,15 @@ class SumAnswer(NamedTuple):
     data: bytes  # the message of this step; empty for "begin"
 
 
+class MeasureAnswer(NamedTuple):
+    """A site's measures of a model on its held-out records, with noise."""
+
+    experiment: str
+    site: str
+    round: int
+    data: bytes  # whole numbers of 64 bits, little-endian
+
+
 class Refusal(NamedTuple):
     """The site refuses a request; the reason contains only public facts and the site's policy."""
 
@@ -100,20 +117,22 @@ class Closed(NamedTuple):
     site: str
 
 
-Question: TypeAlias = Invitation | RoundRequest | SumRequest | SumRoundRequest | CloseRequest
-Reply: TypeAlias = Ready | Answer | SumAnswer | Refusal | Closed
+Question: TypeAlias = Invitation | RoundRequest | SumRequest | SumRoundRequest | MeasureRequest | CloseRequest
+Reply: TypeAlias = Ready | Answer | SumAnswer | MeasureAnswer | Refusal | Closed
 
 QUESTIONS: dict[str, type[Any]] = {
     "invitation": Invitation,
     "round": RoundRequest,
     "sum": SumRequest,
     "sum round": SumRoundRequest,
+    "measure": MeasureRequest,
     "close": CloseRequest,
 }
 REPLIES: dict[str, type[Any]] = {
     "ready": Ready,
     "answer": Answer,
     "sum answer": SumAnswer,
+    "measures": MeasureAnswer,
     "refusal": Refusal,
     "closed": Closed,
 }
@@ -219,7 +238,7 @@ def decode_reply(data: bytes, limit: int) -> Reply:
 
 def upload_round(reply: Reply) -> int | None:
     """Return the round of a reply that holds an upload, or None."""
-    if isinstance(reply, Answer) or (isinstance(reply, SumAnswer) and reply.step == UPLOAD):
+    if isinstance(reply, Answer | MeasureAnswer) or (isinstance(reply, SumAnswer) and reply.step == UPLOAD):
         return reply.round
     return None
 

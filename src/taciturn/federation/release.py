@@ -9,7 +9,7 @@ import numpy as np
 from taciturn.errors import PrivacyViolation
 from taciturn.federation import messages as wire
 from taciturn.federation.journal import KEPT_BACK, LEFT, Journal
-from taciturn.federation.messages import Answer, Reply, SumAnswer
+from taciturn.federation.messages import Answer, MeasureAnswer, Reply, SumAnswer
 from taciturn.federation.policy import Site
 from taciturn.federation.site_session import study_folder
 from taciturn.runs.folder import RunFolder
@@ -78,7 +78,7 @@ class ReleaseGate:
     def _check_reply(self, site: Site, reply: Reply, sha256: str) -> None:
         if not self.journal.has_departure(sha256):
             raise PrivacyViolation("these bytes are not in the journal: they do not leave")
-        if not isinstance(reply, Answer | SumAnswer):
+        if not isinstance(reply, Answer | SumAnswer | MeasureAnswer):
             return
         if isinstance(reply, Answer) and not np.isfinite(reply.z).all():
             raise PrivacyViolation("this upload has values that are not finite: it does not leave")

@@ -9,7 +9,14 @@ from typing import TypedDict
 
 from taciturn.errors import InputError, TaciturnError, shown, unknown_name
 from taciturn.federation import PROTOCOL
-from taciturn.federation.agreement import Agreement, StudyLoader, find_objections, group_digits, verified_peers
+from taciturn.federation.agreement import (
+    Agreement,
+    StudyLoader,
+    describe_evaluations,
+    find_objections,
+    group_digits,
+    verified_peers,
+)
 from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Experiment, Journal
 from taciturn.federation.kits import Kit, check_address, read_kit
@@ -20,6 +27,7 @@ from taciturn.federation.status import AGENT_LOCK, AgentReport, describe_agent, 
 from taciturn.federation.terms import Terms, read_terms
 from taciturn.federation.vault import engine_secrets, site_engine
 from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.budget_state import BudgetState
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import RunFolder
 
@@ -62,6 +70,7 @@ def check_site(path: Path) -> dict[str, str | int]:
         "algorithm": f"{terms.settings.algorithm[0]}, {plan.rounds} rounds",
         "trust": terms.settings.trust,
         "peers": describe_peers(list_peers(site, terms)),
+        "evaluations": _describe_split(agreement, budget),
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
         "budget": f"{budget.epsilon_used:.4g} of {budget.total_epsilon:g} used or set aside",
         "open_studies": f"{running} of these terms, of at most {site.accepts.open_studies_max}",
@@ -70,6 +79,18 @@ def check_site(path: Path) -> dict[str, str | int]:
         "engine": describe_barriers(site, loader),
         "certificate": f"valid until {kit.expires:%Y-%m-%d}" + (": renew it soon" if kit.expires_soon else ""),
     }
+
+
+def _describe_split(agreement: Agreement, budget: BudgetState) -> str:
+    """Return the study's evaluations, and whether the budget ledger charges them apart from training."""
+    words, plan = describe_evaluations(agreement), agreement.study_plan
+    if not words:
+        return "none"
+    apart = budget.next_study(plan.cost, plan.held_out_cost, agreement.terms.split).apart
+    how = "training and held-out records are charged apart"
+    if not apart:
+        how = "this split is not that of earlier studies here, so all records are charged for both"
+    return f"{words}; {how if plan.settings.adjacency == 'add-remove' else 'all records are charged for both'}"
 
 
 def load_site_setup(path: Path, loader: StudyLoader) -> tuple[Site, Agreement, Kit]:

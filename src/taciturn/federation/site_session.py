@@ -13,23 +13,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from taciturn.errors import PrivacyViolation
 from taciturn.federation.agreement import Agreement
 from taciturn.federation.journal import Charge, Experiment, Journal
 from taciturn.federation.policy import Site
 from taciturn.federation.run_folder import create_study_folder, federated_study, finish_study_folder, record_round
-from taciturn.federation.study_ledger import StudyLedger
+from taciturn.federation.study_ledger import EventsOfSides, StudyLedger, of_side
 from taciturn.objectives.clipping import LARGEST_PARAMETER, admissible
 from taciturn.planning.study import Study
 from taciturn.privacy.budget import BudgetLedger, ReservationLock
 from taciturn.privacy.budget_state import StudyReservation
-from taciturn.privacy.composition import cost_of, total_cost
-from taciturn.privacy.events import BatchEvent, Event
+from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.ledger import release_entries
 from taciturn.runs.records import NonPrivateEntry
 from taciturn.training.finish import sign
-from taciturn.types import Array, Shard
+from taciturn.types import Array, Dataset, Shard
 
 T = TypeVar("T", bound="SiteSession")
 
@@ -48,8 +51,8 @@ class SiteSession:
         The site, its open journal, and the journal's entry of the study.
     agreement, study, folder
         The study as the terms define it, as a run, and its run folder at the site.
-    shard : Shard
-        The site's records.
+    shard, held_out : Shard
+        The site's records: those that train, and those that are held out for evaluations.
     seed : int or None
         A seed for the noise, for tests: it gives no protection.
     hold : Hold
@@ -61,6 +64,7 @@ class SiteSession:
     experiment: Experiment
     agreement: Agreement
     shard: Shard
+    held_out: Shard
     study: Study
     folder: RunFolder
     seed: int | None
@@ -73,19 +77,58 @@ class SiteSession:
         """Reconcile the ledger with the journal: a crash may have separated them."""
         self.agreed_files = read_agreed_files(self.site)
         self.ledger = reconcile_ledger(self.journal, self.experiment, self.folder)
-        if self.ledger.planned != self.agreement.plan.events:
+        plan = self.agreement.plan
+        measured = plan.evaluation.events if plan.evaluation else {}
+        if self.ledger.planned != of_side(plan.events, False) + of_side(measured, True):
             raise Refused("this study began with another plan than this version of Taciturn computes; it cannot go on")
 
     @property
-    def _round_cost(self) -> Counter[Event]:
+    def _round_cost(self) -> EventsOfSides:
         plan = self.agreement.plan
-        return Counter({event: count // plan.charges for event, count in plan.events.items()})
+        return of_side({event: count // plan.charges for event, count in plan.events.items()}, False)
 
-    def _check_events(self, events: Sequence[BatchEvent]) -> None:
-        """Raise if the events of a round are not exactly those of the plan."""
-        drawn = Counter(event.runs[0] for event in events)
-        if drawn != self._round_cost:
-            raise PrivacyViolation(f"a round drew {dict(drawn)}; its plan has {dict(self._round_cost)}: nothing leaves")
+    @property
+    def _evaluation_cost(self) -> EventsOfSides:
+        plan = self.agreement.plan.evaluation
+        return of_side({plan.event: 1} if plan else {}, True)
+
+    def _check_events(self, events: Sequence[BatchEvent], planned: EventsOfSides) -> None:
+        """Raise if the events of a release are not exactly those of the plan."""
+        drawn = Counter((event.runs[0], event.held_out) for event in events)
+        if drawn != planned:
+            raise PrivacyViolation(f"a release drew {dict(drawn)}; its plan has {dict(planned)}: nothing leaves")
+
+    def _measure(self, t: int, w: Array, number: int) -> tuple[NDArray[np.int64], BatchEvent]:
+        """Return the measures of the model w on the held-out records with noise, and the event of the draw.
+
+        Raises
+        ------
+        Refused
+            If the study has no evaluations, or no more of them, or w cannot be a model.
+        PrivacyViolation
+            If the noise drawn differs from the plan.
+        """
+        measure = self.agreement.measure
+        if measure is None:
+            raise Refused("the terms of this study have no evaluations")
+        if not 1 <= t <= self.agreement.part.rounds:
+            raise Refused(f"there is no model after round {t}: the study has {self.agreement.part.rounds} rounds")
+        self._check_parameters(w)
+        if not self.ledger.has_room(self._evaluation_cost):
+            raise Refused(f"the evaluation of round {t} would exceed the budget that is reserved for this study")
+        self._announce_noise()
+        released = measure(w, self.held_out, self._noise(number))
+        self._check_events([released.event], self._evaluation_cost)
+        return np.ascontiguousarray(released.integers[:, 0]), released.event
+
+    def _entries(
+        self, events: Sequence[BatchEvent], t: int, upload: str, slot: str | None = None
+    ) -> list[dict[str, object]]:
+        """Return the ledger entries of an upload."""
+        counts = Counter((0, event) for event in events)
+        labels = self.study.parts[0].batch.labels()
+        entries = release_entries(counts, labels, [self.site.name], first=t, last=t, upload=upload, slot=slot)
+        return [entry.to_json() for entry in entries]
 
     def close(self, w: Array) -> None:
         """Store the final model, and return the unspent budget to the budget ledger.
@@ -148,7 +191,7 @@ class SiteSession:
 
 
 def open_session(
-    kind: type[T], site: Site, journal: Journal, name: str, agreement: Agreement, shard: Shard, seed: int | None
+    kind: type[T], site: Site, journal: Journal, name: str, agreement: Agreement, dataset: Dataset, seed: int | None
 ) -> T:
     """Begin or resume a study at a site: record it, reserve its whole plan, and create its folder.
 
@@ -165,8 +208,8 @@ def open_session(
         The experiment, 32 hexadecimal digits.
     agreement : Agreement
         The study, to which the site has no objections.
-    shard : Shard
-        The site's records.
+    dataset : Dataset
+        The site's records; its test records are held out.
     seed : int or None
         A seed for the noise, for tests; None for noise from the operating system.
 
@@ -190,13 +233,16 @@ def open_session(
             adjacency, unit = agreement.study_plan.settings.adjacency, agreement.facts.unit
             study_name = ledger_study_name(begun.study, name)
             budget = BudgetLedger.open(site.ledger)
-            budget.reserve(study_name, agreement.plan.cost, adjacency, unit, non_private, begun.reservation)
+            plan, split = agreement.study_plan, agreement.terms.split
+            given = (study_name, plan.cost, adjacency, unit, non_private, begun.reservation)
+            budget.reserve(*given, plan.held_out_cost, split)
         if not place.exists() and not any(journal.charges(name)):
             note = [NonPrivateEntry(agent=site.name, reason=non_private)] if non_private else []
             create_study_folder(place, study, begun.reservation, ledger=note)
     folder = RunFolder.open(place)
     folder.check_home_machine()
-    return kind(site, journal, begun, agreement, shard, study, folder, seed, hold)
+    shard, held_out = dataset.train[0], dataset.held_out_shards[0]
+    return kind(site, journal, begun, agreement, shard, held_out, study, folder, seed, hold)
 
 
 def non_private_reason(seed: int | None) -> str:
@@ -236,12 +282,12 @@ def settle_study(site: Site, journal: Journal, experiment: Experiment, folder: R
         If the cost exceeds the reservation. It is charged in full all the same.
     """
     reconcile_ledger(journal, experiment, folder)
-    spent = [cost_of(events) for agents in folder.read_ledger().events.values() for events in agents.values()]
+    spent = folder.read_ledger()
     sign(folder)
     budget, head = BudgetLedger.open(site.ledger), folder.chain.hashes()[-1]
     try:
         if not budget.is_settled_by(experiment.reservation, head):  # by a process that died before the next line
-            budget.settle(experiment.reservation, total_cost(spent), head)
+            budget.settle(experiment.reservation, spent.cost(), head, spent.held_out_cost())
     except PrivacyViolation:
         journal.close(experiment.id)  # the budget ledger has all of it; nothing more is answered
         raise

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from taciturn.errors import CorruptFile, PrivacyViolation
-from taciturn.federation.journal import Charge, Place
+from taciturn.federation.journal import Charge, Place, place_of
 from taciturn.privacy.events import Event, event_of
 from taciturn.privacy.hash_chain import HashChain
+
+EventsOfSides: TypeAlias = Counter[tuple[Event, bool]]
+"""How often each event happens, with whether it is of held-out records."""
 
 
 @dataclass
@@ -26,8 +29,8 @@ class StudyLedger:
     chain: HashChain
     uploads: dict[str, Place] = field(default_factory=dict)  # SHA-256 of each charged upload -> its round or slot
     rounds: set[int] = field(default_factory=set)  # that are charged
-    planned: Counter[Event] = field(default_factory=Counter)
-    drawn: Counter[Event] = field(default_factory=Counter)
+    planned: EventsOfSides = field(default_factory=Counter)
+    drawn: EventsOfSides = field(default_factory=Counter)
     _size: int = -1  # size of the file when this object last read or wrote it
 
     @property
@@ -42,13 +45,15 @@ class StudyLedger:
             return
         rows = self.chain.read()
         released = [row for row in rows if row["kind"] == "release"]
-        self.uploads = {row["upload"]: row.get("slot") or row["first"] for row in released}
-        self.rounds = {row["first"] for row in released}
+        self.uploads = {row["upload"]: place_of(row) for row in released}
+        self.rounds = {row["first"] for row in released if not row.get("held_out")}
         self.drawn = _count_events(released)
-        self.planned = _count_events(event for row in rows if row["kind"] == "plan" for event in row["events"])
+        plans = [row for row in rows if row["kind"] == "plan"]
+        held_out = [event | {"held_out": True} for row in plans for event in row.get("held_out") or ()]
+        self.planned = _count_events([*(event for row in plans for event in row["events"]), *held_out])
         self._size = size
 
-    def has_room(self, events: Counter[Event]) -> bool:
+    def has_room(self, events: EventsOfSides) -> bool:
         """Return whether the reserved plan covers these events in addition to those drawn so far."""
         self.refresh()
         return self.drawn + events <= self.planned
@@ -73,7 +78,7 @@ class StudyLedger:
         self._size = -1  # if the next line fails, the file must be read again
         self.chain.append(charge.entries)
         self.uploads[charge.upload] = charge.place
-        self.rounds |= {entry["first"] for entry in charge.entries}
+        self.rounds |= {entry["first"] for entry in charge.entries if not entry.get("held_out")}
         self.drawn += _count_events(charge.entries)
         self._size = self.chain.path.stat().st_size
 
@@ -101,8 +106,13 @@ class StudyLedger:
                 self.charge(charge)
 
 
-def _count_events(rows: Iterable[dict[str, Any]]) -> Counter[Event]:
-    counts: Counter[Event] = Counter()
+def of_side(events: Mapping[Event, int], held_out: bool) -> EventsOfSides:
+    """Return events of training records, or of held-out records, for comparison with a study's ledger."""
+    return Counter({(event, held_out): count for event, count in events.items()})
+
+
+def _count_events(rows: Iterable[dict[str, Any]]) -> EventsOfSides:
+    counts: EventsOfSides = Counter()
     for row in rows:
-        counts[event_of(row)] += row["count"]
+        counts[event_of(row), bool(row.get("held_out"))] += row["count"]
     return counts

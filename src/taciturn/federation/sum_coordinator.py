@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -41,7 +41,7 @@ from taciturn.secure_sum.epoch import (
 )
 from taciturn.secure_sum.epoch_messages import Directory, EpochRequest
 from taciturn.secure_sum.opening import MaskedSum, OpenedSum, SlotLost, SlotOpening, WrongShares
-from taciturn.secure_sum.parameters import NOISE_TAIL, epoch_slots
+from taciturn.secure_sum.parameters import GRADIENT, MEASURES, NOISE_TAIL, epoch_slots
 from taciturn.secure_sum.slot_messages import SumQuestion
 from taciturn.secure_sum.sum_context import SumStudy
 from taciturn.secure_sum.sum_wire import SumRefused
@@ -74,10 +74,12 @@ class SumCoordinator(Coordinator):
         self.sums = sum_study(self.agreement, self.experiment)
         self.files = SumFiles(self.folder, self.agreement.part.batch.algorithm)
         self.state, self.epoch = self.files.restore(self.agreement.zero), self.files.read_epoch()
-        self.pending = self.files.read_attempt(self.state.round + 1, self.epoch)
+        super().__post_init__()
+        self.pending = self.files.read_attempt(self.state.round, self.epoch)
+        if self.evaluation_begun and self.is_evaluated:
+            self.pending = None
         if self.pending is not None:
             self.masked = self.files.read_masked(self.pending.question)
-        super().__post_init__()
         self.asked = {str(slot) for _, slot in self.charged}
 
     @property
@@ -88,7 +90,7 @@ class SumCoordinator(Coordinator):
     @property
     def slots(self) -> SlotTotals:
         """The slots so far."""
-        lost = self.attempts - self.state.round - (self.pending is not None)
+        lost = self.attempts - self.state.round - self._round_begun
         return SlotTotals(self.epoch.number, self.attempts, lost, self.sums.parameters.charges)
 
     @property
@@ -106,7 +108,12 @@ class SumCoordinator(Coordinator):
         return "sums that were opened before still contain what they sent"
 
     @property
-    def is_complete(self) -> bool:
+    def evaluation_begun(self) -> bool:
+        """Whether the pending slot is an evaluation."""
+        return self.pending is not None and self.pending.question.subject == MEASURES
+
+    @property
+    def is_trained(self) -> bool:
         """Whether no round is left, or no upload that the plan pays for.
 
         Raises
@@ -114,9 +121,9 @@ class SumCoordinator(Coordinator):
         BudgetExhausted
             If all uploads were lost before the first round was finished.
         """
-        if self.folder.finished or super().is_complete:
+        if self.folder.finished or super().is_trained:
             return True
-        if self.attempts < self.sums.parameters.charges or self.pending is not None:
+        if self.attempts < self.sums.parameters.charges or self._round_begun:
             return False
         if self.state.round == 0:
             raise BudgetExhausted(
@@ -127,30 +134,60 @@ class SumCoordinator(Coordinator):
 
     @property
     def attempts(self) -> int:
-        """How many slots sites were asked to upload in."""
-        return len(self.asked)
+        """How many slots sites were asked to upload gradients in."""
+        return len(self.asked - self.measured)
+
+    @property
+    def _round_begun(self) -> bool:
+        """Whether the pending slot is a round."""
+        return self.pending is not None and not self.evaluation_begun
 
     def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """Run one slot with the ready sites, and return the sites for the next one."""
-        began = time.perf_counter()
+        began, t = time.perf_counter(), self.state.round + 1
+        for attempt, opened in self._open_slot(exchange, ready, t, self._new_attempt):
+            self._advance(attempt, opened)
+            self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
+        return [site for site in ready if site not in self._gone]
+
+    def _run_evaluation(self, exchange: Exchange, ready: list[str]) -> list[str]:
+        """Run one slot whose sum is of measures; if it is lost and no other is paid for, give the evaluation up."""
+        if self._round_begun:  # a newer slot would end it
+            return self._run_round(exchange, ready)
+        t, names = self.state.round, self.agreement.terms.agents
+        for attempt, opened in self._open_slot(exchange, ready, t, self._new_evaluation):
+            self._record_evaluation(opened.total, [names[site - 1] for site in opened.alive], attempt.slot)
+        up, down = self._traffic
+        self.state = self.state._replace(sent=(self.state.sent[0] + up, self.state.sent[1] + down))
+        if not (self.is_evaluated or self.evaluation_due):
+            self._skip_evaluation("its slot was lost, and the others are for later models")
+        return [site for site in ready if site not in self._gone]
+
+    def _open_slot(
+        self,
+        exchange: Exchange,
+        ready: list[str],
+        t: int,
+        choose: Callable[[int, Sequence[str], Directory], SlotAttempt],
+    ) -> Iterator[tuple[SlotAttempt, OpenedSum]]:
+        """Continue the pending slot or begin a new one; yield what was opened, unless the slot is lost."""
         self._gone, self._rejected, self._traffic = set(), {}, (0, 0)
-        t = self.state.round + 1
         directory = self._join_epoch(exchange, ready, t)
         roster = [] if directory is None else self._present(ready, directory.sites)
-        if directory is not None and (self.pending or len(roster) >= self.quorum):
-            attempt = self.pending = self.pending or self._new_attempt(t, roster, directory)
-            self._charge_slot(attempt)
-            try:
-                opened = self._open(exchange, attempt, directory, ready)
-                self._check_plausible(opened)
-            except (SlotLost, WrongShares) as error:
-                self.log_event("slot lost", round=t, slot=attempt.slot, reason=str(error))
-                self.files.write_attempt(attempt, lost=True)
-            else:
-                self._advance(attempt, opened)
-                self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
-            self.pending = self.masked = None
-        return [site for site in ready if site not in self._gone]
+        if directory is None or not (self.pending or len(roster) >= self.quorum):
+            return
+        attempt = self.pending = self.pending or choose(t, roster, directory)
+        self._charge_slot(attempt)
+        try:
+            opened = self._open(exchange, attempt, directory, ready)
+            self._check_plausible(attempt.question, opened)
+        except (SlotLost, WrongShares) as error:
+            event = "evaluation lost" if self.evaluation_begun else "slot lost"
+            self.log_event(event, round=t, slot=attempt.slot, reason=str(error))
+            self.files.write_attempt(attempt, lost=True)
+        else:
+            yield attempt, opened
+        self.pending = self.masked = None
 
     def _join_epoch(self, exchange: Exchange, ready: Sequence[str], t: int) -> Directory | None:
         """Return the directory of an epoch in which the ready sites can upload, or None if too few are left."""
@@ -223,16 +260,27 @@ class SumCoordinator(Coordinator):
         _, w = algorithm.server_send(t, self.state.server)
         shared = algorithm.shared_state(t, self.state.agent)
         sent = w if shared is None else np.concatenate([w, np.asarray(shared, w.dtype)])
+        return self._store_attempt(t, roster, directory, sent, GRADIENT)
+
+    def _new_evaluation(self, t: int, roster: Sequence[str], directory: Directory) -> SlotAttempt:
+        """Choose a slot for the evaluation of the model of round t."""
+        return self._store_attempt(t, roster, directory, self.state.w, MEASURES)
+
+    def _store_attempt(
+        self, t: int, roster: Sequence[str], directory: Directory, sent: Array, subject: int
+    ) -> SlotAttempt:
         digest = hashlib.sha256(wire.array_bytes(sent)).digest()
         numbers = tuple(sorted(map(self._number, roster)))
-        attempt = SlotAttempt(SumQuestion(directory.epoch, self._next_slot(directory), t, numbers, digest), sent)
+        question = SumQuestion(directory.epoch, self._next_slot(directory), t, numbers, digest, subject)
+        attempt = SlotAttempt(question, sent)
         self.files.write_attempt(attempt)
         return attempt
 
     def _charge_slot(self, attempt: SlotAttempt) -> None:
         """Charge all sites that are asked in a slot, before they are; after a crash, only if that was not done."""
-        names = self.agreement.terms.agents
-        self._charge([names[number - 1] for number in attempt.question.roster], attempt.question.round, attempt.slot)
+        names, question = self.agreement.terms.agents, attempt.question
+        charge = self._charge_evaluation if question.subject == MEASURES else self._charge
+        charge([names[number - 1] for number in question.roster], question.round, attempt.slot)
         self.asked.add(attempt.slot)
 
     def _open(self, exchange: Exchange, attempt: SlotAttempt, directory: Directory, ready: Sequence[str]) -> OpenedSum:
@@ -267,18 +315,24 @@ class SumCoordinator(Coordinator):
         self.files.write_masked(question, self.masked)
         return self.masked
 
-    def _check_plausible(self, opened: OpenedSum) -> None:
+    def _longest_sum(self, subject: int, alive: Sequence[int]) -> float:
+        """Return the greatest length of the sum over these sites: that of the records' parts, and that of the noise."""
+        records, measure = sum(self._sizes[site - 1] for site in alive), self.agreement.measure
+        reach = math.sqrt(self.sums.parameters.size(subject)) + NOISE_TAIL
+        if subject == MEASURES and measure is not None:
+            longest = records * measure.layout.length
+            return 2.0 ** measure.bits[0] * (longest + reach * measure.deviation(0, len(alive)))
+        release, problem = self._release.hardened, self._algorithm.problem
+        noise = reach * float(release.mechanism.scale.max()) * math.sqrt(len(alive))
+        return release.unit(problem) * (records / problem.records * float(release.clipping.l2.max()) + noise)
+
+    def _check_plausible(self, question: SumQuestion, opened: OpenedSum) -> None:
         """Raise `SlotLost` if honest sites cannot have this sum.
 
-        Its length is at most the records' clipped lengths and the noise. Garbage is spread over all numbers of the
-        width, so it is longer: in few dimensions with a probability, in many always.
+        Garbage is spread over all numbers of the width, so it is longer: in few dimensions with a probability, in many
+        always.
         """
-        release, algorithm, sizes = self._release.hardened, self._algorithm, self._sizes
-        unit = release.unit(algorithm.problem)
-        records = sum(sizes[site - 1] for site in opened.alive) / algorithm.problem.records
-        spread = float(release.mechanism.scale.max()) * math.sqrt(len(opened.alive))
-        noise = spread * (math.sqrt(opened.total.size) + NOISE_TAIL)
-        most = unit * (records * float(release.clipping.l2.max()) + noise)
+        most = self._longest_sum(question.subject, opened.alive)
         length = float(np.linalg.norm(opened.total.astype(np.float64)))
         if length > most:
             raise SlotLost(

@@ -28,8 +28,10 @@ from taciturn.secure_sum.epoch import (
     SlotSecrets,
 )
 from taciturn.secure_sum.epoch_messages import Announcement, Directory
+from taciturn.secure_sum.parameters import GRADIENT, MEASURES
 from taciturn.secure_sum.shamir import element_bytes, read_elements
 from taciturn.secure_sum.slot import NONE_BEGUN, SlotRecord, SlotState, SlotStep
+from taciturn.secure_sum.slot_messages import SumQuestion
 
 PreparedEpoch: TypeAlias = AnnouncedEpoch | DealtEpoch | KeptEpoch
 """An epoch that has not begun."""
@@ -127,13 +129,14 @@ class SumJournal:
         self._run("delete from sum_begun where experiment = ? and epoch < ?", epoch)
         self._run("insert into sum_begun values (?, ?)", epoch)
 
-    def write_upload(self, state: SlotState, step: SlotStep, round_number: int, charge: Charge) -> None:
+    def write_upload(self, state: SlotState, step: SlotStep, question: SumQuestion, charge: Charge) -> None:
         """Store the only upload of a slot with its ledger entries, and delete what it makes useless."""
         epoch, slot = state.keys.directory.epoch, step.slot
         self._count_step()
         self._run(
-            "insert into sum_uploads values (?, ?, ?, ?, ?, ?, ?)",
-            *(epoch, slot, round_number, step.record.context, json.dumps(charge.entries), step.record.upload),
+            "insert into sum_uploads values (?, ?, ?, ?, ?, ?, ?, ?)",
+            *(epoch, slot, question.round, step.record.context, json.dumps(charge.entries), step.record.upload),
+            question.subject,
         )
         where = "where experiment = ? and epoch = ? and slot"
         self._run(f"delete from sum_secrets {where} <= ?", epoch, slot)
@@ -182,12 +185,13 @@ class SumJournal:
         directory = Directory.from_bytes(blob)
         secrets = dict(self._secret_rows(epoch))
         own = tuple(secrets.get(slot) for slot in range(directory.slots))
-        (charged,) = self._one("select count(*) from sum_uploads where experiment = ?")
+        query = "select subject, count(*) from sum_uploads where experiment = ? group by subject"
+        charged = dict(self._all(query))
         return SlotState(
             BegunEpoch(directory, own, self._shares(directory)),
             self._records(epoch),
             self._newest_slot(epoch),
-            int(charged),
+            (charged.get(GRADIENT, 0), charged.get(MEASURES, 0)),
         )
 
     def _newest_slot(self, epoch: int) -> int:

@@ -8,7 +8,6 @@ leave. Sites keep no training state: what they sum is the gradient at the model 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
@@ -28,10 +27,9 @@ from taciturn.federation.site_session import Refused, SiteSession
 from taciturn.federation.sum_journal import PreparedEpoch, SumJournal
 from taciturn.federation.sum_terms import SPARE_EPOCHS, noise_number, sum_study, verified_sites
 from taciturn.privacy.events import BatchEvent
-from taciturn.runs.ledger import release_entries
 from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch, EpochRules, KeptEpoch
 from taciturn.secure_sum.epoch_messages import EpochRequest, Roll
-from taciturn.secure_sum.parameters import epoch_slots
+from taciturn.secure_sum.parameters import GRADIENT, MEASURES, epoch_slots
 from taciturn.secure_sum.slot import SlotRules, SlotState, SlotStep, next_epoch
 from taciturn.secure_sum.slot_messages import AliveRequest, ShareRequest, SumQuestion
 from taciturn.secure_sum.sum_wire import SumRefused
@@ -114,7 +112,7 @@ class SumSession(SiteSession):
             raise Refused(
                 f"an epoch of {request.slots} slots is too long: one of this study has {epoch_slots(parameters)}"
             )
-        limit = parameters.charges + SPARE_EPOCHS
+        limit = parameters.uploads + SPARE_EPOCHS
         if self.sums.epochs() >= limit:
             raise Refused(f"this site has made keys for {limit} epochs of this study; that is the limit")
         announced, reply = self.epoch_rules.announce(request.epoch, request.slots, self.sums.newest_epoch())
@@ -156,14 +154,16 @@ class SumSession(SiteSession):
         return self._counted(answer)
 
     def _upload(self, message: SumRoundRequest) -> bytes:
-        """Mask and charge the gradient of a round: lines 15 to 18 of Algorithm 1, at w."""
+        """Mask and charge the gradient of a round, lines 15 to 18 of Algorithm 1, at w; or the measures of w."""
         question, state = SumQuestion.from_bytes(message.data), self._begun_state()
-        name, t = self.experiment.id, question.round
-        sent = self._read_sent(t, message.w)
+        name, t, number = self.experiment.id, question.round, noise_number(question.epoch, question.slot)
         drawn: list[BatchEvent] = []
 
         def draw() -> NDArray[np.int64]:
-            integers, event = self._gradient(t, sent, noise_number(question.epoch, question.slot))
+            if question.subject == MEASURES:
+                integers, event = self._measure(t, message.w, number)
+            else:
+                integers, event = self._gradient(t, self._read_sent(t, message.w), number)
             drawn.append(event)
             return integers
 
@@ -173,7 +173,7 @@ class SumSession(SiteSession):
             slot = f"{question.epoch}/{question.slot}"
             if step.charge:
                 charge = Charge(slot, self._entries(drawn, t, wire.digest(answer), slot))
-                self.sums.write_upload(state, step, t, charge)
+                self.sums.write_upload(state, step, question, charge)
                 self.journal.record_departure(name, "sum upload", t, answer)
             else:
                 charge = next(charge for charge in self.journal.charges(name) if charge.place == slot)
@@ -182,15 +182,10 @@ class SumSession(SiteSession):
         self.journal.database.truncate_log()  # secrets of this slot and shares of older ones are deleted
         if not step.charge:
             return self.journal.record_repeatable(name, "sum upload again", t, answer).data
-        size = message.w.nbytes * len(self.ledger.uploads)
-        record_round(self.folder, self.study, t, sent.w, math.nan, (size, size), None)
+        if question.subject == GRADIENT:
+            size, w = message.w.nbytes * len(self.ledger.uploads), message.w[: len(self.agreement.zero)]
+            record_round(self.folder, self.study, t, w, math.nan, (size, size), None)
         return answer
-
-    def _entries(self, events: list[BatchEvent], t: int, upload: str, slot: str) -> list[dict[str, object]]:
-        counts = Counter((0, event) for event in events)
-        labels = self.study.parts[0].batch.labels()
-        entries = release_entries(counts, labels, [self.site.name], first=t, last=t, upload=upload, slot=slot)
-        return [entry.to_json() for entry in entries]
 
     def _gradient(self, t: int, sent: Sent, number: int) -> tuple[NDArray[np.int64], BatchEvent]:
         """Return the integers of this site with fresh noise, and the event of the draw."""
@@ -201,7 +196,7 @@ class SumSession(SiteSession):
             released = self._algorithm.local_gradient(t, sent.w, sent.agent, self.shard, self._noise(number))
         except MissedRound as missed:
             raise Refused(f"the question of round {t} lacks the statistics of the columns") from missed
-        self._check_events([released.event])
+        self._check_events([released.event], self._round_cost)
         return np.ascontiguousarray(released.gradient, np.int64).reshape(-1), released.event
 
     def _read_sent(self, t: int, sent: Array) -> Sent:

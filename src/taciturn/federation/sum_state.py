@@ -19,6 +19,7 @@ from taciturn.federation.server_state import line_files, truncate_lines
 from taciturn.runs.folder import RunFolder
 from taciturn.secure_sum.epoch_messages import Directory
 from taciturn.secure_sum.opening import MaskedSum
+from taciturn.secure_sum.parameters import MEASURES
 from taciturn.secure_sum.slot_messages import SumQuestion
 from taciturn.types import Array
 
@@ -133,13 +134,17 @@ class SumFiles:
         arrays = {"question": _bytes(attempt.question.to_bytes()), "sent": attempt.sent, "lost": np.array(lost)}
         write_arrays(self.folder.checkpoints / QUESTION_FILE, arrays)
 
-    def read_attempt(self, t: int, epoch: EpochFile) -> SlotAttempt | None:
-        """Return the attempt at round t that a crash has interrupted, if it may still be opened in this epoch."""
+    def read_attempt(self, done: int, epoch: EpochFile) -> SlotAttempt | None:
+        """Return the attempt that a crash has interrupted, if it may still be opened in this epoch.
+
+        It is at the round after those that are done, or at the evaluation of the last of them.
+        """
         file = self.folder.checkpoints / QUESTION_FILE
         if not file.exists():
             return None
         arrays = read_arrays(file)
         question = SumQuestion.from_bytes(arrays["question"].tobytes())
+        t = done if question.subject == MEASURES else done + 1
         current = epoch.directory is not None and (question.round, question.epoch) == (t, epoch.number)
         return SlotAttempt(question, arrays["sent"]) if current and not arrays["lost"] else None
 

@@ -12,7 +12,17 @@ from typing import Any
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.storage import text_hash, to_json
-from taciturn.data import SOURCES, DataOptions, Facts, Schema, declared_facts, load_unmapped, read_schema, schema_facts
+from taciturn.data import (
+    SOURCES,
+    DataOptions,
+    Facts,
+    Schema,
+    declared_facts,
+    load_unmapped,
+    read_schema,
+    record_split,
+    schema_facts,
+)
 from taciturn.data.feature_mapping import mapped_names, mapped_rows, schema_shape
 from taciturn.data.feature_maps import InputShape
 from taciturn.data.schema import dump_schema
@@ -37,9 +47,10 @@ from taciturn.types import Dataset, Shard
 STUDY_KEYS = (  # settings that a study may fix; the others are planned from public facts
     "loss", "regulariser", "beta", "set", "set_size", "algorithm", "rounds", "local_updates", "rho", "eta", "eta_scale",
     "total_epsilon", "delta", "mechanism", "adjacency", "clip", "clip_l1", "noise_multiplier", "intercept", "features",
-    "precision", "trust", "colluders", "missing", "reserve", "partition", "partition_key",
+    "precision", "trust", "colluders", "missing", "reserve", "partition", "partition_key", "test_share", "evaluations",
+    "evaluation_epsilon",
 )  # fmt: skip
-FOR_PUBLISHED = ("partition", "partition_key")  # keys of a study of a published data set
+FOR_PUBLISHED = ("partition", "partition_key")  # keys of a study of a published data set, or of one that holds out
 SUM_FROM_SITES = 5  # from this number of sites on, a study has a secure sum unless its terms say otherwise
 PLANNED_RESERVE = 6  # of a secure sum whose rounds are planned
 OWN_KEYS = ("schema", "schema_sha256", "data", "total_records")
@@ -89,6 +100,16 @@ class Terms:
         parties = [str(self.identity or ""), sites, list(self.revoked)]
         parts = (PROTOCOL, self.name, list(self.sites.items()), self.schema_sha256, self.data, shared, parties)
         return text_hash(to_json(parts))
+
+    @cached_property
+    def split(self) -> str:
+        """The rule by which the sites' records train or are held out; empty if all of them train."""
+        return record_split(self.settings.data_options())
+
+    @property
+    def split_key(self) -> int:
+        """The key of the draws that decide which records are held out: public, and the same at all sites."""
+        return 0 if self.settings.partition_key == "auto" else int(self.settings.partition_key)
 
     @property
     def coordinator(self) -> PublicIdentity:
@@ -145,7 +166,7 @@ class Terms:
             features=s.features,
             precision=s.precision,
             partition="in-order" if s.partition == "auto" else s.partition,
-            partition_key=0 if s.partition_key == "auto" else int(s.partition_key),
+            partition_key=self.split_key,
         )
 
     def facts(self, published: Dataset | None = None) -> Facts:
@@ -316,6 +337,18 @@ def _check_algorithm(file: Path, name: str, trust: object) -> None:
         )
 
 
+def _check_split(file: Path, section: Mapping[str, object]) -> None:
+    """Raise if records would be partitioned or held out to no purpose."""
+    for key in FOR_PUBLISHED:
+        if key in section and "schema" in section and not (key == "partition_key" and "test_share" in section):
+            raise InputError(f"{file}: [study] {key} is for a published data set; a site's table is all its own")
+    if section.get("test_share") and not section.get("evaluations"):
+        raise InputError(
+            f"{file}: [study] test_share is {shown(section['test_share'])}, but evaluations is 0: records that are "
+            "held out serve private evaluations, so give evaluations, or remove test_share"
+        )
+
+
 def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, int]) -> tuple[dict[str, Any], str]:
     """Return the study as fields of `Terms`, and the schema hash that the file declares."""
     section = document.get("study")
@@ -326,9 +359,7 @@ def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, 
             raise InputError(f"{file}: {unknown_name('key in [study]', key, STUDY_KEYS + OWN_KEYS)}")
     if ("schema" in section) == ("data" in section):
         raise InputError(f"{file}: [study] needs either schema (of the sites' tables) or data (a published data set)")
-    for key in FOR_PUBLISHED:
-        if key in section and "schema" in section:
-            raise InputError(f"{file}: [study] {key} is for a published data set; a site's table is all its own")
+    _check_split(file, section)
     data = text("[study] data", section.get("data", ""))
     if data and not SOURCES[data].published:
         raise InputError(f"{file}: [study] data is {data}; only a published data set has public sizes, so give schema")

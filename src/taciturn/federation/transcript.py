@@ -12,8 +12,10 @@ from taciturn.privacy.budget import BudgetLedger
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import ReleaseEntry
 
-UPLOAD_KINDS = ("answer", "sum upload")  # departures that hold something computed from records
-SUM_WORDS = {  # the steps of a secure sum (docs/explanation/secure-sum.md), by their kind in the journal
+UPLOAD_KINDS = ("answer", "sum upload", "measures")  # departures that hold something computed from records
+KIND_WORDS = {  # by kind in the journal; the steps of a secure sum are in docs/explanation/secure-sum.md
+    "measures": "measures of held-out records",
+    "measures again": "measures of held-out records again",
     "sum announce": "keys of an epoch",
     "sum deal": "sealed key shares",
     "sum keep": "receipt of shares",
@@ -66,9 +68,9 @@ def read_transcript(site: Site) -> Transcript:
     with Journal.read(site.state) as journal:
         departures, repeats = journal.departures(), journal.repeats()
         experiments = {begun.id: begun for begun in journal.experiments()}
-        answered = {(name, t) for name in experiments for t in journal.answered_rounds(name)}
+        charged = {(name, charge.upload) for name in experiments for charge in journal.charges(name)}
     events, lost = _ledger_events(site, experiments)
-    uploading = {name for name, _ in answered}
+    uploading = {name for name, _ in charged}
     faults = [
         f"the study {name[:8]} has no folder, and so no ledger of its rounds" for name in sorted(uploading & lost)
     ]
@@ -83,7 +85,7 @@ def read_transcript(site: Site) -> Transcript:
         name = f"the upload of round {departure.round} ({departure.sha256[:12]}…)"
         if upload and not entries:
             faults.append(f"{name} has no event in the ledger")
-        if upload and (departure.experiment, departure.round) not in answered:
+        if upload and (departure.experiment, departure.sha256) not in charged:
             faults.append(f"{name} is not in the journal")
     reserved = {study.reservation for study in BudgetLedger.open(site.ledger).state().studies}
     faults += [
@@ -114,7 +116,7 @@ def describe_kind(kind: str) -> str:
     >>> describe_kind("sum reveal"), describe_kind("answer")
     ('shares of masks', 'answer')
     """
-    return SUM_WORDS.get(kind, kind)
+    return KIND_WORDS.get(kind, kind)
 
 
 def describe_events(entries: Iterable[ReleaseEntry]) -> str:
@@ -126,6 +128,8 @@ def describe_events(entries: Iterable[ReleaseEntry]) -> str:
     '–'
     """
     shown = (
-        f"{entry.count} x {entry.event.mechanism}{f' in slot {entry.slot}' if entry.slot else ''}" for entry in entries
+        f"{entry.count} x {entry.event.mechanism}{f' in slot {entry.slot}' if entry.slot else ''}"
+        f"{' of held-out records' if entry.held_out else ''}"
+        for entry in entries
     )
     return ", ".join(shown) or "–"

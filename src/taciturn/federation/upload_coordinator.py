@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taciturn.algorithms import Upload
 from taciturn.algorithms.server import FullState, Received
@@ -16,7 +17,8 @@ from taciturn.federation import messages as wire
 from taciturn.federation import server_state, validation
 from taciturn.federation.coordinator import Coordinator, StudyProgress
 from taciturn.federation.exchange import Exchange
-from taciturn.federation.messages import Answer, Refusal, RoundRequest
+from taciturn.federation.journal import place_of
+from taciturn.federation.messages import Answer, MeasureRequest, Refusal, RoundRequest
 from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
 from taciturn.federation.server_state import ServerState
 from taciturn.federation.validation import Iterate, Reach, Rejected
@@ -24,12 +26,15 @@ from taciturn.objectives.clipping import admissible
 from taciturn.runs.folder import append_lines
 from taciturn.types import Array
 
+EVALUATION_TRIES = 3  # attempts at an evaluation with a quorum of answers, before training goes on without it
+
 
 @dataclass
 class UploadCoordinator(Coordinator):
     """A study with noise at every site; see `Coordinator` for its fields."""
 
     state: ServerState = field(init=False)
+    _tries: int = 0  # of the evaluation of this model
 
     def __post_init__(self) -> None:
         self.state = self._restore()
@@ -44,6 +49,11 @@ class UploadCoordinator(Coordinator):
     def agents(self) -> tuple[str, ...]:
         """The sites with which the study continues, in order."""
         return self.state.sites
+
+    @property
+    def evaluation_begun(self) -> bool:
+        """Whether sites were asked to evaluate this model: each has one answer, however often it is asked."""
+        return place_of({"first": self.state.round, "held_out": True}) in self.measured
 
     @property
     def _checkpoint_name(self) -> str:
@@ -116,6 +126,44 @@ class UploadCoordinator(Coordinator):
             ),
         )
         server_state.save_state(self.folder, self._checkpoint_name, self.state)
+        return continuing
+
+    def _run_evaluation(self, exchange: Exchange, ready: list[str]) -> list[str]:
+        """Ask the ready sites for their measures of the model; with too few answers, again, but not for ever."""
+        t, measure = self.state.round, self.agreement.measure
+        if measure is None:
+            raise TypeError("a study without evaluations asks for none")
+        self._charge_evaluation(ready, t)
+        data = wire.encode(MeasureRequest(self.experiment, t, self.state.w))
+        replies = exchange.request(dict.fromkeys(ready, data), self.agreement.terms.answer_seconds)
+        answers: dict[str, NDArray[np.int64]] = {}
+        continuing: list[str] = []
+        for site in ready:
+            if site not in replies:
+                self._record_missing(site, t)
+                continue
+            try:
+                most = self.agreement.terms.sites[site]
+                reply = validation.read_measures(replies[site], site, self.experiment, t, measure, most)
+            except Rejected as error:
+                if self._record_rejection(site, t, str(error)):
+                    continuing.append(site)
+                continue
+            if isinstance(reply, Refusal):
+                self._record_refusal(site, reply, round=t)
+                continue
+            answers[site] = reply
+            continuing.append(site)
+        up, down = sum(map(len, replies.values())), len(data) * len(ready)
+        self.state = self.state._replace(sent=(self.state.sent[0] + up, self.state.sent[1] + down))
+        if len(answers) >= self.quorum:
+            self._tries = 0
+            self._record_evaluation(np.sum(list(answers.values()), axis=0), list(answers))
+            return continuing
+        self._tries += 1
+        if self._tries >= EVALUATION_TRIES:
+            self._tries = 0
+            self._skip_evaluation(f"only {len(answers)} sites answered; the quorum is {self.quorum}")
         return continuing
 
     def _reach(self, site: str, t: int, w: Array) -> Reach:

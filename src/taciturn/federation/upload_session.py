@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +9,10 @@ import numpy as np
 from taciturn.algorithms.steps import consensus_residual
 from taciturn.errors import MissedRound
 from taciturn.federation import messages as wire
-from taciturn.federation.journal import RoundRecord
-from taciturn.federation.messages import Answer, RoundRequest
+from taciturn.federation.journal import EvaluationRecord, RoundRecord
+from taciturn.federation.messages import Answer, MeasureAnswer, MeasureRequest, RoundRequest
 from taciturn.federation.run_folder import record_round
 from taciturn.federation.site_session import Refused, SiteSession
-from taciturn.runs.ledger import release_entries
 from taciturn.types import Array
 
 
@@ -22,7 +20,47 @@ from taciturn.types import Array
 class UploadSession(SiteSession):
     """A study with noise at every site; see `SiteSession` for its fields."""
 
-    def answer(self, message: RoundRequest) -> bytes:
+    def answer(self, message: RoundRequest | MeasureRequest) -> bytes:
+        """Answer a round or an evaluation; the same request gets the same bytes again.
+
+        Raises
+        ------
+        Refused
+            If the request does not follow from this site's answers so far.
+        PrivacyViolation
+            If the noise drawn differs from the plan.
+        """
+        return self._answer_round(message) if isinstance(message, RoundRequest) else self._evaluate(message)
+
+    def _evaluate(self, message: MeasureRequest) -> bytes:
+        """Measure a model on the held-out records, with all the noise of the plan.
+
+        The journal has one answer for each round, whatever w is: a second model for the same round is refused.
+        """
+        t, w, name = message.round, wire.array_digest(message.w), self.experiment.id
+        with self.journal.exclusive():
+            record = next((one for one in self.journal.evaluations(name) if one.round == t), None)
+            new = record is None
+            if record is None:
+                record = self._draw_measures(message, w)
+                self.journal.write_evaluation(name, record)
+        if record.w != w:
+            raise Refused(f"the model of round {t} was evaluated here, and this is another one")
+        self._charge(record.charge)  # the noise is drawn, even if the measures never leave
+        if record.upload is None:
+            raise Refused(f"the evaluation of round {t} has ended here")
+        if new:
+            return record.upload
+        return self.journal.record_repeatable(name, "measures again", t, record.upload).data
+
+    def _draw_measures(self, message: MeasureRequest, w: str) -> EvaluationRecord:
+        """Return a new answer to an evaluation, with its ledger entries."""
+        t = message.round
+        integers, event = self._measure(t, message.w, t)
+        data = wire.encode(MeasureAnswer(self.experiment.id, self.site.name, t, integers.astype("<i8").tobytes()))
+        return EvaluationRecord(t, w, self._entries([event], t, wire.digest(data)), data)
+
+    def _answer_round(self, message: RoundRequest) -> bytes:
         """Answer a round: lines 14-23 of Algorithm 1; the same request gets the same bytes again.
 
         No other thread or process writes to the journal between the check of the last round and the stored answer, and
@@ -68,13 +106,10 @@ class UploadSession(SiteSession):
             step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
         except MissedRound as missed:
             raise Refused(f"this site cannot answer any more in this study: {missed}") from missed
-        self._check_events(step.events)
+        self._check_events(step.events, self._round_cost)
         data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
-        counts = Counter((0, event) for event in step.events)
-        labels, upload = self.study.parts[0].batch.labels(), wire.digest(data)
-        drawn = release_entries(counts, labels, [self.site.name], first=t, last=t, upload=upload)
-        finite = bool(np.isfinite(step.upload.z).all())
-        record = RoundRecord(t, base, w, [entry.to_json() for entry in drawn], data if finite else None)
+        entries, finite = self._entries(step.events, t, wire.digest(data)), bool(np.isfinite(step.upload.z).all())
+        record = RoundRecord(t, base, w, entries, data if finite else None)
         self.journal.write_round(name, record, step.agent)
         return record, step.upload.z
 

@@ -7,16 +7,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taciturn.algorithms import Agent, Algorithm
 from taciturn.algorithms.additive import Additive
 from taciturn.algorithms.gradient_descent import DpGd
 from taciturn.algorithms.iadmm import DpIadmm, IadmmAtW, TrustRegion
+from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.algorithms.noisy_gradient import HardenedGradient, ReleasedGradient
 from taciturn.errors import InputError
 from taciturn.federation import SPEAKS
 from taciturn.federation import messages as wire
-from taciturn.federation.messages import Answer, Closed, Ready, Refusal, Reply, SumAnswer
+from taciturn.federation.messages import Answer, Closed, MeasureAnswer, Ready, Refusal, Reply, SumAnswer
 from taciturn.objectives import Problem
 from taciturn.objectives.clipping import admissible
 from taciturn.objectives.regularizers import L1
@@ -113,6 +115,48 @@ def read_sum_answer(data: bytes, site: str, experiment: str, step: str, limit: i
     if not isinstance(reply, SumAnswer) or reply.step != step:
         raise Rejected(f"it is not an answer to the step {step} of a secure sum")
     return reply
+
+
+def read_measures(
+    data: bytes, site: str, experiment: str, t: int, measure: MeasureRelease, records: int
+) -> NDArray[np.int64] | Refusal:
+    """Return a site's measures of the model of round `t`, [D], or the site's refusal.
+
+    Parameters
+    ----------
+    data : bytes
+        The reply, authenticated as coming from `site`.
+    site, experiment : str
+        The sender and the study that the reply must name.
+    t : int
+        The round.
+    measure : MeasureRelease
+        What sites release.
+    records : int
+        The declared maximum number of records of the site.
+
+    Raises
+    ------
+    Rejected
+        As in `read_reply`, or if the measures are of another round, or no honest site can have them.
+    """
+    numbers = measure.layout.size
+    reply = read_reply(data, site, experiment, wire.message_limit(8 * numbers))
+    if isinstance(reply, Refusal):
+        return reply
+    if not isinstance(reply, MeasureAnswer) or reply.round != t:
+        raise Rejected(f"it is not an answer to the evaluation of round {t}")
+    if len(reply.data) != 8 * numbers:
+        raise Rejected(f"its measures have {len(reply.data)} bytes; they must have {8 * numbers}")
+    found = np.frombuffer(reply.data, "<i8").astype(np.int64)
+    unit, noise = 2.0 ** measure.bits[0], NOISE_TAIL * measure.deviation(0, 1)
+    low, high = float(found.min()), float(found.max())
+    if low < -unit * noise or high > unit * (records + noise):
+        raise Rejected(
+            f"its measures are from {low / unit:.3g} to {high / unit:.3g} records; those of at most {records} records "
+            f"are from {-noise:.3g} to {records + noise:.3g}"
+        )
+    return found
 
 
 def printable(text: str) -> str:

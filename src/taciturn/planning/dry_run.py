@@ -11,7 +11,7 @@ from pathlib import Path
 from taciturn.algorithms import ALGORITHMS
 from taciturn.planning.heuristics import NOISE_STD, noise_of_step
 from taciturn.planning.paper_mode import prepare_paper
-from taciturn.planning.plan import StudyPlan, noise_meaning, plan_study, reservation_cost
+from taciturn.planning.plan import StudyPlan, drawn_key, noise_meaning, plan_study, reservation_cost, study_split
 from taciturn.planning.study import StudyPart, local_updates, upload_bytes
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
@@ -218,6 +218,8 @@ def _ledger(study: StudyPlan) -> LedgerForecast:
     """Return the ledger before and after the run; a plan that does not fit raises."""
     ledger = BudgetLedger.open(Path(study.settings.ledger))
     state = ledger.state()
-    after = ledger.epsilon_after(state, reservation_cost(study), study.settings.adjacency, study.facts.unit)
+    settings, unit = study.settings, study.facts.unit
+    split = study_split(settings, drawn_key(settings))
+    after = ledger.epsilon_after(state, reservation_cost(study), settings.adjacency, unit, study.held_out_cost, split)
     file = study.settings.ledger
     return LedgerForecast(file, state.total_epsilon, state.delta, state.epsilon_used, after)

@@ -134,12 +134,15 @@ def sum_parameters(settings: Settings, facts: Facts, plan: RunPlan) -> SumParame
     """
     if not (settings.integer_sums and isinstance(plan.event, Discrete)):
         raise TypeError("only a secure sum with hardened noise has integers that a protocol adds")
+    evaluation, width = plan.evaluation, integer_grid(settings, facts).number_format(plan.event.scale).width
     return SumParameters(
         sites=facts.agents,
         colluders=settings.colluders,
         quorum=facts.agents - settings.missing,
         dimension=facts.features * facts.outputs,
-        width=integer_grid(settings, facts).number_format(plan.event.scale).width,
+        width=max(width, evaluation.width) if evaluation else width,
         rounds=plan.rounds,
         reserve=plan.reserve,
+        measures=evaluation.numbers if evaluation else 0,
+        evaluations=evaluation.charges if evaluation else 0,
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.algorithms.hidden_updates import check_eta, largest_eta
+from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.algorithms.noisy_gradient import (
     MAX_BITS,
     CertifiedGradient,
@@ -24,12 +25,13 @@ from taciturn.data import Facts
 from taciturn.errors import InputError
 from taciturn.objectives import Problem
 from taciturn.objectives.clipping import MOST_SINGLE, Clipping, GradientClipping, RecordScaling, rounding_slack
+from taciturn.planning.evaluation_plan import EvaluationPlan, measure_release, plan_evaluations
 from taciturn.planning.integer_sums import check_integers, check_participation, integer_grid
 from taciturn.planning.step_sizes import StepSizes
 from taciturn.planning.study import Batch, local_updates, sampling_rate
 from taciturn.privacy.accountants import EpsilonBound, tightest
 from taciturn.privacy.calibration import affordable_rounds, calibrate
-from taciturn.privacy.composition import StudyCost, cost_of
+from taciturn.privacy.composition import ZERO_COST, StudyCost, cost_of
 from taciturn.privacy.events import NON_PRIVATE, Discrete, Event, exposure
 from taciturn.privacy.mechanisms import Calibrated, OutputNoise
 from taciturn.privacy.sensitivity import ADJACENCIES, gradient_sensitivity
@@ -62,6 +64,8 @@ class RunPlan:
         The total cost of all events.
     reserve : int
         Uploads beyond the rounds that `events` and `bound` cover too.
+    evaluation : EvaluationPlan, optional
+        What held-out records may spend besides; `events` are those of training records.
     """
 
     total_epsilon: float
@@ -72,6 +76,7 @@ class RunPlan:
     rounds: int
     bound: EpsilonBound
     reserve: int = 0
+    evaluation: EvaluationPlan | None = None
 
     @property
     def charges(self) -> int:
@@ -80,8 +85,13 @@ class RunPlan:
 
     @property
     def cost(self) -> StudyCost:
-        """The cost to a ledger over studies."""
+        """The cost of training records to a ledger over studies."""
         return cost_of(self.events)
+
+    @property
+    def held_out_cost(self) -> StudyCost:
+        """The cost of held-out records to a ledger over studies."""
+        return ZERO_COST if self.evaluation is None else self.evaluation.cost
 
     def covers(self, event: Event) -> bool:
         """Return whether a planned event has the same mechanism and no more noise; totals are checked at the end."""
@@ -108,8 +118,14 @@ class RunPlan:
             accountant=self.bound.accountant,
             rounds=self.rounds,
             reserve=self.reserve or None,
-            events=tuple(EventCount(event=event, count=count) for event, count in self.events.items()),
+            events=_counted(self.events),
+            evaluations=self.evaluation.charges if self.evaluation else None,
+            held_out=_counted(self.evaluation.events) if self.evaluation else None,
         )
+
+
+def _counted(events: Counter[Event]) -> tuple[EventCount, ...]:
+    return tuple(EventCount(event=event, count=count) for event, count in events.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +146,8 @@ class NoisePlan:
         The plan of every run.
     blocks : tuple of ColumnBlock
         The features of each column of a table, for methods that use them.
+    measure : MeasureRelease, optional
+        What agents release in a private evaluation.
     """
 
     release: NoisyGradient
@@ -138,6 +156,7 @@ class NoisePlan:
     public: PublicParameters
     plans: tuple[RunPlan, ...]
     blocks: tuple[ColumnBlock, ...] = ()
+    measure: MeasureRelease | None = None
 
     @property
     def clip(self) -> float:
@@ -178,12 +197,13 @@ def calibrate_noise(settings: Settings, facts: Facts, problem: Problem, batch: B
     spec = ALGORITHMS[batch.algorithm]
     clipping = _clipping(settings, facts, spec, batch)
     publics = [_public(settings, facts, problem, batch, steps, clipping, run) for run in range(batch.size)]
-    plans = _plans(settings, spec, batch, publics)
+    plans = _plans(settings, facts, problem, batch, publics)
     share = noise_share(settings.trust, facts.agents, settings.colluders, settings.missing)
     events = tuple(_gradient_event(plan, publics[0]) for plan in plans)
     release = _release(settings, facts, problem, clipping, Calibrated(settings.mechanism, events, share), publics[0])
     noise = OutputNoise(L2_MECHANISMS[settings.mechanism], np.array([plan.multiplier for plan in plans]), share)
-    return NoisePlan(release, clipping, noise, publics[0], plans, facts.blocks)
+    measure = measure_release(settings, facts, problem, tuple(plan.evaluation for plan in plans))
+    return NoisePlan(release, clipping, noise, publics[0], plans, facts.blocks, measure)
 
 
 def gradient_bound(settings: Settings, problem: Problem, spec: AlgorithmSpec) -> float:
@@ -226,33 +246,48 @@ def _at(schedule: Schedule, run: int, t: int) -> float:
 
 
 def _plans(
-    settings: Settings, spec: AlgorithmSpec, batch: Batch, publics: list[PublicParameters]
+    settings: Settings, facts: Facts, problem: Problem, batch: Batch, publics: list[PublicParameters]
 ) -> tuple[RunPlan, ...]:
     """Plan every run; the runs of a batch share one integer grid, which is that of the most noise."""
-    by_budget = {  # seeds of one budget share its plan, its rho and its eta
-        epsilon: _plan(settings, spec, epsilon, public) for epsilon, public in zip(batch.budgets, publics, strict=True)
-    }
+    spec, by_budget = ALGORITHMS[batch.algorithm], {}
+    for epsilon, public in dict(zip(batch.budgets, publics, strict=True)).items():  # seeds of one budget share its plan
+        evaluation = plan_evaluations(settings, facts, problem, epsilon)
+        by_budget[epsilon] = _plan(settings, spec, epsilon, public, evaluation)
     plans = tuple(by_budget[epsilon] for epsilon in batch.budgets)
     grid = publics[0].grid
     bits = {grid.bits(plan.event.scale) for plan in plans if grid and isinstance(plan.event, Discrete)}
     if grid is None or len(bits) < 2:
         return plans
     coarser = grid._replace(max_bits=min(bits))
-    return _plans(settings, spec, batch, [public._replace(grid=coarser) for public in publics])
+    return _plans(settings, facts, problem, batch, [public._replace(grid=coarser) for public in publics])
 
 
-def _plan(settings: Settings, spec: AlgorithmSpec, epsilon: float, public: PublicParameters) -> RunPlan:
+def _plan(
+    settings: Settings,
+    spec: AlgorithmSpec,
+    epsilon: float,
+    public: PublicParameters,
+    evaluation: EvaluationPlan | None,
+) -> RunPlan:
     rounds = affordable = spec.rounds or int(settings.rounds)
     reserve = settings.reserve
     if math.isinf(epsilon):
         draws = sum(spec.privacy_cost(public, 1.0, 1).values())
         events: Counter[Event] = Counter({NON_PRIVATE: rounds * draws})
-        return RunPlan(epsilon, settings.delta, 0.0, NON_PRIVATE, events, rounds, tightest(events, settings.delta))
+        bound = tightest(events, settings.delta)
+        return RunPlan(epsilon, settings.delta, 0.0, NON_PRIVATE, events, rounds, bound, evaluation=evaluation)
+    beside: Counter[Event] = Counter()  # what evaluations add to the cost of a unit that is replaced
+    if evaluation is not None and settings.adjacency != "add-remove":
+        beside = evaluation.events
+
+    def all_events(multiplier: float, rounds: int) -> Counter[Event]:
+        return spec.privacy_cost(public, multiplier, rounds) + beside
+
     if settings.noise_multiplier == "auto":
-        multiplier = calibrate(lambda m: spec.privacy_cost(public, m, rounds + reserve), epsilon, settings.delta)
+        multiplier = calibrate(lambda m: all_events(m, rounds + reserve), epsilon, settings.delta)
     else:
         multiplier = float(settings.noise_multiplier)
-        cost_of_first = partial(spec.privacy_cost, public, multiplier)
+        cost_of_first = partial(all_events, multiplier)
         affordable = affordable_rounds(cost_of_first, epsilon, settings.delta, rounds + reserve) - reserve
         if affordable < 1:
             cost = tightest(cost_of_first(1 + reserve), settings.delta).epsilon
@@ -262,8 +297,11 @@ def _plan(settings: Settings, spec: AlgorithmSpec, epsilon: float, public: Publi
                 f"{one} epsilon {cost:.4g}, and total-epsilon is {epsilon:g}"
             )
     events = spec.privacy_cost(public, multiplier, affordable + reserve)
-    bound = tightest(events, settings.delta)
-    return RunPlan(epsilon, settings.delta, multiplier, next(iter(events)), events, affordable, bound, reserve)
+    bound = tightest(events + beside, settings.delta)
+    if evaluation is not None:
+        bound = max(bound, evaluation.bound)  # of a record that is held out
+    event = next(iter(events))
+    return RunPlan(epsilon, settings.delta, multiplier, event, events, affordable, bound, reserve, evaluation)
 
 
 def _clipping(settings: Settings, facts: Facts, spec: AlgorithmSpec, batch: Batch) -> Clipping:
@@ -321,6 +359,11 @@ def check_guarantee(settings: Settings, facts: Facts, problem: Problem, name: st
         The algorithm.
     """
     spec = ALGORITHMS[name]
+    if settings.evaluations > (spec.rounds or int(settings.rounds)):
+        raise InputError(
+            f"evaluations is {settings.evaluations}, but {name} has {spec.rounds or settings.rounds} rounds: the model "
+            "is evaluated at most once after each of them"
+        )
     if settings.integer_sums:
         check_participation(facts.agents, settings.colluders, settings.missing)
     if spec.noisy and settings.mechanism not in spec.mechanisms:

@@ -18,6 +18,7 @@ from taciturn.data import (
     limit_records,
     load,
     load_unmapped,
+    record_split,
     source_for,
 )
 from taciturn.errors import InputError
@@ -81,8 +82,13 @@ class StudyPlan(NamedTuple):
 
     @property
     def cost(self) -> StudyCost:
-        """The cost of all runs together to a ledger over studies."""
+        """The cost of all runs together for training records, to a ledger over studies."""
         return total_cost(plan.cost for part in self.parts for plan in part.plans)
+
+    @property
+    def held_out_cost(self) -> StudyCost:
+        """The cost of all runs together for held-out records, to a ledger over studies."""
+        return total_cost(plan.held_out_cost for part in self.parts for plan in part.plans)
 
 
 def plan_study(settings: Settings) -> StudyPlan:
@@ -183,6 +189,19 @@ def drawn_key(settings: Settings) -> int | None:
     return secrets.randbits(128) if settings.partition_key == "auto" else int(settings.partition_key)
 
 
+def study_split(settings: Settings, key: int | None = None) -> str:
+    """Return a name for the rule by which a study's records train or are held out; see `record_split`.
+
+    Parameters
+    ----------
+    settings
+        The settings.
+    key
+        The key that was drawn for a study of private records.
+    """
+    return record_split(settings.data_options(key))
+
+
 def noise_meaning(settings: Settings) -> str:
     """Return where the noise comes from and whether it protects, as a phrase."""
     if min(settings.total_epsilon) == math.inf:
@@ -273,7 +292,7 @@ def plan_batch(settings: Settings, facts: Facts, problem: Problem, batch: Batch)
     check_contraction(settings, facts, problem, batch.algorithm, steps.eta)
     noise = calibrate_noise(settings, facts, problem, batch, steps)
     algorithm = build_algorithm(settings, problem, batch, *steps, noise.release, noise)
-    return StudyPart(batch, algorithm, noise.rounds, steps.eta, noise.plans, proposals)
+    return StudyPart(batch, algorithm, noise.rounds, steps.eta, noise.plans, proposals, noise.measure)
 
 
 def facts_for(facts: Facts, algorithm: str) -> Facts:
@@ -322,7 +341,7 @@ def reservation_cost(plan: StudyPlan) -> StudyCost:
     """
     if plan.settings.noise != "hardened":
         raise InputError("a budget ledger needs --noise hardened: noise from a known seed can be removed")
-    if not plan.cost.finite:
+    if not (plan.cost.finite and plan.held_out_cost.finite):
         raise InputError(
             "this run cannot be reserved in a budget ledger: such a ledger adds up Gaussian DP or zCDP costs, which "
             "runs without noise, of random samples or of objectives with Gaussian noise do not have"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from taciturn.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig
+from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.algorithms.noisy_gradient import NoisyGradient
 from taciturn.algorithms.schedules import Schedule
 from taciturn.data import SOURCES, Facts, source_for
@@ -161,6 +162,8 @@ class StudyPart(NamedTuple):
         The budget plan of each run; empty in mode paper.
     proposals : tuple of Hyperparameters, [R]
         The planner's values for each run; empty if the settings fix both rho and eta.
+    measure : MeasureRelease, optional
+        What agents release in a private evaluation.
     """
 
     batch: Batch
@@ -169,6 +172,7 @@ class StudyPart(NamedTuple):
     eta: Schedule
     plans: tuple[RunPlan, ...] = ()
     proposals: tuple[Hyperparameters, ...] = ()
+    measure: MeasureRelease | None = None
 
 
 class Study(NamedTuple):

@@ -9,6 +9,7 @@ from typing import NamedTuple, NotRequired, TypedDict, cast
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import Facts
 from taciturn.errors import InputError
+from taciturn.planning.evaluation_plan import EvaluationForecast, forecast_evaluations
 from taciturn.planning.heuristics import (
     NOISE_STD,
     VERDICT_WORDS,
@@ -84,6 +85,8 @@ class PlanReport(NamedTuple):
         The chosen budget and others.
     rounds_options : list of RoundsOption
         The chosen rounds and local updates, and others; empty if the method's cost does not depend on updates.
+    evaluations : EvaluationForecast or None
+        What private evaluations will show; None if there are none.
     trust_options : list of TrustOption
         The chosen trust model and others, by their noise: all of them for a secure sum; for noise at every agent that
         and one secure sum; empty where a secure sum is not possible.
@@ -95,6 +98,7 @@ class PlanReport(NamedTuple):
     budgets: list[BudgetOption]
     rounds_options: list[RoundsOption]
     trust_options: list[TrustOption]
+    evaluations: EvaluationForecast | None
 
     @property
     def verdict_bands(self) -> list[tuple[float, str]]:
@@ -143,7 +147,8 @@ def plan_report(settings: Settings) -> PlanReport:
     totals = [total for total in sorted({*BUDGETS, epsilon}) if math.isfinite(total)]
     options = _rounds_options(study.settings, facts, request, algorithm, proposal.release_noise)
     trusts = _trust_options(study.settings, facts, request, algorithm)
-    return PlanReport(study, part, proposal, [budget(total) for total in totals], options, trusts)
+    evaluations = forecast_evaluations(study.settings, facts, part.plans[0].evaluation)
+    return PlanReport(study, part, proposal, [budget(total) for total in totals], options, trusts, evaluations)
 
 
 def _rounds_options(
@@ -264,6 +269,7 @@ class PlanFacts(TypedDict):
     budgets: list[dict[str, float | str]]
     paces: list[dict[str, float]]
     trust_options: list[dict[str, float | str]]
+    evaluations: dict[str, object] | None
 
 
 def plan_facts(report: PlanReport) -> PlanFacts:
@@ -306,4 +312,11 @@ def plan_facts(report: PlanReport) -> PlanFacts:
         "budgets": [option._asdict() for option in report.budgets],
         "paces": [option._asdict() for option in report.rounds_options],
         "trust_options": [option._asdict() for option in report.trust_options],
+        "evaluations": _evaluation_facts(report.evaluations),
     }
+
+
+def _evaluation_facts(forecast: EvaluationForecast | None) -> dict[str, object] | None:
+    if forecast is None:
+        return None
+    return forecast._asdict() | {"options": [option._asdict() for option in forecast.options]}

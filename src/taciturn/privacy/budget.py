@@ -17,7 +17,7 @@ from taciturn.core.locks import is_locked, locked
 from taciturn.core.storage import make_folder, state_folder, write_text
 from taciturn.errors import BudgetExhausted, CorruptFile, InputError, PrivacyViolation, missing_file
 from taciturn.privacy.budget_state import OPEN, RESERVED, STARTED, VIOLATED, BudgetState, StudyReservation, machine_of
-from taciturn.privacy.composition import ZERO_COST, StudyCost, max_cost, total_cost
+from taciturn.privacy.composition import ZERO_COST, StudyCost, max_cost
 from taciturn.privacy.hash_chain import HashChain, state_head_path
 from taciturn.privacy.ledger_transfer import HandOver, TransferRequest, check_hand_over, machine_id, signed_hand_over
 from taciturn.privacy.signatures import HEX_ID
@@ -230,21 +230,31 @@ class BudgetLedger:
         unit: str = "record",
         non_private: str = "",
         name: str = "",
+        held_out: StudyCost = ZERO_COST,
+        split: str = "",
     ) -> str:
         """Reserve the cost of a study's whole plan.
+
+        With add-remove, the first study with a split fixes that of the ledger: a record that its rule holds out never
+        trains. Studies with this split are charged for training and for held-out records apart; any other study is
+        charged for both on both sides.
 
         Parameters
         ----------
         study
             The study's name.
         cost
-            The cost of its whole plan.
+            The cost of its whole plan to training records.
         adjacency, unit
             The study's relation of neighbours and unit of privacy, which must be the ledger's.
         non_private
             Why the study's noise protects nothing; the cost is then nominal.
         name
             The reservation's name, for a caller that must know it in advance; drawn if empty.
+        held_out
+            The cost of its whole plan to held-out records.
+        split
+            The rule by which its records train or are held out; empty if all of them train.
 
         Returns
         -------
@@ -260,19 +270,31 @@ class BudgetLedger:
         """
         with self._locked():
             state = self._writable()
-            self.epsilon_after(state, cost, adjacency, unit)
+            self.epsilon_after(state, cost, adjacency, unit, held_out, split)
             if name in {known.reservation for known in state.studies}:
                 raise InputError(
                     f"{self.path} already has a reservation {name}: two of the same name would count as one"
                 )
             name = name or uuid.uuid4().hex
-            row = {"kind": "reserve", "reservation": name, "study": study, "cost": asdict(cost), "time": _today()}
+            following = state.next_study(cost, held_out, split)
+            row = {"kind": "reserve", "reservation": name, "study": study, **_costs(following.cost, following.held_out)}
+            row |= {"time": _today()}
+            if split:
+                row |= {"split": split, "apart": following.apart}
             if state.rule is None:
-                row["rule"] = state.filter_for(cost).to_json()
+                row["rule"] = state.filter_for(max_cost([following.cost, following.held_out])).to_json()
             self.chain.append([row | ({"non_private": non_private} if non_private else {})])
             return name
 
-    def epsilon_after(self, state: BudgetState, cost: StudyCost, adjacency: str, unit: str) -> float:
+    def epsilon_after(
+        self,
+        state: BudgetState,
+        cost: StudyCost,
+        adjacency: str,
+        unit: str,
+        held_out: StudyCost = ZERO_COST,
+        split: str = "",
+    ) -> float:
         """Return the epsilon used with one more study of this cost.
 
         Raises
@@ -285,10 +307,10 @@ class BudgetLedger:
         for what, given, own in (("adjacency", adjacency, state.adjacency), ("unit", unit, state.unit)):
             if given != own:
                 raise InputError(f"{self.path} counts for {what} {own}, but the study's is {given}")
-        if not cost.finite:
-            raise InputError(f"{self.path} holds only finite costs, but this study's is {cost}")
-        after = state.filter_for(cost).epsilon(total_cost([state.used, cost]))
-        if not state.fits(cost):
+        if not (cost.finite and held_out.finite):
+            raise InputError(f"{self.path} holds only finite costs, but this study's is {cost}, {held_out}")
+        after, fits = state.with_study(state.next_study(cost, held_out, split))
+        if not fits:
             raise BudgetExhausted(
                 f"the budget of {self.path} is exhausted: it allows epsilon {state.total_epsilon:g} at delta "
                 f"{state.delta:g}, {state.epsilon_used:.4g} is used or reserved, and this study would bring it to "
@@ -305,7 +327,7 @@ class BudgetLedger:
             if self._find(reservation).state == RESERVED:
                 self.chain.append([{"kind": "started", "reservation": reservation, "time": _today()}])
 
-    def settle(self, reservation: str, cost: StudyCost, head: str = "") -> None:
+    def settle(self, reservation: str, cost: StudyCost, head: str = "", held_out: StudyCost = ZERO_COST) -> None:
         """Replace a reservation by what the study spent. This is done once, after the study has ended.
 
         Parameters
@@ -313,10 +335,12 @@ class BudgetLedger:
         reservation
             The reservation's name.
         cost
-            What was spent.
+            What was spent on training records.
         head
             The hash of the last line of the study's own ledger, by which an interrupted caller recognises its own work
             (`is_settled_by`); a second folder under the same reservation has another one, and is refused.
+        held_out
+            What was spent on held-out records.
 
         Raises
         ------
@@ -324,13 +348,18 @@ class BudgetLedger:
             If more was spent than was reserved; the ledger then counts all of it.
         """
         with self._locked():
-            planned = self._find(reservation).cost
-            kept = planned.covers(cost)
-            self._end("settle" if kept else "violation", reservation, cost if kept else max_cost([planned, cost]), head)
+            study = self._find(reservation)
+            spent = study.charged(cost, held_out)
+            kept = study.cost.covers(spent[0]) and study.held_out.covers(spent[1])
+            self._end(
+                "settle" if kept else "violation", reservation, *(spent if kept else _largest(study, spent)), head
+            )
         if not kept:
             raise self._violation(reservation)
 
-    def record_violation(self, reservation: str, cost: StudyCost, head: str = "") -> None:
+    def record_violation(
+        self, reservation: str, cost: StudyCost, head: str = "", held_out: StudyCost = ZERO_COST
+    ) -> None:
         """End the reservation of a study that a privacy violation stopped; it counts with at least its whole plan.
 
         Repeating this changes nothing.
@@ -338,10 +367,10 @@ class BudgetLedger:
         with self._locked():
             study = self._find(reservation, (*OPEN, VIOLATED))
             if study.is_open:
-                self._end("violation", reservation, max_cost([study.cost, cost]), head)
+                self._end("violation", reservation, *_largest(study, study.charged(cost, held_out)), head)
 
-    def _end(self, kind: str, reservation: str, cost: StudyCost, head: str = "") -> None:
-        row = {"kind": kind, "reservation": reservation, "cost": asdict(cost), "time": _today()}
+    def _end(self, kind: str, reservation: str, cost: StudyCost, held_out: StudyCost, head: str = "") -> None:
+        row = {"kind": kind, "reservation": reservation, **_costs(cost, held_out), "time": _today()}
         self.chain.append([row | ({"head": head} if head else {})])
 
     def _violation(self, reservation: str) -> PrivacyViolation:
@@ -379,7 +408,7 @@ class BudgetLedger:
         """Give back a reservation whose `ReservationLock` the caller holds."""
         with self._locked():
             self._find(reservation, (RESERVED,))
-            self._end("given-back", reservation, ZERO_COST)
+            self._end("given-back", reservation, ZERO_COST, ZERO_COST)
 
     def check_open(self, reservation: str) -> None:
         """Raise InputError if a reservation was given back or settled."""
@@ -450,6 +479,16 @@ def identity_of(path: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptFile(f"{path} is not a budget ledger: 'taciturn ledger init' creates one") from error
     return str(first["id"])
+
+
+def _costs(cost: StudyCost, held_out: StudyCost) -> dict[str, object]:
+    """Return the costs of both sides as fields of a row; that of held-out records is left out where it is the same."""
+    return {"cost": asdict(cost)} | ({} if cost == held_out else {"held_out": asdict(held_out)})
+
+
+def _largest(study: StudyReservation, spent: tuple[StudyCost, StudyCost]) -> tuple[StudyCost, StudyCost]:
+    """Return, for both sides, the larger of what a study reserved and what it spent."""
+    return max_cost([study.cost, spent[0]]), max_cost([study.held_out, spent[1]])
 
 
 def _today() -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from taciturn.errors import LedgerTampered
-from taciturn.privacy.composition import ZERO_COST, PrivacyFilter, StudyCost, total_cost
+from taciturn.privacy.composition import ZERO_COST, PrivacyFilter, StudyCost, max_cost, total_cost
 
 RESERVED, STARTED, SETTLED, GIVEN_BACK, VIOLATED = "reserved", "started", "settled", "given back", "violated"
 OPEN = (RESERVED, STARTED)
@@ -32,13 +32,21 @@ class StudyReservation:
     study
         The study's name.
     cost
-        The reserved cost while the reservation is open, and what was spent after it ended.
+        What it is charged for training records: the reserved cost while the reservation is open, and what was spent
+        after it ended. Of a study that is not `apart` this is everything.
+    held_out
+        What it is charged for held-out records.
     time
         The day on which it was reserved, as YYYY-MM-DD.
     rule
         The stopping rule, if this is the reservation that fixed it.
     non_private
         Why the study's noise protects nothing; empty for a private study.
+    split
+        The rule by which the study's records train or are held out; empty if all of them train.
+    apart
+        Whether each side of the ledger's split is charged its own: the study has that split, and neighbours differ in
+        the presence of one unit. Otherwise both sides are charged everything.
     state
         RESERVED, STARTED, SETTLED, GIVEN_BACK or VIOLATED.
     started, settled
@@ -50,9 +58,12 @@ class StudyReservation:
     reservation: str
     study: str
     cost: StudyCost
+    held_out: StudyCost
     time: str
     rule: PrivacyFilter | None = None
     non_private: str = ""
+    split: str = ""
+    apart: bool = False
     state: str = ""
     started: str = ""
     head: str = ""
@@ -67,7 +78,15 @@ class StudyReservation:
         """Return the reservation as `taciturn ledger --json` prints it; empty optional fields are left out."""
         given = {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
         rule = {"rule": self.rule.to_json()} if self.rule else {}
-        return {"kind": "reserve", **given, "cost": asdict(self.cost), **rule}
+        costs = {"cost": asdict(self.cost), "held_out": asdict(self.held_out)}
+        return {"kind": "reserve", **given, **costs, **rule}
+
+    def charged(self, cost: StudyCost, held_out: StudyCost) -> tuple[StudyCost, StudyCost]:
+        """Return what each side is charged for a study of this cost to training and to held-out records."""
+        if self.apart:
+            return cost, held_out
+        everything = total_cost([cost, held_out])
+        return everything, everything
 
     def after(self, row: Mapping[str, Any]) -> StudyReservation:
         """Return the reservation as it is after a row of the ledger.
@@ -89,6 +108,7 @@ class StudyReservation:
             started=row["time"] if state == STARTED else self.started,
             settled=self.settled if state in OPEN else row["time"],
             cost=StudyCost.read(row["cost"]) if "cost" in row else self.cost,
+            held_out=StudyCost.read(row.get("held_out", row["cost"])) if "cost" in row else self.held_out,
             head=row.get("head", self.head),
         )
 
@@ -151,9 +171,12 @@ class BudgetState:
                     name,
                     row.get("study", ""),
                     ZERO_COST,
+                    ZERO_COST,
                     row["time"],
                     rule=rule,
                     non_private=row.get("non_private", ""),
+                    split=row.get("split", ""),
+                    apart=row.get("apart", False),
                 )
                 studies[name] = study.after(row)
         adopted = [row for row in rows if row["kind"] == "adopted"]
@@ -178,33 +201,74 @@ class BudgetState:
         return {
             **{name: getattr(self, name) for name in budget},
             "rule": self.rule.to_json() if self.rule else None,
+            "split": self.split,
             "used": asdict(self.used),
+            "used_held_out": asdict(self.used_held_out),
             **{name: getattr(self, name) for name in later},
             "studies": [study.to_json() for study in self.studies],
         }
 
     @cached_property
+    def split(self) -> str:
+        """The split of the studies that are charged apart; empty if there is none, and the next one fixes it.
+
+        A study that was given back has released nothing, so it fixes nothing.
+        """
+        return next((study.split for study in self.studies if study.apart and study.state != GIVEN_BACK), "")
+
+    @cached_property
     def used(self) -> StudyCost:
-        """The cost of everything that is spent or reserved."""
+        """The cost of everything that is spent or reserved, to a record that trains under the ledger's split."""
         return total_cost(study.cost for study in self.studies)
 
     @cached_property
+    def used_held_out(self) -> StudyCost:
+        """The cost of everything that is spent or reserved, to a record that the ledger's split holds out."""
+        return total_cost(study.held_out for study in self.studies)
+
+    @cached_property
     def epsilon_used(self) -> float:
-        """The epsilon of everything that is spent or reserved."""
-        return self.filter_for(ZERO_COST).epsilon(self.used)
+        """The epsilon of everything that is spent or reserved, to a record on the side that spent more."""
+        return max(map(self.epsilon_of_side, (self.used, self.used_held_out)))
+
+    def epsilon_of_side(self, cost: StudyCost) -> float:
+        """Return the epsilon of this total cost to a record on one side."""
+        return self.filter_for(ZERO_COST).epsilon(cost)
 
     @cached_property
     def epsilon_next(self) -> float:
-        """The total-epsilon of one more study that uses all that is left."""
-        return self.filter_for(ZERO_COST).next_epsilon(self.used)
+        """The total-epsilon of one more study that uses all that is left on both sides."""
+        rule = self.filter_for(ZERO_COST)
+        return min(rule.next_epsilon(side) for side in (self.used, self.used_held_out))
 
     def filter_for(self, first: StudyCost) -> PrivacyFilter:
         """Return the stopping rule; before it is fixed, the one that a first study of this cost would fix."""
         return self.rule or PrivacyFilter.begin(self.total_epsilon, self.delta, first)
 
-    def fits(self, cost: StudyCost) -> bool:
-        """Return whether the budget allows one more study of this cost."""
-        return self.filter_for(cost).allows(total_cost([self.used, cost]))
+    def next_study(self, cost: StudyCost, held_out: StudyCost = ZERO_COST, split: str = "") -> StudyReservation:
+        """Return how one more study would be charged, as a reservation without a name.
+
+        Parameters
+        ----------
+        cost, held_out
+            Its cost to training records and to held-out records.
+        split
+            The rule by which its records train or are held out; empty if all of them train.
+        """
+        apart = bool(split) and self.adjacency == "add-remove" and split == (self.split or split)
+        study = StudyReservation("", "", ZERO_COST, ZERO_COST, "", split=split, apart=apart)
+        charged = study.charged(cost, held_out)
+        return replace(study, cost=charged[0], held_out=charged[1])
+
+    def fits(self, cost: StudyCost, held_out: StudyCost = ZERO_COST, split: str = "") -> bool:
+        """Return whether the budget allows one more study; see `next_study`."""
+        return self.with_study(self.next_study(cost, held_out, split))[1]
+
+    def with_study(self, study: StudyReservation) -> tuple[float, bool]:
+        """Return the epsilon used with one more study, and whether the budget allows it."""
+        rule = self.filter_for(max_cost([study.cost, study.held_out]))
+        sides = total_cost([self.used, study.cost]), total_cost([self.used_held_out, study.held_out])
+        return max(map(rule.epsilon, sides)), all(map(rule.allows, sides))
 
 
 def machine_of(rows: Sequence[Mapping[str, Any]]) -> str:

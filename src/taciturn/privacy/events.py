@@ -247,6 +247,8 @@ class BatchEvent:
     ----------
     runs : tuple of Event, [R]
         The event of every run.
+    held_out : bool, default False
+        Whether the release depends on held-out records alone; else it depends on training records alone.
 
     Examples
     --------
@@ -255,6 +257,7 @@ class BatchEvent:
     """
 
     runs: tuple[Event, ...]
+    held_out: bool = False
 
 
 def nominal_event(mechanism: str, epsilon: Array, delta: float = 0.0) -> BatchEvent:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 
 from taciturn.reporting.curves import run_label
+from taciturn.reporting.evaluation_tables import estimate_words, main_estimate
 from taciturn.reporting.tables import by_label, format_share
 from taciturn.runs.quality import RegressionQuality
 from taciturn.runs.records import RunResult, RunSummary
@@ -31,7 +32,13 @@ def result_sentences(summary: RunSummary) -> tuple[str, str]:
     error = _mean_error(shown)
     if error is None:
         unknown = "There was no test set, so how well it does on new records is not known."
-        if first.private_test:
+        if first.private_quality is not None and main_estimate(first.private_quality) is not None:
+            records, words = first.private_quality.records.value, estimate_words(first.private_quality)
+            unknown = (
+                f"Measured with noise on about {records:,.0f} held-out records, its error is {words} ({label}; ± is "
+                "the standard error of noise and sampling)."
+            )
+        elif first.private_test:
             unknown = "How well it does on held-out records is in the folder local-only, for the owner of the records."
         return f"{parties} trained one model together in {_rounds(first)} {how}.", unknown
     if len(shown) > 1:

@@ -14,6 +14,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from taciturn.core.storage import write_text
 from taciturn.privacy.signatures import OFFICER, ORGANISATION, Signable
 from taciturn.reporting.curves import full_label, run_label
+from taciturn.reporting.evaluation_tables import (
+    ABOUT,
+    confusion_table,
+    evaluation_sentence,
+    evaluation_table,
+    last_evaluations,
+    reliability_table,
+)
 from taciturn.reporting.narrative import result_sentences
 from taciturn.reporting.quality_tables import TextTable, baseline_words, shown_tables
 from taciturn.reporting.statements import Guarantee, RunGuarantee, guarantee, paper_statement
@@ -29,7 +37,7 @@ from taciturn.runs.effects import RunEffects, read_effects
 from taciturn.runs.folder import RunFolder, public_config
 from taciturn.runs.ledger import RunLedger
 from taciturn.runs.quality import ClassificationQuality, Quality
-from taciturn.runs.records import RunSummary, SourceFacts
+from taciturn.runs.records import EvaluationRow, RunSummary, SourceFacts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,6 +98,9 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         group_headings=GROUP_HEADINGS,
         groups=group_rows(summary.runs) if has_seeds(summary.runs) else [],
         picture=_curves(folder, local) if any(run.rounds > 1 for run in summary.runs) else "",
+        evaluations=_evaluations(folder, summary),
+        evaluation_curve=_evaluation_curve(folder),
+        about_evaluations=ABOUT,
         effects=effects,
         evidence=_evidence(folder, config.get("ledger", ""), summary.federation is not None),
         privacy=certified or paper,
@@ -115,6 +126,43 @@ def _curves(folder: RunFolder, local: bool) -> str:
     from taciturn.reporting.figures.run_figure import figure, in_words
 
     return _picture(lambda: figure([folder], local), "Training, round by round", in_words([folder], local))
+
+
+class _ShownEvaluation(NamedTuple):
+    """What a page shows of the last private evaluation of one setting."""
+
+    label: str
+    sentence: str
+    tables: Sequence[tuple[str, TextTable]]
+
+
+def _evaluations(folder: RunFolder, summary: RunSummary) -> list[_ShownEvaluation]:
+    """Return the last private evaluation of the first seed of every setting."""
+    rows = last_evaluations(folder.read_evaluations())
+    return [_shown_evaluation(row, summary.data.target.names or ()) for row in rows]
+
+
+def _shown_evaluation(row: EvaluationRow, names: Sequence[str]) -> _ShownEvaluation:
+    if row.quality is None:
+        raise TypeError("an evaluation that was lost has no tables")
+    tables: list[tuple[str, TextTable | None]] = [("Measures", evaluation_table(row.quality))]
+    if (confusion := confusion_table(row.quality, names)) is not None:
+        noise = getattr(row.quality, "confusion_noise", None) or 0.0
+        tables.append(
+            (f"Confusion matrix: rows are true classes; every count is ± {noise:.1f} by the noise", confusion)
+        )
+    tables.append(("Predicted probabilities, and how often they came true", reliability_table(row.quality)))
+    return _ShownEvaluation(full_label(row), evaluation_sentence(row), [(w, table) for w, table in tables if table])
+
+
+def _evaluation_curve(folder: RunFolder) -> str:
+    """Return the curve of the private evaluations; empty if there is one at most."""
+    rows = folder.read_evaluations()
+    if len({row.round for row in rows if row.quality is not None}) < 2:
+        return ""
+    from taciturn.reporting.figures.evaluation_figure import evaluation_figure, in_words
+
+    return _picture(lambda: evaluation_figure(rows), "Held-out error, with noise", in_words(rows))
 
 
 def _effects(folder: RunFolder) -> list[tuple[str, str]]:

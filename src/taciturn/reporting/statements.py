@@ -255,6 +255,22 @@ def _protected(study: StudyHeader, totals: PrivacyTotals, unit: str) -> list[str
         "Meaning: whatever someone concludes from all of it, they would have concluded with nearly the same "
         f"probability without that {unit}: odds change by at most a factor e^epsilon, except with probability delta.",
         *_explanations(study, _protecting(totals)),
+        *_evaluations(totals, adjacency, unit),
+    ]
+
+
+def _evaluations(totals: PrivacyTotals, adjacency: str, unit: str) -> list[str]:
+    """Return how private evaluations are charged, if there were any."""
+    made = max((one.count for one in totals.events if one.held_out), default=0)
+    if not made:
+        return []
+    times = "once" if made == 1 else f"{made} times"
+    apart = f"Every {unit} either trains or is held out, so its total is the larger of what the two sides spent"
+    if adjacency != "add-remove":
+        apart = f"A {unit} that is replaced may change sides, so what the two sides spent is added up"
+    return [
+        f"Held-out records: {times} the model was measured on them, in one vector of counts and clipped losses with "
+        f"discrete Gaussian noise of its own. Which are held out depends on each {unit} by itself and a key. {apart}."
     ]
 
 

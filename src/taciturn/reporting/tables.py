@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from taciturn.reporting.curves import Labelled, run_label
+from taciturn.reporting.evaluation_tables import estimate_words
 from taciturn.runs.quality import RegressionQuality
 from taciturn.runs.records import MethodFacts, RunResult
 
@@ -34,7 +35,12 @@ def rounds_done(runs: Sequence[RunResult], methods: Mapping[str, MethodFacts]) -
 
 
 def format_error(entry: RunResult) -> str:
-    """Return a test error as text: percent for classes, RMSE in the label's unit for numbers."""
+    """Return a test error as text: percent for classes, RMSE in the label's unit for numbers.
+
+    Where only a private evaluation is known, that is shown, with its standard error.
+    """
+    if entry.test_error is None and entry.private_quality is not None:
+        return estimate_words(entry.private_quality)
     if entry.test_error is None:
         return "not public" if entry.private_test else "no test set"
     return format_share(entry.test_error, isinstance(entry.quality, RegressionQuality))

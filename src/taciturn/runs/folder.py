@@ -29,7 +29,7 @@ from taciturn.data.memory_names import is_in_memory
 from taciturn.errors import CorruptFile, InputError, LedgerTampered, missing_file
 from taciturn.privacy.hash_chain import HashChain, state_head_path
 from taciturn.runs.ledger import RunLedger
-from taciturn.runs.records import LedgerEntry, MetricsRow, RunSummary, StartRecord, StudyHeader
+from taciturn.runs.records import EvaluationRow, LedgerEntry, MetricsRow, RunSummary, StartRecord, StudyHeader
 from taciturn.types import Array
 
 PARTITION_KEY = "partition.key"  # in local-only: the key by which private records are partitioned
@@ -138,6 +138,16 @@ class RunFolder:
     def metrics(self) -> Path:
         """One line for each evaluated round and run (see `MetricsRow`)."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def evaluations(self) -> Path:
+        """One line for each private evaluation and run (see `EvaluationRow`); there is no file before the first."""
+        return self.path / "evaluations.jsonl"
+
+    @property
+    def line_files(self) -> tuple[Path, Path, Path]:
+        """The files that grow by a line for each evaluated round: the metrics, their private part, the evaluations."""
+        return self.metrics, self.local_metrics, self.evaluations
 
     @property
     def ledger(self) -> Path:
@@ -262,6 +272,19 @@ class RunFolder:
         """Return every row in its order; `local` includes what only the owner of the records may see."""
         files = (self.metrics, self.local_metrics) if local and self.has_local else (self.metrics,)
         return _parsed_metrics(files, tuple(map(_signature, files)))
+
+    def read_evaluations(self) -> list[EvaluationRow]:
+        """Return every private evaluation, in order."""
+        if not self.evaluations.is_file():
+            return []
+        return [EvaluationRow.from_json(row, self.evaluations) for row in read_lines(self.evaluations)]
+
+    def add_evaluations(self, rows: Sequence[EvaluationRow]) -> None:
+        """Append private evaluations; the name of the file is on the disk before a checkpoint can know its size."""
+        if rows and not self.evaluations.exists():
+            make_file(self.evaluations)
+        if rows:
+            append_lines(self.evaluations, rows)
 
     def read_ledger(self) -> RunLedger:
         """Return the ledger, after its hash chain was verified.

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple, TypeVar, overload
+from typing import NamedTuple, TypeAlias, TypeVar, overload
 
 from taciturn.errors import CorruptFile
 from taciturn.privacy.accountants import EpsilonBound, pure, tightest
@@ -30,6 +30,8 @@ from taciturn.runs.records import (
 
 DELTAS = (1e-5, 1e-6, 1e-7, 1e-9)  # at which totals are reported, beside the delta of the run
 E = TypeVar("E", bound=LedgerEntry)
+EventsByRun: TypeAlias = dict[int, dict[str, Counter[Event]]]
+"""How often each event happened, by run and agent."""
 
 
 def release_entries(
@@ -62,10 +64,10 @@ def release_entries(
         "epoch/slot" of a secure sum, in a federation.
     """
     for r, run in enumerate(runs):
-        counts: Counter[tuple[int, Event]] = Counter()
+        counts: Counter[tuple[int, bool, Event]] = Counter()
         for (p, batch), count in events.items():
-            counts[p, batch.runs[r]] += count
-        for (p, event), count in sorted(counts.items(), key=lambda item: item[0][0]):
+            counts[p, batch.held_out, batch.runs[r]] += count
+        for (p, held_out, event), count in sorted(counts.items(), key=lambda item: item[0][:2]):
             yield ReleaseEntry(
                 run=run.run,
                 agent=agents[p],
@@ -76,6 +78,7 @@ def release_entries(
                 session=session,
                 upload=upload,
                 slot=slot,
+                held_out=held_out or None,
             )
 
 
@@ -171,12 +174,14 @@ class RunLedger(Sequence[LedgerEntry]):
         return next((entry.reason for entry in self._of(ViolationEntry)), None)
 
     @cached_property
-    def events(self) -> dict[int, dict[str, Counter[Event]]]:
-        """How often each event happened, by run and agent."""
-        found: dict[int, dict[str, Counter[Event]]] = defaultdict(lambda: defaultdict(Counter))
-        for entry in self.releases:
-            found[entry.run][entry.agent][entry.event] += entry.count
-        return {run: dict(agents) for run, agents in found.items()}
+    def events(self) -> EventsByRun:
+        """How often each event of training records happened, by run and agent."""
+        return _events_by_run(entry for entry in self.releases if not entry.held_out)
+
+    @cached_property
+    def held_out_events(self) -> EventsByRun:
+        """How often each event of held-out records happened, by run and agent."""
+        return _events_by_run(entry for entry in self.releases if entry.held_out)
 
     def nominal_sums(self) -> dict[int, float]:
         """Return, by run, the sum of the nominal epsilons at the agent that released most (basic composition)."""
@@ -200,18 +205,24 @@ class RunLedger(Sequence[LedgerEntry]):
         return {agent: SlotCounts(len(slots), len(rounds[agent])) for agent, slots in charged.items()}
 
     def cost(self) -> StudyCost:
-        """Return what the releases cost a budget ledger: the sum over runs of the agent that spent most."""
-        return total_cost(max_cost(map(cost_of, agents.values())) for agents in self.events.values())
+        """Return what training records cost a budget ledger: the sum over runs of the agent that spent most."""
+        return _largest_cost(self.events)
+
+    def held_out_cost(self) -> StudyCost:
+        """Return what held-out records cost a budget ledger."""
+        return _largest_cost(self.held_out_events)
 
     @cached_property
     def totals(self) -> PrivacyTotals:
         """The privacy loss by run and by agent.
 
-        A record is held by one agent, so the total of a run is the largest of its agents. A run that has released
-        nothing yet is listed with its plan and without agents.
+        A record is held by one agent, so the total of a run is the largest of its agents. With add-remove a record is
+        either a training record or held out, so an agent's total is the larger of the two; a record that is replaced
+        may change sides, so with replace-one the two are composed. A run that has released nothing yet is listed with
+        its plan and without agents.
         """
-        study, plans, events = self.study, self.plans, self.events
-        runs = tuple(self._run_totals(run) for run in sorted(plans.keys() | events.keys()))
+        study, plans = self.study, self.plans
+        runs = tuple(self._run_totals(run) for run in sorted(plans.keys() | self.events.keys()))
         return PrivacyTotals(
             mode=study.mode,
             noise=study.noise,
@@ -229,7 +240,8 @@ class RunLedger(Sequence[LedgerEntry]):
             all_runs_epsilon=self._all_runs_epsilon(),
             agents=_worst_runs(runs),
             events=tuple(
-                EventTotal(run=run, agent=agent, event=event, count=count)
+                EventTotal(run=run, agent=agent, event=event, count=count, held_out=held_out)
+                for held_out, events in ((None, self.events), (True, self.held_out_events))
                 for run, agents in sorted(events.items())
                 for agent, counts in agents.items()
                 for event, count in counts.items()
@@ -240,7 +252,7 @@ class RunLedger(Sequence[LedgerEntry]):
     def _run_totals(self, run: int) -> RunTotals:
         plan, delta = self.plans.get(run), self.study.delta
         planned = plan.planned_epsilon if plan else math.inf
-        losses = {agent: privacy_loss(events, delta) for agent, events in self.events.get(run, {}).items()}
+        losses = {agent: self._loss(run, agent) for agent in self._agents(run)}
         worst = max(losses.values(), key=lambda loss: loss.bound.epsilon, default=privacy_loss({}, delta))
         return RunTotals(
             run=run,
@@ -252,14 +264,48 @@ class RunLedger(Sequence[LedgerEntry]):
             agents=tuple(_agent_totals(agent, loss, planned) for agent, loss in losses.items()),
         )
 
+    def _agents(self, run: int) -> list[str]:
+        return list(dict.fromkeys([*self.events.get(run, {}), *self.held_out_events.get(run, {})]))
+
+    def _loss(self, run: int, agent: str) -> PrivacyLoss:
+        """Return the privacy loss of a record of one agent, on whichever side it is."""
+        sides = [one.get(run, {}).get(agent, Counter()) for one in (self.events, self.held_out_events)]
+        if self.study.adjacency != "add-remove":
+            sides = [sides[0] + sides[1]]
+        return _larger([privacy_loss(side, self.study.delta) for side in sides])
+
     def _all_runs_epsilon(self) -> float:
         """Return the total for an observer of all runs: each run releases the same records once more."""
-        sums: dict[str, Counter[Event]] = defaultdict(Counter)
-        for agents in self.events.values():
-            for agent, events in agents.items():
-                sums[agent].update(events)
+        sums: dict[tuple[str, bool], Counter[Event]] = defaultdict(Counter)
+        for held_out, found in ((False, self.events), (True, self.held_out_events)):
+            side = held_out and self.study.adjacency == "add-remove"
+            for agents in found.values():
+                for agent, events in agents.items():
+                    sums[agent, side].update(events)
         distinct = {frozenset(events.items()) for events in sums.values()}
         return max((tightest(dict(events), self.study.delta).epsilon for events in distinct), default=0.0)
+
+
+def _events_by_run(entries: Iterable[ReleaseEntry]) -> EventsByRun:
+    found: EventsByRun = {}
+    for entry in entries:
+        found.setdefault(entry.run, {}).setdefault(entry.agent, Counter())[entry.event] += entry.count
+    return found
+
+
+def _largest_cost(events: EventsByRun) -> StudyCost:
+    """Return the sum over runs of the cost at the agent that spent most."""
+    return total_cost(max_cost(map(cost_of, agents.values())) for agents in events.values())
+
+
+def _larger(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
+    """Return the privacy loss of a record that may have any of these losses."""
+    pure_losses = [loss.pure for loss in losses]
+    return PrivacyLoss(
+        max((loss.bound for loss in losses), key=lambda bound: bound.epsilon),
+        {delta: max(loss.by_delta[delta] for loss in losses) for delta in losses[0].by_delta},
+        None if None in pure_losses else max(pure for pure in pure_losses if pure is not None),
+    )
 
 
 def _agent_totals(agent: str, loss: PrivacyLoss, planned: float) -> AgentTotals:

@@ -15,6 +15,7 @@ from taciturn.errors import CorruptFile
 from taciturn.privacy.events import Event
 from taciturn.privacy.trust import AGENTS
 from taciturn.runs.json_record import Record
+from taciturn.runs.private_quality import PrivateQuality
 from taciturn.runs.quality import Quality
 
 # The data
@@ -215,7 +216,9 @@ class PlanEntry(RunLabel):
     accountant: str
     rounds: int
     reserve: int | None = None  # uploads beyond the rounds that are planned too; None: none
-    events: tuple[EventCount, ...]
+    events: tuple[EventCount, ...]  # of training records
+    evaluations: int | None = None  # private evaluations that are paid; None: none
+    held_out: tuple[EventCount, ...] | None = None  # events of held-out records
 
     @property
     def charges(self) -> int:
@@ -225,7 +228,10 @@ class PlanEntry(RunLabel):
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseEntry(Record):
-    """A ledger line: an event of one agent in one run, and how often it happened in rounds `first` to `last`."""
+    """A ledger line: an event of one agent in one run, and how often it happened in rounds `first` to `last`.
+
+    A release of training records depends on no held-out record, and the other way round.
+    """
 
     kind: ClassVar[str] = "release"
 
@@ -238,6 +244,7 @@ class ReleaseEntry(Record):
     session: int | None = None  # counts the processes that worked on the run
     upload: str | None = None  # SHA-256 of the message, in the ledger of a federation's site
     slot: str | None = None  # "epoch/slot" of a secure sum, in a federation's ledgers
+    held_out: bool | None = None  # True: a private evaluation, of held-out records alone; else of training records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,6 +328,7 @@ class EventTotal(Record):
     agent: str
     event: Event
     count: int
+    held_out: bool | None = None  # whether it is of held-out records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,6 +384,17 @@ class MetricsRow(RunLabel):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EvaluationRow(RunLabel):
+    """A line of `evaluations.jsonl`: one private evaluation of one run."""
+
+    round: int
+    agents: int  # how many agents are in the sum
+    quality: PrivateQuality | None  # None: the sum was lost, and the budget pays for no other
+    answered: tuple[str, ...] | None = None  # their names, in a federation
+    slot: str | None = None  # "epoch/slot" of a secure sum
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunResult(Record):
     """The result of one run: its last row of metrics, and the quality of its model."""
 
@@ -393,6 +412,7 @@ class RunResult(Record):
     bytes_down: int
     rounds: int
     quality: Quality | None = None
+    private_quality: PrivateQuality | None = None  # of the last private evaluation
     private_test: bool | None = None  # whether the test error is for the owner of the records only
 
 

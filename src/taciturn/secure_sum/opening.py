@@ -136,6 +136,11 @@ class SlotOpening:
         return self.question.context(self.study, self.directory.digest)
 
     @property
+    def numbers(self) -> int:
+        """How many numbers are summed."""
+        return self.study.parameters.size(self.question.subject)
+
+    @property
     def threshold(self) -> int:
         """Tau of this cohort."""
         return self.study.parameters.threshold(len(self.directory.sites))
@@ -148,8 +153,7 @@ class SlotOpening:
         SumRefused
             If it is malformed, of another slot or length, or its receipt is not for this context.
         """
-        parameters = self.study.parameters
-        size = parameters.dimension * parameters.width // 8
+        size = self.numbers * self.study.parameters.width // 8
         upload = MaskedUpload.from_bytes(data, size + 4096)
         self._check_sender(upload, site)
         if len(upload.packed) != size:
@@ -173,7 +177,7 @@ class SlotOpening:
             raise SumRefused("there are uploads of sites that are not on the roster")
         if len(uploads) < quorum:
             raise SlotLost(f"{len(uploads)} sites uploaded in slot {self.question.slot}; the quorum is {quorum}")
-        total = np.zeros(self.study.parameters.dimension, np.uint64)
+        total = np.zeros(self.numbers, np.uint64)
         for upload in uploads.values():
             total += unpack(upload.packed, self.study.parameters.width)
         return MaskedSum({site: upload.receipt for site, upload in uploads.items()}, total)
@@ -253,7 +257,7 @@ class SlotOpening:
         if len(answers) < self.threshold:
             raise SlotLost(f"{len(answers)} sites sent shares of slot {self.question.slot}; it takes {self.threshold}")
         secrets, disputed = self._secrets(alive, answers)
-        width, count = self.study.parameters.width, self.study.parameters.dimension
+        width, count = self.study.parameters.width, self.numbers
         total = masked.total.copy()
         for site in alive:
             total -= self_mask(secrets[site], site, self.context, count)
@@ -264,7 +268,7 @@ class SlotOpening:
 
     def _masks_for(self, secret: int, missing: int, alive: Sequence[int]) -> Words:
         """Return what the sites of U added for their pairs with a missing site."""
-        private, count = pair_key(secret), self.study.parameters.dimension
+        private, count = pair_key(secret), self.numbers
         total = np.zeros(count, np.uint64)
         for site in alive:
             public = self.directory.announcements[site].pair_public(self.question.slot)

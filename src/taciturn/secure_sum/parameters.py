@@ -19,6 +19,7 @@ EPOCH_SLOTS = 50  # for which keys are made ahead
 DIMENSION_LIMIT = 2**27
 NOISE_TAIL = 12.0  # standard deviations; the modulus has room for them
 RESIDUAL_BITS = (14, 24)  # the coarsest and the finest grid of residuals
+GRADIENT, MEASURES = SUBJECTS = (0, 1)  # what is summed: gradients of training records, or measures of held-out ones
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class SumParameters:
         T, the rounds of the study.
     reserve
         How many uploads a site may make beyond T.
+    measures
+        How many numbers an evaluation of the model sums; 0 if there are no evaluations.
+    evaluations
+        How many uploads a site may make for evaluations, besides those of the rounds.
 
     Raises
     ------
@@ -61,6 +66,8 @@ class SumParameters:
     width: int
     rounds: int
     reserve: int
+    measures: int = 0
+    evaluations: int = 0
 
     def __post_init__(self) -> None:
         _check("the number of sites", self.sites, 3, SITES_LIMIT)
@@ -72,6 +79,8 @@ class SumParameters:
             raise InputError(f"a number of {shown(self.width)} bits cannot be sent: choose one of {WIDTHS}")
         _check("rounds", self.rounds, 1, 2**31 - 1)
         _check("the reserve", self.reserve, 0, 2**31 - 1)
+        _check("the numbers of an evaluation", self.measures, 0, DIMENSION_LIMIT)
+        _check("evaluations", self.evaluations, 0, 2**31 - 1 if self.measures else 0)
 
     @property
     def missing(self) -> int:
@@ -85,8 +94,21 @@ class SumParameters:
 
     @property
     def charges(self) -> int:
-        """T + reserve: the uploads that a site makes at most, and that its plan must pay for."""
+        """T + reserve: the gradients that a site uploads at most, and that its plan must pay for."""
         return self.rounds + self.reserve
+
+    @property
+    def uploads(self) -> int:
+        """The uploads that a site makes at most: gradients and measures."""
+        return self.charges + self.evaluations
+
+    def paid(self, subject: int) -> int:
+        """Return how many uploads of a subject, GRADIENT or MEASURES, the plan pays for."""
+        return self.evaluations if subject == MEASURES else self.charges
+
+    def size(self, subject: int) -> int:
+        """Return how many numbers an upload of a subject has."""
+        return self.measures if subject == MEASURES else self.dimension
 
     def threshold(self, cohort: int) -> int:
         """Return tau = floor((n + c) / 2) + 1, the sites of a cohort of n whose shares give a secret."""
@@ -124,7 +146,7 @@ def default_missing(sites: int) -> int:
 
 def epoch_slots(parameters: SumParameters) -> int:
     """Return for how many slots keys are made ahead: 50, or all uploads that the plan pays for."""
-    return min(EPOCH_SLOTS, parameters.charges)
+    return min(EPOCH_SLOTS, parameters.uploads)
 
 
 def choose_format(records: int, unit: float, noise_multiplier: float, sites: int, honest: int) -> NumberFormat:

@@ -12,7 +12,8 @@ state to disk in one transaction, then charges the ledger if the step says so, a
 4. U has at least q sites, U is within the roster, and the roster is within the cohort.
 5. An upload in a slot ends all older slots: their secrets, shares and records are struck out in the same transaction,
    and so are the site's own two secrets of this slot.
-6. Numbers are drawn for one slot and used for nothing else. A site makes at most T + reserve uploads in a study.
+6. Numbers are drawn for one slot and used for nothing else. A site makes at most T + reserve uploads of gradients in a
+   study, and as many of measures as its plan pays for. The two are counted apart.
 7. State first, then the ledger, then the bytes.
 """
 
@@ -29,6 +30,7 @@ import numpy as np
 from taciturn.errors import PrivacyViolation
 from taciturn.secure_sum.epoch import BegunEpoch, SlotSecrets
 from taciturn.secure_sum.masking import Integers, masked, pack
+from taciturn.secure_sum.parameters import MEASURES
 from taciturn.secure_sum.shamir import element_bytes
 from taciturn.secure_sum.slot_messages import (
     AliveRequest,
@@ -79,7 +81,7 @@ class SlotState:
     newest
         The newest slot in which it uploaded.
     charged
-        Its uploads in the whole study, in all epochs.
+        Its uploads in the whole study, in all epochs: of gradients and of measures.
 
     Raises
     ------
@@ -90,7 +92,7 @@ class SlotState:
     keys: BegunEpoch
     records: Mapping[int, SlotRecord] = field(default_factory=lambda: MappingProxyType({}))
     newest: int = NONE_BEGUN
-    charged: int = 0
+    charged: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.keys, BegunEpoch):
@@ -165,15 +167,16 @@ class SlotRules:
             return SlotStep(state, question.slot, record, record.upload, charge=False)
         self.check_unused(state, question, record)
         self.check_roster(question)
-        self.check_charges(state)
+        self.check_charges(state, question)
         secrets = self._secrets(state, question.slot)
         publics = state.keys.directory.announcements
         others = {site: publics[site].pair_public(question.slot) for site in question.roster if site != self.site}
-        integers = self._checked(draw())
+        integers = self._checked(draw(), question)
         packed = pack(masked(integers, (secrets.pair, secrets.own), self.site, others, context), self._width)
         receipt = self.signer.sign(receipt_statement(self.study, context, self.site))
         reply = MaskedUpload(self.site, question.epoch, question.slot, packed, receipt).to_bytes()
-        began = self.struck_out(replace(state, newest=question.slot, charged=state.charged + 1))
+        charged = [count + (subject == question.subject) for subject, count in enumerate(state.charged)]
+        began = self.struck_out(replace(state, newest=question.slot, charged=(charged[0], charged[1])))
         return self._step(began, question.slot, SlotRecord(context, reply), reply, charge=True)
 
     def agree(self, state: SlotState, data: bytes) -> SlotStep:
@@ -262,13 +265,15 @@ class SlotRules:
         if len(question.roster) < quorum:
             raise SumRefused(f"a roster of {len(question.roster)} sites is too small: the quorum is {quorum}")
 
-    def check_charges(self, state: SlotState) -> None:
-        """Raise if the plan does not pay for another upload (rule 6)."""
-        parameters = self.study.parameters
-        if state.charged >= parameters.charges:
+    def check_charges(self, state: SlotState, question: SumQuestion) -> None:
+        """Raise if the plan does not pay for another upload of what is asked (rule 6)."""
+        parameters, subject = self.study.parameters, question.subject
+        if state.charged[subject] >= parameters.paid(subject):
+            what, paid = "uploads", f"{parameters.rounds} rounds and a reserve of {parameters.reserve}"
+            if subject == MEASURES:
+                what, paid = "evaluations", f"{parameters.evaluations}"
             raise SumRefused(
-                f"this site has made {state.charged} uploads in this study; the plan pays for {parameters.rounds} "
-                f"rounds and a reserve of {parameters.reserve}"
+                f"this site has made {state.charged[subject]} {what} in this study; the plan pays for {paid}"
             )
 
     def check_opinion(
@@ -371,8 +376,8 @@ class SlotRules:
             raise SumRefused(f"the secrets of slot {slot} are struck out")
         return secrets
 
-    def _checked(self, integers: Integers) -> Integers:
-        wanted = (self.study.parameters.dimension,)
+    def _checked(self, integers: Integers, question: SumQuestion) -> Integers:
+        wanted = (self.study.parameters.size(question.subject),)
         if not isinstance(integers, np.ndarray) or integers.dtype != np.int64 or integers.shape != wanted:
             raise SumRefused(f"the numbers to sum must be whole numbers of 64 bits, {wanted[0]} of them")
         return integers

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from taciturn.secure_sum.parameters import GRADIENT, SUBJECTS
 from taciturn.secure_sum.shamir import ELEMENT_BYTES
 from taciturn.secure_sum.sum_context import DIGEST_BYTES, SIGNATURE_BYTES, SumStudy, numbers
 from taciturn.secure_sum.sum_wire import SumMessage, is_increasing
@@ -27,14 +28,16 @@ class SumQuestion(SumMessage):
     round: int
     roster: tuple[int, ...]  # R
     w: bytes  # SHA-256 of the model
+    subject: int = GRADIENT  # or MEASURES
 
     def __post_init__(self) -> None:
         self.require(is_increasing(self.roster), "the sites of a roster must increase")
         self.require(len(self.w) == DIGEST_BYTES, "a digest of the model has 32 bytes")
+        self.require(self.subject in SUBJECTS, "a sum is of gradients (0) or of measures (1)")
 
     def context(self, study: SumStudy, directory: bytes) -> bytes:
         """Return chi; a site always computes it from the question and its own directory."""
-        return study.context(self.epoch, directory, self.slot, self.round, self.roster, self.w)
+        return study.context(self.epoch, directory, self.slot, self.round, self.roster, self.w, self.subject)
 
 
 @dataclass(frozen=True)

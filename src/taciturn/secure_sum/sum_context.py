@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Protocol
 
 from taciturn.errors import InputError
-from taciturn.secure_sum.parameters import SumParameters
+from taciturn.secure_sum.parameters import GRADIENT, SumParameters
 
 PROTOCOL = b"taciturn secure sum 1 x25519 hkdf-sha256 chacha20 ed25519"  # the version and the suite
 DIGEST_BYTES = 32
@@ -119,7 +119,14 @@ class SumStudy:
         return known and self.identities[site - 1].verify(statement, signature)
 
     def context(
-        self, epoch: int, directory: bytes, slot: int, round_number: int, roster: tuple[int, ...], w: bytes
+        self,
+        epoch: int,
+        directory: bytes,
+        slot: int,
+        round_number: int,
+        roster: tuple[int, ...],
+        w: bytes,
+        subject: int = GRADIENT,
     ) -> bytes:
         """Return chi, the digest that every mask, receipt and opinion of a slot is bound to.
 
@@ -133,6 +140,8 @@ class SumStudy:
             R, the sites that were asked, in order.
         w : bytes
             SHA-256 of the model that they were asked with.
+        subject : int
+            What is summed.
         """
-        where = numbers((epoch, slot, round_number))
+        where = numbers((epoch, slot, round_number, subject))
         return digest_of(self.statement(b"context", directory, where, numbers(roster), w))

@@ -34,6 +34,7 @@ BY_MODE: Mapping[str, Mapping[str, object]] = {
 
 CERTIFIED_ONLY = {"total_epsilon", "mechanism", "adjacency", "clip", "clip_l1", "noise_multiplier", "trust"}
 CERTIFIED_ONLY |= {"colluders", "missing", "reserve", "total_records", "records_max", "ledger"}
+CERTIFIED_ONLY |= {"evaluations", "evaluation_epsilon"}
 
 
 def choose_noise(settings: Settings) -> Settings:
@@ -170,6 +171,30 @@ def _check_certified(settings: Settings) -> None:
     if settings.noise == HARDENED:
         _check_hardened(settings)
     _check_trust(settings)
+    _check_evaluations(settings)
+
+
+def _check_evaluations(settings: Settings) -> None:
+    """Refuse private evaluations without held-out records, or of a method whose records are in one place."""
+    if not settings.evaluations:
+        if settings.evaluation_epsilon != "auto":
+            raise InputError(
+                f"evaluation-epsilon is {float(settings.evaluation_epsilon):g}, but evaluations is 0: it is the budget "
+                "of private evaluations, so give --evaluations N"
+            )
+        return
+    if not settings.test_share:
+        given = f"test is {settings.test}" if settings.test else "test-share is 0"
+        raise InputError(
+            f"evaluations is {settings.evaluations}, but {given}, so no records are held out: give --test-share S, the "
+            "share of the records that never train"
+        )
+    for name in settings.algorithm:
+        if ALGORITHMS[name].central:
+            raise InputError(
+                f"evaluations is {settings.evaluations}, but {name} gives all records to one curator: an evaluation is "
+                "a sum over agents, so use another method, or evaluations 0"
+            )
 
 
 def _check_hardened(settings: Settings) -> None:

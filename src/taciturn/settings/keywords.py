@@ -71,6 +71,8 @@ class SettingKeywords(TypedDict, total=False):
     colluders: int
     missing: int
     reserve: int
+    evaluations: int
+    evaluation_epsilon: float | Literal["auto"]
     total_records: int | Literal["auto"]
     records_max: int | str | Mapping[str, int]
     ledger: str | Path

@@ -180,6 +180,12 @@ class Settings:
         secure-sum: number of agents that may be missing from a sum; the noise of those left is sufficient
     reserve : int
         secure-sum: uploads beyond the rounds that the budget pays for, in place of those that are lost
+    evaluations : int
+        certified: how many times the model is evaluated on held-out records (test-share) with noise, evenly
+        over the rounds, the last time after the last round; 0: never
+    evaluation_epsilon : float | str
+        certified: budget of a held-out record for all evaluations; auto: total-epsilon, which it shares with no
+        training; with replace-one, whose costs add up, a quarter of it
     total_records : int | str
         certified: public total number of records, used to normalise; auto: that of a published data set
     records_max : int | Mapping[str, int] | str
@@ -273,6 +279,8 @@ class Settings:
     colluders: int = _privacy(COLLUDERS, integer(0))
     missing: int = _privacy(0, integer(0))
     reserve: int = _privacy(0, integer(0))
+    evaluations: int = _privacy(0, integer(0, 10_000))
+    evaluation_epsilon: float | str = _privacy("auto", optional(real(0.0, infinite=True)))
     total_records: int | str = _privacy("auto", optional(integer(1)))
     records_max: int | Mapping[str, int] | str = _privacy("auto", optional(counts))
     ledger: str = _privacy("", path)

@@ -21,6 +21,7 @@ from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.signatures import HEX_ID, Signable
 from taciturn.privacy.trust import AGENTS
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.private_quality import PrivateQuality
 from taciturn.runs.quality import Quality, measure_quality
 from taciturn.runs.records import (
     FederationNote,
@@ -142,12 +143,13 @@ def _names(dataset: Dataset) -> dict[str, Array]:
 def _results(study: Study, folder: RunFolder, w: Array) -> list[RunResult]:
     """Return the result of each run: its last row of metrics, and its quality on the test records."""
     last = {row.run: row for row in folder.read_metrics()}
-    return [_result(study, last[r], parameters) for r, parameters in enumerate(w)]
+    measured = {row.run: row.quality for row in folder.read_evaluations() if row.quality is not None}
+    return [_result(study, last[r], measured.get(r), parameters) for r, parameters in enumerate(w)]
 
 
-def _result(study: Study, last: MetricsRow, w: Array) -> RunResult:
+def _result(study: Study, last: MetricsRow, measured: PrivateQuality | None, w: Array) -> RunResult:
     measures = {name: value for name, value in vars(last).items() if name not in {"run", "round"}}
-    return RunResult(**measures, rounds=last.round, quality=_quality(study, w))
+    return RunResult(**measures, rounds=last.round, quality=_quality(study, w), private_quality=measured)
 
 
 def _quality(study: Study, w: Array) -> Quality | None:
@@ -179,10 +181,10 @@ def settle(ledger: str, folder: RunFolder) -> None:
     """
     if not ledger:
         return
-    cost, head = folder.read_ledger().cost(), folder.chain.hashes()[-1]
+    own, head = folder.read_ledger(), folder.chain.hashes()[-1]
     account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
     if not account.is_settled_by(reservation, head):
-        account.settle(reservation, cost, head)
+        account.settle(reservation, own.cost(), head, own.held_out_cost())
         logger.info("settled in %s", account.path)
 
 
@@ -195,7 +197,7 @@ def settle_violated(ledger: str, folder: RunFolder) -> None:
     own = folder.read_ledger() if ledger else None
     if own is not None and own.violation:
         account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
-        account.record_violation(reservation, own.cost(), folder.chain.hashes()[-1])
+        account.record_violation(reservation, own.cost(), folder.chain.hashes()[-1], own.held_out_cost())
 
 
 def sign(folder: RunFolder) -> None:

@@ -47,6 +47,8 @@ def train_in_memory(study: Study, tolerance: float = 0.0) -> TrainedModel:
         If the algorithm released something that its plan does not cover.
     """
     (part,) = study.parts
+    if part.measure is not None:
+        raise TypeError("training in memory makes no private evaluation")
     dataset, may_stop = dataset_for(study, part), math.isinf(part.batch.budgets[0])
     state = first_state(study, part, dataset.train, averages=False)
     events: Counter[tuple[int, BatchEvent]] = Counter()

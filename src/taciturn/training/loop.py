@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from taciturn.algorithms.base import SummableAlgorithm
+from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.core.arrays import to_numpy
 from taciturn.core.storage import flushed_size, read_arrays
 from taciturn.errors import BudgetExhausted, CorruptFile, TrainingDiverged
@@ -22,8 +24,16 @@ from taciturn.objectives.metrics import test_error
 from taciturn.planning.study import Batch, Study, StudyPart
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder, append_lines
-from taciturn.runs.records import MetricsRow
+from taciturn.runs.records import EvaluationRow, MetricsRow
 from taciturn.training.central import bytes_sent, charge_all_agents, dataset_for
+from taciturn.training.private_evaluation import (
+    EvaluationSchedule,
+    MeasuredSum,
+    check_measured,
+    evaluation_plans,
+    evaluation_rows,
+    measure_held_out,
+)
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup, Requests
 from taciturn.training.recorder import Recorder
 from taciturn.training.simulate import Round, SimulationState, simulate, start
@@ -89,9 +99,11 @@ def train(
         If an algorithm released something that its plan does not cover.
     """
     group.broadcast(lambda: _rewind(folder, [part.batch for part in study.parts]))
+    evaluated = group.is_main and any(part.measure for part in study.parts)
+    held_out = study.dataset.held_out_shards if evaluated else ()  # as they are before they move to a device
     with on_backend(study, group) as placed:
         for part in placed.parts:
-            _train_part(placed, folder, part, watch if group.is_main else _ignore, stop, group)
+            _train_part(placed, folder, part, held_out, watch if group.is_main else _ignore, stop, group)
     group.broadcast(lambda: _flush(folder))
 
 
@@ -101,7 +113,7 @@ def _ignore(progress: Progress) -> None:
 
 def _flush(folder: RunFolder) -> None:
     """Flush the metrics to the disk, before a summary says that they are complete."""
-    for path in (folder.metrics, folder.local_metrics):
+    for path in folder.line_files:
         if path.exists():
             flushed_size(path)
 
@@ -131,6 +143,7 @@ def _train_part(
     study: Study,
     folder: RunFolder,
     part: StudyPart,
+    held_out: Sequence[Shard],
     watch: Callable[[Progress], None],
     stop: Callable[[], bool],
     group: ProcessGroup,
@@ -146,15 +159,20 @@ def _train_part(
         raise BudgetExhausted(
             f"{folder.path}: its whole budget went into rounds that a crash lost; there is no model", collective=True
         )
-    if recorder.unwritten:  # a crash came between the checkpoint and the metrics
+    if recorder.unwritten or recorder.unwritten_evaluations:  # a crash came between the checkpoint and the metrics
+        folder.add_evaluations(recorder.unwritten_evaluations)
         _write_rows(study, folder, recorder.unwritten)
     error: Array | None = None  # of the last evaluation that may be shown
     waiting: list[Evaluation] = []  # not to be shown before the ledger has their rounds
+    measured: list[EvaluationRow] = []  # nor these
+    schedule = EvaluationSchedule.of(part, recorder.evaluations)
     watch(Progress(batch, state.round, rounds, error))
     group = group.with_requests(
         lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.due), alarm=recorder.is_uncovered
     )
-    for done in _timed(recorder, training_rounds(study, part, own.train, rounds, state, group)):
+    timed = _timed(recorder, training_rounds(study, part, own.train, rounds, state, group))
+    for done, private in _evaluated(study, part, timed, schedule, rounds, held_out, group):
+        measured += private
         recorder.charge(charge_all_agents(study, part, done), group.alarm_raised())
         _check_numbers(recorder, numbers_to_check(done), part, done.t)
         requests, last = group.requests(), done.t == rounds
@@ -171,18 +189,54 @@ def _train_part(
         saving = last or stopping or (requests.save and (evaluated or not fresh))
         rows = [row for evaluation in waiting for row in evaluation.rows]
         if fresh and saving:
-            recorder.checkpoint(done, rows)
+            recorder.checkpoint(done, rows, measured)
         if last or stopping or (fresh and saving):
             recorder.write_ledger()
-        if waiting and (saving or not fresh):
+        if (waiting or measured) and (saving or not fresh):
+            folder.add_evaluations(measured)
             _write_rows(study, folder, rows)
-            error = waiting[-1].error
+            error = waiting[-1].error if waiting else error
             waiting.clear()
+            measured.clear()
         if saving and not fresh:
             recorder.checkpoint(done)
         watch(Progress(batch, done.t, rounds, error))
         if stopping:
             raise Interrupted
+
+
+def _evaluated(
+    study: Study,
+    part: StudyPart,
+    rounds: Iterator[Round],
+    schedule: EvaluationSchedule,
+    last: int,
+    held_out: Sequence[Shard],
+    group: ProcessGroup,
+) -> Iterator[tuple[Round, list[EvaluationRow]]]:
+    """Yield each round with its private evaluation, if one is due: with its events, and the rows to write."""
+    measure, noise = part.measure, noise_source(study, part)
+    for done in rounds:
+        if measure is None or not schedule.is_due(done.t, last=done.t == last):
+            yield done, []
+            continue
+        schedule.used += 1
+        measured = group.run_on_all(partial(_measure, part, measure, done, held_out, noise))
+        rows = evaluation_rows(measure, part.batch.labels(), done.t, measured, study.dataset.target)
+        yield done._replace(events=done.events + measured.events), rows if group.is_main else []
+
+
+def _measure(
+    part: StudyPart,
+    measure: MeasureRelease,
+    done: Round,
+    shards: Sequence[Shard],
+    noise: Callable[[int, int], NoiseSource],
+) -> MeasuredSum:
+    """Measure the models of a round on held-out records; only process 0 has any."""
+    found = measure_held_out(measure, to_numpy(done.w), dict(enumerate(shards)), lambda p: noise(p, done.t))
+    check_measured(evaluation_plans(part), found.events)
+    return found
 
 
 def _check_numbers(recorder: Recorder, values: Array, part: StudyPart, t: int) -> None:
@@ -294,12 +348,12 @@ def _rows(
 
 def _rewind(folder: RunFolder, plan: Sequence[Batch]) -> None:
     """Truncate the metrics to their size at the newest checkpoint: later rounds will be computed again."""
-    sizes = [0, 0]
+    sizes = [0] * len(folder.line_files)
     for batch in plan:
         file = folder.checkpoints / batch.checkpoint
         if file.exists():
             sizes = [int(size) for size in read_arrays(file)["place"]]
-    for path, size in zip((folder.metrics, folder.local_metrics), sizes, strict=True):
+    for path, size in zip(folder.line_files, sizes, strict=True):
         if not path.exists() and size == 0:
             continue
         if path.stat().st_size < size:

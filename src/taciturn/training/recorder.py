@@ -25,7 +25,7 @@ from taciturn.privacy.events import NON_PRIVATE, BatchEvent, event_of
 from taciturn.privacy.hash_chain import HashChain
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.ledger import RunLedger, release_entries
-from taciturn.runs.records import LedgerEntry, MetricsRow, ReleaseEntry, ViolationEntry
+from taciturn.runs.records import EvaluationRow, LedgerEntry, MetricsRow, ReleaseEntry, ViolationEntry
 from taciturn.training.checkpoint import from_arrays, join_states, split_state, to_arrays
 from taciturn.training.process_group import ProcessGroup
 from taciturn.training.simulate import Round, SimulationState
@@ -58,6 +58,7 @@ def check_covered(
     """
     if not plans:
         return
+    events = {key: count for key, count in events.items() if not key[1].held_out}  # `check_measured` has those
     by_agent: Counter[int] = Counter()
     for (p, _), count in events.items():
         by_agent[p] += count
@@ -100,16 +101,17 @@ class Span(NamedTuple):
 
     def to_json(self) -> list[Any]:
         """Return the span as JSON values, for a checkpoint."""
-        events = [[p, count, [asdict(one) for one in event.runs]] for (p, event), count in self.events.items()]
+        events = [
+            [p, count, event.held_out, [asdict(one) for one in event.runs]] for (p, event), count in self.events.items()
+        ]
         return [self.first, self.last, events]
 
     @classmethod
     def from_json(cls, kept: Sequence[Any]) -> Span:
         """Return the span that `to_json` stored."""
         first, last, events = kept
-        return cls(
-            first, last, Counter({(p, BatchEvent(tuple(map(event_of, runs)))): count for p, count, runs in events})
-        )
+        found = {(p, BatchEvent(tuple(map(event_of, runs)), held_out)): count for p, count, held_out, runs in events}
+        return cls(first, last, Counter(found))
 
 
 def join_spans(parts: Sequence[Sequence[Span]]) -> list[Span]:
@@ -144,6 +146,8 @@ class Recorder:
     seconds: float = 0.0  # of training
     pending: list[Span] = field(default_factory=list)  # not yet in the ledger
     unwritten: list[MetricsRow] = field(default_factory=list)  # in the checkpoint, but not in the metrics
+    unwritten_evaluations: list[EvaluationRow] = field(default_factory=list)
+    evaluations: int = 0  # private evaluations that are charged, in a run with fresh noise
     charged: int = 0  # the last round in the ledger
     span: int = 1  # rounds of an entry; the last rounds, and those before a stop, may be fewer
     session: int = 1  # counts the processes that worked on the batch
@@ -171,6 +175,8 @@ class Recorder:
         newest = self.group.is_main and self.folder.metrics.stat().st_size == int(arrays["place"][0])
         if newest:
             self.unwritten = [MetricsRow.from_json(row, self.file) for row in json.loads(str(arrays["rows"]))]
+            rows = json.loads(str(arrays["evaluations"]))
+            self.unwritten_evaluations = [EvaluationRow.from_json(row, self.file) for row in rows]
         return self.group.run_on_all(lambda: from_arrays(arrays, initial))
 
     def _read_checkpoint(self) -> list[dict[str, Array]]:
@@ -203,6 +209,7 @@ class Recorder:
             self.write_ledger()
             self.session, spans = now, self.group.broadcast(self._charged_spans)
         self.schedule()
+        self.evaluations = self.group.broadcast(self._charged_evaluations) if self.fresh else 0
         if not (self.fresh and limited):
             return rounds
         lost = sum(last - first + 1 for first, last, _ in spans) - done  # charged after the checkpoint
@@ -213,6 +220,12 @@ class Recorder:
         ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
         mine = [entry for entry in ledger.releases if entry.run == self.batch.first]
         return {(entry.first or 0, entry.last or 0, entry.session or 0) for entry in mine}
+
+    def _charged_evaluations(self) -> int:
+        """Return how many private evaluations the ledger has charged the batch with."""
+        ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
+        agents = ledger.held_out_events.get(self.batch.first, {})
+        return max((events.total() for events in agents.values()), default=0)
 
     def is_uncovered(self, steps: Mapping[int, Step]) -> bool:
         """Return whether these steps released something that no plan covers."""
@@ -273,7 +286,9 @@ class Recorder:
             self.write_ledger(ViolationEntry(algorithm=self.batch.algorithm, round=done.t, reason=str(violation)))
             raise
 
-    def checkpoint(self, done: Round, rows: Sequence[MetricsRow] = ()) -> None:
+    def checkpoint(
+        self, done: Round, rows: Sequence[MetricsRow] = (), evaluations: Sequence[EvaluationRow] = ()
+    ) -> None:
         """Write a checkpoint: the state, the sizes of the files, and what is not yet in ledger and metrics.
 
         It is private, and written before ledger and metrics: after a crash at any time they are completed from it.
@@ -282,24 +297,25 @@ class Recorder:
         ----------
         done
             The round.
-        rows
-            Rows that the metrics do not have yet.
+        rows, evaluations
+            Rows that the metrics, and the evaluations, do not have yet.
         """
         began = time.monotonic()
         parts, pending = self.group.gather(to_arrays(done.state)), self.group.gather(self.pending)
-        self.group.broadcast(lambda: self._save(done, join_states(parts), join_spans(pending), rows))
+        waiting = to_json(rows), to_json(evaluations)
+        self.group.broadcast(lambda: self._save(done, join_states(parts), join_spans(pending), *waiting))
         logger.debug("%s: checkpoint of round %d", self.batch.algorithm, done.t)
         self.schedule(time.monotonic() - began)
 
-    def _save(self, done: Round, state: dict[str, Array], pending: Sequence[Span], rows: Sequence[MetricsRow]) -> None:
-        files = [self.folder.metrics, self.folder.local_metrics]
+    def _save(self, done: Round, state: dict[str, Array], pending: Sequence[Span], rows: str, evaluations: str) -> None:
         extra = {
             "seconds": self.seconds,
-            "place": [flushed_size(path) if path.exists() else 0 for path in files],
+            "place": [flushed_size(path) if path.exists() else 0 for path in self.folder.line_files],
             "w": to_numpy(done.w),
             "session": self.session,
             "pending": to_json([span.to_json() for span in pending]),
-            "rows": to_json(rows),
+            "rows": rows,
+            "evaluations": evaluations,
         }
         write_arrays(self.file, state | {name: np.array(value) for name, value in extra.items()})
 

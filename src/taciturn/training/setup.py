@@ -19,7 +19,7 @@ from taciturn.data.schema import read_schema, schema_text
 from taciturn.data.schema_draft import is_draft
 from taciturn.errors import InputError
 from taciturn.planning.paper_mode import prepare_paper
-from taciturn.planning.plan import StudyPlan, load_data, plan_study, reservation_cost
+from taciturn.planning.plan import StudyPlan, load_data, plan_study, reservation_cost, study_split
 from taciturn.planning.study import Study, with_absolute_paths
 from taciturn.privacy.budget import BudgetLedger, ReservationLock
 from taciturn.privacy.trust import SECURE_SUM
@@ -175,7 +175,7 @@ def reserve_study(
         yield study, None
         return
     plan = plan_study(settings)
-    with reserve_plan(plan) as reservation:
+    with reserve_plan(plan, study_split(settings, key)) as reservation:
         study = _checked_for(load_data(plan, key=key), group)
         if digest := _table_digest(settings):
             reservation.has_records(digest)
@@ -183,17 +183,25 @@ def reserve_study(
 
 
 @contextmanager
-def reserve_plan(plan: StudyPlan) -> Iterator[Reservation]:
+def reserve_plan(plan: StudyPlan, split: str = "") -> Iterator[Reservation]:
     """Reserve a whole plan in the budget ledger it names; return the reservation to the ledger if the block fails.
 
     The reservation is held before it is made, so that no other process can return it meanwhile. After the block the
     caller must release it.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    split
+        The rule by which its records train or are held out; see `study_split`.
     """
     settings, cost = plan.settings, reservation_cost(plan)
     account = BudgetLedger.open(Path(settings.ledger))
     reservation = Reservation(account, uuid.uuid4().hex)
     try:
-        account.reserve(settings.display_name, cost, settings.adjacency, plan.facts.unit, name=reservation.name)
+        given = (settings.display_name, cost, settings.adjacency, plan.facts.unit)
+        account.reserve(*given, name=reservation.name, held_out=plan.held_out_cost, split=split)
         logger.info("reserved the plan in %s", account.path)
         try:
             yield reservation

@@ -1,4 +1,4 @@
-// Charts of the open run and of the ticked ones: four metrics over rounds, drawn by uPlot (vendor/), and their downloads.
+// Charts of the open run and of the ticked ones: metrics over rounds, drawn by uPlot (vendor/), and their downloads.
 import { byId, element, setText, svgElement } from "./dom.js";
 import { formatCount, formatNumber } from "./format.js";
 import { csvAddress, fetchDetail } from "./server.js";
@@ -8,6 +8,7 @@ import { csvAddress, fetchDetail } from "./server.js";
 const OWNER_ONLY = "computed without noise: for the data owner only";
 const PANELS = [
   { metric: "test_error", title: "Test error", unit: "%", factor: 100, format: (value) => `${value.toFixed(2)} %` },
+  { metric: "private_error", title: "Error on held-out records, with noise", unit: "%, band: 95 %", factor: 100, format: (value) => `${value.toFixed(2)} %` },
   { metric: "train_objective", title: "Training objective F(w)", unit: "loss per record", factor: 1, format: (value) => formatNumber(value) },
   { metric: "consensus_residual", title: "Consensus residual ‖Aw − z‖", unit: "parameter units", factor: 1, log: true, format: (value) => formatNumber(value, 3) },
   { metric: "noise", title: "Noise magnitude, mean |ξ|", unit: "", factor: 1, log: true, format: (value) => formatNumber(value, 3) },
@@ -85,7 +86,7 @@ function drawAll() {
 
 // The unit of a panel if it depends on the runs: RMSE for regression, and for noise what each method's ledger says.
 function unitOf(metric, lines) {
-  if (metric === "test_error" && runs.some((row) => row.regression)) return REGRESSION_ERROR;
+  if (["test_error", "private_error"].includes(metric) && runs.some((row) => row.regression)) return REGRESSION_ERROR;
   if (metric !== "noise") return {};
   const units = new Map(); // unit -> algorithms
   for (const { unit, algorithm } of lines) units.set(unit, new Set([...(units.get(unit) || []), algorithm]));
