@@ -21,9 +21,9 @@ ROUNDS = 18
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(on_disk: Path) -> Path:
     """The folder of a finished demonstration."""
-    folder = tmp_path_factory.mktemp("demo") / "demo"
+    folder = on_disk / "demo"
     words = ("federation", "demo", "--json", "--rounds", str(ROUNDS), "--out", str(folder))
     done = subprocess.run(
         [*COMMAND, *words], env=environment(), capture_output=True, text=True, timeout=600, check=False

@@ -169,17 +169,17 @@ def go_through(federation: Federation, disk: Disk, ways: Collection[str] = ()) -
 
 @pytest.mark.timeout(900)  # on a machine that does much else
 def test_a_power_cut_everywhere_loses_no_release_and_charges_none_twice(
-    in_memory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    federation, disk = recorded(in_memory, monkeypatch, lambda path: False)
+    federation, disk = recorded(tmp_path, monkeypatch, lambda path: False)
     assert disk.operations > 700 and disk.images > 3000
     go_through(federation, disk)
 
 
 @pytest.mark.parametrize("folders", [False, True], ids=["no fsync", "no fsync of folders"])
-def test_without_fsync_it_would_fail(in_memory: Path, monkeypatch: pytest.MonkeyPatch, folders: bool) -> None:
+def test_without_fsync_it_would_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: bool) -> None:
     federation, disk = recorded(
-        in_memory, monkeypatch, lambda path: ".sqlite" not in path.name and (path.is_dir() or not folders)
+        tmp_path, monkeypatch, lambda path: ".sqlite" not in path.name and (path.is_dir() or not folders)
     )
     with pytest.raises((AssertionError, TaciturnError)):
         go_through(federation, disk, (LOST, DATA))
@@ -214,10 +214,10 @@ def closed(federation: Federation) -> bool:
 @pytest.mark.timeout(7200)  # with --all-states
 @pytest.mark.filterwarnings("ignore::taciturn.errors.LedgerWarning")  # a run is not lost where it is not signed
 def test_every_operation_may_fail_once(
-    in_memory: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """The disk is full or broken for a moment; the sites' processes continue or restart."""
-    federation, tops = made(in_memory, monkeypatch)
+    federation, tops = made(tmp_path, monkeypatch)
     before, failed, number = Disk(tops).image(), True, 0
     step = 1 if request.config.getoption("all_states") else SPREAD
     while failed:

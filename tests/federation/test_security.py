@@ -71,9 +71,9 @@ SECRET = "a-password-in-the-environment"
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
+def study(on_disk: Path) -> Iterator[Tables]:
     """A study under way with two honest sites; the others are hostile, and south has a kit that was renewed."""
-    found = Tables(tmp_path_factory.mktemp("study") / "federation", "", SITES, STUDY, RUNNING)
+    found = Tables(on_disk / "federation", "", SITES, STUDY, RUNNING)
     try:
         terms = found.prepare()
         shutil.copytree(found.kits / "south", found.root / "retired")
