@@ -46,6 +46,7 @@ LIBRARIES = (
 PACKAGES = ("algorithms", "cli", "data", "objectives", "planning", "privacy", "reporting", "runs", "training")
 PLACE = "TACITURN_TEST_PROCESSES"  # the variable with the folder of the forking processes' addresses
 MESSAGE = 200_000  # bytes, at most
+MOST_PRINTED = 1 << 26  # bytes, at most
 NUMBER = struct.Struct("q")  # the process id of a child, then its exit code
 ROOT = Path(__file__).parents[2]
 PATIENCE = 300.0  # seconds that a process of a test may take: other work on the machine may keep it waiting
@@ -119,7 +120,11 @@ class Process:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Wait for the end and return what was printed."""
         self.wait(timeout)
-        out, err = ((stream.seek(0), stream.read().decode())[1] for stream in self._streams)
+        return self.printed()
+
+    def printed(self) -> tuple[str, str]:
+        """Return what was printed so far."""
+        out, err = (os.pread(stream.fileno(), MOST_PRINTED, 0).decode() for stream in self._streams)
         return out, err
 
     def send_signal(self, number: int) -> None:
