@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,21 @@ def taciturn(*args: str | Path, code: int = 0, cwd: Path | None = None) -> subpr
     return done
 
 
-def started(
-    *args: str | Path, cwd: Path | None = None, torch: bool = False, changes: Mapping[str, str] | None = None
-) -> warm.Process:
-    """Start a command and return its process; `changes` are to the environment, with `torch` it is loaded already."""
+def started(*args: str | Path, cwd: Path | None = None, torch: bool = False) -> warm.Process:
+    """Start a command and return its process; with `torch` it is loaded already."""
     words = ["-m", "taciturn", *map(str, args)]
-    return warm.Process(words, cwd, environment(**(changes or {})), pictures=False, loaded=("torch",) if torch else ())
+    return warm.Process(words, cwd, environment(), pictures=False, loaded=("torch",) if torch else ())
+
+
+def ranks(module: str, *args: str, count: int = 2) -> list[warm.Process]:
+    """Start the ranks of a module as torchrun starts them, with torch loaded already."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    common = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
+    common |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    variables = [environment(**common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(count)]
+    return [warm.Process(["-m", module, *args], None, env, pictures=False, loaded=("torch",)) for env in variables]
 
 
 def refused(*args: str | Path, cwd: Path | None = None) -> str:
