@@ -7,34 +7,24 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from taciturn.reporting import report
 from tests.cli import warm
 
 settings.register_profile("taciturn", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("taciturn")
+PICTURE = report._picture
 gc.disable()  # until all tests are collected: what imports make stays, and to search it for garbage takes seconds
 
 
-PLAIN = {
-    "api",
-    "audit",
-    "data",
-    "experiments",
-    "export",
-    "planning",
-    "runs",
-    "settings",
-    "training",
-    "test_headline.py",
-    "test_statements.py",
-    "test_torch.py",
-    "test_violations.py",
-}  # folders and files whose tests make runs in this process
+MEMORY = Path("/dev/shm")
+ROOM = 3 << 30  # bytes; the temporary folders of a whole session take less than half of it
 PROCESSES = ("test_security.py", "test_demo.py", "test_journey.py")  # they start many, and mostly wait
 LONG = (  # the longest first: what is long and comes last leaves the other workers without work
     "test_documents.py",
@@ -74,6 +64,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Temporary folders are in memory, where there is room: tests flush files thousands of times."""
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first; those with many processes among them, so that they overlap with others and not each other."""
     files: dict[Path, list[pytest.Item]] = {}
@@ -98,6 +94,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    """One search for garbage, which warns of files that were left open; pytest would make ten."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The heads of ledgers that tests make are kept in a folder of the tests' own."""
@@ -105,11 +107,13 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def shared_feature_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """All workers of a session keep the features of published data sets in one folder, which begins empty."""
-    base = tmp_path_factory.getbasetemp()
-    os.environ["XDG_CACHE_HOME"] = str((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache")
+def what_workers_share(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The features of published data sets, none at first, and the processes from which commands are forked."""
+    own = tmp_path_factory.getbasetemp()
+    base = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    os.environ["XDG_CACHE_HOME"] = str(base / "cache")
     os.environ.pop("TACITURN_FEATURE_CACHE", None)
+    os.environ[warm.PLACE] = str(base)
 
 
 @pytest.fixture(autouse=True)
@@ -118,11 +122,25 @@ def no_records_are_tied(own_state_folder: None) -> None:
     shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]) / "taciturn" / "records", ignore_errors=True)
 
 
-@pytest.fixture(autouse=True)
-def plain_reports(request: pytest.FixtureRequest) -> None:
-    """Words for pictures where no test looks at them: to draw them takes most of a small run's time."""
-    if {request.path.parent.name, request.path.name} & PLAIN:
-        request.getfixturevalue("monkeypatch").setattr("taciturn.reporting.report._picture", warm.in_words)
+@pytest.fixture(autouse=True, scope="session")
+def plain_reports() -> Iterator[None]:
+    """Reports have words in place of figures, which take most of a small run's time to draw."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "_picture", warm.in_words)
+        yield
+
+
+@pytest.fixture(scope="session")
+def with_figures() -> Callable[[], AbstractContextManager[None]]:
+    """A context in which reports have their figures, for tests that look at them."""
+
+    @contextmanager
+    def drawn() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(report, "_picture", PICTURE)
+            yield
+
+    return drawn
 
 
 @pytest.fixture(scope="session")
@@ -134,12 +152,11 @@ def real_data() -> Path:
     return Path(folder)
 
 
-@pytest.fixture
-def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder in memory, where there is one: for tests that write thousands of small files."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path_factory.mktemp("memory")
-        return
-    with tempfile.TemporaryDirectory(prefix="taciturn-", dir=memory) as folder:
-        yield Path(folder)
+@pytest.fixture(scope="module")
+def on_disk(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder on the disk, for confined programs, which see nothing of ours in memory; kept when a test fails."""
+    failed = request.session.testsfailed
+    folder = Path(tempfile.mkdtemp(prefix="taciturn-"))
+    yield folder
+    if request.session.testsfailed == failed:
+        shutil.rmtree(folder)

@@ -17,7 +17,6 @@ import taciturn
 import taciturn.sklearn
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import SOURCES
-from tests.cli import warm
 from tests.cli.helpers import ROOT
 
 PACKAGE = ROOT / "src" / "taciturn"
@@ -123,7 +122,6 @@ def test_the_text_is_plain_english(path: Path) -> None:
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_examples_in_docstrings_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("taciturn.reporting.report._picture", warm.in_words)  # drawing takes most of a small run's time
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
     module = importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
     result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

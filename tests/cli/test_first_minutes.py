@@ -91,11 +91,11 @@ def test_a_draft_of_a_schema_is_not_taken_for_public_without_a_word(tmp_path: Pa
 
 
 def test_the_doctor_finds_what_is_here(tmp_path: Path) -> None:
-    found = {(one["part"], one["name"]): one for one in taciturn_json("doctor")["findings"]}
+    found = {(one["part"], one["name"]): one for one in taciturn_json("doctor", torch=True)["findings"]}
     assert found["Data", "mnist14"]["state"] == "good"
     assert found["Machine", "randomness"]["state"] == "good"
     assert ("Extras", "torch") in found and ("Extras", "test") not in found
-    text = taciturn("doctor").stdout
+    text = taciturn("doctor", torch=True).stdout
     assert all(part in text for part in doctor.PARTS)
     assert "everything works" in text
     assert "scikit-learn" in next(line for line in text.splitlines() if " sklearn " in line)

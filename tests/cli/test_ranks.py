@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.cli.helpers import (
     PATIENCE,
     environment,
     messages,
+    ranks,
     started,
     taciturn,
     taciturn_json,
@@ -37,17 +37,8 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 ROUNDED = {"test_error", "train_objective", "consensus_residual", "noise"}
 
 
-def begin(*args: str | Path, ranks: int = 2) -> list[Process]:
-    """The ranks as torchrun starts them, each within reach."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = str(free.getsockname()[1])
-    common = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
-    common |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    return [
-        started(*args, torch=True, changes={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(ranks)
-    ]
+def begin(*args: str | Path) -> list[Process]:
+    return ranks("taciturn", *map(str, args))
 
 
 def end(processes: list[Process], *codes: int) -> tuple[str, str]:
@@ -135,12 +126,12 @@ def test_stopped_and_resumed_with_any_number_of_ranks(tmp_path: Path) -> None:
     done = len(read(out / "metrics.jsonl"))
     assert int(np.load(out / "checkpoint" / "objpm.npz")["round"]) == done // 2  # two budgets: nothing was lost
 
-    ranks = begin("resume", out)
+    first, second = begin("resume", out)
     wait_for_rows(out, done + 20)
-    ranks[1].kill()
-    ranks[1].communicate()
-    stdout, stderr = ranks[0].communicate(timeout=PATIENCE)
-    assert (ranks[0].returncode, stdout) == (2, "")
+    second.kill()
+    second.communicate()
+    stdout, stderr = first.communicate(timeout=PATIENCE)
+    assert (first.returncode, stdout) == (2, "")
     assert messages(stderr)[0].startswith("error: a rank has ended")
     assert "Traceback" not in stderr
 
@@ -156,11 +147,11 @@ def test_one_process_hands_over_to_ranks(tmp_path: Path) -> None:
     wait_for_rows(out, 20)
     process.kill()
     process.communicate()
-    ranks = begin("resume", out)
+    resumed = begin("resume", out)
     before = len(read(out / "metrics.jsonl"))
     wait_for_rows(out, before + 20)
-    ranks[1].send_signal(signal.SIGTERM)  # all ranks stop, whichever gets the signal
-    _, stderr = end(ranks, 130, 130)
+    resumed[1].send_signal(signal.SIGTERM)  # all ranks stop, whichever gets the signal
+    _, stderr = end(resumed, 130, 130)
     assert f"continue with 'taciturn resume {out}'" in stderr
     released = [entry for entry in read(out / "ledger.jsonl") if entry["kind"] == "release"]
     assert {entry["session"] for entry in released} == {1, 2}

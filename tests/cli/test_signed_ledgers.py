@@ -36,9 +36,8 @@ class Machine:
         return self.home / "state" / "taciturn"
 
     def taciturn(self, *args: str | Path, code: int = 0) -> str:
-        done = warm.run(
-            ["-m", "taciturn", *map(str, args)], self.home, environment(XDG_STATE_HOME=str(self.home / "state"))
-        )
+        words, env = ["-m", "taciturn", *map(str, args)], environment(XDG_STATE_HOME=str(self.home / "state"))
+        done = warm.run(words, self.home, env, pictures=False)
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         return " ".join(f"{done.stdout} {done.stderr}".split())

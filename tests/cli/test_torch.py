@@ -76,14 +76,14 @@ def test_single_precision_stays_single(tmp_path: Path) -> None:
 
 def test_stopped_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
     fewer = ("--rounds", "60", "--backend", "torch")
-    taciturn(*LONG, *fewer, "--out", tmp_path / "straight")
+    taciturn(*LONG, *fewer, "--out", tmp_path / "straight", torch=True)
     process = begin(tmp_path / "r", *fewer)
     wait_for_rows(tmp_path / "r", 20)
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) == 130
     process.communicate()
     assert tomllib.loads((tmp_path / "r" / "config.toml").read_text())["backend"] == "torch"
-    taciturn("resume", tmp_path / "r")
+    taciturn("resume", tmp_path / "r", torch=True)
     same_end(tmp_path / "r", tmp_path / "straight")
 
 
@@ -102,13 +102,13 @@ def test_stopped_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
     ],
 )
 def test_what_it_cannot_do_is_refused(tmp_path: Path, args: tuple[str, ...], sentence: str) -> None:
-    assert sentence in refused("run", *args, cwd=tmp_path)
+    assert sentence in refused("run", *args, cwd=tmp_path, torch=True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_torch_or_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot begin or go on, and says why; what was trained is still read and used, and planned."""
-    taciturn("run", *CLINICS, "--rounds", "2", "--backend", "torch", "--out", tmp_path / "done")
+    taciturn("run", *CLINICS, "--rounds", "2", "--backend", "torch", "--out", tmp_path / "done", torch=True)
     process = begin(tmp_path / "r", "--backend", "torch")
     wait_for_rows(tmp_path / "r", 5)
     process.kill()

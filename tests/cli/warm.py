@@ -1,21 +1,26 @@
 """A process that has Taciturn and its libraries loaded and forks a child for every command.
 
 Most of the time of a short command is imports, and the tests run hundreds of them. The child is a real process with its
-own streams, folder, environment and exit code. `test_cold_start` covers what this hides: imports that fail.
+own streams, folder, environment and exit code. `test_cold_start` covers what this hides: imports that fail. The workers
+of a session share one forking process; one with more loaded, such as torch, is a child of it.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import gc
+import hashlib
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -34,14 +39,15 @@ LIBRARIES = (
     "jinja2",
     "tomli_w",
     "pyarrow.parquet",
-)
-DRAWING = (
+    "cryptography.hazmat.primitives.serialization",
     "matplotlib.backends.backend_svg",
     "matplotlib.backends.backend_agg",
-    "taciturn.reporting.figures.run_figure",
-    "taciturn.reporting.figures.calibration_figure",
 )
+PACKAGES = ("algorithms", "cli", "data", "objectives", "planning", "privacy", "reporting", "runs", "training")
+PLACE = "TACITURN_TEST_PROCESSES"  # the variable with the folder of the forking processes' addresses
 MESSAGE = 200_000  # bytes, at most
+MOST_PRINTED = 1 << 26  # bytes, at most
+NUMBER = struct.Struct("q")  # the process id of a child, then its exit code
 ROOT = Path(__file__).parents[2]
 PATIENCE = 300.0  # seconds that a process of a test may take: other work on the machine may keep it waiting
 
@@ -84,13 +90,10 @@ class Process:
         loaded: tuple[str, ...] = (),
     ) -> None:
         self.returncode: int | None = None
-        self._status, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._streams = [tempfile.TemporaryFile() for _ in ("stdout", "stderr")]  # noqa: SIM115
         asked = {"words": list(words), "cwd": str(cwd or Path.cwd()), "env": dict(env), "pictures": pictures}
-        with theirs:
-            handles = [*(stream.fileno() for stream in self._streams), theirs.fileno()]
-            socket.send_fds(_nursery(loaded), [json.dumps(asked).encode()], handles)
-        self.pid = int(self._status.recv(64))
+        self._status = _ask(_nursery(loaded), asked, [stream.fileno() for stream in self._streams])
+        self.pid = _number(self._status)
 
     def __del__(self) -> None:
         self._status.close()
@@ -102,7 +105,7 @@ class Process:
         if self.returncode is None:
             self._status.settimeout(timeout)
             try:
-                self.returncode = int(self._status.recv(64))
+                self.returncode = _number(self._status)
             except TimeoutError:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0) from None
             self._status.close()
@@ -117,7 +120,11 @@ class Process:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Wait for the end and return what was printed."""
         self.wait(timeout)
-        out, err = ((stream.seek(0), stream.read().decode())[1] for stream in self._streams)
+        return self.printed()
+
+    def printed(self) -> tuple[str, str]:
+        """Return what was printed so far."""
+        out, err = (os.pread(stream.fileno(), MOST_PRINTED, 0).decode() for stream in self._streams)
         return out, err
 
     def send_signal(self, number: int) -> None:
@@ -130,64 +137,156 @@ class Process:
         self.send_signal(signal.SIGKILL)
 
 
+def _connected(address: Path) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX)
+    try:
+        found.connect(str(address))
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def _ask(address: Path, asked: Mapping[str, Any], handles: Sequence[int]) -> socket.socket:
+    """Send a request with open files; the replies come on the connection that is returned."""
+    place = _connected(address)
+    message = json.dumps(asked).encode() + b"\n"
+    sent = socket.send_fds(place, [message], handles)
+    place.sendall(message[sent:])
+    return place
+
+
+def _number(place: socket.socket) -> int:
+    (found,) = NUMBER.unpack(place.recv(NUMBER.size, socket.MSG_WAITALL))
+    return int(found)
+
+
 @cache
-def _nursery(libraries: tuple[str, ...]) -> socket.socket:
-    """Return a socket to the forking process, which ends when this process does."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", "tests.cli.warm", str(theirs.fileno()), *libraries]
+def _nursery(libraries: tuple[str, ...]) -> Path:
+    """Return the address of the forking process with these libraries, started if it is not there.
+
+    It ends when nobody is connected to it any more, and this process stays connected until its end.
+    """
+    address = Path(os.environ[PLACE]) / hashlib.sha256(" ".join(libraries).encode()).hexdigest()[:8]
+    with address.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            held = _connected(address)
+        except OSError:
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(address))
+                listener.listen(64)
+                held = _connected(address)
+                _start(listener, libraries)
+    atexit.register(held.close)
+    return address
+
+
+def _start(listener: socket.socket, libraries: tuple[str, ...]) -> None:
+    if libraries:
+        with _ask(_nursery(()), {"load": libraries}, [listener.fileno()]) as place:
+            _number(place)
+        return
+    command = [sys.executable, "-m", "tests.cli.warm", str(listener.fileno())]
     env = {**os.environ, "COLUMNS": "100"}  # rich measures the terminal when it is loaded
-    process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-    theirs.close()
-
-    def end() -> None:
-        ours.close()
-        process.wait()
-
-    atexit.register(end)
-    return ours
+    process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL)
+    atexit.register(process.wait)
 
 
-def serve(place: socket.socket, libraries: Sequence[str]) -> None:
+def serve(listener: socket.socket) -> None:
     """Fork a child for every request; send its process id, then its exit code. Returns in the child."""
-    for name in (*LIBRARIES, *DRAWING, *libraries, "taciturn.cli"):
-        with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module(name)
-    gc.freeze()
     ended, told = os.pipe()
     os.set_blocking(ended, False)
     os.set_blocking(told, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    silent: set[socket.socket] = set()  # connections on which no request has come
     children: dict[int, socket.socket] = {}
+    begun = False
     while True:
-        ready, _, _ = select.select([place.fileno(), ended], [], [])
+        if begun and not silent and not children and not _comes(listener, silent):
+            os._exit(0)
+        waiting: list[Any] = [listener, ended, *silent]
+        ready, _, _ = select.select(waiting, [], [])
         if ended in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(ended, 4096)
-            for child in list(children):
-                found, status = os.waitpid(child, os.WNOHANG)
-                if found:
-                    with children.pop(child) as asker, contextlib.suppress(OSError):
-                        asker.send(str(os.waitstatus_to_exitcode(status)).encode())
-        if place.fileno() in ready:
-            message, handles, _, _ = socket.recv_fds(place, MESSAGE, 3)
+            _tell_ends(children)
+        if listener in ready:
+            silent.add(listener.accept()[0])
+            begun = True
+        for place in silent.intersection(ready):
+            silent.remove(place)
+            message, handles = _request(place)
             if not message:
-                os._exit(0)
-            *streams, status_to = handles
+                place.close()
+                continue
             child = os.fork()
             if child == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for other in (place, *children.values()):
+                for other in (listener, place, *silent, *children.values()):
                     other.close()
-                for handle in (status_to, ended, told):
-                    os.close(handle)
-                become(json.loads(message), streams)
+                os.close(ended)
+                os.close(told)
+                asked = json.loads(message)
+                if "load" in asked:
+                    load(asked["load"])
+                    serve(socket.socket(fileno=handles[0]))
+                else:
+                    become(asked, handles)
                 return
-            for stream in streams:
-                os.close(stream)
-            children[child] = socket.socket(fileno=status_to)
-            children[child].send(str(child).encode())
+            for handle in handles:
+                os.close(handle)
+            children[child] = place
+            place.send(NUMBER.pack(child))
+
+
+def _tell_ends(children: dict[int, socket.socket]) -> None:
+    for child in list(children):
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            with children.pop(child) as asker, contextlib.suppress(OSError):
+                asker.send(NUMBER.pack(os.waitstatus_to_exitcode(status)))
+
+
+def _comes(listener: socket.socket, silent: set[socket.socket]) -> bool:
+    """Give up the address, and return whether somebody connected before; others will start another process."""
+    Path(listener.getsockname()).unlink(missing_ok=True)
+    while select.select([listener], [], [], 0)[0]:
+        silent.add(listener.accept()[0])
+    return bool(silent)
+
+
+def _request(place: socket.socket) -> tuple[bytes, list[int]]:
+    """Return a request and the files that came with it; none when the connection has ended."""
+    message, handles, _, _ = socket.recv_fds(place, MESSAGE, 2)
+    while message and not message.endswith(b"\n"):
+        more = place.recv(MESSAGE)
+        message = message + more if more else b""
+    return message, handles
+
+
+def load(names: Sequence[str]) -> None:
+    """Load modules, which stay: to search for garbage among them takes longer than some commands."""
+    gc.disable()
+    for name in names:
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
+
+
+def modules() -> list[str]:
+    """Return the modules that commands load: of what is registered by name, and of the command line."""
+    import taciturn
+
+    folders = [f"{place}/{package}" for place in taciturn.__path__ for package in PACKAGES]
+    return [
+        name
+        for package, folder in zip(PACKAGES, folders, strict=True)
+        for _, name, _ in pkgutil.walk_packages([folder], f"taciturn.{package}.")
+    ]
 
 
 def become(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
@@ -237,5 +336,6 @@ def leave(code: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
+    load((*LIBRARIES, *modules()))
+    serve(socket.socket(fileno=int(sys.argv[1])))
     leave(obey(*sys.argv[1:]))

@@ -208,6 +208,16 @@ class Server(grpc.GenericRpcHandler):
         self.server.stop(0.2).wait(5.0)
 
 
+SLOW = """
+import sys, time
+from taciturn.__main__ import main
+from taciturn.federation.agent import SiteAgent
+answer = SiteAgent.answer
+SiteAgent.answer = lambda *given: (time.sleep(0.05), answer(*given))[1]
+main()
+"""
+
+
 class Tables(LocalFederation):
     """A federation of real processes whose sites have tables."""
 
@@ -237,15 +247,21 @@ class Tables(LocalFederation):
         provision(terms, self.kits)
         return terms
 
+    def start_slow_agent(self, name: str, **variables: str) -> None:
+        """As an agent with a slow disk: a study that lasts as long as its tests leaves the machine to them."""
+        words = ("federation", "site", "start", str(self.site(name)), "--seeded", str(self.seed))
+        self.agents[name] = self._start(name, [sys.executable, "-c", SLOW, *words], variables)
+
+    def _start(self, name: str, command: list[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | variables
+        with (self.root / f"{name}.txt").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
+
     def start_coordinator(self, **variables: str) -> None:
         """With at most 1,024 files, as most systems give a process."""
         words = ("federation", "run", str(self.terms), "--kits", str(self.kits), "--out", str(self.run), "--json")
         command = ["sh", "-c", 'ulimit -n 1024; exec "$@"', "sh", sys.executable, "-m", "taciturn", *words]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | variables
-        with (self.root / "coordinator.txt").open("ab") as log:
-            self.coordinator = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment
-            )
+        self.coordinator = self._start("coordinator", command, variables)
 
     @property
     def address(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -46,12 +47,11 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.fixture
-def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in memory, where files are flushed thousands of times; on the disk for what starts confined programs."""
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """On the disk for what starts confined programs."""
     if request.node.get_closest_marker("federation"):
-        return tmp_path_factory.mktemp("federation")
-    folder: Path = request.getfixturevalue("in_memory")
-    return folder
+        return Path(tempfile.mkdtemp(dir=request.getfixturevalue("on_disk")))
+    return tmp_path
 
 
 @pytest.fixture

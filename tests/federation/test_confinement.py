@@ -31,9 +31,9 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder on the disk: a confined program has no /dev/shm of ours."""
-    return tmp_path_factory.mktemp("confined")
+def tmp_path(on_disk: Path) -> Path:
+    """A folder that a confined program can be shown."""
+    return Path(tempfile.mkdtemp(dir=on_disk))
 
 
 def others(*kept: str) -> set[str]:

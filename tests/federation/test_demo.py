@@ -24,16 +24,16 @@ SUM_SITES = ("north", "east", "south", "west", "centre")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(on_disk: Path) -> Path:
     """The folder of a finished demonstration."""
-    return demonstrated(tmp_path_factory.mktemp("demo") / "demo", "--rounds", str(ROUNDS))
+    return demonstrated(on_disk / "demo", "--rounds", str(ROUNDS))
 
 
 @pytest.fixture(scope="module")
-def sums(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sums(on_disk: Path) -> Path:
     """The folder of a finished demonstration of a secure sum."""
     words = ("--trust", "secure-sum", "--rounds", str(SUM_ROUNDS))
-    return demonstrated(tmp_path_factory.mktemp("demo") / "sums", *words)
+    return demonstrated(on_disk / "sums", *words)
 
 
 def demonstrated(folder: Path, *words: str) -> Path:

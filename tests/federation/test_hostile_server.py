@@ -93,8 +93,8 @@ class Hostile:
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
-    files = Tables(tmp_path_factory.mktemp("hostile") / "federation", "", SITES, STUDY, {"quorum": 2})
+def hostile(on_disk: Path) -> Iterator[Hostile]:
+    files = Tables(on_disk / "federation", "", SITES, STUDY, {"quorum": 2})
     found = None
     try:
         files.prepare()

@@ -21,7 +21,7 @@ from taciturn.federation.policy import read_site
 from taciturn.federation.site_operations import site_status
 from taciturn.federation.transcript import read_transcript
 from tests.cli import warm
-from tests.cli.helpers import COMMAND, PATIENCE, ROOT, environment
+from tests.cli.helpers import PATIENCE, ROOT, environment
 from tests.test_documents import snippets
 
 pytestmark = pytest.mark.federation
@@ -42,7 +42,7 @@ class Reader:
     folder: Path
     page: Path = PAGE
     said: dict[str, str] = field(default_factory=dict)  # what each command printed
-    agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # by their site.toml
+    agents: dict[str, warm.Process] = field(default_factory=dict)  # by their site.toml
 
     def type(self, line: str) -> None:
         """One line of the page; Taciturn's commands, cp and cd are all it needs."""
@@ -76,7 +76,6 @@ class Reader:
         codes = {name: agent.poll() for name, agent in self.agents.items()}
         for agent in self.agents.values():
             agent.kill()
-            agent.wait()
         assert set(codes.values()) <= {0}, codes
 
     def _expand(self, word: str) -> list[str]:
@@ -90,22 +89,14 @@ class Reader:
 
     def _run(self, words: list[str], code: int = 0) -> str:
         done = warm.run(["-m", "taciturn", *words], self.folder, environment(COLUMNS="160"), pictures=False)
-        agents = "\n".join(path.read_text() for path in self.folder.glob("*.terminal"))
+        agents = "\n".join("".join(agent.printed()) for agent in self.agents.values())
         assert done.returncode == code, f"{words}\n{done.stdout}\n{done.stderr}\n{agents}"
         assert "Traceback" not in done.stderr, done.stderr
         return done.stdout if code == 0 else done.stderr
 
     def _start(self, words: list[str]) -> None:
-        name = Path(words[-1]).parent.name
-        with (self.folder / f"{name}.terminal").open("wb") as terminal:
-            self.agents[words[-1]] = subprocess.Popen(
-                [*COMMAND, *words],
-                cwd=self.folder,
-                stdout=terminal,
-                stderr=terminal,
-                stdin=subprocess.DEVNULL,
-                env=environment(),
-            )
+        started = warm.Process(["-m", "taciturn", *words], self.folder, environment(), pictures=False)
+        self.agents[words[-1]] = started
 
     def _edit_terms(self) -> None:
         """What the page tells the reader to change, and a port that nobody else's test has."""

@@ -48,7 +48,7 @@ def asked(address: str) -> tuple[int, str]:
 def test_people_can_see_how_it_is(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o700)  # noqa: PTH101
     syslog, log = Syslog(tmp_path / "log"), tmp_path / "north.log"
-    with local_federation(tmp_path / "all", "mnist14", SITES, STUDY, RUNNING, patience=60.0) as demo:
+    with local_federation(tmp_path / "all", "mnist14", SITES, STUDY, RUNNING, patience=PATIENCE) as demo:
         demo.root.mkdir()
         demo.prepare()
         words = ("federation", "site", "start", str(demo.site("north")), "--seeded", "7")

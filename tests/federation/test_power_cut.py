@@ -11,7 +11,7 @@ import errno
 import gc
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from taciturn.privacy import budget as account
 from taciturn.privacy import hash_chain as chain
 from taciturn.privacy.budget_state import RESERVED
 from taciturn.runs.folder import read_lines
-from tests.core.disk import DATA, LOST, Disk
+from tests.core.disk import DATA, LOST, WAYS, Disk
 from tests.federation import helpers
 from tests.federation.helpers import LIMIT, Federation, Local, check_like_replay, conducted, make_federation
 
@@ -88,11 +88,13 @@ def made(root: Path, patch: pytest.MonkeyPatch) -> tuple[Federation, tuple[Path,
     return make_federation(work, changes, only=SITES), (work, state)
 
 
-def recorded(root: Path, patch: pytest.MonkeyPatch, deaf: Callable[[Path], bool]) -> tuple[Federation, Disk]:
+def recorded(
+    root: Path, patch: pytest.MonkeyPatch, deaf: Callable[[Path], bool] = lambda path: False, ways: Sequence[str] = WAYS
+) -> tuple[Federation, Disk]:
     """Run a whole study with hardened noise on a recorded disk."""
     federation, tops = made(root, patch)
     engine = Local({})
-    disk = Disk(tops, lambda: {site: list(left) for site, left in engine.left.items()}, deaf)
+    disk = Disk(tops, lambda: {site: list(left) for site, left in engine.left.items()}, deaf, ways=ways)
     with disk.attached(), federation.agents(None) as agents:
         engine.agents = agents
         assert conducted(federation.coordinator(), engine, tries=1) == FINISHED
@@ -165,9 +167,9 @@ def model_of(federation: Federation, uploads: dict[str, set[tuple[int, bytes]]])
     return w
 
 
-def go_through(federation: Federation, disk: Disk, ways: Collection[str] = ()) -> None:
+def go_through(federation: Federation, disk: Disk) -> None:
     gc.freeze()
-    for cut in [cut for cut in disk.cuts.values() if not ways or cut.way in ways]:
+    for cut in disk.cuts.values():
         disk.restore(cut.image)
         try:
             go_on(federation, cut.seen)
@@ -177,20 +179,21 @@ def go_through(federation: Federation, disk: Disk, ways: Collection[str] = ()) -
 
 @pytest.mark.timeout(900)  # on a machine that does much else
 def test_a_power_cut_everywhere_loses_no_release_and_charges_none_twice(
-    in_memory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    federation, disk = recorded(in_memory, monkeypatch, lambda path: False)
+    federation, disk = recorded(tmp_path, monkeypatch)
     assert disk.operations > 700 and disk.images > 3000
     go_through(federation, disk)
 
 
 @pytest.mark.parametrize("folders", [False, True], ids=["no fsync", "no fsync of folders"])
-def test_without_fsync_it_would_fail(in_memory: Path, monkeypatch: pytest.MonkeyPatch, folders: bool) -> None:
-    federation, disk = recorded(
-        in_memory, monkeypatch, lambda path: ".sqlite" not in path.name and (path.is_dir() or not folders)
-    )
+def test_without_fsync_it_would_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: bool) -> None:
+    def deaf(path: Path) -> bool:
+        return ".sqlite" not in path.name and (path.is_dir() or not folders)
+
+    federation, disk = recorded(tmp_path, monkeypatch, deaf, (LOST, DATA))
     with pytest.raises((AssertionError, TaciturnError)):
-        go_through(federation, disk, (LOST, DATA))
+        go_through(federation, disk)
 
 
 def bring_to_its_end(federation: Federation, restart: bool) -> Left:
@@ -222,10 +225,10 @@ def closed(federation: Federation) -> bool:
 @pytest.mark.timeout(7200)  # with --all-states
 @pytest.mark.filterwarnings("ignore::taciturn.errors.LedgerWarning")  # a run is not lost where it is not signed
 def test_every_operation_may_fail_once(
-    in_memory: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """The disk is full or broken for a moment; the sites' processes continue or restart."""
-    federation, tops = made(in_memory, monkeypatch)
+    federation, tops = made(tmp_path, monkeypatch)
     before, failed, number = Disk(tops).image(), True, 0
     step = 1 if request.config.getoption("all_states") else SPREAD
     while failed:

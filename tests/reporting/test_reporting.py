@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,12 @@ from tests.training.test_study import CLINICS
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> taciturn.Run:
+def run(
+    tmp_path_factory: pytest.TempPathFactory, with_figures: Callable[[], AbstractContextManager[None]]
+) -> taciturn.Run:
     out = tmp_path_factory.mktemp("views") / "a<b>"
-    return taciturn.run(**(CLINICS | {"epsilon": "1,inf", "algorithm": "objpm,outp", "seeds": 3, "out": str(out)}))
+    with with_figures():
+        return taciturn.run(**(CLINICS | {"epsilon": "1,inf", "algorithm": "objpm,outp", "seeds": 3, "out": str(out)}))
 
 
 def row(epsilon: float, seed: int, t: int, **measures: Any) -> MetricsRow:

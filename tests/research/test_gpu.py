@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,26 @@ from taciturn.research.gpu.triton_kernels import (  # noqa: E402
     standard_normal,
     words,
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quicker_interpreter() -> Iterator[None]:
+    """Triton's interpreter looks through all of its language for every call of a function; once is enough."""
+    from triton.runtime import interpreter
+
+    known: dict[Any, list[str]] = {}
+
+    def patch_builtin(part: Any, *more: Any) -> None:
+        if part not in known:
+            known[part] = [name for name, member in inspect.getmembers(part) if tl.core.is_builtin(member)]
+        for name in known[part]:
+            if tl.core.is_builtin(member := getattr(part, name)):
+                interpreter._patch_attr(part, name, member, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_builtin", patch_builtin)
+        yield
+
 
 INF = math.inf
 SIZES = (9, 4, 17)  # records of the agents: none fills its rows

@@ -165,8 +165,8 @@ def go_through(place: Place, disk: Disk) -> int:
     return len(disk.cuts)
 
 
-def test_a_power_cut_after_any_operation_loses_no_release_and_charges_none_twice(in_memory: Path) -> None:
-    place, disk = recorded(in_memory)
+def test_a_power_cut_after_any_operation_loses_no_release_and_charges_none_twice(tmp_path: Path) -> None:
+    place, disk = recorded(tmp_path)
     tried = go_through(place, disk)
     assert disk.operations > 100 and tried > 100
     assert {cut.way for cut in disk.cuts.values()} >= {"all lost", "all kept", "torn"}
@@ -182,20 +182,20 @@ MUTATIONS: dict[str, Callable[[Path], bool]] = {
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_without_its_fsyncs_it_would_fail(in_memory: Path, name: str) -> None:
-    place, disk = recorded(in_memory, MUTATIONS[name])
+def test_without_its_fsyncs_it_would_fail(tmp_path: Path, name: str) -> None:
+    place, disk = recorded(tmp_path, MUTATIONS[name])
     with pytest.raises((AssertionError, TaciturnError)):
         go_through(place, disk)
 
 
 @pytest.mark.timeout(7200)  # with --all-states
 @pytest.mark.filterwarnings("ignore::taciturn.errors.LedgerWarning")  # a run is not lost where it is not signed
-def test_every_operation_may_fail_once(in_memory: Path, request: pytest.FixtureRequest) -> None:
+def test_every_operation_may_fail_once(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The disk is full, or broken, for a moment: the run stops, and goes on when it is started again."""
     both = request.config.getoption("all_states")
     step = 1 if both else SPREAD
     with pytest.MonkeyPatch.context() as patch:
-        place = Place(in_memory, patch)
+        place = Place(tmp_path, patch)
         tops = (place.work, place.state)
         before, failed, number = Disk(tops).image(), True, 1 - step
         while failed:

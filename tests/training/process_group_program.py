@@ -1,4 +1,4 @@
-"""What test_ranks.py has torchrun start: some rounds of every method on two ranks, and the laws of a process group."""
+"""What test_process_group.py starts: some rounds of every method on two ranks, and the laws of a process group."""
 
 from __future__ import annotations
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +15,7 @@ from taciturn.errors import InputError
 from taciturn.training.checkpoint import join_states, split_state, to_arrays
 from taciturn.training.process_group import SINGLE_PROCESS, current_rank
 from taciturn.training.torch_process_group import TorchProcessGroup, current_process_group
-from tests.cli.helpers import PATIENCE
+from tests.cli.helpers import PATIENCE, ranks
 from tests.random_problems import build, problem, run, shards
 
 BUDGETS = [0.5, 2.0, math.inf]
@@ -33,7 +30,6 @@ CASES = [
     ("objp", "paper", "torch", "float64"),
     ("objpm", "certified", "numpy", "float32"),
 ]
-ROOT = Path(__file__).parents[2]
 
 
 def made(name: str, mode: str, dtype: str) -> Algorithm:
@@ -47,12 +43,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What two real processes came to; they check a group's promises on the way."""
     pytest.importorskip("torch")
     out = tmp_path_factory.mktemp("ranks")
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    program = ["-m", "tests.training.process_group_program", str(out)]
-    done = subprocess.run(
-        [sys.executable, *launch, *program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    processes = ranks("tests.training.process_group_program", str(out))
+    said = [process.communicate(PATIENCE) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
     return np.load(out / "found.npz")
 
 
