@@ -3,8 +3,10 @@
     taciturn bench federation-accuracy [--seeds 5] [--sites 10] [--trust secure-sum]
 
 Every seed is another partition of the training images among the sites. Noise is hardened, the feature map and the plan
-are the defaults, total epsilon is 1 at delta 1e-6. One site may collude and two may be missing from a sum. Takes half
-an hour for five seeds of a secure sum, on two cores that have nothing else to do. Needs TACITURN_DATA.
+are the defaults, total epsilon is 1 at delta 1e-6. One site may collude and two may be missing from a sum. Needs
+TACITURN_DATA.
+
+Takes half an hour for five seeds of a secure sum, on two cores that have nothing else to do.
 """
 
 from __future__ import annotations

@@ -5,7 +5,9 @@
 All sites and the server run in one process, one after the other, and every message is bytes. `missing` a + b: a sites
 are gone before they upload, b more before they answer again. Writes benchmarks/results/secure_sum.json: CPU
 milliseconds of one site or of the server, the least of REPEATS slots; and bytes that one site sends in a round. Every
-sum is compared with the plain one. Last, one sum of 125,984 numbers over 195 sites. Takes two minutes.
+sum is compared with the plain one. Last, one sum of 125,984 numbers over 195 sites.
+
+Takes two minutes.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@
 
 A site with four records of sixteen columns, 8,002 numbers. The other sites are their rules alone, in this process, and
 are not counted. A round is a masked upload and shares; the plain round is that of the same method with noise at the
-site. Everything is written where the system's temporary files are. Takes a minute.
+site. Everything is written where the system's temporary files are.
+
+Takes a minute.
 """
 
 from __future__ import annotations

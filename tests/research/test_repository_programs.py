@@ -22,7 +22,7 @@ name = "other"
 
 
 def test_they_are_found_in_a_checkout_alone(tmp_path: Path) -> None:
-    assert CHECKOUT == ROOT and len(PROGRAMS) == 27
+    assert CHECKOUT == ROOT and {"frontier", "tables"} <= set(PROGRAMS)
     folder = tmp_path / "benchmarks"
     (folder / "big").mkdir(parents=True)
     (folder / "some_speed.py").write_text(
