@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from itertools import count, pairwise
 from typing import Any, TypeAlias, TypeVar
@@ -63,7 +63,7 @@ def current_process_group() -> Iterator[ProcessGroup]:
     if torch.cuda.is_available():
         torch.cuda.set_device(_local("RANK", 0) % torch.cuda.device_count())
     with _peer_errors("the ranks could not connect: the launcher must start all of them at the same address"):
-        store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
+        store, rank, size = _meeting_place()
         store = dist.PrefixStore(f"taciturn-{next(_groups_joined)}", store)  # a script may run several studies
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
@@ -71,6 +71,18 @@ def current_process_group() -> Iterator[ProcessGroup]:
         yield TorchProcessGroup(dist, rank, size)
     finally:
         dist.destroy_process_group()
+
+
+@cache
+def _meeting_place() -> tuple[Any, int, int]:
+    """Return the store of all ranks, this rank and their number.
+
+    The store is kept until the process ends. If rank 0 closed it and opened another one for the next group, a faster rank
+    could still reach the first.
+    """
+    _, dist = _torch()
+    store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
+    return store, rank, size
 
 
 @dataclass
