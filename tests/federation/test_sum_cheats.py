@@ -179,6 +179,10 @@ def test_a_cheat_is_refused_and_works_without_its_guard(
     with crew(tmp_path / "careful") as made, pytest.raises(SiteRefused, match=reason):
         script(made)
     monkeypatch.setattr(sum_session, "SlotRules", careless)
+    if careless is Keeping:  # the journal has a guard of its own against these
+        with crew(tmp_path / "half careless") as made, pytest.raises(SiteRefused, match="privacy violation"):
+            script(made)
+        monkeypatch.setattr(SumJournal, "_check_live", lambda *_: None)
     with crew(tmp_path / "careless") as made:
         found = script(made)
         assert np.array_equal(found.read, found.sent)

@@ -112,9 +112,9 @@ def check(federation: SumFederation, left: Left, known: Secrets) -> None:
 
 @pytest.mark.timeout(7200)  # with --all-states
 def test_a_power_cut_everywhere_answers_no_slot_twice(
-    in_memory: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    federation, tops = made(in_memory, monkeypatch)
+    federation, tops = made(tmp_path, monkeypatch)
     exchange, known = Local({}), Secrets()
     disk = Disk(tops, lambda: ({site: list(left) for site, left in exchange.left.items()}, dict(known)))
     with disk.attached(), federation.agents() as agents:
@@ -151,10 +151,10 @@ def some(cuts: list[Cut], count: int) -> Collection[Cut]:
 @pytest.mark.timeout(7200)  # with --all-states
 @pytest.mark.filterwarnings("ignore::taciturn.errors.LedgerWarning")  # a run is not lost where it is not signed
 def test_every_operation_may_fail_once(
-    in_memory: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """The disk is full or broken for a moment; the processes continue or restart."""
-    federation, tops = made(in_memory, monkeypatch)
+    federation, tops = made(tmp_path, monkeypatch)
     before = Disk(tops).image()
     disk = Disk(tops, cutting=False)
     with disk.attached():

@@ -153,11 +153,14 @@ class SumJournal:
             If a newer slot or epoch is in the journal than in the state: another process has answered.
         """
         epoch, slot = state.keys.directory.epoch, step.slot
-        if epoch != self._begun() or slot < self._newest_slot(epoch):
-            raise PrivacyViolation(f"slot {epoch}/{slot} has ended in the journal, and would be answered once more")
+        self._check_live(epoch, slot)
         self._count_step()
         values = (epoch, slot, step.record.context, json.dumps(step.record.alive))
         self._run("insert into sum_opinions values (?, ?, ?, ?, ?)", *values)
+
+    def _check_live(self, epoch: int, slot: int) -> None:
+        if epoch != self._begun() or slot < self._newest_slot(epoch):
+            raise PrivacyViolation(f"slot {epoch}/{slot} has ended in the journal, and would be answered once more")
 
     def prepared(self) -> PreparedEpoch | None:
         """Return the newest epoch, if it has not begun."""
