@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from taciturn.core.storage import read_arrays, write_arrays
 from tests.cli.helpers import (
     CLINICS,
     DECLARED,
@@ -142,6 +143,10 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     whole = checkpoint.read_bytes()
     checkpoint.write_bytes(whole[: len(whole) // 2])
     assert "is damaged" in refused("resume", out)
+    checkpoint.write_bytes(whole)
+    arrays = read_arrays(checkpoint)
+    write_arrays(checkpoint, {**arrays, "place": arrays["place"][1:]})
+    assert "was written by another version of Taciturn" in refused("resume", out)
     checkpoint.write_bytes(whole)
     os.truncate(out / "metrics.jsonl", 10)
     assert "is shorter than its checkpoint says" in refused("resume", out)

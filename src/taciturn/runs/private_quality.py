@@ -130,7 +130,7 @@ def estimate_quality(sums: NoisySums, target: Target) -> PrivateQuality:
     >>> values[:2] = 90.0, 10.0
     >>> found = estimate_quality(NoisySums(layout, values, 1.0), Classes(("no", "yes")))
     >>> found.error.value, round(found.error.noise, 4), round(found.error.sampling, 4)
-    (0.1, 0.0091, 0.0308)
+    (0.1, 0.0091, 0.031)
     """
     return _regression(sums, target) if isinstance(target, Range) else _classification(sums)
 

@@ -17,7 +17,7 @@ from taciturn.algorithms.base import SummableAlgorithm
 from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.core.arrays import to_numpy
 from taciturn.core.storage import flushed_size, read_arrays
-from taciturn.errors import BudgetExhausted, CorruptFile, TrainingDiverged
+from taciturn.errors import BudgetExhausted, CorruptFile, InputError, TrainingDiverged
 from taciturn.kernels.library import library
 from taciturn.kernels.threads import threads
 from taciturn.objectives.metrics import test_error
@@ -353,6 +353,8 @@ def _rewind(folder: RunFolder, plan: Sequence[Batch]) -> None:
         file = folder.checkpoints / batch.checkpoint
         if file.exists():
             sizes = [int(size) for size in read_arrays(file)["place"]]
+            if len(sizes) != len(folder.line_files):
+                raise InputError(f"{file} was written by another version of Taciturn; resume the run with that one")
     for path, size in zip(folder.line_files, sizes, strict=True):
         if not path.exists() and size == 0:
             continue
