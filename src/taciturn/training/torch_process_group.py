@@ -77,8 +77,8 @@ def current_process_group() -> Iterator[ProcessGroup]:
 def _meeting_place() -> tuple[Any, int, int]:
     """Return the store of all ranks, this rank and their number.
 
-    The store is kept until the process ends. If rank 0 closed it and opened another one for the next group, a faster rank
-    could still reach the first.
+    The store is kept until the process ends. If rank 0 closed it and opened another one for the next group, a faster
+    rank could still reach the first.
     """
     _, dist = _torch()
     store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
