@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from taciturn.cli import run
+from taciturn.cli.command_line import run
 from taciturn.federation import messages as wire
 from taciturn.federation.exchange import SealedExchange
 

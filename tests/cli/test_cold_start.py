@@ -13,7 +13,7 @@ import pytest
 import rich_click as click
 
 import taciturn
-from taciturn.cli import cli
+from taciturn.cli.command_line import cli
 from tests.cli.helpers import PATIENCE, environment
 
 REFUSED = {2}
@@ -46,7 +46,7 @@ CALLS: dict[str, tuple[str, set[int]]] = {  # a cheap real call of each command,
 }
 SCRIPT = """
 import json, os, sys
-from taciturn.cli import cli, run
+from taciturn.cli.command_line import cli, run
 
 def give_help_and_call(paths, call):
     for path in paths:

@@ -106,7 +106,7 @@ def test_the_reference_is_complete(site: Path) -> None:
 def _commands() -> Iterator[str]:
     import click
 
-    from taciturn.cli import cli
+    from taciturn.cli.command_line import cli
 
     def below(group: click.Command, path: str) -> Iterator[str]:
         yield path

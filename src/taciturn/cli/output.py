@@ -37,8 +37,17 @@ PATH = click.Path(path_type=Path)
 JSON_HELP = "print one JSON object, and nothing else, on stdout"
 JSON = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 
-stdout = Console()
-stderr = Console(stderr=True)
+
+class _CommandConsole(Console):
+    """A console that leaves a closed pipe to the entry point, which exits with 141; rich exits with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error again."""
+        raise BrokenPipeError
+
+
+stdout = _CommandConsole()
+stderr = _CommandConsole(stderr=True)
 
 
 class _ConsoleHandler(logging.Handler):
