@@ -88,7 +88,7 @@ class SettingKeywords(TypedDict, total=False):
     tf32: bool
     server: str
     averages: bool
-    evaluate_every: int
+    evaluate_every: int | Literal["auto"]
     checkpoint_seconds: float
 
     name: str

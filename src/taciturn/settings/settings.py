@@ -44,6 +44,7 @@ from taciturn.settings.rules import (
 
 RHO_NAMES = ("auto", "dynamic")
 ETA_NAMES = ("auto", "smooth", "nonsmooth", "strong", "level")
+EVALUATIONS = 100  # of a long study, about
 AT_MOST_1 = math.nextafter(1.0, 2.0)
 
 
@@ -215,8 +216,8 @@ class Settings:
         what the server keeps: full (every agent's z and dual) or sums; auto: sums, because every agent answers
     averages : bool
         write the theorems' averages of w and z to averages.npz
-    evaluate_every : int
-        rounds between two evaluations
+    evaluate_every : int | str
+        rounds between two evaluations; auto: all rounds up to 199, about a hundred of more
     checkpoint_seconds : float
         seconds between two checkpoints
     name : str
@@ -296,7 +297,7 @@ class Settings:
     tf32: bool = _engine(False, boolean)
     server: str = _engine("auto", optional(one_of("server state", lambda: SERVERS)))
     averages: bool = _engine(False, boolean)
-    evaluate_every: int = _engine(1, integer(1))
+    evaluate_every: int | str = _engine("auto", optional(integer(1)))
     checkpoint_seconds: float = _engine(10.0, real(0.0, open_low=False))
 
     name: str = _output("", text)
@@ -311,6 +312,16 @@ class Settings:
     def integer_sums(self) -> bool:
         """Whether agents send integers that are added up before anyone sees them: a secure sum with hardened noise."""
         return self.trust == SECURE_SUM and self.noise == HARDENED
+
+    def evaluation_interval(self, rounds: int) -> int:
+        """Return the rounds between two evaluations of a study of `rounds` rounds.
+
+        Examples
+        --------
+        >>> Settings().evaluation_interval(20), Settings().evaluation_interval(300)
+        (1, 3)
+        """
+        return max(1, rounds // EVALUATIONS) if self.evaluate_every == "auto" else int(self.evaluate_every)
 
     @property
     def display_name(self) -> str:

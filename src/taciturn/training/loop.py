@@ -151,6 +151,7 @@ def _train_part(
     settings, dataset, batch, own = study.settings, study.dataset, part.batch, dataset_for(study, part)
     fresh = settings.noise == "hardened"  # such noise cannot be drawn again: it is charged before it is seen
     every = min(FLUSH_SECONDS, settings.checkpoint_seconds) if fresh else settings.checkpoint_seconds
+    interval = settings.evaluation_interval(part.rounds)
     recorder = Recorder(folder, batch, dataset.agents, every, fresh, group, part.plans)
     state = recorder.restore(first_state(study, part, own.train, settings.averages, len(own.agents)))
     rounds = recorder.begin(state.round, part.rounds, limited=any(np.isfinite(batch.budgets)))
@@ -178,7 +179,7 @@ def _train_part(
         requests, last = group.requests(), done.t == rounds
         stopping = requests.stop and not last
         # a fresh run is stopped only at an evaluated round, because the stop may turn out to be its end
-        evaluated = last or done.t % settings.evaluate_every == 0 or (fresh and stopping)
+        evaluated = last or done.t % interval == 0 or (fresh and stopping)
         if evaluated:
             objective = to_numpy(group.all_reduce(study.problem.total(done.w, dataset.train)))
             if study.facts is None:  # a private figure must not decide whether a certified run continues
