@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from taciturn.cli.federation_commands import _print_demo
 from taciturn.errors import InputError
-from taciturn.federation.demo import _demo_folder
+from taciturn.federation.demo import Accident, DemoResult, DemoSite, _demo_folder
 from taciturn.federation.identity import Identity
 from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.site_operations import site_status
@@ -47,16 +49,17 @@ def demonstrated(folder: Path, *words: str) -> Path:
 def test_a_secure_sum_with_a_site_killed_in_an_upload_and_one_before_its_shares(sums: Path) -> None:
     """Real processes and sealed messages: each site got its own boxes, and the model is the simulation's."""
     found = json.loads((sums / "result.json").read_text())
-    assert found["sites"] == 5 and found["rounds"] == SUM_ROUNDS and found["trust"] == "secure-sum"
+    sites = {site["name"]: site for site in found["sites"]}
+    assert len(sites) == 5 and found["rounds"] == SUM_ROUNDS and found["trust"] == "secure-sum"
     assert found["identical_to_simulation"] is True and found["ledgers_cover_uploads"] is True
     assert found["test_error"] < 0.2
-    in_upload, before_shares = found["killed"]
+    in_upload, before_shares = found["accidents"]
     assert (in_upload["site"], in_upload["charged"], in_upload["in_the_sum"]) == ("south", True, False)
     assert (before_shares["site"], before_shares["charged"], before_shares["in_the_sum"]) == ("west", True, True)
     assert found["slots_opened"] == SUM_ROUNDS <= found["slots_asked"] <= SUM_ROUNDS + 3
     assert 0 < found["budget_spent"] <= found["budget_planned"]
     for site in SUM_SITES:
-        assert found["answered"][site] <= found["slots_charged"][site] <= found["slots_asked"]
+        assert sites[site]["answered"] <= sites[site]["charged"] <= found["slots_asked"]
         path = sums / "sites" / site / "site.toml"
         if site in read_rounds(RunFolder.open(sums / "run"))[-1].answered:  # on a busy machine a site may come late
             assert site_status(path)["studies"][0]["model"].startswith("signed by the coordinator")
@@ -69,7 +72,7 @@ def test_a_secure_sum_with_a_site_killed_in_an_upload_and_one_before_its_shares(
 def test_crashes_change_nothing(place: Path) -> None:
     found = json.loads((place / "result.json").read_text())
     assert found["rounds"] == ROUNDS
-    assert found["sites"] == 3
+    assert len(found["sites"]) == 3
     assert found["restarts"] == 2
     assert found["identical_to_simulation"] is True
     assert found["duals_equal"] is True
@@ -91,6 +94,35 @@ def test_what_was_measured_with_noise_is_shown_after_the_end(place: Path) -> Non
     assert abs(error["value"] - test_error) < spread < 0.1
     shown = taciturn("federation", "evaluate", *words).stdout
     assert "confusion" not in shown and "the study has ended" in shown and "± sampling" in shown
+
+
+def test_a_result_for_people_says_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_demo(
+        DemoResult(
+            trust="secure-sum",
+            rounds=60,
+            test_error=0.0996,
+            measured_with_noise="",
+            ms_per_round=265.8,
+            sites=(DemoSite("north", 60, 60, 2.92), DemoSite("south", 44, 45, 2.49)),
+            budget_planned=3.0,
+            identical_to_simulation=False,
+            ledgers_cover_uploads=True,
+            duals_equal=None,
+            slots_asked=61,
+            slots_opened=60,
+            accidents=(Accident("south", "in its upload", "0/10", charged=True, in_the_sum=False),),
+            away=None,
+            restarts=2,
+            non_private="seeded",
+            folder="",
+        )
+    )
+    said = capsys.readouterr().out
+    assert re.search(r"south +44 of 60 +45 +2\.49", said)
+    assert re.search(r"same as one process +NO, bit for bit", said) and "duals" not in said and "measured" not in said
+    assert re.search(r"south was killed +in its upload, slot 0/10: charged, not in the sum", said)
+    assert re.search(r"slots +61 asked, 60 opened", said) and "protection" in said
 
 
 def test_every_site_has_the_model_signed(place: Path) -> None:
@@ -118,11 +150,12 @@ def test_budgets_are_never_less_than_what_left(place: Path) -> None:
     found = json.loads((place / "result.json").read_text())
     assert found["ledgers_cover_uploads"] is True
     assert 0 < found["budget_spent"] <= found["budget_planned"]
-    for site, spent in found["spent_by_site"].items():
-        assert 0 < found["answered"][site] <= ROUNDS
-        if found["answered"][site] == ROUNDS:  # on a busy machine a site may come late
-            assert spent == found["budget_planned"]
-    assert found["answered"]["south"] < ROUNDS  # it was missed, and came back
+    sites = {site["name"]: site for site in found["sites"]}
+    for site in sites.values():
+        assert 0 < site["answered"] <= ROUNDS
+        if site["answered"] == ROUNDS:  # on a busy machine a site may come late
+            assert site["spent_epsilon"] == found["budget_planned"]
+    assert sites["south"]["answered"] < ROUNDS  # it was missed, and came back
     assert found["non_private"] == "seeded"
 
 

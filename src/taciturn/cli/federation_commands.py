@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 from click.exceptions import Exit
@@ -19,6 +20,7 @@ from taciturn.cli.output import (
     print_fields,
     print_json,
     print_result,
+    print_table,
     say,
     stderr,
 )
@@ -30,6 +32,9 @@ from taciturn.errors import InputError, TaciturnError
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.result import Run
 from taciturn.settings.rules import counts, integer, one_of, real
+
+if TYPE_CHECKING:
+    from taciturn.federation.demo import DemoResult
 
 IDENTITY = "coordinator.identity"
 TERMS = click.argument("terms", type=PATH)
@@ -405,9 +410,41 @@ def demo(out: Path | None, rounds: str, calm: bool, trust: str, as_json: bool) -
     with FederationDisplay(stderr) as display:
         result = run_demo(out, count, calm, trust, display.say)
     if as_json:
-        print_json(result)
+        print_json(result.to_json())
     else:
-        print_fields({name.replace("_", " "): value for name, value in result.items()}, 24)
+        _print_demo(result)
+
+
+def _print_demo(result: DemoResult) -> None:
+    """Print the sites as a table, then what was checked, one line each."""
+    rows = [
+        (site.name, f"{site.answered} of {result.rounds}", str(site.charged), f"{site.spent_epsilon:.4g}")
+        for site in result.sites
+    ]
+    print_table(("site", "rounds answered", "uploads charged", "ε spent"), rows)
+    error = "" if result.test_error is None else f"test error {result.test_error:.2%}; "
+    equal, covered = ("yes" if ok else "NO" for ok in (result.identical_to_simulation, result.ledgers_cover_uploads))
+    fields = {"model": f"{error}{result.rounds} rounds, {result.ms_per_round:.0f} ms each (median)"}
+    if result.measured_with_noise:
+        fields["measured"] = result.measured_with_noise
+    fields["same as one process"] = f"{equal}, bit for bit"
+    if result.duals_equal is not None:
+        fields["duals at both ends"] = "equal" if result.duals_equal else "NOT equal"
+    fields["ledgers cover all"] = covered
+    fields["budget"] = f"ε {result.budget_spent:.4g} spent at most by a site, {result.budget_planned:.4g} planned"
+    if result.slots_asked:
+        fields["slots"] = f"{result.slots_asked} asked, {result.slots_opened} opened"
+    for one in result.accidents:
+        fate = f"{'charged' if one.charged else 'NOT charged'}, {'in the sum' if one.in_the_sum else 'not in the sum'}"
+        fields[f"{one.site} was killed"] = f"{one.when}, slot {one.slot}: {fate}"
+    if result.away:
+        fields["south was away"] = f"{result.away.rounds} rounds, {result.away.seconds:g} s"
+    if result.non_private:
+        fields["protection"] = "none: the noise comes from a known seed, so that the runs can be compared"
+    if result.folder:
+        fields["folder"] = result.folder
+    say()
+    print_fields(fields, 20)
 
 
 def check_engine() -> None:

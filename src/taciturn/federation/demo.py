@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 import signal
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,7 +53,71 @@ class KilledSite(NamedTuple):
     slot: str
 
 
-def run_demo(out: Path | None, rounds: int, calm: bool, trust: str, say: Say) -> dict[str, object]:
+class Accident(NamedTuple):
+    """What became of a slot in which a site was killed."""
+
+    site: str
+    when: str
+    slot: str
+    charged: bool  # at the site
+    in_the_sum: bool
+
+
+class Absence(NamedTuple):
+    """How long a killed site was away."""
+
+    rounds: int
+    seconds: float
+
+
+class DemoSite(NamedTuple):
+    """A site of the demonstration."""
+
+    name: str
+    answered: int  # rounds
+    charged: int  # uploads
+    spent_epsilon: float
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """The outcome of a demonstration, for people and as JSON."""
+
+    trust: str
+    rounds: int
+    test_error: float | None
+    measured_with_noise: str  # the last private evaluation in words; "" if there was none
+    ms_per_round: float
+    sites: tuple[DemoSite, ...]
+    budget_planned: float
+    identical_to_simulation: bool
+    ledgers_cover_uploads: bool
+    duals_equal: bool | None  # None: a secure sum, whose server keeps no duals
+    slots_asked: int
+    slots_opened: int
+    accidents: tuple[Accident, ...]  # in slots of a secure sum
+    away: Absence | None
+    restarts: int
+    non_private: str | None
+    folder: str  # "" if it was temporary
+
+    @property
+    def budget_spent(self) -> float:
+        """The largest epsilon that a site has spent."""
+        return max(site.spent_epsilon for site in self.sites)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON."""
+        own = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+        return own | {
+            "budget_spent": self.budget_spent,
+            "sites": [site._asdict() for site in self.sites],
+            "accidents": [one._asdict() for one in self.accidents],
+            "away": self.away._asdict() if self.away else None,
+        }
+
+
+def run_demo(out: Path | None, rounds: int, calm: bool, trust: str, say: Say) -> DemoResult:
     """Provision and run a federation, and compare its result with a simulation.
 
     Parameters
@@ -69,8 +135,8 @@ def run_demo(out: Path | None, rounds: int, calm: bool, trust: str, say: Say) ->
 
     Returns
     -------
-    dict
-        The result, as JSON.
+    DemoResult
+        What happened, and whether everything agrees.
     """
     summed = trust == SECURE_SUM
     sites, study = (SUM_SITES, SUM_STUDY) if summed else (SITES, STUDY)
@@ -85,15 +151,15 @@ def run_demo(out: Path | None, rounds: int, calm: bool, trust: str, say: Say) ->
         demo.start_coordinator()
         say(f"started one server and {len(sites)} agents, with mutual TLS on loopback")
         demo.wait_for_round(1)
-        away = {} if calm or summed else _disturb(demo, rounds, say)
+        away = None if calm or summed else _disturb(demo, rounds, say)
         killed = _disturb_sums(demo, rounds, say) if summed and not calm else []
         demo.wait_for_end()
         say("finished; comparing with a simulation in one process")
-        happened = _slots(demo, killed) if summed else {"duals_equal": demo.duals_match(), "away": away}
-        return _result(demo, terms) | happened | {"restarts": 0 if calm else 2, "folder": str(root) if out else ""}
+        restarts, folder = 0 if calm else 2, str(root) if out else ""
+        return _result(demo, terms, _accidents(demo, killed), away, restarts, folder)
 
 
-def _disturb(demo: LocalFederation, rounds: int, say: Say) -> dict[str, float]:
+def _disturb(demo: LocalFederation, rounds: int, say: Say) -> Absence:
     """Kill a site and then the server, and return how long the site was away."""
     demo.wait_for_round(rounds // 6)
     demo.agents["south"].send_signal(signal.SIGKILL)
@@ -102,9 +168,9 @@ def _disturb(demo: LocalFederation, rounds: int, say: Say) -> dict[str, float]:
     demo.start_agent("south")
     back = _wait_for_return(demo, "south", killed, rounds - 5)
     missed = sum("south" in line.missing for line in read_rounds(RunFolder.open(demo.run)))
-    away = {"rounds": missed, "seconds": round(time.monotonic() - began, 1)}
+    away = Absence(missed, round(time.monotonic() - began, 1))
     outcome = "it is back" if back else "it is not back yet"
-    say(f"restarted it; {outcome} after {away['seconds']:g} s and {missed} rounds without it")
+    say(f"restarted it; {outcome} after {away.seconds:g} s and {missed} rounds without it")
     demo.kill_coordinator()
     say(f"killed the server after round {demo.rounds_done}, and restarted it")
     demo.start_coordinator()
@@ -184,44 +250,53 @@ def _measured(folder: RunFolder) -> str:
     return estimate_words(rows[0].quality) if rows and rows[0].quality else ""
 
 
-def _result(demo: LocalFederation, terms: Terms) -> dict[str, object]:
-    folder = RunFolder.open(demo.run)
-    totals = participation_totals(folder)
-    spent = {site: site_status(demo.site(site))["studies"][0]["spent_epsilon"] for site in terms.agents}
-    charges = {site: demo.charges(site) for site in terms.agents}
-    return {
-        "rounds": totals.rounds,
-        "sites": len(terms.agents),
-        "trust": terms.settings.trust,
-        "test_error": folder.read_summary().runs[0].test_error,
-        "measured_with_noise": _measured(folder),
-        "identical_to_simulation": demo.matches_simulation(),
-        "ms_per_round": statistics.median(round_milliseconds(folder)),
-        "budget_spent": max(spent.values()),
-        "budget_planned": derive_agreement(terms).plan.bound.epsilon,
-        "answered": totals.answered,
-        "spent_by_site": spent,
-        "ledgers_cover_uploads": all(len(charges[site]) >= totals.answered.get(site, 0) for site in terms.agents),
-        "non_private": folder.read_ledger().non_private,
-    }
+def _accidents(demo: LocalFederation, killed: Sequence[KilledSite]) -> tuple[Accident, ...]:
+    """Return what became of the slots in which sites were killed."""
+    opened = {line.slot: line.answered for line in read_rounds(RunFolder.open(demo.run))}
+    return tuple(
+        Accident(*one, charged=one.slot in demo.charges(one.site), in_the_sum=one.site in opened.get(one.slot, []))
+        for one in killed
+    )
 
 
-def _slots(demo: LocalFederation, killed: Sequence[KilledSite]) -> dict[str, object]:
-    """Return what became of the slots of a secure sum: how many were asked, opened and charged, and of killed sites."""
-    folder = RunFolder.open(demo.run)
-    asked = {entry.slot for entry in folder.read_ledger().releases}
-    opened = {line.slot: line.answered for line in read_rounds(folder)}
-    charged = {site: demo.charges(site) for site in demo.sites}
-    return {
-        "slots_asked": len(asked),
-        "slots_opened": len(opened),
-        "slots_charged": {site: len(slots) for site, slots in charged.items()},
-        "killed": [
-            one._asdict()
-            | {"charged": one.slot in charged[one.site], "in_the_sum": one.site in opened.get(one.slot, [])}
-            for one in killed
-        ],
-    }
+def _result(
+    demo: LocalFederation,
+    terms: Terms,
+    accidents: tuple[Accident, ...],
+    away: Absence | None,
+    restarts: int,
+    folder: str,
+) -> DemoResult:
+    run = RunFolder.open(demo.run)
+    totals, ledger, summed = participation_totals(run), run.read_ledger(), terms.settings.trust == SECURE_SUM
+    sites = tuple(
+        DemoSite(
+            site,
+            totals.answered.get(site, 0),
+            len(demo.charges(site)),
+            site_status(demo.site(site))["studies"][0]["spent_epsilon"],
+        )
+        for site in terms.agents
+    )
+    return DemoResult(
+        trust=terms.settings.trust,
+        rounds=totals.rounds,
+        test_error=run.read_summary().runs[0].test_error,
+        measured_with_noise=_measured(run),
+        ms_per_round=statistics.median(round_milliseconds(run)),
+        sites=sites,
+        budget_planned=derive_agreement(terms).plan.bound.epsilon,
+        identical_to_simulation=demo.matches_simulation(),
+        ledgers_cover_uploads=all(site.charged >= site.answered for site in sites),
+        duals_equal=None if summed else demo.duals_match(),
+        slots_asked=len({entry.slot for entry in ledger.releases}) if summed else 0,
+        slots_opened=len({line.slot for line in read_rounds(run)}) if summed else 0,
+        accidents=accidents,
+        away=away,
+        restarts=restarts,
+        non_private=ledger.non_private,
+        folder=folder,
+    )
 
 
 @contextlib.contextmanager
