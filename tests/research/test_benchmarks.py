@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,7 @@ PROMISED = {
     "growth": {"seconds_exponents", "bytes_exponents", "base"},
     "large-data": {"peak_bytes", "record_bytes", "share_in_memory"},
     "peers": {"speedup_over_flower", "speedup_over_appfl"},
+    "start-up": {"help_over_bare_python", "seconds_of_first_run", "gigabytes_of_first_run"},
     "ranks": {"speedup_of_two_ranks", "largest_relative_difference"},
 }
 QUICK = bench.Options(small=True, repeats=1)
@@ -59,6 +61,23 @@ def test_a_benchmark_gives_what_it_promises(name: str, tmp_path: Path) -> None:
     assert all(row[0] in markdown(report) for row in report.rows())
     save(picture(report), tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").stat().st_size > 1000
+
+
+def test_a_goal_is_shown_beside_its_figure() -> None:
+    report = replace(run("dense-round"), figures={"a": 0.5, "b": 2.0, "c": "text"}, goals={"a": 0.5, "b": 1.5})
+    assert report.figure_rows() == [
+        ("a", "0.5", "at most 0.5: met"),
+        ("b", "2", "at most 1.5: not met"),
+        ("c", "text", ""),
+    ]
+    assert report.summary()["goals"] == {"a": {"at_most": 0.5, "met": True}, "b": {"at_most": 1.5, "met": False}}
+    assert "| b | 2 | at most 1.5: not met |" in markdown(report)
+
+
+def test_goals_are_for_figures_that_exist_and_not_for_a_trial() -> None:
+    for name in bench.BENCHMARKS:
+        assert set(bench.BENCHMARKS[name].goals) <= PROMISED[name]
+    assert not run("dense-round").goals
 
 
 def test_ratios_are_those_of_the_times() -> None:

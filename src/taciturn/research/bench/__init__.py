@@ -23,4 +23,5 @@ def run(name: str, options: Options | None = None) -> Report:
     if not benchmark.alone:
         machine.others = None
     warnings = (machine.warning(), "" if level() else UNBUILT, TRIAL if options and options.small else "")
-    return replace(report, machine=machine.facts(), notes=(*report.notes, *filter(None, warnings)))
+    goals = {} if options and options.small else benchmark.goals
+    return replace(report, machine=machine.facts(), notes=(*report.notes, *filter(None, warnings)), goals=goals)

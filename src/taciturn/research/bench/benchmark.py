@@ -37,6 +37,7 @@ class Report:
     growth: tuple[Growth, ...] = ()
     notes: tuple[str, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
+    goals: Mapping[str, float] = field(default_factory=dict)  # the largest value that a figure should have
 
     def summary(self) -> dict[str, Any]:
         """Return the report for JSON."""
@@ -45,7 +46,25 @@ class Report:
             found["seconds"] = {name: timing._asdict() for name, timing in self.timings.items()}
         if self.growth:
             found["growth"] = [one._asdict() for one in self.growth]
+        if self.goals:
+            found["goals"] = {
+                name: {"at_most": most, "met": self.figures[name] <= most} for name, most in self.goals.items()
+            }
         return found | {"notes": list(self.notes), "machine": dict(self.machine)}
+
+    def figure_rows(self) -> list[tuple[str, ...]]:
+        """Return the headline numbers as text, each with its goal if one has; lists and objects are in JSON alone."""
+        plain = {key: value for key, value in self.figures.items() if isinstance(value, int | float | str)}
+        shown = {key: f"{value:.4g}" if isinstance(value, float) else str(value) for key, value in plain.items()}
+        if not self.goals:
+            return list(shown.items())
+        return [(key, text, self._goal(key)) for key, text in shown.items()]
+
+    def _goal(self, key: str) -> str:
+        """Return a figure's goal, and whether it is met."""
+        if key not in self.goals:
+            return ""
+        return f"at most {self.goals[key]:g}: {'met' if self.figures[key] <= self.goals[key] else 'not met'}"
 
     def headings(self) -> tuple[str, ...]:
         """Return the headings of the table."""
@@ -63,14 +82,9 @@ def markdown(report: Report) -> str:
     """Return the report as a Markdown page."""
     headings, facts = report.headings(), report.machine
     lines = [f"# {report.title}", "", markdown_table(headings, report.rows(), headings[:1]), ""]
-    lines.append(markdown_table(("figure", ""), figure_rows(report.figures), ("figure",)))
+    columns = ("figure", "", "goal") if report.goals else ("figure", "")
+    lines.append(markdown_table(columns, report.figure_rows(), ("figure", "goal")))
     return "\n".join([*lines, "", *(f"- {note}" for note in (*report.notes, *_where(facts))), ""])
-
-
-def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the headline numbers as text; lists and objects appear only in JSON."""
-    plain = {key: value for key, value in figures.items() if isinstance(value, int | float | str)}
-    return [(key, f"{value:.4g}" if isinstance(value, float) else str(value)) for key, value in plain.items()]
 
 
 def _timed(name: str, timing: Timing, own: Timing | None) -> tuple[str, ...]:
@@ -101,6 +115,7 @@ class Benchmark:
     run: Callable[[Options], Report]
     alone: bool = True  # whether all its work is in this process, so that other load on the machine can be measured
     long: bool = False  # so long that it runs only if it is named
+    goals: Mapping[str, float] = field(default_factory=dict)  # the largest value that a figure should have
 
 
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark", "taciturn.research.bench.programs")

@@ -13,7 +13,7 @@ from taciturn.cli.output import JSON, PATH, print_fields, print_json, print_tabl
 from taciturn.core.storage import to_json, write_text
 from taciturn.errors import InputError, unknown_name
 from taciturn.research import bench as benchmarks
-from taciturn.research.bench.benchmark import figure_rows, markdown
+from taciturn.research.bench.benchmark import markdown
 from taciturn.research.bench.repository import repository_programs, run_program
 from taciturn.training_display import SHOW_AFTER, LogLines
 
@@ -134,8 +134,8 @@ def _print(report: benchmarks.Report) -> None:
     if report.timings or report.growth:
         print_table(report.headings(), report.rows())
     say()
-    for key, value in figure_rows(report.figures):
-        say(f"{key:32} {value}")
+    for key, value, *goal in report.figure_rows():
+        say(f"{key:32} {value:14} {' '.join(goal)}".rstrip())
     for note in report.notes:
         say(f"note  {note}")
     say()

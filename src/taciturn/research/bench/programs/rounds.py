@@ -26,7 +26,12 @@ def run_dense_round(options: Options) -> Report:
 
 
 BENCHMARKS.register(DENSE_ROUND)(
-    Benchmark("the same on dense uniform records of the same shape", "a minute", run_dense_round)
+    Benchmark(
+        "the same on dense uniform records of the same shape",
+        "a minute",
+        run_dense_round,
+        goals={"ratio_to_matmul": 0.33, "ratio_to_floor": 1.5},
+    )
 )
 
 
@@ -43,6 +48,7 @@ BENCHMARKS.register(MNIST_ROUND)(
         "one round on MNIST beside bare matrix products, the plain round and other libraries' gradients",
         "a minute",
         run_mnist_round,
+        goals={"ratio_to_matmul": 0.18, "ratio_to_floor": 4.0},
     )
 )
 
@@ -75,7 +81,12 @@ def run_batch(options: Options) -> Report:
 
 
 BENCHMARKS.register(BATCH)(
-    Benchmark("40 runs side by side beside matrix products of the same width", "a minute", run_batch)
+    Benchmark(
+        "40 runs side by side beside matrix products of the same width",
+        "a minute",
+        run_batch,
+        goals={"ratio_to_matmul": 0.5},
+    )
 )
 
 
@@ -117,5 +128,10 @@ def server_bytes(done: Round) -> int:
 
 
 BENCHMARKS.register(AGENTS)(
-    Benchmark("10,000 agents: seconds of a round, and bytes of the server's state", "a minute", run_agents)
+    Benchmark(
+        "10,000 agents: seconds of a round, and bytes of the server's state",
+        "a minute",
+        run_agents,
+        goals={"ratio_to_matmul": 2.0},
+    )
 )
