@@ -217,6 +217,13 @@ def _pss(pid: int) -> int:
     return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process and its children have taken."""
+    party = psutil.Process(pid)
+    times = [process.cpu_times() for process in (party, *party.children(recursive=True))]
+    return sum(time.user + time.system for time in times)
+
+
 def loopback() -> int:
     """Bytes that went over this network's loopback, with all headers."""
     lines = Path("/proc/net/dev").read_text().splitlines()
@@ -254,13 +261,22 @@ def play(root: Path, given: argparse.Namespace) -> dict[str, Any]:
             federation.wait_for_round(federation.rounds_done + WARM)
         warm = federation.rounds_done
         commands = [federation.agents["site-00"], federation.coordinator]
-        needs = [Needs(command.pid) for command in commands if command is not None]
+        pids = [command.pid for command in commands if command is not None]
+        needs = [Needs(pid) for pid in pids]
         for need in needs:
             need.start()
         bytes_before, done, clock = loopback(), federation.rounds_done, time.monotonic()
+        before = [processor_seconds(pid) for pid in pids]
+        federation.wait_for_round(given.rounds - 1)  # after the last one processes end
+        taken = [processor_seconds(pid) - then for pid, then in zip(pids, before, strict=True)]
+        measured = federation.rounds_done - done
         federation.wait_for_round(given.rounds)
         seconds = time.monotonic() - clock
-        carried, (own, hub) = loopback() - bytes_before, [need.found() for need in needs]
+        carried = loopback() - bytes_before
+        own, hub = (
+            need.found() | {"cpu_ms_a_round": round(1000.0 * cpu / measured, 2)}
+            for need, cpu in zip(needs, taken, strict=True)
+        )
         closing = Needs(federation.agents["site-00"].pid)
         closing.start()
         federation.wait_for_end()

@@ -26,7 +26,17 @@ from tests.cli.helpers import (
 )
 from tests.cli.warm import Process
 
-METHODS = ("--algorithm", "objpm,outp", "--local-updates", "3", "--epsilon", "1,inf", "--averages")
+METHODS = (
+    "--algorithm",
+    "objpm,outp",
+    "--local-updates",
+    "3",
+    "--epsilon",
+    "1,inf",
+    "--averages",
+    "--evaluate-every",
+    "1",
+)
 LONG = ("run", *CLINICS, *METHODS, "--rounds", "600")
 
 

@@ -21,7 +21,7 @@ FIRST, SECOND = "taciturn run, the first time", "taciturn run, the second time"
 COMMAND = (sys.executable, "-m", "taciturn")
 
 
-class Measured(NamedTuple):
+class Finished(NamedTuple):
     """What a process took."""
 
     seconds: float
@@ -49,7 +49,7 @@ def run(options: Options) -> Report:
     return Report(NAME, "The first minutes: commands from key press to result", figures, timings, notes=notes)
 
 
-def first_runs(options: Options) -> tuple[Measured, Measured]:
+def first_runs(options: Options) -> tuple[Finished, Finished]:
     """Run `taciturn run` twice with an empty cache, from the start of the process to its end."""
     words = ("--rounds", "2", "--features", "none") if options.small else ()
     with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +60,7 @@ def first_runs(options: Options) -> tuple[Measured, Measured]:
         return first, finished((*COMMAND, "run", *words, "--out", str(Path(folder, "second"))), environment)
 
 
-def finished(words: Sequence[str], environment: dict[str, str] | None = None) -> Measured:
+def finished(words: Sequence[str], environment: dict[str, str] | None = None) -> Finished:
     """Run a process to its end, without its output.
 
     Raises
@@ -75,7 +75,7 @@ def finished(words: Sequence[str], environment: dict[str, str] | None = None) ->
     if process.returncode:
         raise RuntimeError(f"{' '.join(words)} ended with exit code {process.returncode}")
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
-    return Measured(time.perf_counter() - began, used.ru_maxrss * unit)
+    return Finished(time.perf_counter() - began, used.ru_maxrss * unit)
 
 
 BENCHMARKS.register(NAME)(
