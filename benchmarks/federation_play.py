@@ -221,7 +221,7 @@ def processor_seconds(pid: int) -> float:
     """Return the processor time that a process and its children have taken."""
     party = psutil.Process(pid)
     times = [process.cpu_times() for process in (party, *party.children(recursive=True))]
-    return sum(time.user + time.system for time in times)
+    return float(sum(time.user + time.system for time in times))
 
 
 def loopback() -> int:
