@@ -303,7 +303,7 @@ def ratio(first: str, second: str) -> float:
 def test_a_run_that_goes_on_grows_before_ones_eyes(session: Session, tmp_path: Path) -> None:
     page, folder = session.page, Path(session.page.inner_text("#folder"))
     going = subprocess.Popen(
-        [*COMMAND, "run", *CERTIFIED, "--rounds", "1000000", "--out", str(folder / "live")],
+        [*COMMAND, "run", *CERTIFIED, "--rounds", "1000000", "--evaluate-every", "1", "--out", str(folder / "live")],
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
