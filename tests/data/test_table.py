@@ -193,7 +193,7 @@ def test_about_a_share_of_the_records_is_held_out(folder: Path, share: float) ->
     without = read(folder, test_share=share, partition_key=1)
     assert without.test is not None
     gone = {round(1000 * age) for age in dataset.test.x[:, 0]} - {round(1000 * age) for age in without.test.x[:, 0]}
-    assert gone <= {500}  # whoever leaves moves nobody else
+    assert gone <= {500}  # a record that leaves does not move the others
     other = read(folder, test_share=share, partition_key=2)
     assert other.test is not None and not np.array_equal(other.test.x, without.test.x)
 

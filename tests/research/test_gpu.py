@@ -338,7 +338,7 @@ def test_half_precision_is_near(name: str, updates: int) -> None:
 
 @pytest.mark.parametrize("level", NOISE_LEVELS)
 def test_output_noise_has_the_size_the_mechanism_says(level: str) -> None:
-    """z of round 1 less what the pure step comes to without its noise is N(0, std^2), agent by agent, run by run."""
+    """z of round 1 less what the pure step gives without noise is N(0, std^2), agent by agent, run by run."""
     parts, seeds, budgets = some(50, 10), (1, 2, 3), [INF, 0.2, 5.0]
     algorithm = made("outp", parts, budgets, outp_noise=level, record_bound=3.0)
     assert isinstance(algorithm, OutputPerturbation)

@@ -1,4 +1,4 @@
-"""What of a run's settings may leave the house."""
+"""Which settings of a run may be made public."""
 
 from __future__ import annotations
 

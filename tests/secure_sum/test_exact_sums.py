@@ -1,4 +1,4 @@
-"""The opened sum is the sum, to the bit, whoever is missing within the tolerance."""
+"""The opened sum is the sum, to the bit, no matter who is missing within the tolerance."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def promises(group: ProcessGroup) -> None:
 
 
 def requests(group: ProcessGroup) -> None:
-    """What one rank wishes for, all heed, in the round it was raised in."""
+    """A request of one rank is followed by all ranks, in the round in which it was raised."""
     asked = iter([Requests(), Requests(stop=group.rank == 1), Requests(save=group.is_main)])
     requesting = group.with_requests(lambda: next(asked))
     whole = shards(4, SIZES)
