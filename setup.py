@@ -12,7 +12,7 @@ setup(
     ext_modules=[
         Extension(
             "taciturn.kernels._compiled",
-            sources=[f"{KERNELS}/{name}.c" for name in ("rows", "noise", "pack")],
+            sources=[f"{KERNELS}/{name}.c" for name in ("rows", "noise", "discrete", "pack")],
             depends=[f"{KERNELS}/{name}.h" for name in ("rows", "rows_both", "rows_pass")],
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-strict-aliasing", "-g0"],
             libraries=["m"],

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.random import Generator, Philox
 
-from taciturn.kernels import library
+from taciturn.kernels import discrete_noise, library
 from taciturn.kernels import library as noise_module
 from taciturn.kernels.library import KINDS, fill_noise
+from taciturn.privacy import discrete
+from taciturn.privacy.discrete import SeededEntropy, discrete_gaussian, discrete_laplace
 from tests.random_problems import LEVELS
 
 pytestmark = pytest.mark.skipif(library.library() is None, reason="Taciturn was installed without a C compiler")
@@ -55,3 +60,40 @@ def test_without_the_library_numpy_draws(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(noise_module, "library", lambda: None)
     fill_noise(without, "laplace", key, counter, 1.0)
     np.testing.assert_allclose(with_it, without, rtol=3e-14)
+
+
+@pytest.mark.parametrize("sampler", [discrete_laplace, discrete_gaussian])
+@pytest.mark.parametrize("scale", [discrete.SMALLEST, 0.3, 17.3, 1e6, 3e8, 1e13, discrete.LARGEST])
+@pytest.mark.parametrize("level", LEVELS)
+def test_discrete_samples_are_those_of_the_plain_form(
+    sampler: Callable[..., Any], scale: float, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit by bit, with every proposal in doubt that the plain form doubts, and so from the same words."""
+    size = 3 if scale == discrete.SMALLEST else 200_000
+    monkeypatch.setattr(discrete_noise, "level", lambda: level)
+    compiled, words = SeededEntropy(8), SeededEntropy(8)
+    found = sampler(scale, size, compiled)
+    monkeypatch.setattr(discrete_noise, "library", lambda: None)
+    np.testing.assert_array_equal(found, sampler(scale, size, words))
+    np.testing.assert_array_equal(compiled.words(1), words.words(1))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_same_proposals_are_in_doubt(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With margins so wide that a thousandth is in doubt, also next to both ends of the table."""
+    monkeypatch.setattr(discrete_noise, "level", lambda: level)
+    monkeypatch.setattr(discrete, "ERROR_32", 1e-3)
+    words = SeededEntropy(9).words(100_000).copy()
+    words[:4], words[4:70] = (0, 1, 2**64 - 2, 2**64 - 1), [(1 << i % 33 + 31) - i // 33 for i in range(66)]
+    table = discrete._shared_table()
+    compiled = discrete_noise.propose(table, words, 100.0, 1e-3, discrete.CAP - discrete.ERROR)
+    assert compiled is not None
+    for one, other in zip(compiled, discrete._propose(words, 100.0, 1e-3), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert 100 < compiled[1].sum() < 1000
+    uniforms = words.view(np.uint32)[: len(words)].copy()
+    accepted = discrete_noise.accept(table, uniforms, compiled[0], 100.0, 1e-3, discrete.CAP)
+    assert accepted is not None
+    for one, other in zip(accepted, discrete._accept(uniforms, compiled[0], 100.0), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert 10 < accepted[1].sum() < 1000

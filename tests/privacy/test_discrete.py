@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable
 from decimal import Decimal, localcontext
@@ -256,10 +257,26 @@ def test_seeded_entropy_depends_on_its_key_alone() -> None:
         SeededEntropy(-1)
 
 
-def test_system_entropy_is_uniform_and_fresh() -> None:
+@pytest.mark.parametrize("count", [40, 1000, 2 * len(discrete.ZEROS) + 3])
+def test_system_entropy_is_uniform_and_fresh(count: int) -> None:
     entropy = SystemEntropy()
     assert entropy.words(0).shape == (0,)
-    words = entropy.words(1000)
-    assert words.dtype == np.uint64
-    assert len(np.unique(np.concatenate([words, entropy.words(1000)]))) == 2000
-    assert abs(int(np.bitwise_count(words).sum()) - 32_000) < 8 * math.sqrt(16_000)
+    words = entropy.words(count)
+    assert words.dtype == np.uint64 and not words.flags.writeable
+    assert len(np.unique(np.concatenate([words, entropy.words(count)]))) == 2 * count
+    assert abs(int(np.bitwise_count(words).sum()) - 32 * count) < 8 * math.sqrt(16 * count)
+
+
+def test_a_long_request_is_a_fresh_key_expanded_by_chacha20(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One key of 32 bytes from the system for each part, used once; RFC 8439's key stream of the key of zeros."""
+    asked: list[int] = []
+
+    def urandom(size: int) -> bytes:
+        asked.append(size)
+        return bytes([len(asked) - 1]) * size
+
+    monkeypatch.setattr(os, "urandom", urandom)
+    words = SystemEntropy().words(len(discrete.ZEROS) + 5)
+    assert asked == [32, 32]
+    assert words[:2].tobytes().hex() == "76b8e0ada0f13d90405d6ae55386bd28"  # RFC 8439, A.1, vector 1
+    assert not np.isin(words[-5:], words[:-5]).any()

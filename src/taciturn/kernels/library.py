@@ -48,6 +48,10 @@ def _declared(lib: ctypes.CDLL) -> ctypes.CDLL:
     lib.taciturn_pack.argtypes = [c_void_p, c_int64, c_int64, c_int, c_void_p, c_void_p, c_void_p]
     lib.taciturn_noise.argtypes = [c_int, c_void_p, c_void_p, c_double, *shape, c_void_p]
     lib.taciturn_noise.restype = None
+    sampled: list[Any] = [c_int64, c_double, c_double, c_double, c_int, c_void_p, c_void_p]
+    lib.taciturn_propose.argtypes, lib.taciturn_propose.restype = [c_void_p, c_void_p, *sampled], None
+    lib.taciturn_accept.argtypes, lib.taciturn_accept.restype = [c_void_p, c_void_p, c_void_p, *sampled], None
+    lib.taciturn_keep.argtypes, lib.taciturn_keep.restype = [*[c_void_p] * 3, c_int64, c_void_p], c_int64
     lib.taciturn_prepare_noise()
     return lib
 
