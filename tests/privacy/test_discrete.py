@@ -257,7 +257,7 @@ def test_seeded_entropy_depends_on_its_key_alone() -> None:
         SeededEntropy(-1)
 
 
-@pytest.mark.parametrize("count", [40, 1000, 2 * len(discrete.ZEROS) + 3])
+@pytest.mark.parametrize("count", [40, 1000, 2 * discrete.PART + 3])
 def test_system_entropy_is_uniform_and_fresh(count: int) -> None:
     entropy = SystemEntropy()
     assert entropy.words(0).shape == (0,)
@@ -276,7 +276,7 @@ def test_a_long_request_is_a_fresh_key_expanded_by_chacha20(monkeypatch: pytest.
         return bytes([len(asked) - 1]) * size
 
     monkeypatch.setattr(os, "urandom", urandom)
-    words = SystemEntropy().words(len(discrete.ZEROS) + 5)
+    words = SystemEntropy().words(discrete.PART + 5)
     assert asked == [32, 32]
     assert words[:2].tobytes().hex() == "76b8e0ada0f13d90405d6ae55386bd28"  # RFC 8439, A.1, vector 1
     assert not np.isin(words[-5:], words[:-5]).any()

@@ -41,10 +41,10 @@ class SystemEntropy:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
         found = np.empty(count, np.uint64)
-        for start in range(0, count, len(ZEROS)):
-            part = found[start : start + len(ZEROS)]
+        for start in range(0, count, PART):
+            part = found[start : start + PART].data.cast("B")
             cipher = Cipher(algorithms.ChaCha20(os.urandom(32), bytes(16)), mode=None)
-            cipher.encryptor().update_into(ZEROS[: len(part)].data.cast("B"), part.data.cast("B"))
+            cipher.encryptor().update_into(ZEROS[: len(part)], part)
         found.flags.writeable = False
         return found
 
@@ -86,7 +86,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 EXPANDED = 64  # longer requests take a key from the system instead of all words
-ZEROS = np.zeros(1 << 14, np.uint64)  # what a key is expanded over
+PART = 1 << 14  # words that one key gives, at most
+ZEROS = memoryview(bytes(8 * PART))  # what is encrypted to get them
 SMALLEST, LARGEST = 1e-3, 1e15  # scales for which every float is finite and every sample fits into int64
 BLOCK = 1 << 14  # proposals at a time, so that the working arrays stay in the cache
 LOG2_COARSE = 30  # larger scales are sampled in steps of a power of two, or too many floors would be uncertain
