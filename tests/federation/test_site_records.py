@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from taciturn.federation import agreement
@@ -79,11 +80,28 @@ def test_no_number_of_records_keeps_a_site_out(tmp_path: Path, rows: int) -> Non
     lines = [f"{age},70,{'yes' if age % 2 else 'no'}" for age in range(rows)]
     (federation.root / "north" / "table.csv").write_text("\n".join(["age,weight,ill", *lines, ""]))
     found = load_site_dataset(federation.site("north"), federation.agreement)
-    assert len(found.train[0].x) == min(rows, 20)
+    assert len(found.train[0].x) == rows
     assert len(found.notes) == (rows > 20)
     with federation.agent("north") as agent:
         assert isinstance(invite(agent, federation), Ready)
         answered(agent, question(federation, 1))
+
+
+@pytest.mark.parametrize("rows", [19, 20, 21, 60])
+def test_a_record_that_is_added_moves_the_sums_by_no_more_than_is_charged(tmp_path: Path, rows: int) -> None:
+    """At records_max = 20 as anywhere: no record that is added pushes another one out."""
+    federation = make_federation(tmp_path / "f", only=("north",))
+    release = federation.agreement.algorithm.release
+    problem, z = federation.agreement.algorithm.problem, federation.agreement.zero
+
+    def total(lines: list[str]) -> Any:
+        (federation.root / "north" / "table.csv").write_text("\n".join(["age,weight,ill", *lines, ""]))
+        shard = load_site_dataset(federation.site("north"), federation.agreement).train[0]
+        return release.sum(problem, z, shard, release.bits(problem)).astype(np.float64)
+
+    lines = [f"{90 - row % 3},180,no" for row in range(rows)]
+    change = np.linalg.norm(total(["91,181,yes", *lines]) - total(lines))
+    assert 0.9 < change / (federation.agreement.plan.event.l2 * release.unit(problem)) <= 1.0
 
 
 def test_records_are_read_once_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,3 +92,23 @@ def test_neither_threads_nor_ranges_nor_order_change_a_term(
         for held in (shard, Shard(shard.x[order], shard.y[order])):
             with threads(count):
                 np.testing.assert_array_equal(release.sum(problem, z, held, BITS), expected)
+
+
+@pytest.mark.parametrize("declared", [1, 20, 10**6])
+def test_a_record_more_than_declared_moves_the_sum_by_its_own_term(passes: Passes, declared: int) -> None:
+    """Leaving records out at the declared number would let one added record push another one out."""
+    rng, clip = np.random.default_rng(4), 2.0**12  # of which float64 adds 32 exactly at the finest grid
+    x, y = rng.integers(0, GRID + 1, (40, J)) / GRID, np.eye(3)[rng.integers(0, 3, 40)]
+    release = HardenedGradient(
+        GradientClipping(np.full(1, clip), np.full(1, math.inf)), Calibrated("gaussian", (NON_PRIVATE,)), declared
+    )
+    problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), 40, 2, passes)
+    z, bits = rng.normal(size=(J, 1, 3)), release.bits(problem)
+    first, rest = Shard(x[:1], y[:1]), Shard(x[1:], y[1:])
+    alone = release.sum(problem, z, first, bits)
+    assert alone.dtype == np.int64 and alone.any()
+    np.testing.assert_array_equal(
+        release.sum(problem, z, Shard(x, y), bits) - release.sum(problem, z, rest, bits), alone
+    )
+    parts = list(release._exact_parts(Shard(x, y), bits))
+    assert sum(len(part.x) for part in parts) == 40 and (len(parts) > 1) == (declared < 40)

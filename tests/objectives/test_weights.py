@@ -81,7 +81,7 @@ def test_integer_sums_of_weighted_records_are_exact_and_bounded(
     alone = release.sum(problem, z, one, bits)
     both = release.sum(problem, z, pool([base, one]), bits)
     np.testing.assert_array_equal(both - release.sum(problem, z, base, bits), alone)
-    assert np.sqrt((alone**2).sum()) <= l2 * GRID * 2.0**bits
+    assert np.sqrt((alone.astype(np.float64) ** 2).sum()) <= l2 * GRID * 2.0**bits
     assert np.abs(alone).sum() <= l1 * GRID * 2.0**bits
     ones = replace(base, weights=np.ones(30))
     np.testing.assert_array_equal(release.sum(problem, z, ones, bits), release.sum(problem, z, base.unweighted, bits))

@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 
 import taciturn
+from taciturn.algorithms import ALGORITHMS
 from taciturn.errors import BudgetExhausted, InputError, LedgerTampered, PrivacyViolation
+from taciturn.planning.noise_plan import gradient_bound
 from taciturn.planning.plan import plan_study
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.events import Hidden, Noise
 from taciturn.privacy.mechanisms import OutputNoise
 from taciturn.settings import resolve
+from taciturn.training.central import dataset_for
 from taciturn.training.loop import Interrupted
 from taciturn.training.setup import prepare, public_description
 
@@ -208,16 +211,28 @@ def test_declarations_that_contradict_each_other_are_refused(tmp_path: Path) -> 
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["c"]
 
 
-def test_records_beyond_the_declared_number_are_left_out(tmp_path: Path) -> None:
-    """Stopping would reveal that they exist; only the owner is informed."""
+def test_records_beyond_the_declared_number_are_used_and_only_the_owner_is_told(tmp_path: Path) -> None:
+    """Stopping, or leaving some out, would let one record decide about others."""
     study = prepare(resolve(CLINICS | {"records_max": "north=50,south=300,west=300", "seed": 1}), key=3)
     whole = prepare(resolve(CLINICS | {"seed": 1}), key=3)
-    assert len(study.dataset.train[0].x) == 50 < len(whole.dataset.train[0].x)
-    assert study.dataset.train[0].x.tobytes() == whole.dataset.train[0].x[:50].tobytes()
-    assert study.dataset.train[1].x.tobytes() == whole.dataset.train[1].x.tobytes()
-    cut = len(whole.dataset.train[0].x) - 50
-    words = f"agent 'north': {cut} records beyond the first 50 were left out, because records-max is 50"
-    assert words in study.dataset.notes and words not in str(public_description(study))
+    assert len(study.dataset.train[0].x) > 50
+    assert [s.x.tobytes() for s in study.dataset.train] == [s.x.tobytes() for s in whole.dataset.train]
+    (note,) = [note for note in study.dataset.notes if "more than records-max" in note]
+    assert f"agent 'north' has {len(study.dataset.train[0].x)} training records" in note
+    assert note not in str(public_description(study))
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_a_method_that_needs_the_bound_uses_as_many_records_and_is_charged_for_it(adjacency: str) -> None:
+    """Adding a record can push another one out, so it counts as two; with replace-one it does so already."""
+    given = CLINICS | {"records_max": "north=50,south=300,west=300", "seed": 1, "adjacency": adjacency}
+    study = prepare(resolve(given | {"algorithm": "hidden,objp"}), key=3)
+    hidden, objp = study.parts
+    assert [len(s.x) for s in dataset_for(study, hidden).train][:1] == [50]
+    assert dataset_for(study, objp).train is study.dataset.train
+    (event,) = hidden.plans[0].events
+    clip = gradient_bound(study.settings, study.problem, ALGORITHMS["hidden"])
+    assert isinstance(event, Hidden) and event.l2 == pytest.approx(2 * clip / 600)
 
 
 def test_the_plan_reads_no_record(tmp_path: Path) -> None:

@@ -188,8 +188,9 @@ def test_a_curators_pace_does_not_hang_on_its_company() -> None:
 
 def test_a_curator_may_have_what_all_agents_may_have() -> None:
     facts = planned("objp", records_max={"north": 300, "south": 200, "west": 150}).facts
-    assert facts_for(facts, "erm-objp").largest == 650 and facts_for(facts, "objp") is facts
-    assert facts_for(facts._replace(records_max=250), "erm-objp").largest == 750
+    assert facts_for(facts, "erm-objp", "add-remove").largest == 650
+    assert facts_for(facts, "objp", "add-remove") is facts
+    assert facts_for(facts._replace(records_max=250), "erm-objp", "add-remove").largest == 750
 
 
 def test_what_sees_samples_has_a_run_for_every_seed() -> None:

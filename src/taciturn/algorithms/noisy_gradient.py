@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -96,7 +96,9 @@ class HardenedGradient:
     mechanism : Calibrated
         With scales in the gradient's unit.
     records_max : int
-        The most records of one agent; public.
+        The declared number of records of one agent; public. It decides how fine the grid is. An agent with more
+        records uses all of them: leaving some out would let one added record push another one out, which moves the
+        sum by two records.
     max_bits : int
         The most bits of a residual's fraction; planning gives fewer where agents' sums are added.
     """
@@ -115,31 +117,36 @@ class HardenedGradient:
         """Return the sum over the shard's records with its discrete noise, in whole numbers and exact, [J, R, K]."""
         scale = self.mechanism.scale * self.unit(problem)
         xi = noise.integers(update, f"discrete-{self.mechanism.kind}", scale, z)
-        return self.sum(problem, z, shard, self.bits(problem)).astype(np.int64) + xi
+        return self.sum(problem, z, shard, self.bits(problem)) + xi
 
     def unit(self, problem: Problem) -> float:
         """Return how many integers one unit of the gradient is: I GRID 2^bits."""
         return problem.records * GRID * 2.0 ** self.bits(problem)
 
-    def sum(self, problem: Problem, z: Array, shard: Shard, bits: int) -> Array:
+    def sum(self, problem: Problem, z: Array, shard: Shard, bits: int) -> NDArray[np.int64]:
         """Return sum_i x_i r_i^T on the integer grids, exactly, [J, R, K].
 
-        Raises
-        ------
-        InputError
-            If the shard has more than `records_max` records.
+        Floating point adds as many records as it can add exactly, and whole numbers of 64 bits add those sums. They
+        wrap around, which takes a thousand times the declared records and is arithmetic on a sum like any other.
         """
-        if len(shard.x) > self.records_max:
-            raise InputError(
-                f"an agent has {len(shard.x)} records, more than the declared records-max {self.records_max}"
-            )
         integers, step = on_grid(z)
         clip = GradientClipping(GRID * self.clipping.l2.astype(np.float64), GRID * self.clipping.l1.astype(np.float64))
         clipping = IntegerResiduals(clip, step / GRID, 2.0**bits * BELOW)  # x is in units of 1/GRID
         with np.errstate(over="ignore", invalid="ignore"):  # a residual from a score beyond float64 counts as 0
-            blocks = [problem.passes.sums(problem.loss, integers, b.on_grid, clipping).total for b in shard.blocks()]
-            total: Array = np.sum(blocks, axis=0)
+            total = np.zeros(z.shape, np.int64)
+            for part in self._exact_parts(shard, bits):
+                total += problem.passes.sums(problem.loss, integers, part.on_grid, clipping).total.astype(np.int64)
         return total
+
+    def _exact_parts(self, shard: Shard, bits: int) -> Iterator[Shard]:
+        """Yield the records in blocks whose sums float64 represents exactly; as declared, a block in memory is one."""
+        longest = float(self.clipping.l2.max()) * GRID * 2.0**bits  # of one record
+        rows = max(1, int(EXACT / max(longest, 1.0)))
+        for block in shard.blocks():
+            if len(block.x) <= rows:
+                yield block
+            else:
+                yield from (block.rows(slice(start, start + rows)) for start in range(0, len(block.x), rows))
 
     def bits(self, problem: Problem) -> int:
         """Return the bits of a residual's fraction, from public numbers only.

@@ -7,8 +7,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from taciturn.data.dataset_source import DataOptions, check_options, source_for
 from taciturn.data.feature_mapping import input_shape, schema_shape
 from taciturn.data.feature_maps import NONE, width_of
@@ -41,7 +39,7 @@ class Facts(NamedTuple):
     total_records : int
         I as declared; it only normalises.
     records_max : Sizes
-        The most training records of any agent, or of each agent by name.
+        The declared number of training records of any agent, or of each agent by name: sums have room for so many.
     unit : str
         "record", or the unit column's name.
     max_records : int
@@ -72,12 +70,12 @@ class Facts(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """The most training records that any agent may have."""
+        """The most training records that any agent declares."""
         return self.records_max if isinstance(self.records_max, int) else max(self.records_max.values())
 
     @property
     def records_of_all(self) -> int:
-        """The most training records that all agents may have together."""
+        """The most training records that all agents together declare."""
         most = self.records_max
         return self.agents * most if isinstance(most, int) else sum(most.values())
 
@@ -96,7 +94,7 @@ class Facts(NamedTuple):
         return {name: value for name, value in self._asdict().items() if name != "blocks"}
 
     def most(self, agent: str) -> int:
-        """Return the most training records that an agent may have."""
+        """Return the most training records that an agent declares."""
         return self.records_max if isinstance(self.records_max, int) else self.records_max[agent]
 
 
@@ -257,7 +255,7 @@ def record_split(options: DataOptions) -> str:
 
 
 def check_facts(facts: Facts, dataset: Dataset) -> None:
-    """Raise InputError if the records contradict the declared facts; the message never states an agent's size."""
+    """Raise InputError if the records contradict the facts. How many records a private table has contradicts nothing."""
     if isinstance(facts.records_max, Mapping):
         _check_names(facts.records_max, dataset.agents)
     schema, mapped = "load it with the schema that was declared", dataset.features_by == facts.features_by
@@ -270,7 +268,7 @@ def check_facts(facts: Facts, dataset: Dataset) -> None:
         if declared != actual:
             raise InputError(f"{kind} is {declared}, but the data has {actual}: {advice}")
     for agent, shard in zip(dataset.agents, dataset.train, strict=True):
-        if len(shard.x) > facts.most(agent):
+        if facts.published and len(shard.x) > facts.most(agent):
             raise InputError(
                 f"agent '{agent}' has more training records than records-max declares, {facts.most(agent)}:"
                 " declare a larger number, or use fewer records"
@@ -278,38 +276,30 @@ def check_facts(facts: Facts, dataset: Dataset) -> None:
 
 
 def limit_records(facts: Facts, dataset: Dataset) -> Dataset:
-    """Keep as many of each agent's first training records as were declared, and add a note on what was left out.
+    """Keep as many of each agent's first training records as declared, for methods whose guarantee needs the bound.
 
-    This is for private records: an error about one record too many would reveal it.
+    An error about one record too many would reveal it. But where records are left out, adding a unit of m rows can push
+    m rows of others out. Such a method is charged for 2 m rows.
     """
-    dataset = _limit_held_out(facts, dataset)
-    notes, shards = list(dataset.notes), []
-    for agent, shard in zip(dataset.agents, dataset.train, strict=True):
-        most = facts.most(agent)
-        beyond = len(shard.x) - most
-        if beyond > 0:
-            was = "record beyond the first {} was" if beyond == 1 else "records beyond the first {} were"
-            notes.append(f"agent '{agent}': {beyond} {was.format(most)} left out, because records-max is {most}")
-        shards.append(shard.rows(slice(most)) if beyond > 0 else shard)
-    return replace(dataset, train=tuple(shards), notes=tuple(notes))
+    sizes = (facts.most(agent) for agent in dataset.agents)
+    limited = zip(dataset.train, sizes, strict=True)
+    return replace(dataset, train=tuple(s.rows(slice(most)) if len(s.x) > most else s for s, most in limited))
 
 
-def _limit_held_out(facts: Facts, dataset: Dataset) -> Dataset:
-    """Keep as many of each agent's first held-out records as were declared for training: sums have room for them."""
-    parties = dataset.test_parties
-    if dataset.test is None or parties is None:
-        return dataset
-    kept = [rows[: facts.most(agent)] for agent, rows in parties.items()]
-    sizes = tuple(map(len, kept))
-    if sizes == dataset.held_out:
-        return dataset
-    note = f"held-out records beyond the first {facts.largest} of an agent were left out, because of records-max"
-    test = dataset.test.rows(np.concatenate(kept))
-    return replace(dataset, test=test, held_out=sizes, notes=(*dataset.notes, note))
+def note_sizes(facts: Facts, dataset: Dataset) -> Dataset:
+    """Add a note, for the owner alone, on each agent that has more training records than were declared."""
+    notes = [
+        f"agent '{agent}' has {len(shard.x)} training records, more than records-max, {facts.most(agent)}: all are "
+        "used, except by methods whose guarantee needs the bound. The guarantee holds, but sums may overflow; declare "
+        "a larger number for the next study"
+        for agent, shard in zip(dataset.agents, dataset.train, strict=True)
+        if len(shard.x) > facts.most(agent)
+    ]
+    return replace(dataset, notes=(*dataset.notes, *notes))
 
 
 def check_partition_sizes(facts: Facts, options: DataOptions) -> None:
-    """Raise InputError if records-max is a bound that a random partition can exceed, which would cut records."""
+    """Raise InputError if records-max is a number that an agent's share of a random partition can exceed."""
     least = facts.records_max if isinstance(facts.records_max, int) else min(facts.records_max.values())
     if not options.private or least >= facts.total_records or names_agents(options, table_schema(options)):
         return

@@ -12,7 +12,7 @@ import numpy as np
 
 from taciturn.algorithms import Algorithm
 from taciturn.algorithms.measure_release import MeasureRelease
-from taciturn.data import DataOptions, Facts, check_facts, limit_records, load, load_unmapped, read_schema
+from taciturn.data import DataOptions, Facts, check_facts, load, load_unmapped, note_sizes, read_schema
 from taciturn.data.partition import record_draws
 from taciturn.federation import PROTOCOL
 from taciturn.federation.messages import message_limit
@@ -156,9 +156,8 @@ def load_site_dataset(site: Site, agreement: Agreement, published: Dataset | Non
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
     held_out = (len(test.x),) if test else ()
     dataset = replace(dataset, name=terms.name, agents=(site.name,), train=(shard,), test=test, held_out=held_out)
-    dataset = dataset if site.published else limit_records(facts, dataset)
     check_facts(facts, dataset)
-    return dataset
+    return note_sizes(facts, dataset)
 
 
 def published_shards(terms: Terms, published: Dataset, site: str) -> tuple[Shard, Shard | None]:

@@ -15,9 +15,9 @@ from taciturn.data import (
     check_facts,
     check_partition_sizes,
     declared_facts,
-    limit_records,
     load,
     load_unmapped,
+    note_sizes,
     record_split,
     source_for,
 )
@@ -175,7 +175,7 @@ def load_data(plan: StudyPlan, dataset: Dataset | None = None, key: int | None =
         dataset = apply_feature_map(plan.dataset, options)
     elif dataset is None:
         check_partition_sizes(plan.facts, options)
-        dataset = limit_records(plan.facts, load(options))
+        dataset = note_sizes(plan.facts, load(options))
     check_facts(plan.facts, dataset)
     settings = with_agents(plan.settings, dataset)
     settings = replace(settings, partition_key="auto") if settings.private else settings
@@ -242,7 +242,9 @@ def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
     """Fill in rounds, clip and the constants of eta, which all runs of a study share."""
     if settings.rounds == "auto":
         rounds = [
-            propose_rounds(facts, plan_request(settings, facts, name, epsilon))
+            propose_rounds(
+                _with_displaced_rows(facts, name, settings.adjacency), plan_request(settings, facts, name, epsilon)
+            )
             for name in settings.algorithm
             for epsilon in settings.total_epsilon
             if ALGORITHMS[name].rounds is None
@@ -250,11 +252,11 @@ def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
         settings = replace(settings, rounds=max(rounds, default=1))
     if settings.clip == "auto":
         requests = (
-            plan_request(settings, facts, name, epsilon)
+            (_with_displaced_rows(facts, name, settings.adjacency), plan_request(settings, facts, name, epsilon))
             for name in settings.algorithm
             for epsilon in settings.total_epsilon
         )
-        clips = [default_clip(facts, problem.loss, request) for request in requests]
+        clips = [default_clip(seen, problem.loss, request) for seen, request in requests]
         settings = replace(settings, clip=min(clips))  # for the smallest budget, which has the most noise
     if settings.clip_l1 == "auto":
         wide = wide_l1(facts) * float(settings.clip)
@@ -282,7 +284,7 @@ def plan_batch(settings: Settings, facts: Facts, problem: Problem, batch: Batch)
     -------
     StudyPart
     """
-    facts = facts_for(facts, batch.algorithm)
+    facts = facts_for(facts, batch.algorithm, settings.adjacency)
     problem = replace(problem, agents=facts.agents)
     check_guarantee(settings, facts, problem, batch.algorithm)
     proposals: tuple[Hyperparameters, ...] = ()
@@ -295,11 +297,19 @@ def plan_batch(settings: Settings, facts: Facts, problem: Problem, batch: Batch)
     return StudyPart(batch, algorithm, noise.rounds, steps.eta, noise.plans, proposals, noise.measure)
 
 
-def facts_for(facts: Facts, algorithm: str) -> Facts:
-    """Return the facts as a method sees them: a curator is one agent with all records."""
-    if not ALGORITHMS[algorithm].central:
-        return facts
-    return facts._replace(agents=1, records_max=facts.records_of_all)
+def facts_for(facts: Facts, algorithm: str, adjacency: str) -> Facts:
+    """Return the facts as a method sees them: a curator is one agent with all records. `dataset_for` does the same."""
+    facts = _with_displaced_rows(facts, algorithm, adjacency)
+    return facts._replace(agents=1, records_max=facts.records_of_all) if ALGORITHMS[algorithm].central else facts
+
+
+def _with_displaced_rows(facts: Facts, algorithm: str, adjacency: str) -> Facts:
+    """Return the facts with twice the rows of a unit if adding one can push as many rows of others out.
+
+    A method that must contract uses the declared number of an agent's records. Replacing a unit counts twice already.
+    """
+    displaces = ALGORITHMS[algorithm].requires_contraction and not facts.published
+    return facts._replace(max_records=2 * facts.max_records) if displaces and adjacency == "add-remove" else facts
 
 
 def _proposals(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> tuple[Hyperparameters, ...]:

@@ -136,7 +136,7 @@ def plan_report(settings: Settings) -> PlanReport:
             f"a plan is for one algorithm, and there are {len(settings.algorithm)}; use --dry-run for all of them"
         )
     part, algorithm, epsilon = study.parts[0], settings.algorithm[0], settings.total_epsilon[0]
-    facts = facts_for(study.facts, algorithm)
+    facts = facts_for(study.facts, algorithm, study.settings.adjacency)
     request = plan_request(study.settings, facts, algorithm, epsilon)
     proposal = part.proposals[0] if part.proposals else propose(facts, study.problem.loss, request)
 

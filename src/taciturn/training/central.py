@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from taciturn.algorithms import ALGORITHMS
+from taciturn.data import limit_records
 from taciturn.planning.study import Study, StudyPart, upload_fields
 from taciturn.training.simulate import Round
 from taciturn.types import Array, Dataset, pool
@@ -21,8 +22,13 @@ def is_central(part: StudyPart) -> bool:
 
 
 def dataset_for(study: Study, part: StudyPart) -> Dataset:
-    """Return the records as the part's algorithm sees them: by agent, or all of them at the curator."""
-    dataset = study.dataset
+    """Return the records as the part's algorithm sees them.
+
+    A curator has all of them. A method whose guarantee needs a bound on an agent's records uses as many as declared.
+    """
+    dataset, facts = study.dataset, study.facts
+    if facts is not None and not facts.published and ALGORITHMS[part.batch.algorithm].requires_contraction:
+        dataset = limit_records(facts, dataset)
     if not is_central(part):
         return dataset
     return replace(dataset, agents=(CURATOR,), train=(pool(dataset.train),))
