@@ -255,7 +255,7 @@ def record_split(options: DataOptions) -> str:
 
 
 def check_facts(facts: Facts, dataset: Dataset) -> None:
-    """Raise InputError if the records contradict the facts. How many records a private table has contradicts nothing."""
+    """Raise InputError if the records contradict the facts. A private table of any size agrees with them."""
     if isinstance(facts.records_max, Mapping):
         _check_names(facts.records_max, dataset.agents)
     schema, mapped = "load it with the schema that was declared", dataset.features_by == facts.features_by
