@@ -40,7 +40,6 @@ BORDERS = {  # modules whose functions may take or return a mapping with values 
     "federation/journal.py": "JSON in a data base",
     "federation/nvflare/cell.py": "NVFlare has no types",
     "federation/study_ledger.py": "lines of a hash chain",
-    "federation/status.py": "JSON from another process",
     "federation/terms.py": "a TOML file",
     "federation/toml_sections.py": "a TOML file",
     "privacy/budget.py": "lines of a hash chain",

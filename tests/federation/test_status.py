@@ -21,6 +21,7 @@ from taciturn.federation.status import (
     STATUS_FILE,
     AgentStatus,
     CoordinatorStatus,
+    is_connected,
     publish_status,
     read_status,
 )
@@ -41,13 +42,13 @@ def test_the_file_is_private_and_follows_what_happens(tmp_path: Path, monkeypatc
     life = AgentStatus()
     with held(tmp_path), publish_status(life, tmp_path / STATUS_FILE):
         assert (tmp_path / STATUS_FILE).stat().st_mode & 0o777 == 0o600
-        seen = read_status(tmp_path, AGENT_LOCK)
-        assert seen.running and not seen.connected and seen.life["pid"] == os.getpid()
+        seen = read_status(tmp_path, AGENT_LOCK, AgentStatus)
+        assert seen.running and not is_connected(seen) and seen.status.pid == os.getpid()
         life.connected, life.rounds = time.time(), 3
         end = time.monotonic() + 5.0
-        while not read_status(tmp_path, AGENT_LOCK).connected:
+        while not is_connected(read_status(tmp_path, AGENT_LOCK, AgentStatus)):
             assert time.monotonic() < end
-        assert read_status(tmp_path, AGENT_LOCK).count("rounds") == 3
+        assert read_status(tmp_path, AGENT_LOCK, AgentStatus).status.rounds == 3
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
@@ -58,7 +59,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path, monkeypatch: pytest.Mon
         for number in range(1500):
             life.sites[f"site-{number % 40}"] = time.time()
             life.sites.pop(f"site-{(number + 20) % 40}", None)
-            assert read_status(tmp_path, AGENT_LOCK).running
+            assert read_status(tmp_path, AGENT_LOCK, CoordinatorStatus).running
 
 
 def test_it_is_written_at_most_once_a_second(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_full_disk_costs_the_file_and_nothing_else(tmp_path: Path, monkeypatch
         assert any(thread.name == "status" for thread in threading.enumerate())
 
 
-@pytest.mark.parametrize("how", ["dead", "frozen", "nobody", "damaged"])
+@pytest.mark.parametrize("how", ["dead", "frozen", "nobody", "damaged", "foreign"])
 def test_a_process_that_is_not_there_is_not_connected(federation: Federation, how: str) -> None:
     state = federation.site("north").state
     state.mkdir(mode=0o700)
@@ -94,6 +95,8 @@ def test_a_process_that_is_not_there_is_not_connected(federation: Federation, ho
         assert site_status(federation.file("north"))["connected"] is True
     if how == "damaged":
         (state / STATUS_FILE).write_text('{"pid": 1, "wri')
+    if how == "foreign":
+        (state / STATUS_FILE).write_text(json.dumps({"written": time.time(), "rounds": "many", "connected": []}))
     if how == "nobody":
         (state / STATUS_FILE).unlink()
     if how == "frozen":

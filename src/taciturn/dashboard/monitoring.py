@@ -7,6 +7,7 @@ except of messages. The page is for the owner, and shows what the transcript con
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,16 @@ from taciturn.federation.journal import KEPT_BACK, LEFT, Departure, Journal
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.site_operations import describe_peers, read_peers_report
 from taciturn.federation.site_session import study_folder
-from taciturn.federation.status import AGENT_LOCK, StatusSnapshot, describe_agent, read_status
+from taciturn.federation.status import (
+    AGENT_LOCK,
+    AgentStatus,
+    CoordinatorStatus,
+    StatusSnapshot,
+    describe_agent,
+    is_connected,
+    read_status,
+    time_text,
+)
 from taciturn.federation.transcript import UPLOAD_KINDS, describe_events, describe_kind
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.budget_state import BudgetState
@@ -185,24 +195,24 @@ class SiteMonitor:
 
     def report(self) -> MonitorReport:
         """Return the current state of the site's agent, its budget, and what has left."""
-        seen = read_status(self.records.site.state, AGENT_LOCK)
+        seen = read_status(self.records.site.state, AGENT_LOCK, AgentStatus)
         self.records.refresh()
         trouble = _site_trouble(seen)
         health = {"ok": not trouble, "role": "site", "site": self.records.site.name, "reason": trouble}
-        health |= {"running": seen.running, "connected": seen.connected}
+        health |= {"running": seen.running, "connected": is_connected(seen)}
         return MonitorReport(health, exposition(self._metrics(seen, not trouble)), self._page(seen, trouble))
 
     def _budget(self) -> dict[str, float]:
         total, used = self.records.account.total_epsilon, self.records.account.epsilon_used
         return {"total": total, "used": used, "left": max(0.0, total - used)}
 
-    def _metrics(self, seen: StatusSnapshot, healthy: bool) -> Iterable[Metric]:
+    def _metrics(self, seen: StatusSnapshot[AgentStatus], healthy: bool) -> Iterable[Metric]:
         site = f'site="{self.records.site.name}"'
         yield Metric("taciturn_site_up", "1 if the agent is running.", {site: seen.running})
-        yield Metric("taciturn_site_connected", "1 if it is connected to the coordinator.", {site: seen.connected})
+        yield Metric("taciturn_site_connected", "1 if it is connected to the coordinator.", {site: is_connected(seen)})
         yield Metric("taciturn_site_healthy", "1 if /health says 200.", {site: healthy})
         for name, key, meaning in COUNTERS:
-            values = {site: seen.count(key)}
+            values = {site: getattr(seen.status, key)}
             yield Metric(f"taciturn_site_{name}_total", f"{meaning} since the agent started.", values, "counter")
         counts = {f'{site},kind="{kind}"': float(n) for kind, (n, _) in self.records.totals.items()}
         sizes = {f'{site},kind="{kind}"': float(size) for kind, (_, size) in self.records.totals.items()}
@@ -211,7 +221,7 @@ class SiteMonitor:
         parts = {f'{site},part="{part}"': value for part, value in self._budget().items()}
         yield Metric("taciturn_site_budget_epsilon", "The records' privacy budget over all studies.", parts)
 
-    def _page(self, seen: StatusSnapshot, trouble: str) -> MonitorPage:
+    def _page(self, seen: StatusSnapshot[AgentStatus], trouble: str) -> MonitorPage:
         records, status, budget = self.records, describe_agent(seen), self._budget()
         counts, sizes = zip(*records.totals.values(), strict=True) if records.totals else ((), ())
         facts = {
@@ -275,90 +285,88 @@ class CoordinatorMonitor:
     def report(self) -> MonitorReport:
         """Return the current state of the study and of the connected sites."""
         folder = RunFolder.open(self.path)
-        seen, finished = read_status(folder.checkpoints, "lock"), folder.finished
+        seen, finished = read_status(folder.checkpoints, "lock", CoordinatorStatus), folder.finished
         trouble = "" if finished else _coordinator_trouble(seen)
-        sites: dict[str, float] = seen.life.get("sites", {}) if seen.running else {}
+        status = seen.status
+        sites = status.sites if seen.running else {}
         health = {"ok": not trouble, "role": "coordinator", "reason": trouble, "running": seen.running}
-        health |= {"finished": finished, "round": seen.count("round"), "sites_connected": len(sites)}
+        health |= {"finished": finished, "round": status.round, "sites_connected": len(sites)}
         facts = {
-            "study": seen.life.get("study"),
-            "rounds": f"{seen.count('round')} of {seen.count('rounds')}",
-            "listening since": _format_time(seen.moment("listening")) if seen.running else None,
-            "heartbeat of the engine": _format_time(seen.moment("heartbeat")),
-            "messages dropped": seen.count("dropped"),
-            "engine restarted": seen.count("restarts"),
-            "received from the sites": format_bytes(seen.count("bytes_up")),
-            "sent to the sites": format_bytes(seen.count("bytes_down")),
+            "study": status.study or None,
+            "rounds": f"{status.round} of {status.rounds}",
+            "listening since": _format_time(time_text(status.listening)) if seen.running else None,
+            "heartbeat of the engine": _format_time(time_text(status.heartbeat)),
+            "messages dropped": status.dropped,
+            "engine restarted": status.restarts,
+            "received from the sites": format_bytes(status.bytes_up),
+            "sent to the sites": format_bytes(status.bytes_down),
         }
-        if seen.count("slots_planned"):
-            facts["secure sum"] = (
-                f"epoch {seen.count('epoch')}; {seen.count('slots'):,} of at most {seen.count('slots_planned'):,} slots"
-            )
-            facts["sums lost, and charged"] = seen.count("slots_lost")
+        if status.slots_planned:
+            facts["secure sum"] = f"epoch {status.epoch}; {status.slots:,} of at most {status.slots_planned:,} slots"
+            facts["sums lost, and charged"] = status.slots_lost
         page = MonitorPage(
             title=f"{self.path.name}: coordinator",
             state="the study has ended" if finished else trouble or "training",
             good=not trouble,
             facts=_fact_texts(facts),
             headings=("site", "connected since"),
-            rows=[
-                MonitorRow((site, _format_time(StatusSnapshot(True, {"at": since}).moment("at"))), True)
-                for site, since in sorted(sites.items())
-            ],
-            note=f"{len(sites)} of {seen.count('wanted')} sites are connected; {seen.count('quorum')} must answer",
+            rows=[MonitorRow((site, _format_time(time_text(since))), True) for site, since in sorted(sites.items())],
+            note=f"{len(sites)} of {status.wanted} sites are connected; {status.quorum} must answer",
         )
         return MonitorReport(health, exposition(_coordinator_metrics(seen, finished, not trouble, sites)), page)
 
 
 def _coordinator_metrics(
-    seen: StatusSnapshot, finished: bool, healthy: bool, sites: Mapping[str, float]
+    seen: StatusSnapshot[CoordinatorStatus], finished: bool, healthy: bool, sites: Mapping[str, float]
 ) -> Iterable[Metric]:
-    prefix = "taciturn_coordinator"
+    prefix, status = "taciturn_coordinator", seen.status
     yield Metric(f"{prefix}_up", "1 if the command is running.", {"": seen.running})
     yield Metric(f"{prefix}_healthy", "1 if /health says 200.", {"": healthy})
     yield Metric(f"{prefix}_finished", "1 if the study has ended.", {"": finished})
-    listening = seen.running and seen.life.get("listening") is not None
+    listening = seen.running and status.listening is not None
     yield Metric(f"{prefix}_listening", "1 if sites can connect.", {"": listening})
-    yield Metric(f"{prefix}_rounds_total", "Rounds of the study that are done.", {"": seen.count("round")}, "counter")
-    yield Metric(f"{prefix}_rounds_planned", "Rounds of the study in all.", {"": seen.count("rounds")})
+    yield Metric(f"{prefix}_rounds_total", "Rounds of the study that are done.", {"": status.round}, "counter")
+    yield Metric(f"{prefix}_rounds_planned", "Rounds of the study in all.", {"": status.rounds})
     yield Metric(f"{prefix}_sites_connected", "Sites that are connected.", {"": len(sites)})
-    yield Metric(f"{prefix}_sites_wanted", "Sites that take part.", {"": seen.count("wanted")})
+    yield Metric(f"{prefix}_sites_wanted", "Sites that take part.", {"": status.wanted})
     yield Metric(f"{prefix}_site_connected", "1 for each of them.", {f'site="{site}"': 1 for site in sorted(sites)})
-    if seen.count("slots_planned"):
-        yield Metric(f"{prefix}_slots_total", "Slots of the secure sum so far.", {"": seen.count("slots")}, "counter")
-        lost = {"": seen.count("slots_lost")}
+    if status.slots_planned:
+        yield Metric(f"{prefix}_slots_total", "Slots of the secure sum so far.", {"": status.slots}, "counter")
+        lost = {"": status.slots_lost}
         yield Metric(f"{prefix}_slots_lost_total", "Slots that were lost, and charged.", lost, "counter")
-        yield Metric(f"{prefix}_slots_planned", "Slots that the budget pays for.", {"": seen.count("slots_planned")})
-    sizes = {'direction="up"': seen.count("bytes_up"), 'direction="down"': seen.count("bytes_down")}
+        yield Metric(f"{prefix}_slots_planned", "Slots that the budget pays for.", {"": status.slots_planned})
+    sizes = {'direction="up"': status.bytes_up, 'direction="down"': status.bytes_down}
     yield Metric(f"{prefix}_bytes_total", "Bytes of messages, from the sites and to them.", sizes, "counter")
     for name, key, meaning in COUNTERS[1:]:
-        values = {"": seen.count(key)}
+        values = {"": getattr(status, key)}
         yield Metric(f"{prefix}_{name}_total", f"{meaning} since the command started.", values, "counter")
 
 
-def _site_trouble(seen: StatusSnapshot) -> str:
+def _site_trouble(seen: StatusSnapshot[AgentStatus]) -> str:
     """Return why a site does not work; an empty text if it does."""
     if not seen.running:
         return "the agent is not running"
-    if not seen.connected:
+    if not is_connected(seen):
         return "not connected to the coordinator"
-    answering = (seen.life["question"] or 0.0) > (seen.life["answer"] or 0.0)
-    return "" if answering else _engine_trouble(seen)
+    answering = (seen.status.question or 0.0) > (seen.status.answer or 0.0)
+    return "" if answering else _engine_trouble(seen.status)
 
 
-def _coordinator_trouble(seen: StatusSnapshot) -> str:
+def _coordinator_trouble(seen: StatusSnapshot[CoordinatorStatus]) -> str:
     """Return why a coordinator does not work; an empty text if it does."""
+    status = seen.status
     if not seen.running:
         return "the command is not running"
-    if seen.life["listening"] is None:
+    if status.listening is None:
         return "sites cannot connect yet"
-    if len(seen.life["sites"]) < seen.life["quorum"]:
-        return f"{len(seen.life['sites'])} sites are connected, and {seen.life['quorum']} must answer"
-    return _engine_trouble(seen)
+    if len(status.sites) < status.quorum:
+        return f"{len(status.sites)} sites are connected, and {status.quorum} must answer"
+    return _engine_trouble(status)
 
 
-def _engine_trouble(seen: StatusSnapshot) -> str:
-    return "the engine gives no sign of life" if (seen.age("heartbeat") or 0.0) > SILENT else ""
+def _engine_trouble(status: AgentStatus | CoordinatorStatus) -> str:
+    silent = status.heartbeat is not None and time.time() - status.heartbeat > SILENT
+    return "the engine gives no sign of life" if silent else ""
 
 
 def _format_time(moment: str | None) -> str:

@@ -23,7 +23,7 @@ from taciturn.federation.kits import Kit, check_address, read_kit
 from taciturn.federation.policy import Site, read_site, write_peer
 from taciturn.federation.run_folder import verify_model_signature
 from taciturn.federation.site_session import cancel_study, settle_study, study_folder
-from taciturn.federation.status import AGENT_LOCK, AgentReport, describe_agent, read_status
+from taciturn.federation.status import AGENT_LOCK, AgentReport, AgentStatus, describe_agent, read_status
 from taciturn.federation.terms import Terms, read_terms
 from taciturn.federation.vault import engine_secrets, site_engine
 from taciturn.privacy.budget import BudgetLedger
@@ -278,7 +278,7 @@ def site_status(path: Path) -> SiteReport:
     budget = BudgetLedger.open(site.ledger).state()
     return {
         "site": site.name,
-        **describe_agent(read_status(site.state, AGENT_LOCK)),
+        **describe_agent(read_status(site.state, AGENT_LOCK, AgentStatus)),
         "ledger": str(site.ledger),
         "total_epsilon": budget.total_epsilon,
         "delta": budget.delta,

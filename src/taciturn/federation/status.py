@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Generic, TypedDict, TypeVar
 
 from taciturn.core.locks import is_locked
+from taciturn.errors import CorruptFile
+from taciturn.runs.json_record import Record
 
 STATUS_FILE, AGENT_LOCK = "status.json", "agent.lock"
 WRITE_SECONDS = 1.0  # between two writes
@@ -21,7 +23,7 @@ SIZE_LIMIT = 1 << 16  # bytes of a file that are read
 
 
 @dataclass
-class AgentStatus:
+class AgentStatus(Record):
     """Status of a site's agent. Times are in seconds since 1970; counts start with the process."""
 
     pid: int = field(default_factory=os.getpid)
@@ -37,7 +39,7 @@ class AgentStatus:
 
 
 @dataclass
-class CoordinatorStatus:
+class CoordinatorStatus(Record):
     """Status of a coordinator's command. Times are in seconds since 1970; drops and restarts start with the process."""
 
     pid: int = field(default_factory=os.getpid)
@@ -94,37 +96,26 @@ def _write(path: Path, status: AgentStatus | CoordinatorStatus) -> None:
         temporary.replace(path)
 
 
-@dataclass(frozen=True)
-class StatusSnapshot:
-    """The content of a status file, and whether its process is alive.
+Status = TypeVar("Status", AgentStatus, CoordinatorStatus)
 
-    `life` is the file as JSON; it is empty if there never was a process.
+
+@dataclass(frozen=True)
+class StatusSnapshot(Generic[Status]):
+    """What a status file says, and whether its process is alive.
+
+    Parameters
+    ----------
+    running : bool
+        Whether the process is alive and writes its file.
+    status : AgentStatus or CoordinatorStatus
+        The content of the file; blank, with the process 0, if there never was a process.
     """
 
     running: bool
-    life: dict[str, Any]
-
-    @property
-    def connected(self) -> bool:
-        """Whether a site's agent is connected to its coordinator."""
-        return self.running and self.life.get("connected") is not None
-
-    def moment(self, name: str) -> str | None:
-        """Return a time as text, or None."""
-        at = self.life.get(name)
-        return None if at is None else time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(at))
-
-    def count(self, name: str) -> int:
-        """Return a count, or 0."""
-        return int(self.life.get(name, 0))
-
-    def age(self, name: str) -> float | None:
-        """Return how many seconds ago a time was, or None."""
-        at = self.life.get(name)
-        return None if at is None else max(0.0, time.time() - at)
+    status: Status
 
 
-def read_status(folder: Path, lock: str) -> StatusSnapshot:
+def read_status(folder: Path, lock: str, kind: type[Status]) -> StatusSnapshot[Status]:
     """Read the status file in a folder.
 
     Parameters
@@ -133,20 +124,32 @@ def read_status(folder: Path, lock: str) -> StatusSnapshot:
         The folder.
     lock : str
         Name of the lock file there that the process holds while it runs.
+    kind : type
+        `AgentStatus` or `CoordinatorStatus`.
 
     Returns
     -------
     StatusSnapshot
-        It is empty if the file is missing or cannot be read. `running` is true if the lock is held and the file is
-        fresh.
+        Its status is blank if the file is missing or cannot be read. `running` is true if the lock is held and the file
+        is fresh.
     """
     try:
         with (folder / STATUS_FILE).open("rb") as file:
-            life = json.loads(file.read(SIZE_LIMIT))
-        fresh = abs(time.time() - life["written"]) < STALE_SECONDS
-    except (OSError, ValueError, KeyError, TypeError):
-        return StatusSnapshot(False, {})
-    return StatusSnapshot(fresh and is_locked(folder / lock), life)
+            content = json.loads(file.read(SIZE_LIMIT))
+        status, fresh = kind.from_json(content, STATUS_FILE), abs(time.time() - content["written"]) < STALE_SECONDS
+    except (OSError, ValueError, KeyError, TypeError, CorruptFile):
+        return StatusSnapshot(False, kind(pid=0, started=0.0))
+    return StatusSnapshot(fresh and is_locked(folder / lock), status)
+
+
+def is_connected(snapshot: StatusSnapshot[AgentStatus]) -> bool:
+    """Return whether a site's agent is connected to its coordinator."""
+    return snapshot.running and snapshot.status.connected is not None
+
+
+def time_text(at: float | None) -> str | None:
+    """Return seconds since 1970 as text; None if there was no such moment."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(at)) if at else None
 
 
 class AgentReport(TypedDict):
@@ -166,20 +169,20 @@ class AgentReport(TypedDict):
     study_at_work: str
 
 
-def describe_agent(snapshot: StatusSnapshot) -> AgentReport:
+def describe_agent(snapshot: StatusSnapshot[AgentStatus]) -> AgentReport:
     """Return the status of a site's agent as JSON; a process that has died is neither running nor connected."""
-    running, connected = snapshot.running, snapshot.connected
+    running, connected, status = snapshot.running, is_connected(snapshot), snapshot.status
     return {
         "running": running,
-        "pid": snapshot.life.get("pid") if running else None,
-        "started": snapshot.moment("started"),
+        "pid": status.pid if running else None,
+        "started": time_text(status.started),
         "connected": connected,
-        "connected_since": snapshot.moment("connected") if connected else None,
-        "last_heartbeat": snapshot.moment("heartbeat"),
-        "last_question": snapshot.moment("question"),
-        "last_answer": snapshot.moment("answer"),
-        "rounds_answered": snapshot.count("rounds"),
-        "dropped_messages": snapshot.count("dropped"),
-        "engine_restarts": snapshot.count("restarts"),
-        "study_at_work": str(snapshot.life.get("study", "")) if running else "",
+        "connected_since": time_text(status.connected) if connected else None,
+        "last_heartbeat": time_text(status.heartbeat),
+        "last_question": time_text(status.question),
+        "last_answer": time_text(status.answer),
+        "rounds_answered": status.rounds,
+        "dropped_messages": status.dropped,
+        "engine_restarts": status.restarts,
+        "study_at_work": status.study if running else "",
     }
