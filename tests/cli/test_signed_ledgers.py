@@ -131,7 +131,7 @@ def test_a_forged_run_is_refused(signed: tuple[Machine, Path, Path], run: Path, 
     head = json.loads((run / "ledger.head").read_text())
     forged = "".join(json.dumps(line | head) + "\n" for line in lines)
     (run / "ledger.sig").write_text(forged)
-    assert "signature is false" in officer.refused("ledger", "verify", run, "--key", key)
+    assert "signature is invalid" in officer.refused("ledger", "verify", run, "--key", key)
     (run / "ledger.sig").unlink()
     assert "has no signature" in officer.refused("ledger", "verify", run, "--key", key)
     officer.taciturn("ledger", "key")

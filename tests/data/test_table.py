@@ -82,7 +82,7 @@ def test_a_table_whose_agents_have_no_names(folder: Path) -> None:
     write(folder / "t.csv", "age,sex,site,y\n1,f,,no\n2,f,NA,yes\n")
     with pytest.raises(InputError, match=r"^no row of t is a record: site: 2 records without an agent"):
         read(folder)
-    with pytest.raises(InputError, match=r"^column 'site' names no agent: every record needs one$"):
+    with pytest.raises(InputError, match=r"^column 'site' is empty: every record needs an agent$"):
         read(folder, private=True)
 
 

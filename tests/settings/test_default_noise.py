@@ -72,7 +72,7 @@ def test_methods_without_exact_noise_are_for_simulations(name: str) -> None:
     ("given", "words"),
     [
         ({"trust": "server"}, "trust is server, but noise is hardened"),
-        ({"total_epsilon": "1,inf"}, "total-epsilon has inf beside a budget"),
+        ({"total_epsilon": "1,inf"}, "total-epsilon lists both inf and a finite budget"),
         ({"backend": "torch"}, "backend is torch, but hardened noise"),
         ({"noise": "hardened", "seed": 1}, "seed is 1, but noise is hardened"),
     ],

@@ -39,7 +39,7 @@ from taciturn.settings.settings import FIELDS
         ({"adjacency": "replace"}, r"no adjacency 'replace' \(did you mean 'replace-one'\?\)"),
         ({"mechanism": "gausian"}, r"no mechanism 'gausian' \(did you mean 'gaussian'\?\)"),
         ({"noise": "hardend"}, r"no noise 'hardend' \(did you mean 'hardened'\?\)"),
-        ({"noise": "hardened", "total_epsilon": "1,inf"}, "total-epsilon has inf beside a budget"),
+        ({"noise": "hardened", "total_epsilon": "1,inf"}, "total-epsilon lists both inf and a finite budget"),
         ({"noise_multiplier": 9, "total_epsilon": "1,2"}, "noise-multiplier is given"),
         ({"noise": "hardened", "seed": 2}, "seed is 2, but noise is hardened, which has no seed"),
         ({"noise": "hardened", "seeds": 2}, "seeds is 2, but hardened noise has no seeds"),

@@ -199,7 +199,9 @@ class Claim:
         """
         if self.algorithm in ALGORITHMS and ALGORITHMS[self.algorithm].central:
             twin = self.algorithm.replace("erm", "admm")
-            raise InputError(f"{self.algorithm} has no game of its own; its one step is that of {twin}, audit that")
+            raise InputError(
+                f"{self.algorithm} cannot be audited itself: its single step is the step of {twin}, so audit {twin}"
+            )
         if self.algorithm and self.algorithm not in AUDITED:
             raise unknown_name("algorithm", self.algorithm, AUDITED)
         default = (ALGORITHMS[self.algorithm].local_updates if self.algorithm else None) or 1

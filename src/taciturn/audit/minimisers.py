@@ -24,7 +24,7 @@ class SharedSolver(Solver):
 
 
 class NewtonSolver(Solver):
-    """Newton's method for all runs at once, to the same tolerance; the general solver takes the runs that it misses."""
+    """Newton's method for all runs at once, to the same tolerance; the general solver handles the rest."""
 
     def __call__(self, rho: Array, w: Array, lam: Array, start: Array, shard: Shard) -> Array:
         """Return the solutions of all runs, [J, R, K]."""

@@ -362,7 +362,7 @@ def _engine_trouble(seen: StatusSnapshot) -> str:
 
 
 def _format_time(moment: str | None) -> str:
-    """Return a time without its zone, which is that of the machine."""
+    """Return a time without its zone; all times are in the machine's zone."""
     return moment[:19].replace("T", " ") if moment else "–"
 
 

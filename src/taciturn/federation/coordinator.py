@@ -181,7 +181,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def _measured(self) -> dict[str, Array]:
-        """Return what tells the noise in the curves of an additive model; nothing for other models."""
+        """Return statistics for estimating the noise in an additive model's curves; empty for other models."""
 
     @property
     def _fate_of_excluded(self) -> str:

@@ -141,7 +141,7 @@ class RoundRecord(NamedTuple):
 
 
 class EvaluationRecord(NamedTuple):
-    """An evaluation that this site has answered with noise of its own."""
+    """An evaluation that this site has answered with its own noise added."""
 
     round: int
     w: str  # SHA-256 of the model

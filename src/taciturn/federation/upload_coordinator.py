@@ -237,7 +237,7 @@ class UploadCoordinator(Coordinator):
         return uploads, continuing, rejected
 
     def _measured(self) -> dict[str, Array]:
-        """Return what tells the noise in the curves of an additive model; nothing for other models."""
+        """Return statistics for estimating the noise in an additive model's curves; empty for other models."""
         statistics = self.state.server.statistics
         if statistics is None:
             return {}

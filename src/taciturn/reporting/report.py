@@ -203,7 +203,7 @@ def _audits(folder: RunFolder) -> list[Any]:
 def _evidence(folder: RunFolder, ledger: str, federated: bool) -> list[str]:
     """Return where the run's cost was charged, and who signed its ledger; the page itself proves neither."""
     started = folder.read_start(local=False)
-    charged = "Not charged to a budget ledger: what other studies spend on these records comes on top."
+    charged = "Not charged to a budget ledger: the cost of other studies on these records is additional."
     if ledger:
         charged = f"Charged to the budget ledger {Path(ledger).name}, as reservation {started.reservation}."
     signed = Signable(folder.chain, "run", started.id or "", "").final_signatures()
