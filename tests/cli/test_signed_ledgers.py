@@ -196,7 +196,7 @@ def test_a_countersignature_by_a_key_in_a_file(signed: tuple[Machine, Path, Path
     assert "is not an Ed25519 private key" in other.refused("ledger", "countersign", run, "--with", key)
     assert "is a private key" in other.refused("ledger", "verify", run, "--key", own)
     assert "there is no key" in other.refused("ledger", "verify", run, "--key", "none.pub")
-    assert "was begun on another machine" in other.refused("ledger", "sign", run)
+    assert "was started on another machine" in other.refused("ledger", "sign", run)
 
 
 LEDGER = ("ledger.jsonl", "ledger.head", "ledger.sig")

@@ -50,7 +50,7 @@ def page(out: Path, **changes: Any) -> str:
         ({"algorithm": "erm-objp"}, ["Against: everyone who sees the model, but not the curator",
                                      "(erm-objp: against all but the curator, who holds every record)",
                                      "by the curator, who holds all records", "Against the curator of erm-objp",
-                                     "A central reference is not audited by itself"]),
+                                     "A central reference is not audited itself"]),
         ({}, ["total_records 600 and records_max 600: declared by the parties, not counted", "The 3 parties",
               "A person with several records", "taciturn audit --run"]),
     ],

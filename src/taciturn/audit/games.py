@@ -1,4 +1,4 @@
-"""The distinguishing game: two neighbouring data sets, and a run's algorithm in the adversary's favourite state."""
+"""The distinguishing game: two neighbouring data sets, and a run's algorithm in the worst-case state."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Claim:
     colluders, missing : int
         Of secure-sum: agents that reveal what they know, and agents that may be missing from the sum.
     agents : int, optional
-        P, if a release is their sum; by default `HONEST` beside those.
+        P, if a release is their sum; by default `HONEST` more than those.
 
     Examples
     --------

@@ -15,7 +15,7 @@ NEWTON_STEPS = 20  # before the general solver takes over
 
 
 class SharedSolver(Solver):
-    """Solves one subproblem for all runs, which must have the same."""
+    """Solves the one subproblem that all runs share."""
 
     def __call__(self, rho: Array, w: Array, lam: Array, start: Array, shard: Shard) -> Array:
         """Return the solution, repeated for every run, [J, R, K]."""

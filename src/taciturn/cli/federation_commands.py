@@ -215,7 +215,7 @@ def terms(terms: Path, as_json: bool) -> None:
 @federation.command()
 @TERMS
 @click.option("--out", default="kits", type=PATH, help="folder for the kits [default: kits]")
-@click.option("--renew", multiple=True, metavar="NAME", help="make this kit again; the old one becomes invalid")
+@click.option("--renew", multiple=True, metavar="NAME", help="replace this kit; the old one becomes invalid")
 @JSON
 def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> None:
     """Make a start-up kit for the server and every site.
@@ -318,7 +318,7 @@ def evaluate(
     audit: str,
     as_json: bool,
 ) -> None:
-    """Measure the model of a study as it is on the records that the sites hold out, with noise.
+    """Measure the current model of a study, with noise, on the records that the sites hold out.
 
     It waits for the sites, makes one of the evaluations that the terms pay for, and leaves the study as it was:
     'taciturn federation run' continues it. Stop that command first. A model is evaluated once; if you
@@ -393,7 +393,7 @@ def serve(run: Path, listen: str, token: str | None) -> None:
 def demo(out: Path | None, rounds: str, calm: bool, trust: str, as_json: bool) -> None:
     """Run a whole federation on this machine: a server and three sites with mutual TLS; a site and the server crash.
 
-    With --trust secure-sum there are five sites: one is killed in its upload, another one before it sends its shares.
+    With --trust secure-sum there are five sites: one is killed during its upload, another before it sends its shares.
     The sites' noise comes from a seed, so that the result can be compared with a simulation, number by number.
 
     \b

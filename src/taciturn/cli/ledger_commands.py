@@ -238,7 +238,7 @@ def _print_slots(slots: Mapping[str, SlotCounts]) -> None:
         groups.setdefault(counts, []).append(agent)
     for counts, names in groups.items():
         again = counts.slots - counts.rounds
-        repeated = f"; {again} of them because a sum was lost and its round asked again" if again else ""
+        repeated = f"; {again} of them because a sum was lost and its round was retried" if again else ""
         say(f"{_shorten(names)}: charged in {counts.slots} slots of a secure sum, for {counts.rounds} rounds{repeated}")
 
 

@@ -116,7 +116,7 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
 
 
 def _picture(draw: Callable[[], Figure], title: str, words: str) -> str:
-    """Return a figure as part of the page, with words for those who do not see it."""
+    """Return a figure as part of the page, with a text alternative."""
     from taciturn.reporting.figures.style import to_svg
 
     return to_svg(draw(), title, words)
