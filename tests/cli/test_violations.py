@@ -172,7 +172,7 @@ def test_all_ranks_stop_with_3_where_one_of_them_violates(tmp_path: Path) -> Non
     ("events", "words"),
     [("[]", "sent something in round 1 without an event"), ("2 * list(step.events)", "released 2 times in round 1")],
 )
-def test_what_one_agent_alone_does_not_account_for_is_noticed(tmp_path: Path, events: str, words: str) -> None:
+def test_a_release_that_only_one_agent_does_not_account_for_is_noticed(tmp_path: Path, events: str, words: str) -> None:
     name = f"leaky_{len(events)}"
     file = plugin(tmp_path, name, first=1, agent=1, events=events)
     with pytest.raises(PrivacyViolation, match=words):

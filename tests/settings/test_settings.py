@@ -82,7 +82,7 @@ from taciturn.settings.settings import FIELDS
         ({"rounds": "1" + "0" * 30}, "it must be a whole number from 1 to 1000000000"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(given: dict[str, object], sentence: str) -> None:
+def test_invalid_settings_are_refused_with_a_reason(given: dict[str, object], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         resolve(given)
 
@@ -145,7 +145,7 @@ def test_whole_numbers_are_exact() -> None:
     assert resolve({"rounds": 5.0}).rounds == 5
 
 
-def test_an_eta_of_ones_own_is_not_scaled_by_the_preset() -> None:
+def test_a_given_eta_is_not_scaled_by_the_preset() -> None:
     paper = {"mode": "paper"}
     assert resolve(paper | {"eta": 0.5}).eta_scale == 1.0
     assert resolve(paper | {"eta": 0.5, "eta_scale": 3}).eta_scale == 3.0

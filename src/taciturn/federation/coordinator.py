@@ -185,7 +185,7 @@ class Coordinator(ABC):
 
     @property
     def _fate_of_excluded(self) -> str:
-        """What became of the uploads of sites that were left out, in words."""
+        """What happens to the uploads of sites that are left out, in words."""
         return "their uploads are no longer part of the model"
 
     @property
